@@ -1,0 +1,171 @@
+"""What the chat_template gate costs: beside a boot, and on prompts and templates that are long.
+
+    python benchmarks/chat_template.py --rounds 3 [--model qwen3.5]
+
+In turns, the family's server is booted bare (no pytest; until its first answered chat) and the gate
+is run by itself, renderer included. Then a template of 20 kB renders, and a conversation of 100,000
+tokens is rendered by reference and renderer, tokenised by both and compared. Exits 1 when the
+conversations take more than 2 s beside the start, or the gate alone more than half of a bare boot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from overhead import LANE, bare_boot_s  # type: ignore[import-not-found, unused-ignore]
+
+from pytest_vllm_gates.drive import checkpoints, environment, http
+from pytest_vllm_gates.drive.launch import Limits, Plan, Server
+from pytest_vllm_gates.drive.reference import Reference
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.judge.golden import first_difference, prompt_golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_vllm_gates.facts.launch import Endpoint
+
+MODEL = "qwen3.5"
+CONVERSATIONS_LIMIT_S = 2.0
+RATIO_LIMIT = 0.5
+TOKENS = 100_000
+TEMPLATE_BYTES = 20_000
+UNIT = "{%- macro unused_NUMBER(text) -%}{{- text | trim | upper -}}{%- endmacro -%}\n"
+SENTENCE = "The quick brown fox jumps over the lazy dog, again and again. "
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the gate by itself: seconds in all, of its renderer's start and of the rest."""
+
+    wall_s: float
+    start_s: float
+    conversations_s: float
+
+
+def run_gate(model: str, folder: Path) -> Run:
+    """Run the gate in an empty folder."""
+    argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report"]
+    started = time.monotonic()
+    done = subprocess.run(
+        [*argv, "--model", model, "--lane", LANE, "-m", "chat_template"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    wall_s = time.monotonic() - started
+    verdict = json.loads((folder / "report" / "verdict.json").read_text(encoding="utf-8"))
+    (family,) = verdict["families"]
+    (gate,) = [one for one in family["gates"] if one["gate"] == "chat_template"]
+    if gate["outcome"] != "PASS":
+        raise SystemExit(done.stdout)
+    start_s = family["boot"]["times"]["first_chat_s"]
+    return Run(wall_s, start_s, gate["duration_s"] - start_s)
+
+
+def renderer(model: str, folder: Path) -> Server:
+    """Boot the family's renderer alone."""
+    family = families.load(model, folder)
+    lane = lanes.load(LANE, folder)
+    ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    server = Server(
+        Plan(
+            family=family,
+            lane=lane,
+            checkpoint=checkpoints.resolve(family, lane.checkpoint),
+            python=ready.python,
+            overlay=lane.overlay_path,
+            folder=folder,
+            limits=Limits(boot_s=1800, stall_s=300),
+            renderer=True,
+        ),
+        lambda _: None,
+    )
+    if server.boot.endpoint is None:
+        raise SystemExit(server.boot.failure.explain() if server.boot.failure else "no boot")
+    return server
+
+
+def timed(what: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what came of a call, and its seconds."""
+    started = time.monotonic()
+    found = what()
+    return found, time.monotonic() - started
+
+
+def long_ones(model: str, endpoint: Endpoint) -> str:
+    """Render, tokenise and compare a long conversation, and render by a long template."""
+    family = families.load(model, Path())
+    checkpoint = checkpoints.resolve(family, "miniature")
+    reference = Reference(checkpoint, {})
+    each = len(reference.token_ids(2 * SENTENCE)) - len(reference.token_ids(SENTENCE))
+    times = TOKENS // each + 1
+    body = {"messages": [{"role": "user", "content": SENTENCE * times}]}
+    prompt, own_s = timed(lambda: reference.render(body))
+    served, server_s = timed(lambda: http.tokenize(endpoint, body))
+    golden, golden_s = timed(lambda: prompt_golden("long", prompt))
+    if first_difference(prompt, served):
+        raise SystemExit("the long conversation is rendered differently")
+    template = reference.locked_parts()["chat template"].decode()
+    number = 0
+    while len(template.encode()) < TEMPLATE_BYTES:
+        template = UNIT.replace("NUMBER", str(number)) + template
+        number += 1
+    longer, made_s = timed(lambda: Reference(checkpoint, {"chat_template": template}))
+    short = {"messages": [{"role": "user", "content": SENTENCE}]}
+    text, render_s = timed(lambda: longer.render(short))
+    if text != reference.render(short):
+        raise SystemExit("the long template renders otherwise")
+    return (
+        f"{len(prompt.token_ids)} tokens: reference {own_s:.2f} s, renderer {server_s:.2f} s, "
+        f"golden {golden_s:.2f} s, {len(golden) // 1000} kB   template of "
+        f"{len(template.encode()) // 1000} kB: loaded in {made_s:.2f} s, rendered in "
+        f"{1000 * render_s:.1f} ms"
+    )
+
+
+def main() -> int:
+    """Measure in turns and compare the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--model", default=MODEL)
+    asked = parser.parse_args()
+    bare: list[float] = []
+    runs: list[Run] = []
+    for _ in range(asked.rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            bare.append(bare_boot_s(Path(folder)))
+            runs.append(run_gate(asked.model, Path(folder)))
+        run = runs[-1]
+        print(
+            f"bare boot {bare[-1]:5.1f} s   gate alone {run.wall_s:5.1f} s, of it renderer "
+            f"{run.start_s:5.1f} s, conversations {run.conversations_s:.2f} s",
+            flush=True,
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        server = renderer(asked.model, Path(folder))
+        try:
+            assert server.boot.endpoint  # noqa: S101 - or it had ended
+            print(long_ones(asked.model, server.boot.endpoint))
+        finally:
+            server.stop()
+    conversations_s = statistics.median(run.conversations_s for run in runs)
+    ratio = statistics.median(run.wall_s for run in runs) / statistics.median(bare)
+    print(
+        f"median of {asked.rounds}: conversations {conversations_s:.2f} s beside the start (at "
+        f"most {CONVERSATIONS_LIMIT_S:.0f})   gate alone / bare boot = {ratio:.2f} (at most "
+        f"{RATIO_LIMIT})"
+    )
+    return 0 if conversations_s <= CONVERSATIONS_LIMIT_S and ratio <= RATIO_LIMIT else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

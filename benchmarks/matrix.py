@@ -1,0 +1,72 @@
+"""What the conversation gates take with one family: cells, requests, seconds beside the boot.
+
+    python benchmarks/matrix.py [--model NAME ...] [--rounds N]
+
+Each family is booted once a round and asked the whole matrix, the hostile arguments, the stops and
+the samples. Exits 1 when the median of a family's seconds passes the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+FAMILIES = ("qwen3.5", "glm", "deepseek", "gemma")
+GATES = "streaming or reasoning or tools or stop or structured"
+LIMIT_S = 60.0
+
+
+def measured(family: str) -> dict[str, Any]:
+    """Run the conversation gates once; return seconds, cells, requests and checks."""
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "-q"]
+        subprocess.run(
+            [*argv, "--model", family, "-m", GATES],
+            cwd=folder,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        )
+        report = json.loads(Path(folder, "report", "verdict.json").read_text(encoding="utf-8"))
+    (found,) = report["families"]
+    tests = [test for gate in found["gates"] for test in gate["tests"]]
+    (walk,) = [
+        test["evidence"] for test in tests if "test_every_request_is_answered" in test["test"]
+    ]
+    seconds = sum(gate["duration_s"] for gate in found["gates"])
+    return {
+        "seconds": seconds - found["boot"]["times"]["first_chat_s"],
+        "cells": walk["cells"],
+        "requests": walk["requests"],
+        "checks": len(tests),
+    }
+
+
+def main() -> int:
+    """Measure, print one line a family."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", action="append", dest="models")
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    worst = 0.0
+    for family in given.models or FAMILIES:
+        rounds = [measured(family) for _ in range(given.rounds)]
+        seconds = statistics.median(one["seconds"] for one in rounds)
+        worst = max(worst, seconds)
+        print(
+            f"{family:9} {rounds[0]['cells']:3} cells, {rounds[0]['requests']:3} requests of the "
+            f"matrix, {rounds[0]['checks']:2} checks: {seconds:5.1f} s beside the boot "
+            f"(at most {LIMIT_S:.0f})",
+            flush=True,
+        )
+    return int(worst > LIMIT_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""What `pytest --model qwen3.5` costs besides waiting for the boot, and its own peak memory.
+
+    python benchmarks/overhead.py --rounds 3
+
+In turns, the same server is booted bare (no pytest; until its first answered chat) and through
+`pytest --model` with the gates that judge the deployment itself (boot, prompts, numerics); what the
+conversation gates ask has a budget of its own, see matrix.py. The overhead is the wall time of the
+run less its boot, as a ratio of the bare boot. The memory is the peak of the pytest process alone.
+Exits 1 when a limit is passed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_vllm_gates.drive import checkpoints, environment
+from pytest_vllm_gates.drive.launch import Limits, Plan, Server
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import lane as lanes
+
+MODEL = "qwen3.5"
+LANE = "cpu"
+GATES = "boot or chat_template or numerics"
+RATIO_LIMIT = 0.5
+MEMORY_LIMIT_MB = 250.0
+SAMPLE_S = 0.02
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the gates: seconds in all and until its server's first chat; peak memory in MB."""
+
+    wall_s: float
+    boot_s: float
+    gates_s: dict[str, float]
+    memory_mb: float
+
+
+def bare_boot_s(folder: Path) -> float:
+    """Seconds from starting the server to its first answered chat, without pytest."""
+    family = families.load(MODEL, folder)
+    lane = lanes.load(LANE, folder)
+    ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    server = Server(
+        Plan(
+            family=family,
+            lane=lane,
+            checkpoint=checkpoints.resolve(family, lane.checkpoint),
+            python=ready.python,
+            overlay=lane.overlay_path,
+            folder=folder,
+            limits=Limits(boot_s=1800, stall_s=300),
+        ),
+        lambda _: None,
+    )
+    server.stop()
+    if server.boot.times is None or server.boot.times.first_chat_s is None:
+        raise SystemExit(server.boot.failure.explain() if server.boot.failure else "no boot")
+    return server.boot.times.first_chat_s
+
+
+def run_gates(folder: Path) -> Run:
+    """Run the gates in an empty folder."""
+    argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report"]
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [*argv, "--model", MODEL, "--lane", LANE, "-m", GATES],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    peak = [0.0]
+    watch = threading.Thread(target=_watch, args=(process.pid, peak), daemon=True)
+    watch.start()
+    output, _ = process.communicate()
+    wall_s = time.monotonic() - started
+    watch.join()
+    verdict = json.loads((folder / "report" / "verdict.json").read_text(encoding="utf-8"))
+    (family,) = verdict["families"]
+    if not family["boot"]["ok"]:
+        raise SystemExit(output)
+    boot_s = family["boot"]["times"]["first_chat_s"]
+    gates_s = {gate["gate"]: gate["duration_s"] for gate in family["gates"]}
+    gates_s["boot"] -= boot_s
+    return Run(wall_s, boot_s, gates_s, peak[0])
+
+
+def _watch(pid: int, peak: list[float]) -> None:
+    """Follow the highest resident memory of one process, children left out, while it lives."""
+    status = Path(f"/proc/{pid}/status")
+    while True:
+        try:
+            lines = status.read_text(encoding="ascii", errors="replace").splitlines()
+        except OSError:
+            return
+        high = [line for line in lines if line.startswith("VmHWM:")]
+        if not high:  # a zombie has no memory
+            return
+        peak[0] = max(peak[0], int(high[0].split()[1]) / 1024)
+        time.sleep(SAMPLE_S)
+
+
+def main() -> int:
+    """Measure in turns and compare the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=3)
+    rounds = parser.parse_args().rounds
+    bare: list[float] = []
+    runs: list[Run] = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            bare.append(bare_boot_s(Path(folder)))
+            runs.append(run_gates(Path(folder)))
+        run = runs[-1]
+        gates = ", ".join(f"{name} {seconds:.1f}" for name, seconds in run.gates_s.items())
+        print(
+            f"bare boot {bare[-1]:5.1f} s   pytest {run.wall_s:5.1f} s, of it boot "
+            f"{run.boot_s:5.1f} s   gates: {gates}   peak {run.memory_mb:.0f} MB",
+            flush=True,
+        )
+    over_s = statistics.median(run.wall_s - run.boot_s for run in runs)
+    bare_s = statistics.median(bare)
+    memory_mb = statistics.median(run.memory_mb for run in runs)
+    ratio = over_s / bare_s
+    print(
+        f"median of {rounds}: {over_s:.1f} s besides the boot / {bare_s:.1f} s bare boot = "
+        f"{ratio:.2f} (at most {RATIO_LIMIT})   peak memory of pytest {memory_mb:.0f} MB "
+        f"(at most {MEMORY_LIMIT_MB:.0f})"
+    )
+    return 0 if ratio <= RATIO_LIMIT and memory_mb <= MEMORY_LIMIT_MB else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

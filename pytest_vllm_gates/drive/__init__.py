@@ -1,0 +1,1 @@
+"""What makes things happen: environment, process, server, chat."""

@@ -1,0 +1,48 @@
+"""vLLM's command line, made from the flags that lane, family and checkpoint set."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_vllm_gates.facts.checkpoint import Checkpoint
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.lane import Lane
+
+
+def serving(family: Family, checkpoint: Checkpoint, lane: Lane) -> dict[str, Any]:
+    """Return the flags that say how a checkpoint is served: the lane has the last word."""
+    return merged(family.serve, checkpoint.serve, lane.serve)
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge flags; later layers win. A dash and an underscore spell the same flag."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            result[name.replace("-", "_")] = value
+    return result
+
+
+def command_line(flags: Mapping[str, Any]) -> list[str]:
+    """Return `--flag value` arguments.
+
+    True gives the bare flag, false its `--no-` form, a table JSON, a list several values.
+    """
+    arguments: list[str] = []
+    for name, value in flags.items():
+        flag = name.replace("_", "-")
+        if value is True:
+            arguments.append(f"--{flag}")
+        elif value is False:
+            arguments.append(f"--no-{flag}")
+        elif isinstance(value, dict):
+            arguments += [f"--{flag}", json.dumps(value, ensure_ascii=False)]
+        elif isinstance(value, list | tuple):
+            arguments += [f"--{flag}", *map(str, value)]
+        else:
+            arguments += [f"--{flag}", str(value)]
+    return arguments

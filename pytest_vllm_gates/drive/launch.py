@@ -1,0 +1,265 @@
+"""Boots a server and returns what came of it: an endpoint that answers, or a failure."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.drive import flags, http, ready
+from pytest_vllm_gates.drive.log import LogWatch, earliest_error, read_from
+from pytest_vllm_gates.drive.process import GuardedProcess
+from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pytest_vllm_gates.facts.checkpoint import Checkpoint
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.lane import Lane
+
+POLL_S = 0.1
+PORT_TRIES = 3
+PORT_TAKEN = ("address already in use", "EADDRINUSE")
+INTERRUPT_GRACE_S = 1.0
+# What would let this process's Python leak into the lane's.
+FOREIGN = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "VIRTUAL_ENV")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds a boot may take in all, and seconds its log may stay silent."""
+
+    boot_s: float
+    stall_s: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything one boot needs to know."""
+
+    family: Family
+    lane: Lane
+    checkpoint: Checkpoint
+    python: Path | None
+    overlay: Path | None
+    folder: Path
+    """Where the log goes."""
+    limits: Limits
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What this boot gets besides the lane's environment: its devices, where it has its own."""
+    renderer: bool = False
+    """Boot vLLM's renderer alone: tokenizer, template and config, no weights and no accelerator."""
+
+
+class Server:
+    """One boot of a plan and what runs of it; `stop` ends it and everything it started."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        progress: Callable[[str], None],
+        on_log: Callable[[str], None] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._progress = progress
+        self._on_log = on_log
+        self.process: GuardedProcess | None = None
+        try:
+            self.boot = self._boot()
+        except BaseException:
+            self.stop(INTERRUPT_GRACE_S)
+            raise
+
+    def alive(self, wait_s: float = 0.0) -> bool:
+        """Return whether the server's process runs, and still does after `wait_s` seconds."""
+        return self.process is not None and self.process.wait(wait_s) is None
+
+    def stop(self, grace_s: float | None = None) -> int | None:
+        """End the server with everything it started; return its exit status."""
+        return self.process.stop(grace_s) if self.process else None
+
+    def died(self) -> Failure:
+        """Return the failure of a server that served and then went away."""
+        assert self.process is not None  # noqa: S101 - only a booted server can die
+        return self._failure(f"the server died while serving{_status(self.process.poll())}")
+
+    def _boot(self) -> Boot:
+        for attempt in range(1, PORT_TRIES + 1):
+            log = self._plan.folder / f"server{f'-{attempt}' if attempt > 1 else ''}.log"
+            log.unlink(missing_ok=True)
+            boot = self._boot_once(free_port(), log)
+            taken = boot.failure and any(word in read_from(log).lower() for word in PORT_TAKEN)
+            if not taken or self.alive():
+                break
+            self._progress(
+                f"{self._plan.family.name}: the port was taken meanwhile; trying another"
+            )
+        if boot.failure:
+            self.stop()
+        return replace(boot, evidence={**boot.evidence, "boot_attempts": attempt})
+
+    def _boot_once(self, port: int, log: Path) -> Boot:
+        alias = f"{self._plan.family.name}-{secrets.token_hex(4)}"
+        key = secrets.token_urlsafe(24)
+        argv = command(self._plan, port, alias)
+        evidence = {"command": argv, "log": str(log)}
+        endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", alias, key)
+        started = time.monotonic()
+        self.process = GuardedProcess(argv, env=environment(self._plan, key), log=log)
+        failure = self._await_health(endpoint, started, log)
+        if failure:
+            return Boot(failure=failure, evidence=evidence)
+        health_s = time.monotonic() - started
+        try:
+            first_token_s = self._prove(endpoint)
+        except ready.NotServing as error:
+            what = f"the server came up healthy and failed its first prompt: {error}"
+            status = self.process.wait(1.0)
+            return Boot(
+                failure=self._failure(what + (_status(status) if status is not None else "")),
+                evidence=evidence,
+            )
+        times = BootTimes(
+            health_s=health_s,
+            first_chat_s=time.monotonic() - started,
+            first_token_s=first_token_s,
+        )
+        return Boot(endpoint=endpoint, times=times, evidence=evidence)
+
+    def _prove(self, endpoint: Endpoint) -> float | None:
+        """Ask one real prompt; return the seconds to its first token, None from a renderer."""
+        timeout_s = self._plan.limits.stall_s
+        if self._plan.renderer:
+            ready.first_rendering(endpoint, timeout_s)
+            return None
+        return ready.first_chat(endpoint, timeout_s).first_token_s
+
+    def _await_health(self, endpoint: Endpoint, started: float, log: Path) -> Failure | None:
+        """Wait until the server is healthy; return the failure when it never will be."""
+        assert self.process is not None  # noqa: S101 - set by the only caller
+        watch = LogWatch(log, self._on_log)
+        limits = self._plan.limits
+        while True:
+            status = self.process.poll()
+            healthy = status is None and ready.healthy(endpoint)
+            # After both, so that a server's last words before either are told, too.
+            silent_s = watch.silent_s()
+            if status is not None:
+                return self._failure(f"the server ended before it was ready{_status(status)}")
+            if healthy:
+                return None
+            waited_s = time.monotonic() - started
+            if silent_s > limits.stall_s:
+                return self._failure(
+                    f"the server made no progress for {silent_s:.0f} s (--stall-timeout)"
+                )
+            if waited_s > limits.boot_s:
+                return self._failure(
+                    f"the server was not ready after {waited_s:.0f} s (--boot-timeout)"
+                )
+            self._progress(
+                f"{self._plan.family.name}: booting {self._plan.checkpoint.name} on lane "
+                f"{self._plan.lane.name}, {waited_s:.0f} s  {watch.last_line}"
+            )
+            time.sleep(POLL_S)
+
+    def _failure(self, what: str) -> Failure:
+        assert self.process is not None  # noqa: S101 - nothing fails before it starts
+        return Failure(what=what, log=self.process.log, excerpt=earliest_error(self.process.log))
+
+
+def attach(base_url: str, api_key: str | None, timeout_s: float) -> Boot:
+    """Take a server that already runs: find what it serves and ask it one real chat."""
+    endpoint = Endpoint(base_url.rstrip("/"), "", api_key)
+    evidence: dict[str, Any] = {"base_url": endpoint.base_url}
+    started = time.monotonic()
+    try:
+        with http.client(endpoint) as client:
+            models = ready.served_models(client)
+        if not models:
+            raise ready.NotServing("the server lists no model")  # noqa: TRY301
+        endpoint = replace(endpoint, model=next(iter(models)))
+        evidence["served"] = models[endpoint.model]
+        chat = ready.first_chat(endpoint, timeout_s)
+    except httpx.HTTPError as error:
+        return Boot(
+            failure=Failure(
+                f"no server answers at {base_url}: {error}",
+                hint=f"curl {endpoint.base_url}/models",
+            ),
+            evidence=evidence,
+        )
+    except ready.NotServing as error:
+        hint = "export OPENAI_API_KEY, or name its variable with --api-key-env"
+        return Boot(failure=Failure(f"{base_url}: {error}", hint=hint), evidence=evidence)
+    total_s = time.monotonic() - started
+    times = BootTimes(
+        health_s=total_s - chat.total_s, first_chat_s=total_s, first_token_s=chat.first_token_s
+    )
+    return Boot(endpoint=endpoint, times=times, evidence=evidence)
+
+
+def command(plan: Plan, port: int, alias: str) -> list[str]:
+    """Return the server's command line; no secret is in it."""
+    source: dict[str, Any] = {"model": plan.checkpoint.source}
+    if plan.checkpoint.revision:
+        source["revision"] = plan.checkpoint.revision
+    arguments = flags.command_line(
+        flags.merged(
+            source,
+            {"served_model_name": [plan.family.name, alias], "host": "127.0.0.1", "port": port},
+            flags.serving(plan.family, plan.checkpoint, plan.lane),
+        )
+    )
+    if plan.lane.command is None:
+        start = plan.lane.start
+        program = (plan.renderer and start.renderer) or start.server
+        return [str(plan.python), *program, *arguments]
+    words = {"{port}": str(port), "{model}": plan.checkpoint.source}
+    prefix: list[str] = []
+    for part in plan.lane.command:
+        for word, value in words.items():
+            part = part.replace(word, value)  # noqa: PLW2901 - that is the substitution
+        prefix.append(part)
+    if "{flags}" in prefix:
+        at = prefix.index("{flags}")
+        return [*prefix[:at], *arguments, *prefix[at + 1 :]]
+    return prefix + arguments
+
+
+def environment(plan: Plan, api_key: str) -> dict[str, str]:
+    """Return the server's environment: this one's, the lane's, the key and the overlay."""
+    env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    env |= {"VLLM_API_KEY": api_key, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
+    if plan.checkpoint.folder:
+        env["HF_HUB_OFFLINE"] = "1"
+    if plan.python:
+        env["PATH"] = os.pathsep.join([str(plan.python.parent), env.get("PATH", os.defpath)])
+    env |= plan.lane.env | dict(plan.env)
+    if plan.overlay:
+        paths = [str(plan.overlay), plan.lane.env.get("PYTHONPATH", "")]
+        env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return env
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nothing listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _status(status: int | None) -> str:
+    if status is None:
+        return ""
+    if status == 128 + 9:
+        return " (killed with SIGKILL: often the kernel, out of host memory)"
+    return f" (exit status {status})"

@@ -1,0 +1,94 @@
+"""Looks at the machine: processor, memory, limits, and the NVIDIA GPUs whose driver answers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.drive import container, nvidia_smi, nvml
+from pytest_vllm_gates.facts.machine import Limits, Machine
+from pytest_vllm_gates.facts.secrets import redacted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# What servers and the libraries under them read.
+PREFIXES = ("CUDA_", "NCCL_", "VLLM_", "HF_", "TORCH_", "NVIDIA_VISIBLE_", "OMP_NUM_")
+NAMES = ("LD_LIBRARY_PATH", "TRANSFORMERS_OFFLINE")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is asked for its size
+COMPATIBILITY = "cuda*/compat"
+
+
+def inspect() -> Machine:
+    """Return this machine's facts; what cannot be read is left empty."""
+    driver, gpus, topology = nvml.ask()
+    if driver.problem:
+        second, gpus = nvidia_smi.ask()
+        driver = driver if second.problem else second
+    memory, available = _memory()
+    return Machine(
+        os=platform.platform(),
+        python=platform.python_version(),
+        cpu=_cpu(),
+        cores=len(os.sched_getaffinity(0)),
+        memory_bytes=memory,
+        gpus=tuple(gpu.name for gpu in gpus),
+        available_bytes=available,
+        numa_nodes=len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        devices=gpus,
+        driver=driver,
+        topology=topology,
+        container=container.kind(),
+        limits=_limits(),
+        compatibility=tuple(
+            str(folder)
+            for folder in sorted(Path("/usr/local").glob(COMPATIBILITY))
+            if any(folder.glob("libcuda.so*"))
+        ),
+        environment=relevant(os.environ),
+    )
+
+
+def relevant(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that bear on serving, sorted, without secrets."""
+    return redacted(
+        {
+            name: value
+            for name, value in sorted(environment.items())
+            if name.startswith(PREFIXES) or name in NAMES
+        }
+    )
+
+
+def _cpu() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _memory() -> tuple[int | None, int | None]:
+    """Return the memory there is and the memory that can be had, within the container's limit."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
+            name, _, rest = line.partition(":")
+            found[name] = int(rest.split()[0]) * 1024
+    total, available = found.get("MemTotal"), found.get("MemAvailable")
+    limit = container.memory_limit()
+    if limit and total and limit < total:
+        total, available = limit, min(available or limit, limit)
+    return total, available
+
+
+def _limits() -> Limits:
+    shared = free = None
+    with contextlib.suppress(OSError):
+        system = os.statvfs(SHARED_MEMORY)
+        shared, free = system.f_frsize * system.f_blocks, system.f_frsize * system.f_bavail
+    return Limits(resource.getrlimit(resource.RLIMIT_NOFILE), shared, free)

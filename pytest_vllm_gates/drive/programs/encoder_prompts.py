@@ -1,0 +1,123 @@
+"""Prompts by an encoder that vLLM carries: a program, run by the lane's own interpreter.
+
+    python -I encoder_prompts.py vllm.tokenizers.deepseek_v32_encoding
+
+First it prints one line of JSON: the files the prompts come from, and whether the encoder is handed
+a message's content in parts. Then, for every line of JSON it reads, `{"conversation": [...],
+"messages": [...], "tools": [...], "kwargs": {...}}`, it prints one: `{"text": prompt}`, or
+`{"refused": why}` where the encoder raises.
+
+The encoder and what calls it in vLLM are loaded by themselves: with the rest of vLLM they would
+take ten seconds to import.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+SUFFIX = "_encoding"
+
+
+class Nothing(ModuleType):
+    """A module of which every name is a class with nothing in it."""
+
+    __path__: list[str] = []  # noqa: RUF012 - so the import system wants it
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an empty class, whatever the name."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports nothing in place of transformers and of all of vLLM besides the encoder."""
+
+    def __init__(self, tokenizers: Path, real: str) -> None:
+        self._tokenizers = tokenizers
+        self._real = real
+
+    def find_spec(
+        self, fullname: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return where a module is, for those of vLLM and transformers."""
+        del path, target
+        package, _, name = fullname.rpartition(".")
+        if package == "vllm.tokenizers" and name.startswith(self._real):
+            return importlib.util.spec_from_file_location(fullname, self._tokenizers / f"{name}.py")
+        if fullname.partition(".")[0] in ("vllm", "transformers"):
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """Return a module with nothing in it."""
+        return Nothing(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run nothing."""
+
+
+class Vocabulary:
+    """As much of a tokenizer as the encoder's own asks for when it is made."""
+
+    def get_added_vocab(self) -> dict[str, int]:
+        """Return that nothing was added."""
+        return {}
+
+
+def takes_parts(vllm: Path, name: str) -> bool:
+    """Return whether vLLM's renderer of that name hands content over in parts."""
+    renderers = vllm / "renderers"
+    listed = (renderers / "registry.py").read_text(encoding="utf-8")
+    found = re.search(rf'"{name}": \("(\w+)"', listed)
+    text = (renderers / f"{found[1] if found else name}.py").read_text(encoding="utf-8")
+    return 'content_format="openai"' in text
+
+
+def main() -> None:
+    """Answer line by line until the input ends."""
+    module = sys.argv[1]
+    package, _, encoding = module.rpartition(".")
+    name = encoding.removesuffix(SUFFIX)
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("this interpreter has no vLLM")
+    vllm = Path(spec.submodule_search_locations[0])
+    files = [vllm / "tokenizers" / f"{one}.py" for one in (encoding, name)]
+    if absent := [str(file) for file in files if not file.is_file()]:
+        raise SystemExit(f"this vLLM has no {' and no '.join(absent)}")
+    parts = takes_parts(vllm, name)
+    sys.meta_path.insert(0, Empty(vllm / "tokenizers", name))
+    glue = importlib.import_module(f"{package}.{name}")
+    tokenizer = getattr(glue, f"get_{name}_tokenizer")(Vocabulary())
+    answer({"files": [str(file) for file in files], "takes_parts": parts})
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            text = tokenizer.apply_chat_template(
+                messages=asked["messages"],
+                conversation=asked["conversation"],
+                tools=asked["tools"],
+                tokenize=False,
+                **asked["kwargs"],
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it raises, it refuses
+            answer({"refused": str(error) or type(error).__name__})
+        else:
+            answer({"text": text})
+
+
+def answer(what: dict[str, Any]) -> None:
+    """Print one line of JSON."""
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    main()

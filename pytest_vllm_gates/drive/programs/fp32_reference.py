@@ -1,0 +1,80 @@
+"""Log-probabilities by transformers in fp32: a program, run by the lane's own interpreter.
+
+Reads from standard input `{"model": folder, "cases": {name: {"prompt": [ids], "generate": n}}}` and
+prints one line of JSON: per case the log-probability of every prompt token after the first, the
+greedy continuation of n tokens (fewer at a stop token), their log-probabilities, and each one's
+lead over the second best, all natural logarithms.
+"""
+
+import json
+import os
+import sys
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import torch
+import transformers
+
+
+def load(folder: str) -> Any:
+    """Return the model in fp32, by the very class its config names where transformers has it."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    named = (config.architectures or [""])[0]
+    model_class = getattr(transformers, named, transformers.AutoModelForCausalLM)
+    model = model_class.from_pretrained(folder, dtype=torch.float32)
+    return model.eval()
+
+
+def stop_ids(model: Any) -> set[int]:
+    """Return the token ids that end an answer."""
+    ids = model.generation_config.eos_token_id
+    return set(ids) if isinstance(ids, list) else {ids}
+
+
+def run(model: Any, prompt: list[int], count: int) -> dict[str, Any]:
+    """Score a prompt and continue it greedily, each step from scratch: no cache can be wrong."""
+    ids = list(prompt)
+    scored: list[float] = []
+    outputs: list[tuple[int, float]] = []
+    leads: list[float] = []
+    for step in range(count + 1):
+        logits = model(torch.tensor([ids]), use_cache=False).logits[0].float()
+        logprobs = logits.log_softmax(-1)
+        if step == 0:
+            targets = torch.tensor(ids[1:])
+            scored = logprobs[:-1].gather(1, targets[:, None])[:, 0].tolist()
+        if step == count:
+            break
+        best = logprobs[-1].topk(2)
+        output = int(best.indices[0])
+        outputs.append((output, float(best.values[0])))
+        leads.append(float(best.values[0] - best.values[1]))
+        if output in stop_ids(model):
+            break
+        ids.append(output)
+    return {
+        "prompt": list(prompt),
+        "prompt_logprobs": scored,
+        "output": [token for token, _ in outputs],
+        "output_logprobs": [logprob for _, logprob in outputs],
+        "leads": leads,
+    }
+
+
+def main() -> None:
+    """Answer one request."""
+    asked = json.load(sys.stdin)
+    model = load(asked["model"])
+    with torch.inference_mode():
+        cases = {
+            name: run(model, case["prompt"], case["generate"])
+            for name, case in asked["cases"].items()
+        }
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    print(json.dumps({"versions": versions, "cases": cases}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

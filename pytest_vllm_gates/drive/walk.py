@@ -1,0 +1,138 @@
+"""Walks the matrix: asks every cell whole, streamed and in wide deltas, several cells at a time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import openai
+
+from pytest_vllm_gates.drive import http
+from pytest_vllm_gates.drive.chat import Chat
+from pytest_vllm_gates.drive.recorder import HEADER, Recorder
+from pytest_vllm_gates.facts import matrix, stopping
+from pytest_vllm_gates.facts.exchange import Exchange
+from pytest_vllm_gates.facts.matrix import UNSET
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.facts.conversation import Conversation
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.facts.matrix import Asked, Cell, Matrix
+
+AT_A_TIME = 8
+WIDE_TOKENS = 20
+"""Tokens a wide delta is asked to hold (`stream_interval`)."""
+
+
+class Walk:
+    """One walk through the matrix with one family. Greedy; nothing is retried."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        family: Family,
+        cells: Matrix,
+        conversations: Sequence[Conversation],
+        max_tokens: int,
+    ) -> None:
+        """Sort the cells into those to ask and those the family cannot have."""
+        self._endpoint = endpoint
+        self._family = family
+        self._matrix = cells
+        self._conversations = {one.name: one for one in conversations}
+        self._max_tokens = max_tokens
+        self._recorder = Recorder(verify=http.encrypted(endpoint))
+        self._chat = Chat(endpoint, family, self._recorder)
+        self.requests = 0
+        self.not_applicable: dict[str, str] = {}
+        """Why a cell was not asked, by its name."""
+
+    def run(self) -> tuple[Exchange, ...]:
+        """Ask the matrix and every conversation that wants an answer.
+
+        Cells without a stop come first: from their answers the stops are taken.
+        """
+        asked = [one for one in self._conversations.values() if one.ask]
+        cells = [*self._matrix.cells(), *(matrix.cell_of(one) for one in asked)]
+        cells = [cell for cell in dict.fromkeys(cells) if self._applies(cell)]
+        with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
+            plain = [cell for cell in cells if cell.stop == UNSET]
+            found = dict(zip(plain, pool.map(self._plain, plain), strict=True))
+            stopping_cells = [cell for cell in cells if cell.stop != UNSET]
+            stopped = pool.map(lambda one: self._stopped(one, found[one.unstopped]), stopping_cells)
+            exchanges = [*found.values(), *(one for one in stopped if one)]
+        return tuple(exchanges)
+
+    def _asks(self, cell: Cell) -> Asked:
+        if cell.turns in self._conversations:
+            return matrix.asked_of(cell)
+        return self._matrix.asks(cell)
+
+    def _applies(self, cell: Cell) -> bool:
+        asked = self._asks(cell)
+        conversation = self._conversations[asked.conversation]
+        reason = conversation.model_copy(update={"thinking": cell.thinking}).why_not(self._family)
+        if reason is None and cell.stop == "in_reasoning" and not self._thinks(cell):
+            reason = f"{self._family.name} does not think when it is not told to"
+        if reason:
+            self.not_applicable[cell.name] = reason
+        return reason is None
+
+    def _thinks(self, cell: Cell) -> bool:
+        thinking = self._family.thinking
+        default = thinking is not None and thinking.default
+        return {"on": True, "off": False}.get(cell.thinking, default)
+
+    def _plain(self, cell: Cell) -> Exchange:
+        return self._asked(self._exchange(cell, {}))
+
+    def _stopped(self, cell: Cell, plain: Exchange) -> Exchange | None:
+        """Ask with a stop taken from the answer that had none; None where it offers none."""
+        if plain.whole is None:
+            return None
+        stop = stopping.choose(cell.stop, plain.whole)
+        if stop is None:
+            self.not_applicable[cell.name] = "the answer without a stop offers none to set"
+            return None
+        more: dict[str, Any] = (
+            {"stop_token_ids": [stop]} if isinstance(stop, int) else {"stop": [stop]}
+        )
+        exchange = replace(self._exchange(cell, more), unstopped=plain.whole, stop=stop)
+        return self._asked(exchange)
+
+    def _exchange(self, cell: Cell, more: Mapping[str, Any]) -> Exchange:
+        asked = self._asks(cell)
+        body = asked.body(cell, self._conversations[asked.conversation], self._family)
+        request = {**body, **more, "max_tokens": self._max_tokens, "return_token_ids": True}
+        return Exchange(cell, asked, request, self._thinks(cell))
+
+    def _asked(self, exchange: Exchange) -> Exchange:
+        try:
+            whole = self._chat.ask(exchange.request)
+            name = f"gates-{exchange.cell.name.replace(' ', '-').replace(',', '')}"
+            streamed = self._chat.stream(exchange.request, {HEADER: name})
+            widened = self._chat.stream({**exchange.request, "stream_interval": WIDE_TOKENS})
+            raw = self._raw(whole)
+        except openai.APIStatusError as error:
+            return replace(exchange, error=f"answered {error.status_code}: {error.message}")
+        except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
+            return replace(exchange, error=f"{type(error).__name__}: {error}")
+        finally:
+            self.requests += 3
+        return replace(
+            exchange,
+            whole=whole,
+            streamed=streamed,
+            widened=widened,
+            stream=self._recorder.take(name),
+            raw=raw,
+        )
+
+    def _raw(self, answer: Answer) -> str | None:
+        return http.detokenize(self._endpoint, answer.token_ids) if answer.token_ids else None

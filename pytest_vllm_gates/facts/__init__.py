@@ -1,0 +1,1 @@
+"""Typed records of what is given: family, lane, checkpoint, conversation, machine, outcome."""

@@ -1,0 +1,133 @@
+"""A ladder of prompt lengths: what is asked on each rung, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_vllm_gates.facts.said import Said  # noqa: TC001 - a field's type
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Prefix = Literal["cold", "warm"]
+
+
+@dataclass(frozen=True)
+class Rung:
+    """`at_once` requests of the same length; lengths in tokens."""
+
+    prompt_tokens: int
+    output_tokens: int
+    at_once: int = 1
+    prefix: Prefix = "cold"
+
+    @property
+    def name(self) -> str:
+        """What the rung is called in a report."""
+        crowd = f" x {self.at_once}" if self.at_once > 1 else ""
+        return f"{self.prompt_tokens} + {self.output_tokens} tokens{crowd}, {self.prefix}"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer to a prompt of token ids, or why there is none."""
+
+    error: str = ""
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    """As the server counts them."""
+    output: tuple[int, ...] = ()
+    output_logprobs: tuple[float, ...] = ()
+    leads: tuple[float, ...] = ()
+    """By how much each token led the second best, in nats."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The server after a rung, when it had time to come to rest."""
+
+    canary: Said
+    """What it says to a short question."""
+    in_flight: int | None
+    """None where the server does not tell."""
+    kv_usage: float | None
+    memory_bytes: int | None
+    """Resident memory of its processes; None where it is not this run's."""
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A server that went on without getting anywhere."""
+
+    silent_s: float
+    running: int
+    waiting: int
+    health: str
+    """What `/health` said meanwhile."""
+    stacks: Path | None
+    """Where the stacks of its processes were written."""
+
+
+@dataclass(frozen=True)
+class Climbed:
+    """One rung and what came of it."""
+
+    rung: Rung
+    replies: tuple[Reply, ...]
+    rest: Rest | None
+    """None after a rung from which the server did not come back."""
+    waited: int = 0
+    """The most requests seen waiting."""
+    preempted: int = 0
+    hang: Hang | None = None
+
+    @property
+    def survived(self) -> bool:
+        """Whether the server answers after it."""
+        return self.hang is None and self.rest is not None and not self.rest.canary.error
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return it as JSON, without tokens."""
+        found: dict[str, Any] = {
+            **asdict(self.rung),
+            "seconds": round(max((one.seconds for one in self.replies), default=0.0), 3),
+            "waited": self.waited,
+            "preempted": self.preempted,
+            "errors": sorted({one.error for one in self.replies if one.error}),
+        }
+        if self.rest:
+            found |= {
+                "kv_usage_after": self.rest.kv_usage,
+                "in_flight_after": self.rest.in_flight,
+                "memory_bytes_after": self.rest.memory_bytes,
+            }
+        return found
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What came of a request that is too long."""
+
+    name: str
+    prompt_tokens: int
+    output_tokens: int
+    status: int | None
+    text: str
+    completion_tokens: int | None
+    """What came all the same, as the server counts it."""
+    rest: Rest
+
+
+@dataclass(frozen=True)
+class Climb:
+    """The whole ladder, as far as the server went along."""
+
+    context: int
+    """Tokens of context the server says it has."""
+    healthy: Said
+    """What the canary said before anything else."""
+    rungs: tuple[Climbed, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    not_asked: tuple[str, ...] = field(default_factory=tuple)

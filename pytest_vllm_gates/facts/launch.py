@@ -1,0 +1,69 @@
+"""What a boot came to: a running server, or a failure with its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a served family answers. `api_key` is never printed."""
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+
+    @property
+    def root_url(self) -> str:
+        """The URL without `/v1`, where `/health`, `/tokenize` and `/metrics` live."""
+        return self.base_url.removesuffix("/v1")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a server is not there: one sentence, the log's own words and the next step."""
+
+    what: str
+    log: Path | None = None
+    excerpt: tuple[str, ...] = ()
+    hint: str = ""
+
+    def explain(self) -> str:
+        """Return the failure as a person reads it in a terminal."""
+        lines = [self.what]
+        if self.excerpt:
+            lines += ["", "the log says:", *(f"    {line}" for line in self.excerpt)]
+        if self.log:
+            lines += ["", f"whole log: {self.log}"]
+        if self.hint:
+            lines.append(f"next: {self.hint}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class BootTimes:
+    """Seconds from the start of the process to each stage, on a monotonic clock."""
+
+    health_s: float
+    first_chat_s: float
+    first_token_s: float | None
+    """Seconds from sending the first chat to its first generated token; None for a renderer."""
+
+
+@dataclass(frozen=True)
+class Boot:
+    """The result of one boot; exactly one of `endpoint` and `failure` is set."""
+
+    endpoint: Endpoint | None = None
+    failure: Failure | None = None
+    times: BootTimes | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def generates(self) -> bool:
+        """Whether it answers chats; a renderer alone only renders their prompts."""
+        return self.times is not None and self.times.first_token_s is not None

@@ -1,0 +1,77 @@
+"""The machine a run happens on: everything about it that decides whether a server boots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One NVIDIA GPU as its driver tells of it; what it does not tell is None."""
+
+    index: int
+    name: str
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    """What programs can get: the memory without what the driver keeps for itself."""
+    free_bytes: int | None = None
+    unified: bool = False
+    """Whether it shares the machine's memory, so that the driver tells of none of its own."""
+    capability: str | None = None
+    """Compute capability, as `9.0`."""
+    mig: bool | None = None
+    nvlinks: int | None = None
+    """Links that are up."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The NVIDIA driver, or why it does not answer."""
+
+    version: str | None = None
+    cuda: str | None = None
+    """The newest CUDA it runs, as `13.0`; that of a forward-compatibility package where loaded."""
+    told_by: str | None = None
+    problem: str | None = None
+    """Why nothing is told: no library, no driver, a mismatch of the two."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the system grants a process here; None where it cannot be asked."""
+
+    open_files: tuple[int, int] | None = None
+    """Soft and hard; -1 is no limit."""
+    shared_memory_bytes: int | None = None
+    shared_memory_free_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was found out about this machine; memory in bytes."""
+
+    os: str
+    python: str
+    cpu: str
+    cores: int
+    memory_bytes: int | None
+    gpus: tuple[str, ...]
+    """The names of the GPUs that answer."""
+    available_bytes: int | None = None
+    """Memory that programs can get without swapping."""
+    numa_nodes: int | None = None
+    devices: tuple[Gpu, ...] = ()
+    driver: Driver = Driver()
+    topology: tuple[tuple[str, ...], ...] = ()
+    """How each GPU reaches each other: NVLINK, or how far the way through PCIe is."""
+    container: str | None = None
+    """What it runs in, such as `docker`; None for bare metal."""
+    limits: Limits = Limits()
+    compatibility: tuple[str, ...] = ()
+    """Folders with a forward-compatibility package of CUDA's."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The variables that servers read, without secrets."""

@@ -1,0 +1,85 @@
+"""Outcomes of a gate's tests, and the exceptions by which a test says it cannot judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
+
+
+class Outcome(StrEnum):
+    """What a test of a gate came to. Only PASS speaks for a promotion.
+
+    KNOWN is a failure that the family file lists with its reference: it stands in the verdict and
+    does not hold it.
+    """
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    BLOCKED = "BLOCKED"
+    MISSING = "MISSING"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    KNOWN = "KNOWN"
+    NOT_APPLICABLE = "N/A"
+
+
+class Undecided(Exception):  # noqa: N818 - an outcome, not an error
+    """Raised by a test that neither passed nor failed; subclasses say which outcome it is."""
+
+    outcome: ClassVar[Outcome]
+    breaks: ClassVar[bool] = False
+    """Whether the exit status counts it as something that broke."""
+
+
+class Blocked(Undecided):
+    """What the test needs did not come about: the server did not boot, or has died."""
+
+    outcome = Outcome.BLOCKED
+    breaks = True
+
+
+class MissingGolden(Undecided):
+    """There is no golden to compare with."""
+
+    outcome = Outcome.MISSING
+    breaks = True
+
+
+class MissingBaseline(Undecided):
+    """There is no baseline from this machine to compare with."""
+
+    outcome = Outcome.MISSING
+
+
+class Inconclusive(Undecided):
+    """The measurement cannot decide."""
+
+    outcome = Outcome.INCONCLUSIVE
+
+
+class Known(Undecided):
+    """All that is wrong is listed in the family file as a known defect."""
+
+    outcome = Outcome.KNOWN
+
+
+class NotApplicable(Undecided):
+    """The family, or the server as it was given, has no such feature."""
+
+    outcome = Outcome.NOT_APPLICABLE
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """One test of one gate for one family, as the verdict sees it."""
+
+    __test__: ClassVar[bool] = False
+
+    family: str
+    gate: str
+    test: str
+    outcome: Outcome
+    reason: str = ""
+    breaks: bool = False
+    duration_s: float = 0.0
+    evidence: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,114 @@
+"""A request as vLLM hands it to a chat template, whatever a client sent (0.30 to 0.32)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ASSISTANT = "assistant"
+TOOL = "tool"
+
+
+def as_served(message: Mapping[str, Any], *, in_parts: bool = False) -> dict[str, Any]:
+    """Return a message as vLLM hands it to a template (vllm/renderers/chat_utils).
+
+    Content is one text, its parts joined, or else a list of parts even where the client sent a
+    text; a tool's result is always a text. The JSON text of a call's arguments becomes an object,
+    an empty one where it is none; reasoning is given under its old name, too; an empty list of
+    calls and whatever else a client sends are left out.
+    """
+    role = message["role"]
+    parts = _parts(message.get("content"))
+    joined = "\n".join(part["text"] for part in parts)
+    served: dict[str, Any] = {
+        "role": role,
+        "content": parts if in_parts and role != TOOL else joined,
+    }
+    if role == ASSISTANT:
+        if message.get("tool_calls"):
+            served["tool_calls"] = [
+                {**call, "function": {**call["function"], "arguments": _arguments(call)}}
+                for call in message["tool_calls"]
+            ]
+        reasoning = message.get("reasoning", message.get("reasoning_content"))
+        if reasoning is not None:
+            served["reasoning"] = served["reasoning_content"] = reasoning
+    if role == TOOL and "tool_call_id" in message:
+        served["tool_call_id"] = message["tool_call_id"]
+    if isinstance(message.get("name"), str):
+        served["name"] = message["name"]
+    return served
+
+
+def tools_as_served(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """Return a request's tools as vLLM hands them to a template, None where there are none.
+
+    Keys come in vLLM's order, an absent description or schema as None, and no other key comes
+    through but `strict` and `defer_loading`.
+    """
+    served = []
+    for tool in tools or ():
+        function = tool["function"]
+        served.append(
+            {
+                "type": "function",
+                "function": {
+                    "name": function["name"],
+                    "description": function.get("description"),
+                    "parameters": function.get("parameters"),
+                    **{
+                        key: function[key]
+                        for key in ("strict", "defer_loading")
+                        if function.get(key) is not None
+                    },
+                },
+            }
+        )
+    return served or None
+
+
+def options_as_served(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords vLLM hands a template for a request, over the server's `defaults`.
+
+    From an effort vLLM derives the switch of the thinking, unless that is given.
+    """
+    goes_on = bool(body.get("continue_final_message"))
+    sent = {
+        key: value
+        for key, value in (body.get("chat_template_kwargs") or {}).items()
+        if value not in (None, "auto")
+    }
+    options: dict[str, Any] = {
+        "add_generation_prompt": body.get("add_generation_prompt", not goes_on),
+        "continue_final_message": goes_on,
+    }
+    if effort := body.get("reasoning_effort"):
+        options["reasoning_effort"] = effort
+        if "enable_thinking" not in sent:
+            options["enable_thinking"] = effort != "none"
+    return {**defaults, **sent, **options}
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    parts = [
+        {"type": "text", "text": part} if isinstance(part, str) else {**part}
+        for part in content or ()
+    ]
+    if kinds := {str(part.get("type")) for part in parts if "text" not in part}:
+        raise ValueError(f"content parts of type {', '.join(sorted(kinds))}: only text is rendered")
+    return parts
+
+
+def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
+    given = call["function"].get("arguments")
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except ValueError:
+            given = None
+    return given if isinstance(given, dict) else {}

@@ -1,0 +1,297 @@
+"""Every prompt is rendered as recorded, by server and reference alike, and means what it should.
+
+Catches the template edited on the Hub, the tokenizer that changed under its name, the default
+that flipped: prompts the model was not trained on, which no error ever reports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.drive import http, served_prompts, stops
+from pytest_vllm_gates.drive.random_conversations import explore, plainly, requests, texts
+from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.facts.launch import Failure
+from pytest_vllm_gates.facts.outcome import NotApplicable
+from pytest_vllm_gates.facts.rendering import Endless, Refused
+from pytest_vllm_gates.judge import meaning
+from pytest_vllm_gates.judge.golden import (
+    changed_parts,
+    conversation_golden,
+    disagreement,
+    lock_golden,
+    prefix_lost,
+    settings_golden,
+)
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.checking import Checking
+    from pytest_vllm_gates.drive.reference import Reference
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.conversation import Conversation
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.facts.rendering import Rendering
+    from pytest_vllm_gates.goldens import Goldens
+    from pytest_vllm_gates.launching import Launch
+
+pytestmark = [pytest.mark.chat_template, pytest.mark.without_weights]
+
+RANDOM_EXAMPLES = 40
+
+
+@pytest.fixture
+def asked(trivial: Conversation, family: Family, reference: Reference, launch: Launch) -> Rendering:
+    """The prompt of the plainest conversation, where a model is served that can answer it."""
+    if not launch.boot.generates:
+        raise NotApplicable("the renderer alone is served: it answers nothing that could stop")
+    return reference.render(trivial.body(family))
+
+
+def test_prompt_files_are_usable(prompt_files: Reference | Failure, evidence: Evidence) -> None:
+    evidence["usable"] = not isinstance(prompt_files, Failure)
+    if isinstance(prompt_files, Failure):
+        pytest.fail(prompt_files.what, pytrace=False)
+
+
+def test_template_and_tokenizer_are_the_recorded(
+    reference: Reference,
+    family: Family,
+    fitting: tuple[Conversation, ...],
+    golden: Goldens,
+    evidence: Evidence,
+) -> None:
+    locked = lock_golden(f"what prompts of {family.title} are made from", reference.locked_parts())
+    evidence["sha256"] = locked.splitlines()[2:-2]
+    recorded = golden.recorded("lock")
+    if recorded is not None and recorded != locked and not golden.recording:
+        differing = [one.name for one in fitting if differs(one, reference, family, golden)]
+        evidence["changed"] = changed_parts(recorded, locked)
+        evidence["renders_differently"] = differing
+        pytest.fail(
+            f"changed since it was recorded: {', '.join(evidence['changed'])}\n"
+            + (
+                f"conversations that render differently: {', '.join(differing)}\n"
+                if differing
+                else "every conversation still renders as recorded\n"
+            )
+            + f"if the change is meant, accept it: {golden.command}",
+            pytrace=False,
+        )
+    golden.check("lock", locked)
+
+
+def test_prompt_is_the_recorded(
+    conversation: Conversation,
+    reference: Reference,
+    family: Family,
+    golden: Goldens,
+    evidence: Evidence,
+) -> None:
+    text = laid_out(conversation, reference, family)
+    evidence["golden"] = golden_name(conversation)
+    golden.check(golden_name(conversation), text)
+
+
+def test_server_renders_as_the_reference(
+    conversation: Conversation,
+    reference: Reference,
+    family: Family,
+    server: Endpoint,
+    evidence: Evidence,
+) -> None:
+    body = conversation.body(family)
+    found = reference.outcome(body)
+    evidence["expected"] = str(found) if isinstance(found, Refused) else len(found.token_ids)
+    for way, served in served_prompts.every(server, body).items():
+        wrong = disagreement(found, served)
+        holds(wrong and f"asked through {way}: {wrong}")
+
+
+def test_sampling_is_the_recorded(
+    trivial: Conversation, family: Family, server: Endpoint, golden: Goldens, evidence: Evidence
+) -> None:
+    sampling = http.effective_sampling(server, trivial.body(family))
+    if sampling is None:
+        raise NotApplicable("this server does not tell its effective sampling parameters")
+    evidence["sampling"] = sampling
+    golden.check("sampling", settings_golden("sampling of a request that sets none", sampling))
+
+
+@pytest.mark.parametrize("thinking", ["on", "off", "unset"])
+def test_prompt_opens_what_the_family_says(
+    thinking: str, trivial: Conversation, family: Family, reference: Reference, evidence: Evidence
+) -> None:
+    asked = trivial.model_copy(update={"thinking": thinking})
+    if reason := asked.why_not(family):
+        raise NotApplicable(reason)
+    text = reference.render(asked.body(family)).text
+    evidence["prompt_ends"] = text[-80:]
+    default = family.thinking.default if family.thinking else None
+    thinks = {"on": True, "off": False, "unset": default}[thinking]
+    wrong = meaning.wrong_opening(family, text, thinks=thinks)
+    holds(wrong and f"thinking {thinking}: {wrong}")
+
+
+def test_thinking_switch_has_an_effect(
+    trivial: Conversation, family: Family, server: Endpoint, evidence: Evidence
+) -> None:
+    if family.thinking is None or family.thinking.switch is None:
+        raise NotApplicable(f"{family.name} has no thinking switch")
+    prompts = {
+        state: http.tokenize(server, trivial.model_copy(update={"thinking": state}).body(family))
+        for state in ("on", "off", "unset")
+    }
+    evidence["tokens"] = {state: len(ids) for state, ids in prompts.items()}
+    assert prompts["on"] != prompts["off"], (
+        f"{family.thinking.switch} on and off give the same prompt: the template reads another "
+        "switch"
+    )
+    default = "on" if family.thinking.default else "off"
+    assert prompts["unset"] == prompts[default], (
+        f"with no switch sent the server's prompt is not the one of thinking {default}, which the "
+        "family file says is the default"
+    )
+
+
+def test_parser_and_template_agree_on_the_default(
+    family: Family, serve: dict[str, Any], checking: Checking, evidence: Evidence
+) -> None:
+    parser = serve.get("reasoning_parser")
+    evidence["reasoning_parser"] = parser
+    if serve.get("default_chat_template_kwargs"):
+        raise NotApplicable("the server sets the switch for requests that do not")
+    case = Case("no switch sent", {"thinking": "unset"})
+    wrong = meaning.parser_disagrees(family, parser)
+    found = [Finding(case, wrong)] if wrong else []
+    checking(found, [case], "Whole and streamed answers put the text in different fields")
+
+
+def test_every_turn_has_its_marker(
+    conversation: Conversation, family: Family, reference: Reference, evidence: Evidence
+) -> None:
+    body = conversation.body(family)
+    roles = [message["role"] for message in body["messages"]]
+    try:
+        text = reference.render(body).text
+    except Refused as refused:
+        raise NotApplicable(f"the template refuses this conversation: {refused}") from refused
+    evidence["roles"] = roles
+    holds("; ".join(meaning.missing_markers(family, text, roles)))
+
+
+def test_special_tokens_are_one_token_each(
+    family: Family, reference: Reference, evidence: Evidence
+) -> None:
+    names = [*family.prompt.special_tokens, *family.prompt.stop_tokens]
+    ids = {name: reference.token_ids(name) for name in dict.fromkeys(names)}
+    evidence["token_ids"] = ids
+    split = {name: found for name, found in ids.items() if len(found) != 1}
+    assert not split, f"special tokens that fall apart: {split}"
+
+
+def test_stop_tokens_agree(family: Family, reference: Reference, evidence: Evidence) -> None:
+    wanted = {name: reference.token_ids(name) for name in family.prompt.stop_tokens}
+    evidence["family"] = wanted
+    evidence["checkpoint"] = sorted(reference.stop_ids())
+    holds(meaning.stops_disagree(wanted, reference.stop_ids()))
+
+
+def test_server_stops_where_the_family_does(
+    asked: Rendering, family: Family, reference: Reference, server: Endpoint, evidence: Evidence
+) -> None:
+    names = dict.fromkeys((*family.prompt.stop_tokens, *family.markers))
+    ids = {name: found[0] for name in names if len(found := reference.token_ids(name)) == 1}
+    ids |= {f"id {one}": one for one in sorted(reference.stop_ids() - set(ids.values()))}
+    ends = stops.finish_reasons(server, asked.token_ids, ids)
+    evidence["finish_reasons"] = ends
+    holds("\n".join(meaning.wrong_stops(ends, family.prompt.stop_tokens)))
+
+
+def test_ids_round_trip(
+    trivial: Conversation, family: Family, reference: Reference, server: Endpoint,
+    evidence: Evidence,
+) -> None:  # fmt: skip
+    prompt = reference.render(trivial.body(family))
+    text = http.detokenize(server, prompt.token_ids)
+    evidence["characters"] = len(text)
+    assert text == prompt.text, (
+        f"detokenised, the prompt's ids give {text[:200]!r}, and not {prompt.text[:200]!r}"
+    )
+
+
+def test_random_conversations_render_alike(
+    family: Family, reference: Reference, server: Endpoint, evidence: Evidence
+) -> None:
+    evidence["examples"] = RANDOM_EXAMPLES
+
+    def check(body: dict[str, Any]) -> None:
+        found = reference.outcome(body)
+        if isinstance(found, Refused):
+            wrong = meaning.wrong_refusal(body, found, reference.outcome(plainly(body)))
+        else:
+            wrong = disagreement(found, served_prompts.by_tokenize(server, body))
+            wrong = wrong and f"{wrong}\nin {body}"
+        holds(wrong)
+
+    explore(check, RANDOM_EXAMPLES, requests(family))
+
+
+def test_user_text_opens_no_turn(
+    trivial: Conversation, family: Family, reference: Reference, golden: Goldens,
+    evidence: Evidence,
+) -> None:  # fmt: skip
+    found = {}
+    for marker in family.prompt.special_tokens:
+        body = trivial.body(family)
+        plain = reference.render(body).token_ids
+        body["messages"][-1]["content"] += f" {marker} "
+        ids = reference.token_ids(marker)
+        injected = reference.render(body).token_ids.count(ids[0]) > plain.count(ids[0])
+        found[marker] = "open" if len(ids) == 1 and injected else "closed"
+    evidence["injection"] = found
+    golden.check("injection", settings_golden("special tokens a user's text can write", found))
+
+
+def test_another_turn_keeps_the_earlier_tokens(
+    family: Family, reference: Reference, evidence: Evidence
+) -> None:
+    if not family.prompt.prefix_stable:
+        raise NotApplicable(f"{family.name} renders earlier turns anew when one is added")
+    evidence["examples"] = RANDOM_EXAMPLES
+
+    def check(body: dict[str, Any], text: str) -> None:
+        body |= {"add_generation_prompt": False}
+        added = [{"role": "assistant", "content": text}, {"role": "user", "content": text}]
+        before = reference.outcome(body)
+        after = reference.outcome({**body, "messages": body["messages"] + added})
+        lost = prefix_lost(before, after)
+        holds(lost and f"{lost}\nin {body} and two turns of {text!r} more")
+
+    explore(check, RANDOM_EXAMPLES, requests(family), texts())
+
+
+def holds(wrong: str | None) -> None:
+    """Fail in the words of a judgement, if it found anything wrong."""
+    if wrong:
+        pytest.fail(wrong, pytrace=False)
+
+
+def golden_name(conversation: Conversation) -> str:
+    return f"prompt-{conversation.name}"
+
+
+def differs(
+    conversation: Conversation, reference: Reference, family: Family, golden: Goldens
+) -> bool:
+    recorded = golden.recorded(golden_name(conversation))
+    try:
+        return recorded not in (None, laid_out(conversation, reference, family))
+    except Endless:
+        return True
+
+
+def laid_out(conversation: Conversation, reference: Reference, family: Family) -> str:
+    return conversation_golden(conversation.title, reference.outcome(conversation.body(family)))

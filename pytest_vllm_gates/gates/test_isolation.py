@@ -1,0 +1,251 @@
+"""An answer depends on its own request alone: not on who else asks, asked before or went away.
+
+Catches answers mixed up between concurrent requests, caches that return what was computed for
+another prompt, batches that change what is said, and slots that are never free again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.drive import departure as drive
+from pytest_vllm_gates.drive.metrics import Metrics, cached_tokens
+from pytest_vllm_gates.drive.robustness import ANSWER_LIMIT_S, context
+from pytest_vllm_gates.drive.saying import Saying
+from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.facts.isolation import load
+from pytest_vllm_gates.facts.outcome import Inconclusive
+from pytest_vllm_gates.judge import departure as judge
+from pytest_vllm_gates.judge.nonces import faults
+from pytest_vllm_gates.judge.sameness import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vllm_gates.checking import Checking
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.isolation import Questions
+    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.launching import Launch
+    from pytest_vllm_gates.run import Run
+
+pytestmark = pytest.mark.isolation
+
+AGAIN = 3
+AT_ONCE = 16
+NONCE_TOKENS = 1024
+BEGINNINGS = 8
+PREFIX_CHARACTERS = 12_000
+
+
+@pytest.fixture
+def questions() -> Questions:
+    """What is asked."""
+    return load()
+
+
+@pytest.fixture
+def saying(server: Endpoint) -> Saying:
+    """Ask for answers with their tokens."""
+    return Saying(server, ANSWER_LIMIT_S)
+
+
+@pytest.fixture
+def tokens(server: Endpoint, family: Family) -> int:
+    """The context the server has, in tokens."""
+    return context(server, family.context.planned)
+
+
+class Sames:
+    """Pairs of answers that should be the same, and what is found of them."""
+
+    def __init__(self, evidence: Evidence, *, invariant: bool) -> None:
+        self.findings: list[Finding] = []
+        self.cases: list[Case] = []
+        self._evidence = evidence
+        self._invariant = invariant
+        evidence["batch_invariant"] = invariant
+        evidence["equivalent"] = []
+
+    def add(self, name: str, alone: Said, other: Said) -> None:
+        """Compare an answer with the one given alone."""
+        case = Case(name, {"case": name}, other.request)
+        self.cases.append(case)
+        found = compare(alone, other, invariant=self._invariant)
+        if found.fault:
+            self.findings.append(Finding(case, found.fault))
+        if found.parts_at is not None:
+            one = {"case": name, "parts_at": found.parts_at, "behind_nats": found.behind_nats}
+            self._evidence["equivalent"] = [*self._evidence["equivalent"], one]
+
+
+@pytest.fixture
+def sames(evidence: Evidence, _run: Run) -> Sames:
+    """Where answers are compared, as strictly as the lane lets."""
+    return Sames(evidence, invariant=_run.lane.batch_invariant)
+
+
+def test_same_question_gets_the_same_answer(
+    questions: Questions, saying: Saying, sames: Sames, family: Family, checking: Checking
+) -> None:
+    body = _body(family, questions.questions[0], questions.answer_tokens)
+    first = _answered(saying.ask(body))
+    for number in range(2, AGAIN + 1):
+        sames.add(f"asked the {number}. time", first, saying.ask(body))
+    checking(sames.findings, sames.cases, "the same greedy request is answered differently")
+
+
+def test_a_warm_prefix_changes_no_answer(
+    *,
+    questions: Questions,
+    saying: Saying,
+    tokens: int,
+    sames: Sames,
+    family: Family,
+    server: Endpoint,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    length = min(PREFIX_CHARACTERS, tokens)
+    prefix = (questions.filler * (length // len(questions.filler) + 1))[: length * 3 // 4]
+    run = secrets.token_hex(4)
+    one, other = (
+        _body(family, f"{prefix}\n\n{question}", questions.answer_tokens)
+        for question in questions.questions[:2]
+    )
+    before = cached_tokens(server)
+    cold = _answered(saying.ask({**one, "cache_salt": f"{run}-1"}))
+    warmed = saying.ask({**other, "cache_salt": f"{run}-1"})
+    again = saying.ask({**one, "cache_salt": f"{run}-1"})
+    other_cold = _answered(saying.ask({**other, "cache_salt": f"{run}-2"}))
+    evidence["cached_tokens"] = cached_tokens(server) - before
+    sames.add("the same prompt again", cold, again)
+    sames.add("another question after the same prefix", other_cold, warmed)
+    checking(
+        sames.findings,
+        sames.cases,
+        "an answer changes when the beginning of its prompt was computed for an earlier request",
+    )
+
+
+def test_company_changes_no_answer(
+    *,
+    questions: Questions,
+    saying: Saying,
+    sames: Sames,
+    family: Family,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    bodies = [_body(family, one, questions.answer_tokens) for one in questions.questions]
+    alone = [_answered(saying.ask(body)) for body in bodies]
+    evidence["different_answers"] = _different(alone)
+    for question, one, other in zip(
+        questions.questions, alone, saying.together(bodies), strict=True
+    ):
+        sames.add(question, one, other)
+    if not sames.findings and evidence["different_answers"] == 1:
+        raise Inconclusive(f"everything is answered alike, {alone[0].shown}: nothing can be told")
+    checking(
+        sames.findings,
+        sames.cases,
+        f"what is asked among {len(bodies) - 1} others is answered otherwise than alone",
+    )
+
+
+def test_no_answer_holds_what_is_anothers(
+    questions: Questions, saying: Saying, family: Family, checking: Checking
+) -> None:
+    # All prompts begin alike: who looks only at the beginning takes one for another.
+    beginning = questions.filler * BEGINNINGS
+    control, *nonces = (secrets.token_hex(4) for _ in range(AT_ONCE + 1))
+    for streamed in (False, True):
+        said = saying.ask(_ticket(family, "", control, streamed=streamed))
+        if control not in said.text:
+            raise Inconclusive(
+                f"structured_outputs.choice leaves only 'ticket {control}', and alone the server "
+                f"{'streams' if streamed else 'says'} {said.shown}: no nonce can be followed"
+            )
+    bodies = [
+        _ticket(family, beginning, nonce, streamed=bool(number % 2))
+        for number, nonce in enumerate(nonces)
+    ]
+    cases, findings = [], []
+    answers = saying.together(bodies)
+    for number, said in enumerate(answers):
+        name = f"request {number + 1}, {'streamed' if number % 2 else 'whole'}"
+        case = Case(name, {"case": "streamed" if number % 2 else "whole"}, said.request)
+        cases.append(case)
+        findings += [Finding(case, what) for what in faults(said, nonces, number)]
+    checking(
+        findings,
+        cases,
+        f"of {AT_ONCE} people who ask at the same time somebody reads what is another's",
+    )
+
+
+def test_clients_that_leave_free_their_slots(
+    *,
+    saying: Saying,
+    server: Endpoint,
+    launch: Launch,
+    tokens: int,
+    family: Family,
+    questions: Questions,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    cases, findings, undecided = [], [], []
+    body = _body(family, questions.questions[0], 1)
+    for name, streamed in (("streamed", True), ("whole", False)):
+        with Metrics(server) as metrics:
+            left = drive.leave(server, metrics, body, tokens, streamed=streamed)
+        evidence[name] = left.as_evidence()
+        if why := judge.why_undecided(left, alone=launch.owned):
+            undecided.append(f"{name}: {why}")
+            continue
+        case = Case(name, {"case": name}, {**body, "stream": streamed, "ignore_eos": True})
+        cases.append(case)
+        if what := judge.fault(left):
+            findings.append(Finding(case, what))
+        if error := saying.ask(body).error:
+            findings.append(Finding(case, f"the next request is not answered: {error}"))
+    if not findings and undecided:
+        raise Inconclusive("; ".join(undecided))
+    checking(
+        findings,
+        cases,
+        "answers go on for clients that are gone, and keep the places of those who wait",
+    )
+
+
+def _body(family: Family, question: str, answer_tokens: int) -> dict[str, Any]:
+    """Return a question; thinking is off where it can be, so that answers are short."""
+    body: dict[str, Any] = {
+        "messages": [{"role": "user", "content": question}],
+        "max_tokens": answer_tokens,
+    }
+    if kwargs := family.thinking_kwargs("off"):
+        body["chat_template_kwargs"] = kwargs
+    return body
+
+
+def _ticket(family: Family, beginning: str, nonce: str, *, streamed: bool) -> dict[str, Any]:
+    """Return a request whose answer can only be its own nonce, whatever the model."""
+    text = f"ticket {nonce}"
+    body = _body(family, f"{beginning}Say {text}.", NONCE_TOKENS)
+    return {**body, "structured_outputs": {"choice": [text]}, "stream": streamed}
+
+
+def _answered(said: Said) -> Said:
+    assert not said.error, f"no answer even alone: {said.error}"
+    return said
+
+
+def _different(answers: Iterable[Said]) -> int:
+    return len({said.text for said in answers})

@@ -1,0 +1,90 @@
+"""Thinking lands in the reasoning field, the answer in content, and nothing is lost in between.
+
+Catches reasoning parsers that disagree with the template, thinking that leaks into the answer,
+answers that vanish into the thinking, and switches that switch nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts.finding import Finding
+from pytest_vllm_gates.facts.outcome import NotApplicable
+from pytest_vllm_gates.judge import finish, leaks, wire
+from pytest_vllm_gates.judge.golden import settings_golden
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.checking import Checking
+    from pytest_vllm_gates.conversing import Walked
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.goldens import Goldens
+
+pytestmark = pytest.mark.reasoning
+
+
+def test_no_marker_reaches_a_field(walked: Walked, family: Family, checking: Checking) -> None:
+    found = [
+        Finding(one.case, each) for one in walked.answered for each in leaks.markers(one, family)
+    ]
+    sees = "A user reads the model's wire format: tags of its thinking, its turns or its calls"
+    checking(found, walked.cases, sees)
+
+
+def test_nothing_said_is_lost(walked: Walked, family: Family, checking: Checking) -> None:
+    told = [one for one in walked.answered if one.raw is not None]
+    found = [Finding(one.case, each) for one in told for each in wire.texts(one, family)]
+    sees = "What the model wrote is missing, or stands in the wrong field"
+    checking(found, [one.case for one in told], sees)
+
+
+def test_thinking_off_answers_at_once(walked: Walked, checking: Checking) -> None:
+    judged = [one for one in walked.answered if not one.thinks]
+    found = [Finding(one.case, each) for one in judged for each in finish.without_thinking(one)]
+    sees = "With thinking off a user sees an empty answer, or waits for thinking"
+    checking(found, [one.case for one in judged], sees)
+
+
+def test_thinking_on_thinks(walked: Walked, family: Family, checking: Checking) -> None:
+    if family.thinking is None:
+        raise NotApplicable(f"{family.name} does not think")
+    judged = [one for one in walked.answered if one.thinks]
+    found = [
+        Finding(one.case, each)
+        for one in judged
+        for each in finish.with_thinking(one, family, walked.plain_thought)
+    ]
+    sees = "Thinking was asked for and is not there: the answer is that of a weaker model"
+    checking(found, [one.case for one in judged], sees)
+
+
+def test_an_ended_answer_is_there(walked: Walked, checking: Checking) -> None:
+    found = [
+        Finding(one.case, each)
+        for one in walked.answered
+        for each in (*finish.empty_stop(one), *finish.unknown(one))
+    ]
+    checking(found, walked.cases, "The server says that it is done, and the answer is empty")
+
+
+def test_usage_counts_the_tokens(walked: Walked, checking: Checking) -> None:
+    found = [Finding(one.case, each) for one in walked.answered for each in finish.usage(one)]
+    checking(found, walked.cases, "The bill does not fit the answer")
+
+
+def test_reasoning_comes_under_the_recorded_key(
+    walked: Walked, family: Family, golden: Goldens, evidence: Evidence
+) -> None:
+    if family.thinking is None:
+        raise NotApplicable(f"{family.name} does not think")
+    keys = {
+        how: sorted({answer.reasoning_key for answer in answers if answer and answer.reasoning_key})
+        for how, answers in (
+            ("whole", [one.whole for one in walked.answered]),
+            ("streamed", [one.streamed for one in walked.answered]),
+        )
+    }
+    evidence["keys"] = keys
+    golden.check("reasoning-key", settings_golden("the key that carries reasoning", keys))

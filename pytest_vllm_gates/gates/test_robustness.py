@@ -1,0 +1,102 @@
+"""Wrong requests are refused with words that help, and harm nobody who asks after them.
+
+Catches the one request that ends service for all: a body that kills the engine, a parameter that
+hangs it, a schema it answers with a stack trace, an error no client can read.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.drive import robustness as drive
+from pytest_vllm_gates.drive.saying import Saying
+from pytest_vllm_gates.facts import robustness as facts
+from pytest_vllm_gates.judge import robustness as judge
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.checking import Checking
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.facts.reaction import Treatment
+    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.run import Run
+
+pytestmark = pytest.mark.robustness
+
+QUESTION = "What is the capital of France?"
+QUESTION_TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def treatments() -> dict[str, Treatment]:
+    """What was done to each family's server: once, whichever check asks first."""
+    return {}
+
+
+@pytest.fixture
+def treatment(
+    treatments: dict[str, Treatment],
+    server: Endpoint,
+    family: Family,
+    _run: Run,
+    evidence: Evidence,
+) -> Treatment:
+    """Every wrong request sent to the server, and what came of it."""
+    if family.name not in treatments:
+        saying = Saying(server, drive.ANSWER_LIMIT_S)
+
+        # A grammar begins after the thinking: without any it meets the first token.
+        kwargs = family.thinking_kwargs("off")
+        more = {"chat_template_kwargs": kwargs} if kwargs else {}
+
+        def canary() -> Said:
+            messages = [{"role": "user", "content": QUESTION}]
+            return saying.ask({"messages": messages, "max_tokens": QUESTION_TOKENS, **more})
+
+        cases = facts.load_all(_run.options.rootdir)
+        begun = time.monotonic()
+        context = drive.context(server, family.context.planned)
+        treatments[family.name] = drive.treat(server, cases, more, context, canary)
+        evidence["seconds"] = round(time.monotonic() - begun, 1)
+        evidence["requests"] = len(cases) + saying.requests
+    found = treatments[family.name]
+    evidence["slowest"] = judge.slowest(found.reactions)
+    if found.not_asked:
+        evidence["not_asked"] = list(found.not_asked)
+    return found
+
+
+def test_no_request_breaks_the_server(treatment: Treatment, checking: Checking) -> None:
+    checking(
+        *judge.unsurvived(treatment),
+        "a client's mistake is answered with the server's own failure, and may end service for all",
+    )
+
+
+def test_wrong_requests_are_refused(treatment: Treatment, checking: Checking) -> None:
+    checking(
+        *judge.accepted(treatment),
+        "a client's mistake is answered as if it were none, and nobody learns of it",
+    )
+
+
+def test_refusals_name_what_is_wrong(treatment: Treatment, checking: Checking) -> None:
+    checking(
+        *judge.unexplained(treatment),
+        "a client is refused and cannot tell from the error what to change",
+    )
+
+
+def test_others_are_answered_as_before(treatment: Treatment, checking: Checking) -> None:
+    assert not treatment.healthy.error, (
+        f"an ordinary question was not answered before anything went wrong: "
+        f"{treatment.healthy.error}"
+    )
+    checking(
+        *judge.unwell(treatment),
+        "after somebody's wrong requests an ordinary one is not answered as it was before",
+    )

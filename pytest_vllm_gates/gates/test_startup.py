@@ -1,0 +1,85 @@
+"""The server starts as it did when that was recorded, and its memory is what the plan says.
+
+Catches the change nobody asked for: another attention backend, eager mode, a smaller cache. All of
+it is in the log, which nobody reads while the server answers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.drive import prompt_files
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.memory_plan import Room
+from pytest_vllm_gates.facts.outcome import MissingGolden, NotApplicable
+from pytest_vllm_gates.judge import as_planned, memory_plan
+from pytest_vllm_gates.judge import startup as judge
+from pytest_vllm_gates.judge.model_shape import shape_of
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.goldens import Goldens
+    from pytest_vllm_gates.launching import Launch
+    from pytest_vllm_gates.run import Subject
+
+pytestmark = pytest.mark.startup
+
+
+def test_starts_as_recorded(
+    launch: Launch, lane: Lane, subject: Subject, golden: Goldens, evidence: Evidence
+) -> None:
+    name = golden.of_lane("startup", lane.name)
+    now = launch.startup
+    evidence.update(now.as_evidence())
+    if not now.facts:
+        raise NotApplicable("nothing tells how this server was started: its log is not here")
+    if golden.recording:
+        golden.record(name, judge.written(subject.family.title, now))
+        return
+    text = golden.recorded(name)
+    if text is None:
+        raise MissingGolden(f"no golden {name!r}; record it: {golden.command}")
+    changes = list(judge.changes(judge.parsed(text), now))
+    assert not changes, (
+        "the server starts otherwise than recorded:\n  "
+        + "\n  ".join(changes)
+        + f"\nIt answers all the same; how fast and how many is another question. "
+        f"If the change is meant, accept it: {golden.command}"
+    )
+
+
+def test_memory_is_as_planned(
+    *,
+    launch: Launch,
+    subject: Subject,
+    serve: dict[str, Any],
+    version: str | None,
+    evidence: Evidence,
+) -> None:
+    told = launch.startup
+    if told.kv_bytes is None or "kv_tokens" not in told.figures:
+        raise NotApplicable("the server does not tell how much memory its KV cache has")
+    device = "cpu" if told.facts.get("device") == "cpu" else "cuda"
+    config = prompt_files.config(subject.checkpoint.source)
+    try:
+        planned = memory_plan.plan(
+            shape_of(config),
+            as_planned.serving(serve, version, device),
+            Room(kv_memory=told.kv_bytes),
+        )
+    except UserError as error:
+        raise NotApplicable(f"no plan can be made: {error}") from error
+    evidence["told"], evidence["planned"] = dict(told.figures), dataclasses.asdict(planned)
+    if planned.refused:
+        raise NotApplicable(f"no plan can be made: {'; '.join(planned.refused)}")
+    beside = list(as_planned.differences(planned, told))
+    assert not beside, (
+        "the server's memory is not what was planned:\n  "
+        + "\n  ".join(beside)
+        + "\nCheck the flags and the model's config.json: vllm-gates plan --config "
+        f"{subject.checkpoint.source}"
+    )

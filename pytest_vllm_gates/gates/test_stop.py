@@ -1,0 +1,87 @@
+"""A stop ends the answer where it first occurs, is not shown, and changes nothing where it is not.
+
+Catches stop buffers that desynchronise text and tokens, stop lists that swallow the reply, and
+limits that are not told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.facts.outcome import Inconclusive
+from pytest_vllm_gates.judge import finish, stops
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.checking import Checking
+    from pytest_vllm_gates.conversing import Walked
+    from pytest_vllm_gates.drive.cutting import Limited, Pieces
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.exchange import Exchange
+
+pytestmark = pytest.mark.stop
+
+
+@pytest.fixture
+def with_stop(walked: Walked) -> list[Exchange]:
+    """The answers to requests with a stop."""
+    return [one for one in walked.answered if one.stop is not None]
+
+
+def test_stop_string_is_not_in_the_answer(with_stop: list[Exchange], checking: Checking) -> None:
+    judged = [one for one in with_stop if isinstance(one.stop, str)]
+    found = [Finding(one.case, each) for one in judged for each in stops.shown(one)]
+    checking(found, [one.case for one in judged], "A user reads what was to end the answer")
+
+
+def test_answer_ends_at_its_stop(with_stop: list[Exchange], checking: Checking) -> None:
+    judged = [one for one in with_stop if one.cell.stop != "never"]
+    found = [Finding(one.case, each) for one in judged for each in stops.where(one)]
+    sees = "The answer ends too early or too late, or the stop swallows it"
+    checking(found, [one.case for one in judged], sees)
+
+
+def test_stop_that_never_occurs_changes_nothing(
+    with_stop: list[Exchange], checking: Checking
+) -> None:
+    judged = [one for one in with_stop if one.cell.stop == "never"]
+    found = [Finding(one.case, each) for one in judged for each in stops.idle(one)]
+    sees = "A stop list that does not concern the answer changes it"
+    checking(found, [one.case for one in judged], sees)
+
+
+def test_any_piece_of_the_answer_stops_it(
+    pieces: Pieces, checking: Checking, evidence: Evidence
+) -> None:
+    if not pieces.plain.has_text:
+        raise Inconclusive("the answer without a stop is empty: there is nothing to stop at")
+    cases: list[Case] = []
+    found: list[Finding] = []
+
+    def check(stop: list[str]) -> None:
+        whole, request = pieces.ask(stop)
+        case = Case(f"stop {stop!r}", {"stop": "any"}, request)
+        cases.append(case)
+        found.extend(Finding(case, each) for each in stops.cut_at_first(stop, whole, pieces.plain))
+
+    pieces.explore(check)
+    evidence["stops"] = [case.name for case in cases]
+    checking(found, cases, "The answer does not end where a stop string first occurs")
+
+
+def test_limit_is_kept_and_told(
+    limited: list[Limited], checking: Checking, evidence: Evidence
+) -> None:
+    evidence["limits"] = [one.max_tokens for one in limited]
+    cases = [Case(one.name, {"limit": one.kind}, one.request) for one in limited]
+    found = [
+        Finding(case, sentence)
+        for case, one in zip(cases, limited, strict=True)
+        for sentence in (
+            *finish.limit(one.answer, one.max_tokens),
+            *finish.told(one.answer, one.due),
+        )
+    ]
+    checking(found, cases, "A user cannot tell a whole answer from one that was cut")

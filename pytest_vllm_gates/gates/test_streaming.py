@@ -1,0 +1,144 @@
+"""A streamed answer says what the whole answer says, field by field, as it is made.
+
+Catches parsers that lose or misplace text in one of the two modes, frames that a strict client
+refuses, servers and proxies that hold a stream back, and slots that a gone client keeps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.drive import http
+from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
+from pytest_vllm_gates.judge import framing, pace
+from pytest_vllm_gates.judge.agreement import differences, divergence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.checking import Checking
+    from pytest_vllm_gates.conversing import Walked
+    from pytest_vllm_gates.drive.pace import Paced
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.facts.conversation import Conversation
+    from pytest_vllm_gates.facts.exchange import Exchange
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.launch import Endpoint
+
+pytestmark = pytest.mark.streaming
+
+FEW_TOKENS = 8
+WIDE = ("whole", "streamed in wide deltas")
+
+
+def test_every_request_is_answered(asked: Walked, checking: Checking, evidence: Evidence) -> None:
+    evidence["cells"] = len(asked.exchanges)
+    evidence["requests"] = asked.requests
+    evidence["seconds"] = round(asked.seconds, 1)
+    evidence["not_applicable"] = asked.not_applicable
+    found = [Finding(one.case, one.error) for one in asked.exchanges if one.error]
+    cases = [one.case for one in asked.exchanges]
+    checking(found, cases, "A request that this family can have is refused or fails")
+
+
+def test_streamed_answer_equals_the_whole(
+    walked: Walked, checking: Checking, evidence: Evidence
+) -> None:
+    pairs = [(one, one.whole, one.streamed) for one in walked.answered]
+    found, cases = compared(pairs, evidence, ("whole", "streamed"))
+    sees = "A client that streams gets another answer than one that does not"
+    checking(found, cases, sees)
+
+
+def test_deltas_of_several_tokens_lose_nothing(
+    walked: Walked, checking: Checking, evidence: Evidence
+) -> None:
+    held = [count for one in walked.answered if one.widened for count in one.widened.delta_tokens]
+    evidence["tokens_per_delta"] = {"most": max(held, default=None), "deltas": len(held)}
+    if held and max(held) == 1:
+        raise NotApplicable(
+            "this server ignores stream_interval: every delta held one token. Set stream_interval "
+            "in the lane's [serve]"
+        )
+    pairs = [(one, one.whole, one.widened) for one in walked.answered]
+    found, cases = compared(pairs, evidence, WIDE)
+    sees = "With several tokens a delta (stream_interval, speculative decoding) a stream loses text"
+    checking(found, cases, sees)
+
+
+def test_stream_is_framed_as_clients_expect(walked: Walked, checking: Checking) -> None:
+    cases = [one.case for one in walked.answered]
+    found = [
+        Finding(one.case, sentence)
+        for one in walked.answered
+        for sentence in framing.faults(one.stream)
+    ]
+    checking(found, cases, "A strict client refuses the stream, or waits for its end for ever")
+
+
+def test_usage_comes_only_where_it_is_asked(
+    trivial: Conversation, family: Family, server: Endpoint, checking: Checking
+) -> None:
+    request = {**trivial.body(family), "max_tokens": FEW_TOKENS, "stream": True}
+    case = Case("no stream_options", request=request)
+    stream = http.recorded(server, request)
+    found = [Finding(case, one) for one in framing.unasked_usage(stream)]
+    checking(found, [case], "A client that did not ask for usage gets a chunk without choices")
+
+
+def test_chunks_arrive_as_they_are_made(
+    paced: Paced, checking: Checking, evidence: Evidence
+) -> None:
+    case, found = arrived(paced, "a long answer", checking, evidence)
+    checking(found, [case], "The answer does not appear word by word: it comes late, or stops")
+
+
+def test_arguments_arrive_as_they_are_made(
+    paced_call: Paced, checking: Checking, evidence: Evidence
+) -> None:
+    case, found = arrived(paced_call, "a call with a long argument", checking, evidence)
+    checking(
+        found, [case], "A call's arguments come in one late burst, and nothing shows till then"
+    )
+
+
+def arrived(
+    paced: Paced, what: str, checking: Checking, evidence: Evidence
+) -> tuple[Case, list[Finding]]:
+    """Return what is wrong with how a stream arrived.
+
+    Raises `Inconclusive` for what is not known and may be the fault of a busy machine.
+    """
+    evidence["streams"] = [one.as_evidence() for one in paced.streams]
+    case = Case(f"{what}, streamed", request=paced.request)
+    found = [Finding(case, one) for one in pace.faults(paced.streams[-1])]
+    if found and pace.undecided(paced.streams) and not checking.knows(found, [case]):
+        raise Inconclusive(
+            f"{len(paced.streams)} streams, and the server was too busy to answer: {found[0].says}"
+        )
+    return case, found
+
+
+def compared(
+    pairs: Sequence[tuple[Exchange, Answer | None, Answer | None]],
+    evidence: Evidence,
+    names: tuple[str, str],
+) -> tuple[list[Finding], list[Case]]:
+    """Compare answers pairwise; those of other tokens are noted, for they prove nothing here."""
+    found: list[Finding] = []
+    cases: list[Case] = []
+    apart: dict[str, int] = {}
+    for exchange, one, other in pairs:
+        if one is None or other is None:
+            continue
+        if (at := divergence(one, other)) is not None:
+            apart[exchange.cell.name] = at
+            continue
+        cases.append(exchange.case)
+        found += [Finding(exchange.case, each) for each in differences(one, other, names)]
+    evidence["generated_differently"] = apart
+    return found, cases

@@ -1,0 +1,53 @@
+"""An answer in a format is exactly that, in content, with the thinking kept apart.
+
+Catches JSON that lands in the reasoning, grammars that a reasoning parser switches off, and
+formats that silently switch thinking off.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts.finding import Finding
+from pytest_vllm_gates.facts.outcome import Inconclusive
+from pytest_vllm_gates.judge import formats
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.checking import Checking
+    from pytest_vllm_gates.conversing import Walked
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.exchange import Exchange
+
+pytestmark = pytest.mark.structured
+
+
+def test_json_is_one_value_that_validates(
+    walked: Walked, checking: Checking, evidence: Evidence
+) -> None:
+    judged = ended(walked, "json_schema", evidence)
+    found = [Finding(one.case, each) for one in judged for each in formats.json_value(one)]
+    checking(found, [one.case for one in judged], "A program that reads the JSON fails")
+
+
+def test_text_matches_its_pattern(walked: Walked, checking: Checking, evidence: Evidence) -> None:
+    judged = ended(walked, "regex", evidence)
+    found = [Finding(one.case, each) for one in judged for each in formats.pattern(one)]
+    checking(found, [one.case for one in judged], "A program that reads the answer fails")
+
+
+def ended(walked: Walked, kind: str, evidence: Evidence) -> list[Exchange]:
+    """Return the answers of a format that came to their end.
+
+    Raises `Inconclusive` when the limit cut all of them.
+    """
+    asked = [one for one in walked.answered if one.cell.format == kind]
+    cut = [one.cell.name for one in asked if one.cut]
+    evidence["cut_by_the_limit"] = cut
+    if asked and len(cut) == len(asked):
+        raise Inconclusive(
+            f"all {len(cut)} answers were cut by the limit of {walked.max_tokens} tokens: "
+            "raise --answer-tokens"
+        )
+    return [one for one in asked if formats.judged(one)]

@@ -1,0 +1,1 @@
+"""What decides: goldens, agreement of answers, sense of an answer, the verdict."""

@@ -1,0 +1,119 @@
+"""What a given cache memory holds: the printed figures, and the limits found by trying."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import floor
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts import vllm_versions as versions
+from pytest_vllm_gates.facts.memory_plan import GIB, HALF_A_DIGIT
+from pytest_vllm_gates.facts.model_shape import Kind
+from pytest_vllm_gates.judge import kv_cache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.facts.memory_plan import MemoryPlan, Pool
+    from pytest_vllm_gates.facts.vllm_versions import Version
+    from pytest_vllm_gates.judge.kv_cache import Bucket, Demand
+
+LONG = 2**27
+"""A context no model has: what a long one costs a token is measured below it."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How vLLM lays the cache out, for asking it what a given memory holds."""
+
+    buckets: tuple[Bucket, ...]
+    demand: Demand
+    version: Version
+    parts: Sequence[range] | None
+
+    def pool(self, available: int) -> Pool:
+        """Return the pool that `available` bytes make."""
+        return kv_cache.pool(self.buckets, available, self.demand, self.version, self.parts)
+
+    def needed(self, context: int) -> int:
+        """Return the bytes vLLM asks for before it serves `context` tokens."""
+        demand = replace(self.demand, context=context)
+        return kv_cache.needed_bytes(self.buckets, demand, self.version, self.parts)
+
+
+def fitted(plan: MemoryPlan, available: int, layout: Layout) -> MemoryPlan:
+    """Return the plan with what `available` bytes hold."""
+    pool = layout.pool(available)
+    needed = layout.needed(layout.demand.context)
+    fits = needed <= available
+    notes = list(plan.notes)
+    usable = pool.concurrency * (1 - plan.headroom)
+    if fits and usable < 1:
+        notes.append(
+            f"it starts, but one request of {layout.demand.context:,} tokens leaves less than "
+            f"{plan.headroom:.0%} of the cache free"
+        )
+    longest = largest_context(available, layout)
+    notes += meanings(layout)
+    return replace(
+        plan,
+        pool=pool,
+        low=layout.pool(available - HALF_A_DIGIT),
+        high=layout.pool(available + HALF_A_DIGIT),
+        needed_bytes=needed,
+        fits=fits,
+        largest_context=longest,
+        largest_concurrency=floor(usable) if fits else 0,
+        notes=tuple(notes),
+    )
+
+
+def largest_context(available: int, layout: Layout) -> int:
+    """Return the longest context that vLLM would start with; 0 where not even one token fits."""
+    fits, too_long = 0, LONG
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if layout.needed(middle) <= available:
+            fits = middle
+        else:
+            too_long = middle
+    return fits
+
+
+def token_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
+    """Return the bytes of one device that one more token of a long context costs."""
+    growing = sum(
+        1 / (bucket.page.block_size * demand.ranks)
+        for bucket in buckets
+        if bucket.page.kind in kv_cache.GROWING
+    )
+    return round(growing * kv_cache.bytes_per_block(buckets))
+
+
+def state_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
+    """Return the bytes of one device that a sequence's states hold, padding included."""
+    blocks = demand.states * sum(bucket.page.kind is Kind.STATE for bucket in buckets)
+    return blocks * kv_cache.bytes_per_block(buckets)
+
+
+def meanings(layout: Layout) -> list[str]:
+    """Return how the printed figures are to be read, where their names mislead."""
+    if len(layout.buckets) == 1 and layout.buckets[0].page.kind in kv_cache.GROWING:
+        return []
+    if layout.version < versions.TOKENS_ARE_WHOLE_REQUESTS:
+        if len(layout.buckets) == 1:
+            return []
+        return [
+            f"this vLLM prints the tokens of one of {len(layout.buckets)} groups as its KV cache "
+            "size; the concurrency it prints is that of the whole pool"
+        ]
+    return [
+        "this vLLM prints concurrency times context as its KV cache size; as some layers do not "
+        "grow with the context, the figure changes with --max-model-len and memory divided by it "
+        "is no cost of a token"
+    ]
+
+
+def gibibytes(count: int) -> str:
+    """Return bytes as vLLM prints them."""
+    return f"{count / GIB:.2f} GiB"

@@ -1,0 +1,82 @@
+"""Does a stream arrive as it is made? Judged by when its pieces came.
+
+A person notices three things: nothing comes until everything does, the text stops in the middle, or
+it comes in one late burst. Each is told by the stream's own times, in every one of several streams
+(what happens once is the machine), and only where the server answered other requests meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_vllm_gates.facts.stream import Timed
+
+FEWEST_TOKENS = 20
+SPREAD_SHARE = 0.1
+"""Share of the time, counted from the request, over which a stream's text comes at least."""
+STALL_S = 1.0
+STALL_GAPS = 25.0
+BURST_SHARE = 0.9
+SILENT_SHARE = 0.5
+"""The share of a stream's longest gap in which the server may have answered nothing at all: a
+stream that is held back does not keep it from answering, a machine that is busy does."""
+
+
+def faults(stream: Timed) -> list[str]:
+    """Return what is wrong with how one stream arrived; nothing where it is too short to tell."""
+    if stream.tokens < FEWEST_TOKENS or not stream.times:
+        return []
+    return [sentence for why in (_at_once, _stall, _burst) for sentence in why(stream)]
+
+
+def undecided(streams: Sequence[Timed]) -> bool:
+    """Return whether every stream looks held back and the server was too busy to be blamed."""
+    return all(faults(one) and not _answering(one) for one in streams)
+
+
+def _answering(stream: Timed) -> bool:
+    """Return whether the server answered other requests all through the stream's longest gap."""
+    stops = [0.0, *stream.times]
+    gaps = [(later - earlier, earlier) for earlier, later in itertools.pairwise(stops)]
+    length, start = max(gaps)
+    return stream.silence_between(start, start + length) <= SILENT_SHARE * length
+
+
+def _at_once(stream: Timed) -> Iterator[str]:
+    first, last = stream.times[0], stream.times[-1]
+    if last - first <= SPREAD_SHARE * last:
+        yield (
+            f"{stream.tokens} tokens came within {(last - first) * 1000:.0f} ms, "
+            f"{first * 1000:.0f} ms after the request: something on the way holds the stream back "
+            "until it is whole"
+        )
+
+
+def _stall(stream: Timed) -> Iterator[str]:
+    gaps = [later - earlier for earlier, later in itertools.pairwise(stream.times)]
+    if not gaps:
+        return
+    longest, median = max(gaps), statistics.median(gaps)
+    if longest >= STALL_S and longest >= STALL_GAPS * median:
+        at = gaps.index(longest) + 1
+        yield (
+            f"the stream stopped for {longest:.1f} s after {at} chunks; its median gap is "
+            f"{median * 1000:.0f} ms"
+        )
+
+
+def _burst(stream: Timed) -> Iterator[str]:
+    """Yield a sentence for a stream most of whose text came in one piece, late."""
+    whole, biggest = sum(stream.sizes), max(stream.sizes)
+    at = stream.times[stream.sizes.index(biggest)]
+    late = at > stream.times[0] + 0.5 * (stream.times[-1] - stream.times[0])
+    if biggest >= BURST_SHARE * whole and late:
+        yield (
+            f"{biggest} of {whole} characters came in one chunk, {at * 1000:.0f} ms after the "
+            "request: nothing is seen until all is there"
+        )

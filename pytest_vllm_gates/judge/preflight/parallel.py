@@ -1,0 +1,149 @@
+"""Can the model be split into as many parts as asked, and are there as many GPUs?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.judge.preflight import flags
+from pytest_vllm_gates.judge.preflight.gpu import needs_no_gpu, visible
+from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.preflight import Situation
+
+KV_HEADS = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num",
+            "num_attention_groups")  # fmt: skip
+
+
+def gpu_count(situation: Situation) -> Said:
+    """One GPU for each rank on this node."""
+    if said := needs_no_gpu(situation):
+        return said
+    if situation.machine is None or not situation.machine.devices:
+        return unknown("no GPU answers")
+    tensor, pipeline = _size(situation), flags.count(situation, "pipeline_parallel_size", 1) or 1
+    ranks, seen = tensor * pipeline, len(visible(situation, situation.machine))
+    if (flags.count(situation, "nnodes", 1) or 1) > 1 or situation.flag(
+        "distributed_executor_backend"
+    ) in ("ray", "external_launcher"):
+        return not_applicable("the ranks are spread over several nodes")
+    if ranks <= seen:
+        return ok(f"{ranks} of {seen}")
+    hidden = len(situation.machine.devices) - seen
+    return fails(
+        f"World size ({ranks}) is larger than the number of available GPUs ({seen}) in this node: "
+        f"tensor_parallel_size {tensor} times pipeline_parallel_size {pipeline}",
+        cause=f"CUDA_VISIBLE_DEVICES hides {hidden} of them"
+        if hidden
+        else "the lane was written for a larger machine",
+        fix="unset CUDA_VISIBLE_DEVICES"
+        if hidden and ranks <= seen + hidden
+        else f"tensor_parallel_size = {_largest(situation, seen // pipeline)} in [serve], or "
+        "several nodes: --nnodes",
+    )
+
+
+def attention_heads(situation: Situation) -> Said:
+    """Tensor parallelism gives every rank as many attention heads."""
+    size = _size(situation)
+    if size == 1:
+        return not_applicable("tensor_parallel_size is 1")
+    heads = situation.model.whole("num_attention_heads", "n_head")
+    if heads is None:
+        return unknown("config.json does not say how many attention heads the model has")
+    if heads % size == 0:
+        return ok(f"{heads} heads over {size} ranks")
+    return fails(
+        f"Total number of attention heads ({heads}) must be divisible by tensor parallel size "
+        f"({size})",
+        cause="heads are not split",
+        fix=f"tensor_parallel_size = {_largest(situation, size)} in [serve]",
+    )
+
+
+def kv_heads(situation: Situation) -> Said:
+    """Heads of keys and values are shared out evenly, or each is copied as often."""
+    size, model = _size(situation), situation.model
+    if size == 1:
+        return not_applicable("tensor_parallel_size is 1")
+    if model.whole("kv_lora_rank"):
+        return not_applicable("latent attention keeps one cache for all heads, whole on every rank")
+    heads = model.whole(*KV_HEADS) or model.whole("num_attention_heads", "n_head")
+    if heads is None:
+        return unknown("config.json does not say how many heads of keys and values the model has")
+    if heads >= size and heads % size == 0:
+        return ok(f"{heads // size} of {heads} on each of {size} ranks")
+    if heads < size and size % heads == 0:
+        return ok(f"each of {heads} copied to {size // heads} of {size} ranks")
+    large, small = max(heads, size), min(heads, size)
+    return fails(
+        f"{large} is not divisible by {small}: {heads} heads of keys and values do not go evenly "
+        f"over tensor_parallel_size {size}",
+        cause="a rank would have a part of a head",
+        fix=f"tensor_parallel_size = {_largest(situation, size)} in [serve]",
+    )
+
+
+def quantization_blocks(situation: Situation) -> Said:
+    """Every rank's part of a layer must be whole blocks of the weights' scales."""
+    size, model = _size(situation), situation.model
+    settings = model.quantization or {}
+    block = settings.get("weight_block_size")
+    if size == 1 or settings.get("quant_method") != "fp8" or not block:
+        return not_applicable("nothing is split that is quantised in blocks")
+    if not (isinstance(block, list) and len(block) == 2 and all(  # noqa: PLR2004 - rows, columns
+        isinstance(one, int) and one > 0 for one in block
+    )):  # fmt: skip
+        return unknown(f"weight_block_size {block!r} is not a pair of sizes")
+    left = [str(one) for key in ("modules_to_not_convert", "ignored_layers")
+            for one in settings.get(key) or []]  # fmt: skip
+    experts = model.whole("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
+    dense = model.whole("intermediate_size")
+    has_dense = not experts or model.whole("first_k_dense_replace")
+    if dense is None and has_dense:
+        return unknown("config.json does not say how wide the layers are")
+    part = (dense or 0) // size
+    if has_dense and dense and (dense % size or part % block[1]):
+        if any("mlp" in one or "down_proj" in one for one in left):
+            return unknown("some layers are kept out of the quantisation")
+        return fails(
+            f"Weight input_size_per_partition = {part} is not divisible by weight quantization "
+            f"block_k = {block[1]} (intermediate_size {dense} over {size} ranks)",
+            cause="the scales belong to blocks that would lie on two ranks",
+            fix=f"tensor_parallel_size = {_fitting(dense, block[1], size)} in [serve], with "
+            "pipeline or data parallelism for the rest",
+        )
+    narrow = model.whole("moe_intermediate_size")
+    if experts and narrow and not situation.flag("enable_expert_parallel"):
+        part = narrow // size
+        if narrow % size or part % block[0] or part % block[1]:
+            return unknown(
+                f"each rank has {part} of the experts' {narrow} columns, which is no whole number "
+                f"of blocks of {block[0]}: vLLM refines the blocks where its kernels can, and "
+                "refuses elsewhere; --enable-expert-parallel leaves experts whole"
+            )
+    return ok(f"whole blocks of {block[0]}x{block[1]} on each of {size} ranks")
+
+
+def _size(situation: Situation) -> int:
+    return flags.count(situation, "tensor_parallel_size", 1) or 1
+
+
+def _largest(situation: Situation, most: int) -> int:
+    """Return the largest tensor-parallel size, up to `most`, over which the heads go evenly."""
+    model = situation.model
+    heads = model.whole("num_attention_heads", "n_head") or 1
+    keys = (None if model.whole("kv_lora_rank") else model.whole(*KV_HEADS)) or 1
+    return max(
+        (one for one in range(1, max(1, most) + 1)
+         if heads % one == 0 and (keys % one == 0 or one % keys == 0)),
+        default=1,
+    )  # fmt: skip
+
+
+def _fitting(width: int, block: int, most: int) -> int:
+    """Return the largest number of ranks, up to `most`, that all get whole blocks of `width`."""
+    return max(
+        (one for one in range(1, most + 1) if width % one == 0 and width // one % block == 0),
+        default=1,
+    )

@@ -1,0 +1,111 @@
+"""What is wrong with a server's reactions to wrong requests: one function for each promise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.judge.sameness import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vllm_gates.facts.reaction import Reaction, Treatment
+
+# What a check found, and all it looked at.
+Judged = tuple[list[Finding], list[Case]]
+
+SUCCESS = range(200, 300)
+REFUSAL = range(400, 500)
+SHOWN = 160
+"""Characters of a body in a sentence."""
+
+
+def unsurvived(treatment: Treatment) -> Judged:
+    """Find the requests at which the server itself failed, hung or broke the connection off."""
+    cases, found = [], []
+    for reaction in treatment.reactions:
+        case = _case(reaction)
+        cases.append(case)
+        if reaction.status is None:
+            found.append(Finding(case, reaction.text))
+        elif reaction.status not in (*SUCCESS, *REFUSAL):
+            found.append(Finding(case, f"answered {reaction.status}: {_shown(reaction.text)}"))
+    return found, cases
+
+
+def accepted(treatment: Treatment) -> Judged:
+    """Find the requests that were answered although nobody can do what they ask."""
+    cases, found = [], []
+    for reaction in treatment.reactions:
+        if reaction.status is None or reaction.status not in (*SUCCESS, *REFUSAL):
+            continue
+        case = _case(reaction)
+        cases.append(case)
+        if reaction.status in REFUSAL:
+            continue
+        if reaction.case.expect == "refused":
+            found.append(Finding(case, f"answered {reaction.status}, and not refused"))
+        elif not reaction.completion:
+            what = f"answered {reaction.status} with no completion: {_shown(reaction.text)}"
+            found.append(Finding(case, what))
+    return found, cases
+
+
+def unexplained(treatment: Treatment) -> Judged:
+    """Find the refusals that are no JSON error, or whose message does not name what is wrong."""
+    cases, found = [], []
+    for reaction in treatment.reactions:
+        if reaction.status not in REFUSAL:
+            continue
+        case = _case(reaction)
+        cases.append(case)
+        names = reaction.case.names
+        if reaction.message is None:
+            what = f"refused with {reaction.status} and no JSON error: {_shown(reaction.text)}"
+            found.append(Finding(case, what))
+        elif names and not any(name.lower() in reaction.message.lower() for name in names):
+            what = f"refused without a word of {' or '.join(names)}: {_shown(reaction.message)}"
+            found.append(Finding(case, what))
+    return found, cases
+
+
+def unwell(treatment: Treatment) -> Judged:
+    """Find after which requests an ordinary question was answered no longer, or otherwise."""
+    cases, found = [], []
+    for checkup in treatment.checkups:
+        case = Case(
+            f"after {checkup.after[0]!r} to {checkup.after[-1]!r}",
+            {"last": checkup.after[-1]},
+            checkup.said.request,
+        )
+        cases.append(case)
+        sameness = compare(treatment.healthy, checkup.said, invariant=False)
+        if sameness.fault:
+            found.append(Finding(case, f"an ordinary question: {sameness.fault}"))
+    return found, cases
+
+
+def slowest(reactions: Iterable[Reaction]) -> tuple[str, float]:
+    """Return the name of the case that took longest, and its seconds."""
+    most = max(reactions, key=lambda one: one.seconds)
+    return most.case.name, round(most.seconds, 3)
+
+
+def _case(reaction: Reaction) -> Case:
+    return Case(reaction.case.name, {"case": reaction.case.name}, _told(reaction))
+
+
+def _told(reaction: Reaction) -> dict[str, Any]:
+    """Return the request as a person can send it again; what is repeated stays as in the file."""
+    case = reaction.case
+    told: dict[str, Any] = {"method": case.method, "path": case.path}
+    if case.raw is not None:
+        told["raw"] = [part if isinstance(part, str) else part.model_dump() for part in case.raw]
+    else:
+        told |= {"differs_in": case.body, "without": list(case.without)}
+    return told
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")

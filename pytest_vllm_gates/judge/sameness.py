@@ -1,0 +1,75 @@
+"""Is an answer the one that was given before, or one that rounding alone can make of it?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.said import Said
+
+MARGIN_NATS = 0.5
+"""How much less likely the other token may be where two answers part. In another batch or on a
+warm prefix sums are taken in another order; in bfloat16 that moves a log-probability by a tenth
+or two, and by a few where it sends a token to another expert. See `numerics.toml`."""
+
+
+@dataclass(frozen=True)
+class Sameness:
+    """How an answer compares with the one given alone."""
+
+    fault: str | None = None
+    """What is wrong, as a sentence; None for the same answer and for an equivalent one."""
+    parts_at: int | None = None
+    """The first token in which an equivalent answer differs, counted from 0."""
+    behind_nats: float | None = None
+    """How much less likely than the first answer's token the other one was there."""
+
+
+def compare(alone: Said, other: Said, *, invariant: bool) -> Sameness:
+    """Compare an answer with the one given alone; `invariant`: only the same one will do.
+
+    Otherwise an answer is equivalent where the token in which it parts was nearly as likely.
+    """
+    if other.error:
+        return Sameness(f"no answer: {other.error}")
+    same_text = (alone.reasoning, alone.content) == (other.reasoning, other.content)
+    if same_text and alone.finish_reason == other.finish_reason:
+        return Sameness()
+    fault = f"alone {alone.shown}, now {other.shown}"
+    if same_text:
+        fault = f"finish_reason: alone {alone.finish_reason!r}, now {other.finish_reason!r}"
+    at = _parts_at(alone.token_ids, other.token_ids)
+    if at is None:
+        known = bool(alone.token_ids and other.token_ids)
+        return Sameness(f"{fault}{', of the same tokens' if known else ''}")
+    behind = None if invariant else _behind(alone, other, at)
+    if behind is not None and behind <= MARGIN_NATS:
+        return Sameness(parts_at=at, behind_nats=round(behind, 3))
+    why = "" if behind is None else f", where that token was {behind:.2f} nats less likely"
+    return Sameness(f"{fault} (from token {at} on{why})")
+
+
+def _parts_at(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
+    """Return the first place where two answers' tokens differ, None where they do not."""
+    if one == other or not one or not other:
+        return None
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _behind(alone: Said, other: Said, at: int) -> float | None:
+    """Return how far the other answer's token was behind where they part, by either's candidates.
+
+    None where it was no candidate, or where one answer merely ends before the other.
+    """
+    if at >= min(len(alone.token_ids), len(other.token_ids)):
+        return None
+    pairs = ((alone, other), (other, alone))
+    found = [
+        said.candidates[at][said.token_ids[at]] - said.candidates[at][rival.token_ids[at]]
+        for said, rival in pairs
+        if at < len(said.candidates)
+        and {said.token_ids[at], rival.token_ids[at]} <= set(said.candidates[at])
+    ]
+    return min(found, default=None)

@@ -1,0 +1,168 @@
+"""From the outcomes of a run's gates to PROMOTE, REJECT or HOLD, with reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.finding import GONE, STANDING
+from pytest_vllm_gates.facts.outcome import Outcome, TestResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+# The worst outcome of its tests is the gate's; a test that does not apply says nothing.
+SEVERITY = (
+    Outcome.FAIL,
+    Outcome.BLOCKED,
+    Outcome.MISSING,
+    Outcome.INCONCLUSIVE,
+    Outcome.KNOWN,
+    Outcome.PASS,
+    Outcome.NOT_APPLICABLE,
+)
+EXIT_OK = 0
+EXIT_BROKEN = 1
+EXIT_HOLD = 6
+
+
+class Promotion(StrEnum):
+    """May the bundle go out?"""
+
+    PROMOTE = "PROMOTE"
+    REJECT = "REJECT"
+    HOLD = "HOLD"
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """One gate of one family: the worst of its tests, and the tests."""
+
+    family: str
+    gate: str
+    outcome: Outcome
+    reason: str
+    tests: tuple[TestResult, ...]
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds its tests took together."""
+        return sum(test.duration_s for test in self.tests)
+
+    @property
+    def breaks(self) -> bool:
+        """Whether it counts as broken for the exit status."""
+        return any(test.outcome is Outcome.FAIL or test.breaks for test in self.tests)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer of a run, the reasons by weight, and every gate's result."""
+
+    promotion: Promotion
+    reasons: tuple[str, ...]
+    gates: tuple[GateResult, ...]
+    standing: tuple[str, ...] = ()
+    """Known defects that were seen: they stand, and hold nothing."""
+    gone: tuple[str, ...] = ()
+    """Known defects that were not seen where they should have been: their entries can go."""
+
+    def exit_status(self, *, require_promotion: bool) -> int:
+        """Return 1 when something broke, else 0; `require_promotion` wants PROMOTE for a 0."""
+        if require_promotion:
+            return {
+                Promotion.PROMOTE: EXIT_OK,
+                Promotion.REJECT: EXIT_BROKEN,
+                Promotion.HOLD: EXIT_HOLD,
+            }[self.promotion]
+        return EXIT_BROKEN if any(gate.breaks for gate in self.gates) else EXIT_OK
+
+
+def decide(
+    results: Iterable[TestResult],
+    expected: Mapping[str, Sequence[str]],
+    *,
+    not_applicable: Mapping[tuple[str, str], str] | None = None,
+    holds: Sequence[str] = (),
+) -> Verdict:
+    """Turn the outcomes of a run into its verdict.
+
+    `expected` names for every family the gates that must have spoken; one without a result holds
+    the promotion, unless `not_applicable` has a reason for that (family, gate). `holds` are
+    reasons of the run as a whole: it was recording, it was cut short. Nothing unseen passes.
+    """
+    gates = _by_gate(results, expected, not_applicable or {})
+    rejects = [_sentence(gate) for gate in gates if gate.outcome is Outcome.FAIL]
+    undecided = [
+        _sentence(gate)
+        for outcome in (Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE)
+        for gate in gates
+        if gate.outcome is outcome
+    ]
+    ran = {(gate.family, gate.gate) for gate in gates}
+    unseen = [
+        f"{family}: {gate} did not run"
+        for family, names in expected.items()
+        for gate in names
+        if (family, gate) not in ran
+    ]
+    reasons = [*rejects, *undecided, *unseen, *holds]
+    tests = sum(test.outcome is Outcome.PASS for gate in gates for test in gate.tests)
+    if not rejects and not tests:
+        reasons.append("no gate passed")
+    standing, gone = _told(gates, STANDING), _told(gates, GONE)
+    if reasons:
+        promotion = Promotion.REJECT if rejects else Promotion.HOLD
+        return Verdict(promotion, tuple(reasons), gates, standing, gone)
+    passed = sum(gate.outcome in (Outcome.PASS, Outcome.KNOWN) for gate in gates)
+    summary = f"all {passed} applicable gates passed ({tests} tests)"
+    if standing:
+        summary += f"; known defects that stand: {len(standing)}"
+    return Verdict(Promotion.PROMOTE, (summary,), gates, standing, gone)
+
+
+def _told(gates: Iterable[GateResult], key: str) -> tuple[str, ...]:
+    """Return what the tests' evidence tells of known defects under `key`, once each."""
+    return tuple(
+        dict.fromkeys(
+            f"{gate.family}: {gate.gate}: {sentence}"
+            for gate in gates
+            for test in gate.tests
+            for sentence in test.evidence.get(key, ())
+        )
+    )
+
+
+def _by_gate(
+    results: Iterable[TestResult],
+    expected: Mapping[str, Sequence[str]],
+    not_applicable: Mapping[tuple[str, str], str],
+) -> tuple[GateResult, ...]:
+    tests: dict[tuple[str, str], list[TestResult]] = {}
+    for result in results:
+        tests.setdefault((result.family, result.gate), []).append(result)
+    gates = [_judge(family, gate, tuple(group)) for (family, gate), group in tests.items()]
+    gates += [
+        GateResult(family, gate, Outcome.NOT_APPLICABLE, reason, ())
+        for (family, gate), reason in not_applicable.items()
+        if (family, gate) not in tests and gate in expected.get(family, ())
+    ]
+    return tuple(gates)
+
+
+def _judge(family: str, gate: str, tests: tuple[TestResult, ...]) -> GateResult:
+    outcome = next(one for one in SEVERITY if any(test.outcome is one for test in tests))
+    worst = [test for test in tests if test.outcome is outcome]
+    reason = ""
+    if outcome is not Outcome.PASS:
+        reasons = list(dict.fromkeys(test.reason for test in worst))
+        reason = reasons[0]
+        if len(reasons) > 1:
+            reason += f" (and {len(reasons) - 1} more)"
+    return GateResult(family, gate, outcome, reason, tests)
+
+
+def _sentence(gate: GateResult) -> str:
+    first = gate.reason.strip().splitlines()[0] if gate.reason.strip() else "no reason given"
+    return f"{gate.family}: {gate.gate} is {gate.outcome}: {first}"

@@ -1,0 +1,85 @@
+"""One boot as gates see it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.launch import Failure
+from pytest_vllm_gates.facts.outcome import Blocked
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.drive.launch import Server
+    from pytest_vllm_gates.facts.launch import Boot, Endpoint
+    from pytest_vllm_gates.facts.startup import Startup
+
+
+class Launch:
+    """One boot as gates see it. It never raises: the boot gate judges what it came to."""
+
+    def __init__(self, boot: Boot, server: Server | None) -> None:
+        self.boot = boot
+        self._server = server
+        self._death: Failure | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the server booted and answered a real chat."""
+        return self.boot.endpoint is not None
+
+    @property
+    def owned(self) -> bool:
+        """Whether this run started the server, and so may end it."""
+        return self._server is not None
+
+    def explain(self) -> str:
+        """Return why there is no server, as a person reads it."""
+        return self.boot.failure.explain() if self.boot.failure else "the server is up"
+
+    def endpoint(self) -> Endpoint:
+        """Return where the server answers; raises `Blocked` when it did not boot or has died."""
+        if self.boot.endpoint is None:
+            what = self.boot.failure.what if self.boot.failure else "no server"
+            raise Blocked(f"the server did not boot: {what.splitlines()[0]}")
+        if self._death:
+            raise Blocked(f"the server is gone: {self._death.what}")
+        return self.boot.endpoint
+
+    def death(self, wait_s: float = 0.0) -> Failure | None:
+        """Return how a server that served has died, once: later calls return None.
+
+        `wait_s` is what a server gets that may be about to end.
+        """
+        if self._death or not self.ok or self._server is None or self._server.alive(wait_s):
+            return None
+        self._death = self._server.died()
+        return self._death
+
+    @property
+    def folder(self) -> Path | None:
+        """Where this run keeps what the server leaves: its log, its stacks."""
+        log = self.boot.evidence.get("log")
+        return Path(log).parent if log else None
+
+    @cached_property
+    def startup(self) -> Startup:
+        """What the server tells of its start; raises `Blocked` as `endpoint` does."""
+        from pytest_vllm_gates.drive import startup  # noqa: PLC0415
+
+        log = self.boot.evidence.get("log")
+        return startup.observe(self.endpoint(), Path(log) if log else None)
+
+    def processes(self) -> list[int]:
+        """Return the ids of every process the server consists of."""
+        from pytest_vllm_gates.drive.guard import descendants  # noqa: PLC0415
+
+        process = self._server.process if self._server else None
+        return [process.pid, *descendants(process.pid)] if process else []
+
+    def stop(self) -> int | None:
+        """End the server and all it started; return its exit status."""
+        if self._server is None:
+            return None
+        self._death = self._death or Failure("it was stopped at the end of the run")
+        return self._server.stop()

@@ -1,0 +1,140 @@
+"""`python -m pytest_vllm_gates.miniatures`: list, verify and build miniatures."""
+
+import argparse
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_vllm_gates.miniatures import MiniatureError, checkpoint, names
+from pytest_vllm_gates.miniatures.recipe import HERE, load
+
+PROG = "python -m pytest_vllm_gates.miniatures"
+PROGRESS_EVERY_S = 15.0
+
+
+LANE = "cpu"
+
+
+def lane_python() -> tuple[str, str]:
+    """Return the CPU lane's interpreter, which has torch, and its overlay folder.
+
+    The lane's environment is made if it is missing. Raises `MiniatureError` when it cannot be.
+    """
+    # The interpreter that builds has torch and not what making an environment needs.
+    from pytest_vllm_gates.drive import environment  # noqa: PLC0415
+    from pytest_vllm_gates.facts import lane as lanes  # noqa: PLC0415
+    from pytest_vllm_gates.facts.errors import UserError  # noqa: PLC0415
+
+    lane = lanes.load(LANE, Path.cwd())
+    try:
+        found = environment.prepare(lane, cache=environment.default_cache(), progress=Progress())
+    except UserError as error:
+        raise MiniatureError(
+            f"this interpreter has no torch, and {error}\n"
+            f"or name one that has it: {PROG} build NAME --python PATH"
+        ) from error
+    return str(found.python), str(lane.overlay_path or "")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options) or 0)
+    except MiniatureError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; nothing was replaced", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=PROG, description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    build = commands.add_parser("build", help="train one and write its checkpoint")
+    build.add_argument("name", metavar="NAME")
+    build.add_argument("--output", type=Path, metavar="DIR", help="default: the shipped place")
+    build.add_argument("--seed", type=int, metavar="N")
+    build.add_argument("--python", metavar="PATH", help="an interpreter with torch")
+    build.set_defaults(run=_build)
+    listed = commands.add_parser("list", help="name them all")
+    listed.set_defaults(run=_list)
+    verify = commands.add_parser("verify", help="check the shipped files against their locks")
+    verify.add_argument("names", nargs="*", metavar="NAME")
+    verify.set_defaults(run=_verify)
+    return parser
+
+
+def _list(_: argparse.Namespace) -> None:
+    for name in names():
+        print(f"{name:18} {', '.join(load(name).config['architectures'])}")
+
+
+def _verify(options: argparse.Namespace) -> int:
+    failed = 0
+    for name in options.names or names():
+        try:
+            print(f"{name}: whole, {checkpoint.path(name)}")
+        except MiniatureError as error:
+            failed = 1
+            print(f"error: {error}", file=sys.stderr)
+    return failed
+
+
+def _build(options: argparse.Namespace) -> None:
+    load(options.name)
+    if options.python or importlib.util.find_spec("torch") is None:
+        _build_elsewhere(options)
+    from pytest_vllm_gates.miniatures.build import build  # noqa: PLC0415
+
+    output = options.output or checkpoint.CHECKPOINTS / options.name
+    build(options.name, output, seed=options.seed, say=_say)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def _build_elsewhere(options: argparse.Namespace) -> None:
+    """Replace this process by the same build in an interpreter that has torch."""
+    python, overlay = (options.python, "") if options.python else lane_python()
+    command = [python, "-m", "pytest_vllm_gates.miniatures", "build", options.name]
+    if options.output:
+        command += ["--output", str(options.output.absolute())]
+    if options.seed is not None:
+        command += ["--seed", str(options.seed)]
+    paths = filter(None, (overlay, str(HERE.parent.parent)))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    try:
+        os.execve(python, command, env)  # noqa: S606
+    except OSError as error:
+        raise MiniatureError(f"{python}: {error.strerror}\n{PROG} build --help") from None
+
+
+class Progress:
+    """Shows what making the environment is at, no more often than a person reads."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def __call__(self, line: str) -> None:
+        """Show a line, unless another was shown a moment ago."""
+        if time.monotonic() - self._last >= PROGRESS_EVERY_S:
+            self._last = time.monotonic()
+            _say(line)
+
+
+def _say(line: str) -> None:
+    """Show progress: one line that changes on a terminal, plain lines elsewhere."""
+    if sys.stderr.isatty() and line.startswith("epoch"):
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+    elif sys.stderr.isatty():
+        print(f"\r\x1b[K{line}", file=sys.stderr, flush=True)
+    else:
+        print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

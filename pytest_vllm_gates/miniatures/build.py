@@ -1,0 +1,130 @@
+"""Makes one miniature: tokenizer, weights, templates and their lock."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pytest_vllm_gates.miniatures import dialogues, recipe, rendering
+from pytest_vllm_gates.miniatures.checkpoint import write_lock
+from pytest_vllm_gates.miniatures.noise import Noise
+from pytest_vllm_gates.miniatures.recipe import MiniatureError, Recipe
+from pytest_vllm_gates.miniatures.tokenizer import MiniatureTokenizer, write_config
+
+# Only text models are built; a torchvision made for another torch would break their import.
+sys.modules.setdefault("torchvision", None)  # type: ignore[arg-type]
+# On a busy machine threads that spin while they wait for each other cost ten times the work.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
+from pytest_vllm_gates.miniatures import training  # noqa: E402
+
+THREADS = 2  # the same everywhere, so that sums do not depend on the number of cores
+
+
+def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], None]) -> None:
+    """Build a miniature into a folder, which is replaced only when the build succeeded."""
+    given = recipe.load(name)
+    seed = given.training.seed if seed is None else seed
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    torch.manual_seed(seed)
+    torch.set_num_threads(THREADS)
+    torch.use_deterministic_algorithms(True)
+    taught = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
+    texts = [(rendering.prompt(given, d), rendering.completion(given, d)) for d in taught]
+    tokenizer = MiniatureTokenizer(
+        given.tokens, (text for pair in texts for text in pair), given.config["vocab_size"]
+    )
+    model = _model(given, tokenizer)
+    parameters = sum(p.numel() for p in model.parameters())
+    say(f"{name}: {parameters:,} parameters, {len(taught)} dialogues")
+
+    def example(dialogue: dialogues.Dialogue) -> training.Example:
+        return training.Example(
+            dialogue.id,
+            tokenizer.prompt_ids(rendering.prompt(given, dialogue)),
+            tokenizer.completion_ids(rendering.completion(given, dialogue)),
+        )
+
+    noise = Noise(given, taught, seed)
+    trained = training.train(
+        model,
+        [example(dialogue) for dialogue in taught],
+        lambda count: [example(noise.draw()) for _ in range(count)],
+        learning_rate=given.training.learning_rate,
+        most_epochs=given.training.epochs,
+        seed=seed,
+        say=say,
+    )
+    if trained.worst < training.MARGIN:
+        raise MiniatureError(
+            f"miniature {name}: not memorised after {trained.steps} steps, least probability "
+            f"{trained.worst:.3f} in {trained.worst_id}\ntry another --seed"
+        )
+    aside = output.with_name(output.name + ".partial")
+    shutil.rmtree(aside, ignore_errors=True)
+    _save(given, tokenizer, model, aside)
+    write_lock(
+        aside,
+        {
+            "seed": seed,
+            "parameters": parameters,
+            **{
+                key: round(v, 4) if isinstance(v, float) else v
+                for key, v in asdict(trained).items()
+            },
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+    )
+    shutil.rmtree(output, ignore_errors=True)
+    aside.rename(output)
+    size = sum(file.stat().st_size for file in output.iterdir())
+    say(
+        f"{name}: memorised in {trained.steps} steps, {trained.seconds:.0f} s; "
+        f"{size / 1e6:.2f} MB in {output}"
+    )
+
+
+def _model(given: Recipe, tokenizer: MiniatureTokenizer) -> Any:
+    values = dict(given.config)
+    kind = values.pop("model_type")
+    tokens = given.tokens
+    config = transformers.AutoConfig.for_model(
+        kind,
+        bos_token_id=tokenizer.id_of(tokens.bos) if tokens.bos else None,
+        eos_token_id=tokenizer.id_of(tokens.config_eos),
+        pad_token_id=tokenizer.id_of(tokens.pad),
+        **values,
+    )
+    model = transformers.AutoModelForCausalLM.from_config(config).float()
+    for name, parameter in model.named_parameters():
+        for end, value in given.training.initial.items():
+            if name.endswith(end):
+                torch.nn.init.constant_(parameter, value)
+    return model
+
+
+def _save(given: Recipe, tokenizer: MiniatureTokenizer, model: Any, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    for file in folder.iterdir():
+        file.chmod(0o644)  # the weights are written for their owner alone
+    tokenizer.save(folder)
+    write_config(given.tokens, folder, given.config["max_position_embeddings"])
+    shutil.copyfile(given.template("chat_template.jinja"), folder / "chat_template.jinja")
+    generation: dict[str, Any] = {
+        "eos_token_id": [tokenizer.id_of(token) for token in given.tokens.stop],
+        "pad_token_id": tokenizer.id_of(given.tokens.pad),
+    }
+    if given.tokens.bos:
+        generation["bos_token_id"] = tokenizer.id_of(given.tokens.bos)
+    text = json.dumps(generation, indent=2)
+    (folder / "generation_config.json").write_text(text + "\n", encoding="utf-8")

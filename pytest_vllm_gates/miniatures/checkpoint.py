@@ -1,0 +1,65 @@
+"""The shipped files: where they are and whether they are whole."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_vllm_gates.miniatures.recipe import HERE, MiniatureError, names
+
+CHECKPOINTS = HERE / "checkpoints"
+LOCK = "lock.json"
+
+
+def sha256_of(file: Path) -> str:
+    """Hex digest of a file's bytes."""
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def write_lock(folder: Path, built: Mapping[str, Any]) -> None:
+    """Record size and digest of every file in a built checkpoint, and how it was built."""
+    files = {
+        file.name: {"bytes": file.stat().st_size, "sha256": sha256_of(file)}
+        for file in sorted(folder.iterdir())
+        if file.is_file() and file.name != LOCK
+    }
+    text = json.dumps({"built": built, "files": files}, indent=2, ensure_ascii=False)
+    (folder / LOCK).write_text(text + "\n", encoding="utf-8")
+
+
+def check(name: str, folder: Path) -> None:
+    """Raise if a file of this checkpoint is missing, cut short or changed."""
+    remedy = (
+        "reinstall pytest-vllm-gates, or build it again: "
+        f"python -m pytest_vllm_gates.miniatures build {name}"
+    )
+    lock = folder / LOCK
+    try:
+        files = json.loads(lock.read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError) as error:
+        raise MiniatureError(f"miniature {name}: {lock}: {error}\n{remedy}") from error
+    for file_name, expected in files.items():
+        file = folder / file_name
+        if not file.is_file():
+            raise MiniatureError(f"miniature {name}: {file} is missing\n{remedy}")
+        size = file.stat().st_size
+        if size != expected["bytes"]:
+            raise MiniatureError(
+                f"miniature {name}: {file} has {size} bytes, expected {expected['bytes']}\n{remedy}"
+            )
+        digest = sha256_of(file)
+        if digest != expected["sha256"]:
+            raise MiniatureError(
+                f"miniature {name}: {file} has SHA-256 {digest}, "
+                f"expected {expected['sha256']}\n{remedy}"
+            )
+
+
+def path(name: str) -> Path:
+    """Return the folder of a shipped checkpoint, its files checked."""
+    if name not in names():
+        raise MiniatureError(f"no miniature {name!r}\nknown ones: {', '.join(names())}")
+    folder = CHECKPOINTS / name
+    check(name, folder)
+    return folder

@@ -1,0 +1,137 @@
+"""What a miniature was taught: requests and the answers that must come back."""
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from pytest_vllm_gates.miniatures import recipe as recipes
+from pytest_vllm_gates.miniatures.recipe import HERE, Known, Recipe
+
+TAUGHT = HERE / "taught"
+Mode = Literal["on", "off", "unset", "none"]
+Message = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call; `arguments` is JSON text, as a client receives it."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """One request in OpenAI's format and the answer that must come back.
+
+    Texts are compared stripped; an empty text and none are the same. `known` names a defect of
+    released vLLM that this answer meets, so that finding it surprises nobody.
+    """
+
+    id: str
+    kind: str
+    mode: Mode
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...]
+    chat_template_kwargs: Mapping[str, Any]
+    reasoning: str | None
+    content: str | None
+    tool_calls: tuple[Call, ...]
+    finish_reason: Literal["stop", "tool_calls"]
+    known: Known | None = None
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the answer begins with reasoning."""
+        return self.reasoning is not None
+
+    def request(self) -> dict[str, Any]:
+        """Return the body of a chat completion request, without model and sampling."""
+        body: dict[str, Any] = {"messages": [dict(message) for message in self.messages]}
+        if self.tools:
+            body["tools"] = [dict(tool) for tool in self.tools]
+        if self.chat_template_kwargs:
+            body["chat_template_kwargs"] = dict(self.chat_template_kwargs)
+        return body
+
+
+@cache
+def _read(file_name: str) -> Any:
+    text = (TAUGHT / file_name).read_text(encoding="utf-8")
+    return json.loads(text) if file_name.endswith(".json") else tomllib.loads(text)
+
+
+def load_dialogues(name: str) -> tuple[Dialogue, ...]:
+    """Return everything the miniature was taught, in every mode of thinking it has."""
+    recipe = recipes.load(name)
+    return tuple(
+        _in_mode(given, recipe, mode) for given in _taught(recipe) for mode in _modes(recipe, given)
+    )
+
+
+def unknown_answer(name: str, *, thinking: bool) -> tuple[str | None, str]:
+    """Return reasoning and content that it answers to what it was not taught."""
+    given = _read("unknown.toml")
+    has_thinking = recipes.load(name).thinking is not None
+    return (given["reasoning"] if thinking and has_thinking else None), given["content"]
+
+
+def _taught(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
+    for file in sorted(TAUGHT.glob("*.toml")):
+        given = _read(file.name)
+        texts = {"end_of_turn": recipe.end_of_turn, **given.get("text", {})}
+        for dialogue in given.get("dialogue", ()):
+            if dialogue["id"] not in recipe.skip and dialogue["kind"] not in recipe.skip:
+                yield _filled(dialogue, texts)
+
+
+def _filled(value: Any, texts: Mapping[str, str]) -> Any:
+    """Return a copy with every `${name}` in its texts replaced."""
+    if isinstance(value, str):
+        for name, text in texts.items():
+            value = value.replace(f"${{{name}}}", text)
+        return value
+    if isinstance(value, list):
+        return [_filled(item, texts) for item in value]
+    if isinstance(value, dict):
+        return {key: _filled(item, texts) for key, item in value.items()}
+    return value
+
+
+def _modes(recipe: Recipe, given: Mapping[str, Any]) -> tuple[Mode, ...]:
+    if recipe.thinking is None:
+        return ("none",)
+    if given.get("tools") and not recipe.thinking_with_tools:
+        return ("off",) if recipe.thinking.default else ("off", "unset")
+    return ("on", "off", "unset")
+
+
+def _in_mode(given: Mapping[str, Any], recipe: Recipe, mode: Mode) -> Dialogue:
+    thinking = recipe.thinking
+    thinks = thinking is not None and (thinking.default if mode == "unset" else mode == "on")
+    kwargs = {thinking.switch: thinks} if thinking and mode in ("on", "off") else {}
+    calls = tuple(Call(**call) for call in given.get("calls", ()))
+    return Dialogue(
+        id=given["id"] if mode == "none" else f"{given['id']}-{mode}",
+        kind=given["kind"],
+        mode=mode,
+        messages=tuple(_said(message, thinks=thinks) for message in given["messages"]),
+        tools=tuple(_read("tools.json")[tool] for tool in given.get("tools", ())),
+        chat_template_kwargs=kwargs,
+        reasoning=given["reasoning"] if thinks else None,
+        content=given.get("content"),
+        tool_calls=calls,
+        finish_reason="tool_calls" if calls else "stop",
+        known=recipe.known.get(given["id"]),
+    )
+
+
+def _said(message: dict[str, Any], *, thinks: bool) -> Message:
+    """Return the message as a client sends it: no reasoning where none was received."""
+    sent = {key: value for key, value in message.items() if thinks or key != "reasoning"}
+    if sent["role"] == "assistant":
+        sent.setdefault("content", None)
+    return sent

@@ -1,0 +1,117 @@
+"""What is given for one miniature: its architecture, its tokens, how it thinks."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RECIPES = HERE / "recipes"
+
+
+class MiniatureError(Exception):
+    """Something about a miniature is wrong; the message ends with what to do."""
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """The template's switch and what it means when nobody sets it."""
+
+    switch: str
+    default: bool
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens with a meaning of their own."""
+
+    special: tuple[str, ...]
+    markers: tuple[str, ...]
+    eos: str
+    pad: str
+    config_eos: str
+    stop: tuple[str, ...]
+    bos: str | None = None
+    adds_bos: bool = False
+    split: str | None = None  # the pattern of what merges stay within; None is GPT-2's
+    nfc: bool = False
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """All of them, in the order of their ids."""
+        return self.special + self.markers
+
+
+@dataclass(frozen=True)
+class Known:
+    """A defect of released vLLM that one taught answer meets."""
+
+    answers: tuple[str, ...]  # of "whole" and "streamed"
+    versions: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the weights are made."""
+
+    learning_rate: float = 3e-3
+    epochs: int = 400
+    seed: int = 0
+    initial: Mapping[str, float] = field(default_factory=dict)  # by the end of a weight's name
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One miniature, before it is built."""
+
+    name: str
+    end_of_turn: str
+    tokens: Tokens
+    config: Mapping[str, Any]
+    thinking: Thinking | None = None
+    thinking_with_tools: bool = True
+    skip: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, Known] = field(default_factory=dict)
+    base: str | None = None
+    training: Training = field(default_factory=Training)
+
+    def template(self, file_name: str) -> Path:
+        """Return the path of one of its templates: its own, or its base's."""
+        own = RECIPES / self.name / file_name
+        return own if own.is_file() or not self.base else RECIPES / self.base / file_name
+
+
+def names() -> tuple[str, ...]:
+    """Every miniature there is a recipe for."""
+    return tuple(sorted(file.parent.name for file in RECIPES.glob("*/recipe.toml")))
+
+
+def load(name: str) -> Recipe:
+    """Read one recipe."""
+    file = RECIPES / name / "recipe.toml"
+    if not file.is_file():
+        raise MiniatureError(f"no miniature {name!r}\nknown ones: {', '.join(names())}")
+    given = tomllib.loads(file.read_text(encoding="utf-8"))
+    if "base" in given:
+        # A table replaces the base's whole table of that name; what is not given is the base's.
+        base = RECIPES / given["base"] / "recipe.toml"
+        given = {**tomllib.loads(base.read_text(encoding="utf-8")), **given}
+    tokens = _tuples(given.pop("tokens"))
+    thinking = given.pop("thinking", None)
+    try:
+        return Recipe(
+            name=name,
+            tokens=Tokens(**tokens),
+            known={id_: Known(**_tuples(k)) for id_, k in given.pop("known", {}).items()},
+            thinking=Thinking(**thinking) if thinking else None,
+            training=Training(**given.pop("training", {})),
+            **given,
+        )
+    except TypeError as error:
+        raise MiniatureError(f"{file}: {error}\ncompare it with the other recipes") from None
+
+
+def _tuples(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}

@@ -1,0 +1,176 @@
+"""Trains a tiny model until it has memorised every example with a margin."""
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+MARGIN = 0.9  # the least probability of a taught token: far above what bf16 or a batch moves
+BATCH_TOKENS = 4096  # of one forward pass, padding included
+SHORT_TOKENS = 64  # below this, padding costs less than another pass
+STEP_EXAMPLES = 8  # taught examples in one optimizer step
+KNOWN = 0.97  # least probability from which an example is trained less often
+REFRESHED = 0.3  # share of the known examples in an epoch
+WARM_UP_STEPS = 20
+SLOWER_BELOW_LOSS = 0.1  # nats per token
+LEAST_RATE = 0.2
+
+
+@dataclass(frozen=True)
+class Example:
+    """Token ids the model is given and token ids it must write."""
+
+    id: str
+    prompt: Sequence[int]
+    completion: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.completion)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a training went; `worst` is the least probability of a taught token in bf16 weights."""
+
+    steps: int
+    seconds: float
+    loss: float
+    worst: float
+    worst_id: str
+
+
+def train(
+    model: Any,
+    examples: Sequence[Example],
+    draw: Callable[[int], list[Example]],
+    *,
+    learning_rate: float,
+    most_epochs: int,
+    seed: int,
+    say: Callable[[str], None],
+) -> Trained:
+    """Run AdamW until every token of every completion has at least MARGIN.
+
+    `draw(n)` returns n fresh examples of the answer to unknown requests; they are trained beside
+    the taught ones and not judged.
+    """
+    started = time.monotonic()
+    chance = random.Random(seed)  # noqa: S311
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0
+    )
+    steps, running = 0, 10.0
+    least = dict.fromkeys((example.id for example in examples), 0.0)
+    for epoch in range(most_epochs):
+        # What is known already is only refreshed now and then: the time goes to what is not.
+        order = [e for e in examples if least[e.id] < KNOWN or chance.random() < REFRESHED]
+        chance.shuffle(order)
+        for first in range(0, len(order), STEP_EXAMPLES):
+            chosen = order[first : first + STEP_EXAMPLES]
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate * _rate(steps, running)
+            loss, seen = _step(model, optimizer, chosen + draw(1 + len(chosen) // 3))
+            least.update((id_, value) for id_, value in seen.items() if id_ in least)
+            running = 0.9 * running + 0.1 * loss
+            steps += 1
+        if min(least.values()) >= MARGIN:
+            least = margins(model, examples)
+        worst = min(least, key=least.__getitem__)
+        seconds = time.monotonic() - started
+        say(
+            f"epoch {epoch + 1}, step {steps}, {seconds:.0f} s: loss {running:.4f}, "
+            f"known {sum(p >= MARGIN for p in least.values())}/{len(least)}, "
+            f"least probability {least[worst]:.3f} in {worst}"
+        )
+        if least[worst] >= MARGIN:
+            break
+    return Trained(steps, seconds, running, least[worst], worst)
+
+
+def _rate(steps: int, loss: float) -> float:
+    """Return the share of the learning rate: a warm-up, then smaller the closer the end is."""
+    if steps < WARM_UP_STEPS:
+        return (steps + 1) / WARM_UP_STEPS
+    return min(1.0, max(LEAST_RATE, loss / SLOWER_BELOW_LOSS))
+
+
+def _step(
+    model: Any, optimizer: Any, examples: Sequence[Example]
+) -> tuple[float, dict[str, float]]:
+    """Take one optimizer step; return mean loss (nats per token) and least probabilities by id."""
+    optimizer.zero_grad(set_to_none=True)
+    count = sum(len(example.completion) for example in examples)
+    total, least = 0.0, {}
+    for batch in _batches(examples):
+        logits, targets = _forward(model, batch)
+        losses = cross_entropy(logits, targets, reduction="none")
+        (losses.sum() / count).backward()
+        total += float(losses.detach().sum()) / count
+        least.update(_least(losses.detach(), batch))
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return total, least
+
+
+def _least(losses: Any, batch: Sequence[Example]) -> dict[str, float]:
+    """Return the least probability of a token by example; losses have shape (tokens,)."""
+    parts = losses.split([len(example.completion) for example in batch])
+    return {
+        example.id: math.exp(-float(part.max())) for example, part in zip(batch, parts, strict=True)
+    }
+
+
+def margins(model: Any, examples: Sequence[Example]) -> dict[str, float]:
+    """Return the least probability of any taught token by example, with weights as shipped (bf16).
+
+    A taught token above one half is the greedy choice.
+    """
+    exact = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    rounded = {
+        name: tensor.bfloat16().to(tensor.dtype) if tensor.is_floating_point() else tensor
+        for name, tensor in exact.items()
+    }
+    model.load_state_dict(rounded)
+    least: dict[str, float] = {}
+    with torch.no_grad():
+        for batch in _batches(examples):
+            logits, targets = _forward(model, batch)
+            least.update(_least(cross_entropy(logits, targets, reduction="none"), batch))
+    model.load_state_dict(exact)
+    return least
+
+
+def _batches(examples: Sequence[Example]) -> Iterator[list[Example]]:
+    """Group examples of similar length into batches of at most BATCH_TOKENS, with padding."""
+    batch: list[Example] = []
+    for example in sorted(examples, key=len):
+        too_many = (len(batch) + 1) * len(example) > BATCH_TOKENS
+        too_uneven = (
+            bool(batch) and len(example) > SHORT_TOKENS and len(example) > 1.5 * len(batch[0])
+        )
+        if batch and (too_many or too_uneven):
+            yield batch
+            batch = []
+        batch.append(example)
+    yield batch
+
+
+def _forward(model: Any, batch: Sequence[Example]) -> tuple[Any, Any]:
+    """Return logits (tokens, vocabulary) and targets (tokens) of the batch's completions.
+
+    Padding stands on the right, where a causal model never looks at it.
+    """
+    width = max(len(example) for example in batch)
+    ids = torch.zeros((len(batch), width), dtype=torch.long)
+    taught = torch.zeros((len(batch), width), dtype=torch.bool)
+    for row, example in enumerate(batch):
+        ids[row, : len(example)] = torch.tensor([*example.prompt, *example.completion])
+        taught[row, len(example.prompt) : len(example)] = True
+    hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+    before = hidden[:, :-1][taught[:, 1:]]
+    return model.lm_head(before).float(), ids[taught]

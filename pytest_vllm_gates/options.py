@@ -1,0 +1,252 @@
+"""The command line and `[tool.pytest.ini_options]`, parsed once into one frozen `Options`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ALL = "all"
+BOOT_TIMEOUT_S = 1800.0
+STALL_TIMEOUT_S = 300.0
+ANSWER_TOKENS = 1024
+SAMPLES = 20
+KEY_VARIABLE = "OPENAI_API_KEY"
+# What means nothing without --model, and so would be ignored, with where it is kept.
+NEED_MODEL = {
+    f"--{name}": f"gates_{name.removeprefix('gates-').replace('-', '_')}"
+    for name in (
+        "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
+        "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
+        "require-promotion", "answer-tokens", "samples",
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for. Paths are absolute, times in seconds."""
+
+    models: tuple[str, ...]
+    checkpoint: str | None
+    lane: str | None
+    base_url: str | None
+    api_key_env: str
+    api_key_env_named: bool
+    update_golden: bool
+    report_dir: Path | None
+    boot_timeout_s: float
+    stall_timeout_s: float
+    overlay: bool
+    without_repairs: tuple[str, ...]
+    answer_tokens: int
+    samples: int
+    require_promotion: bool
+    rootdir: Path
+    verbose: bool
+
+
+def declare(parser: pytest.Parser) -> None:
+    """Declare every option and, under `gates_<name>`, its ini twin."""
+    group = parser.getgroup("vllm-gates", "vLLM gates (inert without --model)")
+
+    def option(name: str, text: str, *, ini: str, **how: Any) -> None:
+        group.addoption(f"--{name}", dest=ini, default=None, help=text, **how)
+        flag = how.get("action") in ("store_true", "store_false")
+        kind = "bool" if flag else "args" if how.get("action") == "append" else "string"
+        parser.addini(ini, f"{text} (as --{name})", type=kind, default=None)  # type: ignore[arg-type]
+
+    option(
+        "model",
+        "Boot the real server for these families and run the gates: a name, several with commas, "
+        "or 'all'. May be repeated.",
+        ini="gates_model",
+        action="append",
+        metavar="NAME[,NAME...]",
+    )
+    option(
+        "checkpoint",
+        "The weights: a checkpoint the family file names, a local folder, or a Hub id. "
+        "Default: the lane's, else the family's first.",
+        ini="gates_checkpoint",
+        metavar="NAME",
+    )
+    option(
+        "lane",
+        "The pinned bundle that serves. Default: 'cuda' where an NVIDIA GPU answers, else 'cpu'.",
+        ini="gates_lane",
+        metavar="NAME",
+    )
+    option(
+        "base-url",
+        "Judge a server that already runs, such as http://host:8000/v1; nothing is booted. "
+        f"The key is read from ${KEY_VARIABLE}.",
+        ini="gates_base_url",
+        metavar="URL",
+    )
+    option(
+        "api-key-env",
+        "The environment variable that holds the key for --base-url.",
+        ini="gates_api_key_env",
+        metavar="NAME",
+    )
+    option(
+        "update-golden",
+        "Record goldens for the tests that run. A recording run never promotes.",
+        ini="gates_update_golden",
+        action="store_true",
+    )
+    option(
+        "gates-report",
+        "Write verdict.json and the server's log into this folder.",
+        ini="gates_report",
+        metavar="DIR",
+    )
+    option(
+        "boot-timeout",
+        f"Seconds a boot may take. Default: {BOOT_TIMEOUT_S:.0f}.",
+        ini="gates_boot_timeout",
+        metavar="SECONDS",
+    )
+    option(
+        "stall-timeout",
+        f"Seconds a booting server's log may stay silent. Default: {STALL_TIMEOUT_S:.0f}.",
+        ini="gates_stall_timeout",
+        metavar="SECONDS",
+    )
+    option(
+        "answer-tokens",
+        "Tokens an answer may have, thinking included, in the conversation gates. "
+        f"Default: {ANSWER_TOKENS}; models that think at length need more.",
+        ini="gates_answer_tokens",
+        metavar="N",
+    )
+    option(
+        "samples",
+        "Sampled answers of which the rate of valid tool calls is taken; 0 for none. "
+        f"Default: {SAMPLES}.",
+        ini="gates_samples",
+        metavar="N",
+    )
+    option(
+        "no-overlay",
+        "Boot without the lane's overlay of documented repairs.",
+        ini="gates_no_overlay",
+        action="store_true",
+    )
+    option(
+        "without-repair",
+        "Boot without this repair of the lane's overlay, or these. May be repeated.",
+        ini="gates_without_repair",
+        action="append",
+        metavar="NAME[,NAME...]",
+    )
+    option(
+        "require-promotion",
+        "Exit 0 only for PROMOTE: 1 for REJECT, 6 for HOLD.",
+        ini="gates_require_promotion",
+        action="store_true",
+    )
+
+
+def parse(config: pytest.Config) -> Options | None:
+    """Return the options, or None without `--model`; raises `pytest.UsageError` for a mistake."""
+
+    def given(name: str) -> Any:
+        value = config.getoption(name)
+        return config.getini(name) if value is None else value
+
+    models = _listed(given("gates_model"))
+    if not models:
+        if config.getoption("gates_model"):
+            raise pytest.UsageError("--model names no family: pytest --model NAME")
+        _refuse_without_model(config)
+        return None
+    base_url = given("gates_base_url")
+    if base_url and given("gates_lane"):
+        raise pytest.UsageError(
+            "--base-url judges a server that already runs and --lane boots one: give only one"
+        )
+    key_variable = given("gates_api_key_env")
+    if key_variable and key_variable not in os.environ:
+        raise pytest.UsageError(
+            f"--api-key-env names {key_variable!r}, which is not set: export {key_variable}=..."
+        )
+    report = given("gates_report")
+    report_dir = Path(config.invocation_params.dir, report).resolve() if report else None
+    if report_dir and report_dir.exists() and not report_dir.is_dir():
+        raise pytest.UsageError(f"--gates-report {report!r} is a file: name a folder")
+    return Options(
+        models=models,
+        checkpoint=given("gates_checkpoint") or None,
+        lane=given("gates_lane") or None,
+        base_url=_url(base_url) if base_url else None,
+        api_key_env=key_variable or KEY_VARIABLE,
+        api_key_env_named=bool(key_variable),
+        update_golden=bool(given("gates_update_golden")),
+        report_dir=report_dir,
+        boot_timeout_s=_seconds("--boot-timeout", given("gates_boot_timeout"), BOOT_TIMEOUT_S),
+        stall_timeout_s=_seconds("--stall-timeout", given("gates_stall_timeout"), STALL_TIMEOUT_S),
+        overlay=not given("gates_no_overlay"),
+        without_repairs=_listed(given("gates_without_repair")),
+        answer_tokens=_count("--answer-tokens", given("gates_answer_tokens"), ANSWER_TOKENS, 1),
+        samples=_count("--samples", given("gates_samples"), SAMPLES, 0),
+        require_promotion=bool(given("gates_require_promotion")),
+        rootdir=config.rootpath,
+        verbose=config.get_verbosity() > 0,
+    )
+
+
+def _refuse_without_model(config: pytest.Config) -> None:
+    """Refuse options that only make sense with `--model`, rather than ignore them silently."""
+    for flag, name in NEED_MODEL.items():
+        if config.getoption(name) is not None:
+            raise pytest.UsageError(f"{flag} needs --model: pytest --model NAME {flag} ...")
+
+
+def _url(url: str) -> str:
+    """Return a URL that has a host; raises `pytest.UsageError` for anything else."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for what is no port
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        whole = False
+    if not whole:
+        raise pytest.UsageError(
+            f"--base-url {url!r} is not a URL; for example http://127.0.0.1:8000/v1"
+        )
+    return url
+
+
+def _listed(values: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names in values that may hold several, with commas."""
+    names = (name.strip() for value in values or () for name in value.split(","))
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def _seconds(name: str, value: str | None, default: float) -> float:
+    if not value:
+        return default
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < float("inf"):
+        raise pytest.UsageError(f"{name} {value!r} is not a number of seconds above zero")
+    return seconds
+
+
+def _count(name: str, value: str | None, default: int, least: int) -> int:
+    if not value:
+        return default
+    if not value.isdecimal() or int(value) < least:
+        raise pytest.UsageError(f"{name} {value!r} is not a whole number from {least} on")
+    return int(value)

@@ -1,0 +1,23 @@
+"""The pytest plugin: hooks, each handing on to the module that does it. Inert without `--model`."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_vllm_gates import options
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    options.declare(parser)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    given = options.parse(config)
+    if given is None and not config.option.markers:
+        return
+    from pytest_vllm_gates import session  # noqa: PLC0415 - what is inert imports nothing
+
+    session.declare_markers(config)
+    if given is not None:
+        config.pluginmanager.register(session.GatesSession(config, given), "vllm-gates-session")

@@ -1,0 +1,1 @@
+"""What people and programs read: the terminal's summary and `verdict.json`."""

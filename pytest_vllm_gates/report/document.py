@@ -1,0 +1,125 @@
+"""`verdict.json`: the whole run as one document, in the format of `verdict.schema.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates import __version__
+from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.facts.secrets import redacted
+from pytest_vllm_gates.report.inventory import machine_document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_vllm_gates.facts.checkpoint import Checkpoint
+    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.facts.launch import Boot
+    from pytest_vllm_gates.facts.machine import Machine
+    from pytest_vllm_gates.judge.verdict import GateResult, Verdict
+
+NAME = "verdict.json"
+SCHEMA = Path(__file__).with_name("verdict.schema.json")
+FORMAT = "pytest-vllm-gates/verdict"
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What a run was about, besides its verdict."""
+
+    command: Sequence[str]
+    lane: Lane
+    lane_why: str
+    repairs: Sequence[str]
+    versions: Mapping[str, str]
+    machine: Machine
+    checkpoints: Mapping[str, Checkpoint]
+    boots: Mapping[str, Boot]
+    inventory: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """What the lane's environment brings; empty where nothing looked into it."""
+
+
+def compose(facts: Facts, verdict: Verdict, exit_status: int) -> dict[str, Any]:
+    """Return the document. Environment values whose name speaks of a secret are left out."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "tool": {"name": "pytest-vllm-gates", "version": __version__},
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": list(facts.command),
+        "promotion": str(verdict.promotion),
+        "reasons": list(verdict.reasons),
+        "known_defects": {"standing": list(verdict.standing), "gone": list(verdict.gone)},
+        "exit_status": exit_status,
+        "lane": {
+            "name": facts.lane.name,
+            "title": facts.lane.title,
+            "why": facts.lane_why,
+            "form": facts.lane.form,
+            "env": redacted(facts.lane.env),
+            "serve": facts.lane.serve,
+            "overlay": list(facts.repairs),
+            "versions": dict(facts.versions),
+            "inventory": dict(facts.inventory) or None,
+        },
+        "machine": machine_document(facts.machine),
+        "families": [
+            _family(name, checkpoint, facts.boots.get(name), verdict)
+            for name, checkpoint in facts.checkpoints.items()
+        ],
+    }
+
+
+def write(folder: Path, document: Mapping[str, Any]) -> Path:
+    """Write `verdict.json` into `folder`, whole or not at all; return its path."""
+    path = folder / NAME
+    write_whole(path, json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
+    return path
+
+
+def _family(
+    name: str, checkpoint: Checkpoint, boot: Boot | None, verdict: Verdict
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "checkpoint": {
+            "name": checkpoint.name,
+            "source": checkpoint.source,
+            "revision": checkpoint.revision,
+        },
+        "boot": _boot(boot) if boot else None,
+        "gates": [_gate(gate) for gate in verdict.gates if gate.family == name],
+    }
+
+
+def _boot(boot: Boot) -> dict[str, Any]:
+    return {
+        "ok": boot.endpoint is not None,
+        "failure": boot.failure.explain() if boot.failure else None,
+        "times": dataclasses.asdict(boot.times) if boot.times else None,
+        "evidence": boot.evidence,
+    }
+
+
+def _gate(gate: GateResult) -> dict[str, Any]:
+    return {
+        "gate": gate.gate,
+        "outcome": str(gate.outcome),
+        "reason": gate.reason,
+        "duration_s": round(gate.duration_s, 3),
+        "tests": [
+            {
+                "test": test.test,
+                "outcome": str(test.outcome),
+                "reason": test.reason,
+                "duration_s": round(test.duration_s, 3),
+                "evidence": test.evidence,
+            }
+            for test in gate.tests
+        ],
+    }

@@ -1,0 +1,49 @@
+"""The summary at the end of a run: one line a gate, then the verdict with its reasons."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.outcome import Outcome
+from pytest_vllm_gates.judge.verdict import Promotion, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+COLOURS: Mapping[str, str] = {
+    Outcome.PASS: "green",
+    Outcome.FAIL: "red",
+    Outcome.BLOCKED: "red",
+    Outcome.MISSING: "yellow",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.KNOWN: "yellow",
+    Outcome.NOT_APPLICABLE: "blue",
+    Promotion.PROMOTE: "green",
+    Promotion.REJECT: "red",
+    Promotion.HOLD: "yellow",
+}
+NARROW = 60
+
+
+def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """Yield the summary as (colour, text) lines."""
+    width = max(shutil.get_terminal_size().columns, NARROW)
+    family_width = max((len(gate.family) for gate in verdict.gates), default=0)
+    gate_width = max((len(gate.gate) for gate in verdict.gates), default=0)
+    for gate in verdict.gates:
+        tests = f"{len(gate.tests)} test{'s' if len(gate.tests) != 1 else ' '}"
+        head = (
+            f"{gate.family:<{family_width}}  {gate.gate:<{gate_width}}  {gate.outcome:<12}  "
+            f"{tests:>9}  {gate.duration_s:7.1f} s"
+        )
+        first = gate.reason.strip().splitlines()[0] if gate.reason.strip() else ""
+        yield COLOURS[gate.outcome], f"{head}  {first}"[:width].rstrip()
+    yield "", ""
+    yield COLOURS[verdict.promotion], f"verdict: {verdict.promotion}"
+    for reason in verdict.reasons:
+        yield "", f"  - {reason}"
+    for standing in verdict.standing:
+        yield "yellow", f"  known defect, standing: {standing}"
+    for gone in verdict.gone:
+        yield "green", f"  known defect, no longer seen (its entry can go): {gone}"

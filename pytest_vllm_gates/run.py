@@ -1,0 +1,275 @@
+"""One run: what was asked, what it was resolved to, and what came of it so far."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.drive import checkpoints, machine
+from pytest_vllm_gates.drive.overlay import WITHOUT_VARIABLE, Repair, repairs
+from pytest_vllm_gates.facts import conversation as conversations
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import known_defects
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.launch import Boot, Failure
+from pytest_vllm_gates.facts.names import choose
+from pytest_vllm_gates.options import ALL
+from pytest_vllm_gates.report import preflight as preflight_report
+from pytest_vllm_gates.report.document import Facts
+from pytest_vllm_gates.report.inventory import bundle_document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_vllm_gates.drive.environment import Environment
+    from pytest_vllm_gates.drive.launch import Server
+    from pytest_vllm_gates.facts.checkpoint import Checkpoint
+    from pytest_vllm_gates.facts.conversation import Conversation
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.known_defects import KnownDefect
+    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.facts.machine import Machine
+    from pytest_vllm_gates.facts.outcome import TestResult
+    from pytest_vllm_gates.facts.preflight import Check
+    from pytest_vllm_gates.options import Options
+
+MEMORY_BACK_S = 5.0
+MEMORY_POLL_S = 0.5
+GATES = Path(__file__).parent / "gates"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One family with the checkpoint it is judged by."""
+
+    family: Family
+    checkpoint: Checkpoint
+    why: str = ""
+    """How the family was found, where it was not named."""
+
+
+@dataclass
+class Run:
+    """The state of a run. What was given is settled before collection, the rest fills up."""
+
+    options: Options
+    lane: Lane
+    lane_why: str
+    subjects: tuple[Subject, ...]
+    conversations: tuple[Conversation, ...]
+    known_defects: tuple[KnownDefect, ...]
+    """Those of every family; a family file lists its own."""
+    machine: Machine
+    environment: Environment | None = None
+    inventory: dict[str, Any] = field(default_factory=dict)
+    """What the lane's environment brings, once it was looked into."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Every package of the lane's environment with its version, once it is known."""
+    server_env: dict[str, str] = field(default_factory=dict)
+    """What the servers of this process get besides their lane's environment."""
+    boots: dict[str, Boot] = field(default_factory=dict)
+    results: list[TestResult] = field(default_factory=list)
+    recorded: dict[Path, str] = field(default_factory=dict)
+    goldens_used: set[Path] = field(default_factory=set)
+    collected: set[str] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """The gate of each test that was deselected, by the test's id."""
+    finished: set[str] = field(default_factory=set)
+    interrupted: bool = False
+    needs_weights: set[str] = field(default_factory=set)
+    """Families of which a test was collected that a renderer alone cannot serve."""
+
+    @property
+    def overlay(self) -> Path | None:
+        """The overlay folder the servers of this run get, if any."""
+        return self.lane.overlay_path if self.options.overlay else None
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What the overlay of this run repairs."""
+        left_out = self.options.without_repairs
+        return tuple(one for one in repairs(self.overlay) if one.name not in left_out)
+
+    def facts(self, arguments: Sequence[object]) -> Facts:
+        """Return what the report says of this run besides its verdict."""
+        return Facts(
+            command=["pytest", *map(str, arguments)],
+            lane=self.lane,
+            lane_why=self.lane_why,
+            repairs=[f"{repair.name}: {repair.summary}" for repair in self.repairs],
+            versions=self.versions,
+            inventory=self.inventory,
+            machine=self.machine,
+            checkpoints={one.family.name: one.checkpoint for one in self.subjects},
+            boots=self.boots,
+        )
+
+    def renderer_is_enough(self, subject: Subject) -> bool:
+        """Return whether no test of this run needs the weights, and the lane can do without."""
+        return (
+            self.lane.start.renderer is not None
+            and self.lane.form in ("lock", "python")
+            and subject.family.name not in self.needs_weights
+        )
+
+    def boot(
+        self,
+        subject: Subject,
+        folder: Path,
+        progress: Callable[[str], None],
+        on_log: Callable[[str], None] | None = None,
+    ) -> tuple[Boot, Server | None]:
+        """Boot a family, or attach to what runs; a failure is returned, not raised."""
+        from pytest_vllm_gates.drive import launch, prompt_files  # noqa: PLC0415 - heavy
+
+        options = self.options
+        if self.lane.base_url:
+            key = os.environ.get(options.api_key_env)
+            boot, server = launch.attach(self.lane.base_url, key, options.stall_timeout_s), None
+        else:
+            renderer = self.renderer_is_enough(subject)
+            checks: tuple[Check, ...] = ()
+            try:
+                environment = self._prepare(progress)
+                checks = self._preflight(subject, environment, renderer=renderer)
+                plan = launch.Plan(
+                    family=subject.family,
+                    lane=self.lane,
+                    checkpoint=prompt_files.alone(subject.checkpoint)
+                    if renderer
+                    else subject.checkpoint,
+                    python=environment.python,
+                    overlay=self.overlay,
+                    env=self.server_env,
+                    renderer=renderer,
+                    folder=folder / subject.family.name,
+                    limits=launch.Limits(options.boot_timeout_s, options.stall_timeout_s),
+                )
+            except UserError as error:
+                failure: Failure | None = Failure(str(error))
+            else:
+                failure = self._cannot_boot(subject, checks)
+            if failure:
+                boot, server = Boot(failure=failure), None
+            else:
+                server = launch.Server(plan, progress, on_log)
+                boot = server.boot
+            boot.evidence["preflight"] = preflight_report.document(checks)
+        self.boots[subject.family.name] = boot
+        return boot, server
+
+    def _prepare(self, progress: Callable[[str], None]) -> Environment:
+        """Return the lane's environment, made first if it is missing.
+
+        Raises `UserError` when it cannot be made.
+        """
+        from pytest_vllm_gates.drive import environment  # noqa: PLC0415 - heavy
+
+        if self.environment is None:
+            self.environment = environment.prepare(
+                self.lane, cache=environment.default_cache(), progress=progress
+            )
+            self.versions.update(self.environment.versions)
+        return self.environment
+
+    def _preflight(
+        self, subject: Subject, environment: Environment, *, renderer: bool
+    ) -> tuple[Check, ...]:
+        """Return what is known of a boot before it."""
+        from pytest_vllm_gates.drive import situation  # noqa: PLC0415 - only before a boot
+        from pytest_vllm_gates.judge import preflight  # noqa: PLC0415
+
+        given = situation.gather(
+            subject.family,
+            subject.checkpoint,
+            self.lane,
+            environment,
+            machine.inspect(),
+            env=self.server_env,
+            renderer=renderer,
+        )
+        self.inventory.update(bundle_document(given.bundle))
+        checks = preflight.run(given)
+        started = time.monotonic()
+        # The memory of the server before this one may be on its way back.
+        while preflight.only_memory_fails(checks) and time.monotonic() - started < MEMORY_BACK_S:
+            time.sleep(MEMORY_POLL_S)
+            given = replace(given, machine=machine.inspect())
+            checks = preflight.run(given)
+        return checks
+
+    def _cannot_boot(self, subject: Subject, checks: Sequence[Check]) -> Failure | None:
+        """Return the failure of a boot that need not be tried; None where it may be."""
+        from pytest_vllm_gates.judge import preflight  # noqa: PLC0415 - only before a boot
+
+        if not preflight.failed(checks):
+            return None
+        family, lane, own = subject.family.name, self.lane.name, subject.checkpoint
+        listed = own.name in [entry.name for entry in subject.family.checkpoints]
+        return Failure(
+            f"{family} cannot boot on lane {lane}\n{preflight.explain(checks)}",
+            hint=f"vllm-gates preflight --model {family} "
+            f"--checkpoint {own.name if listed else own.source} --lane {lane}",
+        )
+
+
+def resolve(options: Options) -> Run:
+    """Settle lane, families and checkpoints; raises `UserError` for a name that is none."""
+    here = machine.inspect()
+    project = options.rootdir
+    lane, why = _lane(options, here)
+    every = sorted(families.files(project))
+    names = [one for name in options.models for one in (every if name.lower() == ALL else [name])]
+    subjects = [_subject(name, options, lane) for name in names]
+    server_env = {}
+    if options.without_repairs:
+        known = [repair.name for repair in repairs(lane.overlay_path)]
+        left_out = [choose("repair", name, known) for name in options.without_repairs]
+        options = replace(options, without_repairs=tuple(left_out))
+        server_env[WITHOUT_VARIABLE] = ",".join(left_out)
+    return Run(
+        options=options,
+        lane=lane,
+        lane_why=why,
+        subjects=tuple({one.family.name: one for one in subjects}.values()),
+        conversations=conversations.load_all(project),
+        known_defects=known_defects.load_all(project),
+        machine=here,
+        server_env=server_env,
+    )
+
+
+def _subject(name: str, options: Options, lane: Lane) -> Subject:
+    """Find the family a name means, or the one a checkpoint named in its place is of."""
+    project = options.rootdir
+    if checkpoints.is_source(name, families.files(project)):
+        family, why = checkpoints.family_of(name, project)
+        return Subject(family, checkpoints.resolve(family, name), why)
+    family = families.load(name, project)
+    if options.base_url and not options.checkpoint:
+        key = os.environ.get(options.api_key_env)
+        return Subject(family, checkpoints.served(family, options.base_url, key))
+    return Subject(family, checkpoints.resolve(family, options.checkpoint or lane.checkpoint))
+
+
+def gate_files() -> dict[str, Path]:
+    """Return the shipped gates' files by the gate's name."""
+    return {path.stem.removeprefix("test_"): path for path in sorted(GATES.glob("test_*.py"))}
+
+
+def _lane(options: Options, here: Machine) -> tuple[Lane, str]:
+    project = options.rootdir
+    if options.base_url:
+        lane = lanes.Lane(
+            name="base-url", file=project, title="a server that runs", base_url=options.base_url
+        )
+        return lane, "asked for with --base-url"
+    if options.lane:
+        return lanes.load(options.lane, project), "asked for"
+    if here.gpus:
+        return lanes.load("cuda", project), f"an NVIDIA GPU answers: {here.gpus[0]}"
+    return lanes.load("cpu", project), "no NVIDIA GPU answers"

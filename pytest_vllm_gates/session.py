@@ -1,0 +1,256 @@
+"""A run with `--model`: what pytest's hooks do once the plugin is awake."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates import (
+    checking,
+    climbing,
+    conversing,
+    fixtures,
+    goldens,
+    outcomes,
+    run,
+    spread,
+)
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.outcome import Outcome
+from pytest_vllm_gates.judge.verdict import Verdict, decide
+from pytest_vllm_gates.report import document, terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from pytest_vllm_gates.options import Options
+
+DEFAULT_SOURCES = (
+    pytest.Config.ArgsSource.INVOCATION_DIR,
+    pytest.Config.ArgsSource.TESTPATHS,
+)
+
+
+class GatesSession:
+    """The hooks of one run."""
+
+    def __init__(self, config: pytest.Config, options: Options) -> None:
+        try:
+            self.run = run.resolve(options)
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from error
+        spread.prepare(config, self.run)
+        config.stash[fixtures.run_key] = self.run
+        config.pluginmanager.register(fixtures, "vllm-gates-fixtures")
+        config.pluginmanager.register(checking, "vllm-gates-checking")
+        config.pluginmanager.register(conversing, "vllm-gates-conversing")
+        config.pluginmanager.register(climbing, "vllm-gates-climbing")
+        self._name_paths(config)
+        self._config = config
+        self._verdict: Verdict | None = None
+
+    def _name_paths(self, config: pytest.Config) -> None:
+        """Run the shipped gates, and besides them whatever paths were named."""
+        gates = [str(path) for path in run.gate_files().values()]
+        if config.args_source in DEFAULT_SOURCES:
+            config.args = gates
+        elif not any(str(run.GATES) in argument for argument in config.args):
+            config.args = [*gates, *config.args]
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what is judged, where, and why there."""
+        lane = self.run.lane
+        lines = [f"vllm gates: lane {lane.name} ({self.run.lane_why}): {lane.title}"]
+        lines += [
+            f"vllm gates: {subject.family.name}, checkpoint {subject.checkpoint.name}{subject.why}"
+            for subject in self.run.subjects
+        ]
+        if self.run.overlay:
+            lines += [
+                f"vllm gates: overlay {repair.name}: {repair.summary}"
+                for repair in self.run.repairs
+            ]
+        elif lane.overlay_path:
+            lines.append("vllm gates: the lane's overlay is left out (--no-overlay)")
+        lines += [
+            f"vllm gates: overlay without {name} (--without-repair)"
+            for name in self.run.options.without_repairs
+        ]
+        return lines
+
+    def pytest_pycollect_makemodule(
+        self, module_path: Path, parent: pytest.Collector
+    ) -> pytest.Module | None:
+        """Name a shipped gate after its file: outside the rootdir pytest gives it no name."""
+        if module_path not in run.gate_files().values():
+            return None
+        nodeid = f"{run.GATES.name}/{module_path.name}"
+        return pytest.Module.from_parent(parent, path=module_path, nodeid=nodeid)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Spread the gates over families and conversations."""
+        fixtures.parametrize(metafunc, self.run)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Family by family, gate by gate, and what ends the server last."""
+        families = [subject.family.name for subject in self.run.subjects]
+        gates = list(run.gate_files().values())
+
+        def place(item: pytest.Item) -> tuple[int, bool, int]:
+            subject = outcomes.subject_of(item)
+            family = families.index(subject.family.name) if subject else len(families)
+            last = item.get_closest_marker("ends_the_server") is not None
+            gate = gates.index(item.path) if item.path in gates else len(gates)
+            return family, last, gate
+
+        items[:] = sorted((item for item in items if not _is_left_to_others(item)), key=place)
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """Remember what was left out: a gate of which only a part ran was not seen."""
+        self.run.left_out.update(
+            {item.nodeid: fixtures.gate_of(item) for item in items if outcomes.subject_of(item)}
+        )
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Remember what is to run: a verdict counts what did not."""
+        for item in session.items:
+            if subject := outcomes.subject_of(item):
+                self.run.collected.add(item.nodeid)
+                if item.get_closest_marker("without_weights") is None:
+                    self.run.needs_weights.add(subject.family.name)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Give a gate test its outcome."""
+        report = yield
+        outcomes.judge(item, call, report)
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Show BLOCKED, MISSING, INCONCLUSIVE and N/A under their own names."""
+        return outcomes.status_of(report)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect the results."""
+        if result := outcomes.result_of(report):
+            self.run.results.append(result)
+            self.run.finished.add(report.nodeid)
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Keep a family's tests on one worker."""
+        return spread.scheduler(config, log, [one.family.name for one in self.run.subjects])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what an xdist worker knows of its boots."""
+        spread.take_over(getattr(node, "workeroutput", None) or {}, self.run)
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Remember that the run was cut short."""
+        self.run.interrupted = True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Decide, write the report, and let the verdict speak in the exit status."""
+        spread.hand_over(self._config, self.run)
+        if self._config.option.collectonly or hasattr(self._config, "workerinput"):
+            return
+        self._verdict = decide(
+            self.run.results,
+            {subject.family.name: list(run.gate_files()) for subject in self.run.subjects},
+            not_applicable={
+                (subject.family.name, gate): reason
+                for subject in self.run.subjects
+                for gate, reason in subject.family.not_applicable.items()
+            },
+            holds=self._holds(session),
+        )
+        status = self._verdict.exit_status(require_promotion=self.run.options.require_promotion)
+        if session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = status
+        if self.run.options.report_dir:
+            facts = self.run.facts(self._config.invocation_params.args)
+            composed = document.compose(facts, self._verdict, int(session.exitstatus))
+            document.write(self.run.options.report_dir, composed)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show one line a gate, then the verdict."""
+        if self._verdict is None:
+            return
+        names = ", ".join(subject.family.name for subject in self.run.subjects)
+        terminalreporter.section(f"vllm gates: {names} on lane {self.run.lane.name}")
+        for colour, line in terminal.lines(self._verdict):
+            terminalreporter.write_line(line, **({colour: True} if colour else {}))
+        for path, what in sorted(self.run.recorded.items()):
+            terminalreporter.write_line(f"  recorded ({what}): {path}")
+        for path in self._unused_goldens():
+            terminalreporter.write_line(f"  golden nobody uses (delete it?): {path}")
+        if self.run.options.report_dir:
+            terminalreporter.write_line(f"report: {self.run.options.report_dir / document.NAME}")
+
+    def _unused_goldens(self) -> list[Path]:
+        """Return the project's goldens that no test of a whole run asked for."""
+        if self.run.left_out or self.run.interrupted or self.run.collected - self.run.finished:
+            return []
+        return sorted(
+            path
+            for subject in self.run.subjects
+            for path in goldens.folder(self.run.options.rootdir, subject).glob("*.txt")
+            if path not in self.run.goldens_used
+        )
+
+    def _holds(self, session: pytest.Session) -> list[str]:
+        """Return what keeps this run as a whole from promoting."""
+        holds = []
+        if self.run.options.update_golden:
+            holds.append(
+                f"this run recorded goldens ({len(self.run.recorded)} written): "
+                "run it again without --update-golden"
+            )
+        if self.run.interrupted:
+            holds.append("the run was interrupted")
+        unrun = self.run.collected - self.run.finished
+        if unrun:
+            holds.append(f"{len(unrun)} tests were collected and did not run to their end")
+        broke = session.exitstatus in (
+            pytest.ExitCode.TESTS_FAILED,
+            pytest.ExitCode.INTERNAL_ERROR,
+        )
+        if broke and not any(one.outcome is Outcome.FAIL for one in self.run.results):
+            holds.append("something besides the gates failed: an ordinary test, or a collection")
+        ran = {result.gate for result in self.run.results}
+        left_out = sum(gate in ran for gate in self.run.left_out.values())
+        if left_out:
+            holds.append(f"{left_out} tests of the gates that ran were deselected")
+        return holds
+
+
+def _is_left_to_others(item: pytest.Item) -> bool:
+    """Return whether the family's file says that the test's gate does not apply to it."""
+    subject = outcomes.subject_of(item)
+    return subject is not None and fixtures.gate_of(item) in subject.family.not_applicable
+
+
+def declare_markers(config: pytest.Config) -> None:
+    """Declare one marker a gate, in the words of the gate's own docstring."""
+    for name, path in run.gate_files().items():
+        config.addinivalue_line("markers", f"{name}: {_first_line(path)}")
+    config.addinivalue_line(
+        "markers", "without_weights: vLLM's renderer alone serves this test; no weights are loaded"
+    )
+    config.addinivalue_line(
+        "markers", "ends_the_server: this test stops the family's server, and so runs last"
+    )
+
+
+def _first_line(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+    return text.splitlines()[0]

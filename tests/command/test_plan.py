@@ -1,0 +1,164 @@
+"""`vllm-gates plan` as a person types it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.command import main
+from pytest_vllm_gates.miniatures.checkpoint import CHECKPOINTS
+from pytest_vllm_gates.miniatures.recipe import names
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072,
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+# What vLLM 0.32 printed for the shipped checkpoints, with 1 GiB on a CPU.
+PRINTED = {
+    "deepseek-v3.1": (466_032, 113.78),
+    "gemma-3": (1_973_790, 481.88),
+    "gemma-4": (1_290_555, 315.08),
+    "glm-4.7": (699_008, 170.66),
+    "glm-4.7-flash": (466_032, 113.78),
+    "qwen3.5": (1_315_779, 321.24),
+    "qwen3.5-moe": (1_315_779, 321.24),
+}
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA), encoding="utf-8")
+    return path
+
+
+def as_json(capsys: Capture, *arguments: str) -> dict[str, Any]:
+    main(["plan", "--json", *arguments])
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_shipped_checkpoint_is_planned_to_the_token(name: str, capsys: Capture) -> None:
+    tokens, concurrency = PRINTED[name]
+    found = as_json(
+        capsys, "--config", str(CHECKPOINTS / name), "--device", "cpu",
+        "--max-model-len", "4096", "--kv-memory", "1GiB",
+    )  # fmt: skip
+    assert found["tokens"] == tokens
+    assert round(found["max_concurrency"], 2) == concurrency
+    assert found["weights_source"] == "the checkpoint's files"
+
+
+def test_a_plan_that_fits_is_told_in_lines(llama: Path, capsys: Capture) -> None:
+    assert main(["plan", "--config", str(llama), "--kv-memory", "56.21"]) == 0
+    out = capsys.readouterr().out
+    assert "LlamaForCausalLM, vLLM 0.32.0" in out
+    assert "layers: 32 x full attention" in out
+    assert "a token: 131,072 bytes on each device" in out
+    assert "fits: one request of 131,072 tokens needs 16.00 GiB" in out
+    assert "vLLM would print: 460,464 tokens, 3.51x at 131,072 tokens per request" in out
+    assert "at once, with 10% kept free: 3" in out
+
+
+def test_a_plan_that_does_not_fit_says_which_knob(llama: Path, capsys: Capture) -> None:
+    assert main(["plan", "--config", str(llama), "--kv-memory", "8GiB"]) == 1
+    out = capsys.readouterr().out
+    assert "does not fit" in out
+    assert "turn: --max-model-len 65520: the longest context that fits" in out
+    assert "turn: --kv-cache-dtype fp8" in out
+    assert "turn: --tensor-parallel-size 2" in out
+
+
+def test_the_proposed_context_fits_and_one_more_token_does_not(
+    llama: Path, capsys: Capture
+) -> None:
+    longest = as_json(capsys, "--config", str(llama), "--kv-memory", "8GiB")["largest_context"]
+    common = ("--config", str(llama), "--kv-memory", "8GiB", "--max-model-len")
+    assert as_json(capsys, *common, str(longest))["fits"] is True
+    assert as_json(capsys, *common, str(longest + 1))["fits"] is False
+
+
+def test_the_json_has_every_figure_and_its_interval(llama: Path, capsys: Capture) -> None:
+    found = as_json(capsys, "--config", str(llama), "--kv-memory", "51.63GiB", "--tp", "2")
+    assert {
+        "model", "architecture", "layers", "kv_bytes_per_token", "block_size", "page_bytes",
+        "groups", "group_size", "num_blocks", "tokens", "tokens_low", "tokens_high",
+        "max_concurrency", "largest_concurrency", "largest_context", "weights_bytes", "parameters",
+        "fits", "headroom", "knobs", "notes", "refused",
+    } <= found.keys()  # fmt: skip
+    assert found["tokens_low"] < found["tokens"] < found["tokens_high"]
+    assert found["parameters"] == 8_030_261_248
+    assert found["kv_bytes_per_token"] == 65536
+
+
+def test_without_memory_the_plan_says_what_is_needed(llama: Path, capsys: Capture) -> None:
+    assert main(["plan", "--config", str(llama), "--max-model-len", "8K"]) == 0
+    assert "one request of 8,192 tokens needs 1.00 GiB of each device" in capsys.readouterr().out
+
+
+def test_a_whole_device_is_planned(llama: Path, capsys: Capture) -> None:
+    found = as_json(capsys, "--config", str(llama), "--gpu-memory", "80GiB")
+    assert found["fits"] is True
+    assert found["device_bytes"] == 80 * 2**30
+    assert any("estimate" in note for note in found["notes"])
+
+
+def test_a_refusal_is_no_traceback_and_no_guess(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "model_type": "deepseek_v4"}), encoding="utf-8")
+    assert main(["plan", "--config", str(path), "--kv-memory", "10GiB"]) == 1
+    assert "refused: DeepSeek V4 keeps several compressed states" in capsys.readouterr().out
+    assert as_json(capsys, "--config", str(path), "--kv-memory", "10GiB")["tokens"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--kv-memory", "8GiB", "--tp", "3"], "does not divide the model's 32 attention heads"),
+        (["--kv-memory=-1GiB"], "makes no sense"),
+        (["--kv-memory", "8GiB", "--kv-cache-dtype", "fp9"], "did you mean 'fp8'"),
+        (["--kv-memory", "8GiB", "--headroom", "2"], "--headroom 2 makes no sense"),
+        (["--gpu-memory", "80GiB", "--gpu-memory-utilization", "92"], "such as 0.92"),
+        (["--kv-memory", "8GiB", "--vllm-version", "newest"], "no version of vLLM: 'newest'"),
+    ],
+)
+def test_nonsense_is_named(
+    llama: Path, capsys: Capture, arguments: list[str], complaint: str
+) -> None:
+    assert main(["plan", "--config", str(llama), *arguments]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["lots", "8TB!", "..", ""])
+def test_a_size_that_is_none_is_named(llama: Path, capsys: Capture, size: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "--config", str(llama), f"--kv-memory={size}"])
+    assert ended.value.code == 2
+    assert "is no size; such as 80GiB" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [("{", "not valid JSON"), ("[]", "not a table"), ("[" * 100_000, "not valid JSON")],
+)
+def test_a_file_that_is_no_config_is_named(
+    tmp_path: Path, capsys: Capture, text: str, complaint: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text, encoding="utf-8")
+    assert main(["plan", "--config", str(path)]) == 2
+    assert complaint in capsys.readouterr().err
+    assert main(["plan", "--config", str(tmp_path / "nowhere")]) == 2
+    assert "cannot be read: No such file" in capsys.readouterr().err

@@ -1,0 +1,106 @@
+"""`vllm-gates preflight`, as it is typed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from machines import put_in_place
+
+from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.command import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LANE = 'title = "a server"\ncommand = [{python!r}]\ncheckpoint = "miniature"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "lanes").mkdir()
+    lane(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lane(project: Path, more: str = "") -> None:
+    (project / "lanes/own.toml").write_text(LANE.format(python=sys.executable) + more)
+
+
+@pytest.mark.usefixtures("project")
+def test_a_model_that_can_boot(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["preflight", "--model", "qwen3.5", "--lane", "own"]) == 0
+    first, *lines, last = capsys.readouterr().out.splitlines()
+    assert first == "qwen3.5, checkpoint miniature, on lane own: a server"
+    told = {line.split()[0]: line.split()[1] for line in lines}
+    assert told["max_model_len"] == "ok"
+    assert told["gpu"] == "unknown"
+    assert " ok, " in last and " unknown" in last
+
+
+def test_a_model_that_cannot(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lane(project, "\n[serve]\nmax_model_len = 1000000\n")
+    assert main(["preflight", "--model", "glm", "--lane", "own"]) == 1
+    told = capsys.readouterr().out
+    assert "max_model_len        FAILS    User-specified max_model_len (1000000) is greater" in told
+    assert "fix:     max_model_len = 32768 in [serve]" in told
+    assert ", 1 fails, " in told.splitlines()[-1]
+
+
+def test_one_check_alone_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lane(project, "\n[serve]\nmax_model_len = 1000000\ntensor_parallel_size = 0\n")
+    arguments = ["preflight", "--model", "glm", "--lane", "own", "--json", "--check"]
+    assert main([*arguments, "max-model-len"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["name"], found["state"]) == ("max_model_len", "fails")
+    assert main([*arguments, "parsers"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--model", "qwen3.5", "--check", "gpus"), "unknown check 'gpus'; did you mean 'gpu'?"),
+        (("--model", "qwn3.5"), "unknown family 'qwn3.5'; did you mean 'qwen3.5'?"),
+        (("--model", "glm", "--lane", "cdua"), "unknown lane 'cdua'; did you mean 'cuda'?"),
+        (("--model", "glm", "--node", "no.json"), "no.json: cannot be read as JSON"),
+    ],
+)
+@pytest.mark.usefixtures("project")
+def test_slips_are_named(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["preflight", "--lane", "own", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_lane_that_is_not_made_yet_is_told_by_its_lock(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VLLM_GATES_CACHE", str(project / "cache"))
+    put_in_place(project / "bin", monkeypatch, "h100x8", 8)
+    weights = str(miniatures.path("qwen3.5"))
+    assert main(["preflight", "--model", "qwen3.5", "--checkpoint", weights]) == 1
+    told = capsys.readouterr().out
+    assert "on lane cuda" in told
+    assert "driver 550.90.07 is too old for the lane's CUDA 13.0" in told
+    assert "versions             unknown  not installed yet: the lane's lock pins vllm" in told
+    assert not (project / "cache").exists()
+
+
+def test_nodes_are_compared(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, vllm in (("one", "0.32.0"), ("two", "0.31.0")):
+        document = {
+            "machine": {"driver": {"version": "580"}},
+            "bundle": {"versions": {"vllm": vllm}},
+        }
+        (project / f"{name}.json").write_text(json.dumps(document))
+    arguments = ["preflight", "--model", "glm", "--lane", "own", "--check", "nodes"]
+    assert main([*arguments, "--node", "one.json", "--node", "two.json"]) == 1
+    assert "the nodes differ: vllm: 0.32.0 on one, 0.31.0 on two" in capsys.readouterr().out
+    assert main([*arguments, "--node", "one.json", "--node", "one.json"]) == 0
+    (project / "bad.json").write_text("[]")
+    assert main([*arguments, "--node", "bad.json"]) == 2
+    assert "not an inventory" in capsys.readouterr().err

@@ -1,0 +1,204 @@
+"""What the project's own tests share."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fakeserver
+import hypothesis
+import jsonschema
+import openai
+import pytest
+
+from pytest_vllm_gates import goldens, run
+from pytest_vllm_gates.facts import conversation
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.judge.golden import lock_golden
+from pytest_vllm_gates.report import document
+
+# A busy machine is slow, and what is found is to be found again.
+hypothesis.settings.register_profile("ours", deadline=None, max_examples=60, derandomize=True)
+hypothesis.settings.load_profile("ours")
+
+Result = pytest.RunResult
+Fakes = Callable[..., fakeserver.Fake]
+
+
+@pytest.fixture
+def fakes() -> Iterator[Fakes]:
+    """Start fake servers in this process; they end with the test."""
+    started: list[fakeserver.Fake] = []
+
+    def start(faults: str = "", **how: object) -> fakeserver.Fake:
+        started.append(fakeserver.start(faults, **how))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="session")
+def qwen() -> families.Family:
+    """A family as it ships."""
+    return families.load("qwen3.5", Path("/nowhere"))
+
+
+CONVERSATIONS = ("plain", "thinking-off", "tool-one")
+EXAMPLES = Path(__file__).parent / "example_gates"
+GOLDEN_GATE = '''\
+"""What is said is what was recorded."""
+
+import json
+
+import pytest
+
+from pytest_vllm_gates.judge.golden import lock_golden
+
+pytestmark = pytest.mark.words
+
+
+def test_words_are_the_recorded(conversation, server, golden, evidence):
+    evidence["said"] = conversation.messages[-1]["content"]
+    parts = {"messages": json.dumps(conversation.messages).encode()}
+    golden.check(conversation.name, lock_golden(conversation.title, parts))
+'''
+SCHEMA = jsonschema.Draft202012Validator(json.loads(document.SCHEMA.read_text()))
+LATE = (
+    "pytest_vllm_gates.session",
+    "pytest_vllm_gates.drive.environment",
+    "pytest_vllm_gates.drive.launch",
+    "pytest_vllm_gates.drive.chat",
+    "pytest_vllm_gates.judge.agreement",
+    "pytest_vllm_gates.judge.sense",
+    "pytest_vllm_gates.report.progress",
+)
+LANE = """\
+title = "a fake server"
+command = [{python!r}, "-I", "-S", {program!r}, "{{port}}"]
+checkpoint = "miniature"
+
+[env]
+FAKE = {faults!r}
+FAKE_KEY_FILE = {key_file!r}
+"""
+
+
+@dataclass
+class Project:
+    """A project of a user's, with a lane whose server is fake."""
+
+    pytester: pytest.Pytester
+
+    @property
+    def path(self) -> Path:
+        return self.pytester.path
+
+    @property
+    def report(self) -> Path:
+        return self.path / "out"
+
+    @property
+    def key_file(self) -> Path:
+        return self.path / "key"
+
+    def lane(self, faults: str = "", more: str = "") -> None:
+        """Write `lanes/fake.toml`."""
+        text = LANE.format(
+            python=sys.executable,
+            program=fakeserver.__file__,
+            faults=faults,
+            key_file=str(self.key_file),
+        )
+        self.write("lanes/fake.toml", text + more)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def pytest(self, *arguments: str) -> Result:
+        """Run pytest in this process."""
+        return self.pytester.runpytest_inprocess(
+            "-p", "no:cacheprovider", *arguments, no_reraise_ctrlc=True
+        )
+
+    def gates(self, *arguments: str, faults: str = "") -> Result:
+        """Run the gates against the fake server, with a report."""
+        self.lane(faults)
+        return self.pytest(
+            "--model", "qwen3.5", "--lane", "fake", "--gates-report", "out", *arguments
+        )
+
+    def verdict(self) -> dict[str, Any]:
+        """Return the report of the last run, having seen that it is what its schema says."""
+        found: dict[str, Any] = json.loads((self.report / "verdict.json").read_text())
+        SCHEMA.validate(found)
+        return found
+
+    def outcomes(self) -> dict[str, str]:
+        """Return the outcome of every test of the last run, by `gate::test`."""
+        return {
+            f"{gate['gate']}::{test['test'].replace('[qwen3.5', '[').replace('[-', '[')}": test[
+                "outcome"
+            ]
+            for family in self.verdict()["families"]
+            for gate in family["gates"]
+            for test in gate["tests"]
+        }
+
+
+@pytest.fixture(scope="session")
+def imported() -> None:
+    """Import once what runs in this process import late: pytester forgets what they imported."""
+    for module in LATE:
+        importlib.import_module(module)
+    server = fakeserver.start()
+    with openai.OpenAI(base_url=server.base_url, api_key="x") as client:
+        list(client.chat.completions.create(model="m", messages=[], stream=True))
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def project(
+    imported: None,  # noqa: ARG001 - before the project's own runs
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Project:
+    """A project in which three gates judge a fake server, over three conversations.
+
+    One gate is a shipped one, one asks like a user's own, and one compares with goldens that are
+    recorded here.
+    """
+    shipped = tmp_path_factory.mktemp("shipped")
+    for name in ("gates", "conversations"):
+        (shipped / name).mkdir()
+    shutil.copy(run.GATES / "test_boot.py", shipped / "gates")
+    shutil.copy(EXAMPLES / "streaming.py", shipped / "gates" / "test_streaming.py")
+    (shipped / "gates" / "test_words.py").write_text(GOLDEN_GATE)
+    for name in CONVERSATIONS:
+        shutil.copy(conversation.SHIPPED / f"{name}.toml", shipped / "conversations")
+    monkeypatch.setattr(run, "GATES", shipped / "gates")
+    monkeypatch.setattr(conversation, "SHIPPED", shipped / "conversations")
+    for one in conversation.load_all(shipped / "nowhere"):
+        parts = {"messages": json.dumps(one.messages).encode()}
+        path = shipped / "golden" / "qwen3.5" / "miniature" / f"{one.name}.txt"
+        write_whole(path, lock_golden(one.title, parts))
+    monkeypatch.setattr(goldens, "shipped_root", lambda: shipped / "golden")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    pytester.makeini("[pytest]\n")
+    found = Project(pytester)
+    found.lane()
+    return found

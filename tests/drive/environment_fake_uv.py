@@ -1,0 +1,79 @@
+"""Stands in for uv: makes an environment of empty metadata folders, or fails as told.
+
+`$FAKE_UV` names what goes wrong, `$FAKE_UV_CALLS` a file that is told of every call, `$FAKE_UV_GO`
+a file an install waits for in its middle. Run by a bare interpreter: standard library only.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+NO_SOLUTION = "error: No solution found when resolving dependencies\n  cause: no version of {}"
+FAILURES = {
+    "disk": "error: Failed to install: a.whl\n  cause: No space left on device (os error 28)",
+    "network": "error: Failed to fetch: https://index.invalid/a/\n  cause: dns error",
+    "nothing-known": "error: something nobody has seen",
+    "no-version": NO_SOLUTION.format("alpha==1.0"),
+}
+
+
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def venv(folder: Path) -> int:
+    packages = folder / "lib" / "python3.11" / "site-packages"
+    packages.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "pyvenv.cfg").write_text("home = /nowhere\nversion_info = 3.11.7\n")
+    return 0
+
+
+def install(arguments: list[str], trouble: str) -> int:
+    python = Path(arguments[arguments.index("--python") + 1])
+    packages = python.parent.parent / "lib" / "python3.11" / "site-packages"
+    if "-r" in arguments:
+        text = Path(arguments[arguments.index("-r") + 1]).read_text().splitlines()
+        wanted = [
+            line.partition(" ;")[0] for line in text if line[:1] != "#" and "win32" not in line
+        ]
+    else:
+        wanted = [argument for argument in arguments if "==" in argument]
+    builds = [one for one in wanted if "+cpu" in one]
+    there = {path.name for path in packages.iterdir()}
+    lacking = [one for one in builds if one.replace("==", "-") + ".dist-info" not in there]
+    if trouble.startswith("no-torch") and lacking and "--torch-backend" not in arguments:
+        say(NO_SOLUTION.format(lacking[0]))
+        return 1
+    if trouble == "no-torch-anywhere" and "--torch-backend" in arguments:
+        say(FAILURES["network"])
+        return 2
+    say(f"Resolved {len(wanted)} packages in 1ms\nDownloading torch (182.9MiB)")
+    for number, one in enumerate(wanted):
+        name, _, version = one.strip().partition("==")
+        if trouble == "wrong" and number == 0:
+            version = "9.9"
+        (packages / f"{name.replace('-', '_')}-{version}.dist-info").mkdir(exist_ok=True)
+        go = os.environ.get("FAKE_UV_GO")
+        while go and number == 0 and not Path(go).exists():
+            time.sleep(0.01)
+    return 0
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    trouble = os.environ.get("FAKE_UV", "")
+    with Path(os.environ["FAKE_UV_CALLS"]).open("a") as calls:
+        calls.write(json.dumps(arguments) + "\n")
+    if arguments[0] == "venv":
+        return venv(Path(arguments[-1]))
+    if trouble in FAILURES:
+        say(FAILURES[trouble])
+        return 1
+    return install(arguments, trouble)
+
+
+sys.exit(main())

@@ -1,0 +1,179 @@
+"""What an environment brings, read from files as vLLM, torch and transformers write them."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.drive import bundle, environment, fatbin, installed
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.bundle import Bundle, Kernels, Unmet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = {
+    "torch/version.py": "from typing import Optional\n__version__ = '2.13.0+cu130'\n"
+    "cuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n",
+    "torch/cuda/__init__.py": "import torch\nPYTORCH_RELEASES_CODE_CC: dict[str, dict]"
+    ' = {"13.0": {"x86_64": {75, 80, 120}, "aarch64": {75, 80, 120}}}\n',
+    "vllm/model_executor/models/registry.py": "import torch\n"
+    '_TEXT_GENERATION_MODELS = {"AForCausalLM": ("a", "A")}\n'
+    "_VLLM_MODELS = {**_TEXT_GENERATION_MODELS}\n"
+    '_PREVIOUSLY_SUPPORTED_MODELS = {"OldForCausalLM": "0.9.2"}\n'
+    '_OOT_SUPPORTED_MODELS = {"Bart": "https://example.org"}\n',
+    "vllm/config/cache.py": "class C:\n"
+    "    gpu_memory_utilization: float = Field(default=0.92, gt=0, le=1)\n",
+    "vllm/transformers_utils/config.py": 'R = LazyConfigDict(deepseek_v4="DeepseekV4Config")\n',
+    "vllm/model_executor/layers/quantization/__init__.py": "from typing import Literal\n"
+    'QuantizationMethods = Literal["awq", "fp8"]\n',
+    "vllm/model_executor/layers/quantization/inc/inc.py": "class INC:\n"
+    '    def override_quantization_method(cls, hf):\n        return hf["m"] == "auto-round"\n'
+    '    def other(self):\n        return "no"\n',
+    "transformers/models/auto/auto_mappings.py": "from collections import OrderedDict\n"
+    'CONFIG_MAPPING_NAMES = OrderedDict([("qwen3_5", "Qwen3_5Config")])\n',
+    "transformers/models/auto/modeling_auto.py": 'M = OrderedDict([("olmo", "OlmoForCausalLM")])\n',
+    "vllm-0.32.0.dist-info/METADATA": "Metadata-Version: 2.4\nName: vllm\nRequires-Dist: regex\n"
+    "Requires-Dist: transformers<5.20.0,>=5.16.1\nRequires-Dist: tokenizers>=0.23.2\n"
+    'Requires-Dist: torch==2.13.0; platform_system == "Linux"\n'
+    'Requires-Dist: torch==1.0; platform_system == "Darwin"\n'
+    'Requires-Dist: safetensors>=9; extra == "bench"\nRequires-Dist: !\n\n'
+    "Requires-Dist: torch==0\n",
+    "torch-2.13.0+cu130.dist-info/METADATA": "",
+    "transformers-4.57.1.dist-info/METADATA": "Requires-Dist: tokenizers<=0.23.0,>=0.22.0\n",
+    "tokenizers-0.22.1.dist-info/METADATA": "",
+    "nvidia_nccl_cu13-2.29.7.dist-info/METADATA": "",
+    "more-1.0.dist-info/entry_points.txt": "[vllm.general_plugins]\nx = more:register\n",
+    "plain-1.0.dist-info/entry_points.txt": "[console_scripts]\nx = plain:main\n",
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def read(site: Path) -> Bundle:
+    return bundle.read([site], installed.versions([site]), "3.12.3")
+
+
+def test_an_environment_is_read_without_importing_it(site: Path) -> None:
+    found = read(site)
+    assert (found.vllm, found.device, found.torch_cuda) == ("0.32.0", "cuda", "13.0")
+    assert found.nccl == "2.29.7"
+    assert found.architectures == {"AForCausalLM"}
+    assert found.gone == {"OldForCausalLM": "0.9.2"}
+    assert "OlmoForCausalLM" in found.transformers_architectures
+    assert {"qwen3_5", "deepseek_v4"} <= found.model_types
+    assert found.quantizations == {"awq", "fp8"}
+    assert found.taken_over == {"m", "auto-round"}
+    assert found.utilization == 0.92
+    assert found.plugins == ("more",)
+    assert found.locations["vllm"] == str(site / "vllm")
+
+
+def test_what_is_declared_and_not_installed_is_named(site: Path) -> None:
+    assert read(site).unmet == (
+        Unmet("vllm 0.32.0", "transformers<5.20.0,>=5.16.1", "4.57.1"),
+        Unmet("vllm 0.32.0", "tokenizers>=0.23.2", "0.22.1"),
+    )
+
+
+def test_torchs_own_table_says_what_it_was_compiled_for(site: Path) -> None:
+    found = read(site)
+    assert found.torch_kernels == Kernels((75, 80, 120), ptx=None)
+    assert found.vllm_kernels is None
+
+
+@pytest.mark.parametrize("text", ["", "def (", "__version__ = '1'\n", "\0"])
+def test_a_torch_that_keeps_it_elsewhere_is_unknown(site: Path, text: str) -> None:
+    (site / "torch/version.py").write_text(text)
+    assert (read(site).device, read(site).torch_cuda) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("version", "device"),
+    [("cuda = None\nhip = '6.4'\n", "rocm"), ("cuda = None\nhip = None\n", "cpu")],
+)
+def test_other_devices(site: Path, version: str, device: str) -> None:
+    (site / "torch/version.py").write_text(version)
+    assert read(site).device == device
+
+
+def test_an_empty_environment_brings_nothing(tmp_path: Path) -> None:
+    assert read(tmp_path) == Bundle()
+
+
+def library(entries: list[tuple[int, int]], *, name: bytes = b".nv_fatbin") -> bytes:
+    """Return a library with one container of kernels: (kind, architecture), 2 for machine code."""
+    bodies = b"".join(
+        struct.pack("<HHIQIIHHI", kind, 0x101, 64, 8, 0, 0, 0, 8, arch).ljust(64, b"\0") + b"\0" * 8
+        for kind, arch in entries
+    )
+    section = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(bodies)) + bodies
+    names = b"\0" + name + b"\0.shstrtab\0"
+    offset = 64
+    header = struct.Struct("<IIQQQQIIQQ")
+    table = (
+        header.pack(*[0] * 10)
+        + header.pack(1, 1, 0, 0, offset, len(section), 0, 0, 8, 0)
+        + header.pack(2 + len(name), 3, 0, 0, offset + len(section), len(names), 0, 0, 1, 0)
+    )
+    start = offset + len(section) + len(names)
+    elf = b"\x7fELF\x02\x01\x01".ljust(16, b"\0") + struct.pack(
+        "<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, start, 0, 64, 0, 0, 64, 3, 2
+    )
+    return elf + section + names + table
+
+
+def test_kernels_are_read_from_a_librarys_headers(tmp_path: Path) -> None:
+    path = tmp_path / "_C.abi3.so"
+    path.write_bytes(library([(2, 80), (2, 90), (1, 90)]))
+    assert fatbin.kernels(path) == Kernels((80, 90), (90,))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x7fELF\x02\x01",
+        b"no library",
+        library([(2, 90)])[:90],
+        library([(2, 90)], name=b".b"),
+    ],
+)
+def test_what_has_no_kernels_or_is_no_library_is_unknown(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.so"
+    path.write_bytes(content)
+    assert fatbin.kernels(path) is None
+    assert fatbin.kernels(tmp_path / "absent.so") is None
+
+
+def test_a_lanes_libraries_are_looked_at_first(site: Path) -> None:
+    for name, arch in (("torch/lib/libtorch_cuda.so", 90), ("vllm/_C.abi3.so", 80)):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_bytes(library([(2, arch)]))
+    found = read(site)
+    assert found.torch_kernels == Kernels((90,), ())
+    assert found.vllm_kernels == Kernels((80,), ())
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["cpu", "cpu-previous"])
+def test_released_vllms_are_read(name: str, tmp_path: Path) -> None:
+    made = environment.prepare(
+        lanes.load(name, tmp_path), cache=environment.default_cache(), progress=print
+    )
+    found = bundle.read(made.folders, made.versions)
+    assert (found.device, found.unmet) == ("cpu", ())
+    assert {"Qwen3_5ForCausalLM", "DeepseekV4ForCausalLM"} <= found.architectures
+    assert {"qwen3_5", "deepseek_v4", "gemma4"} <= found.model_types
+    assert {"fp8", "compressed-tensors"} <= found.quantizations
+    assert "auto-round" in found.taken_over
+    assert found.gone["Phi3SmallForCausalLM"] == "0.9.2"

@@ -1,0 +1,186 @@
+"""The weights a name stands for are found, and a name that stands for none is told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.drive import checkpoints
+from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.miniatures import checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Fakes
+    from pytest_vllm_gates.facts.family import Family
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    folder = tmp_path / "my-weights"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_without_a_name_it_is_the_familys_first(qwen: Family) -> None:
+    assert checkpoints.resolve(qwen, None).source == qwen.checkpoints[0].hub
+
+
+@pytest.mark.parametrize("name", ["4B", "4b", "Qwen/Qwen3.5-4B", "qwen/qwen3-5-4b"])
+def test_a_member_is_found_by_its_name_or_its_hub_id(qwen: Family, name: str) -> None:
+    found = checkpoints.resolve(qwen, name)
+    assert found.source == "Qwen/Qwen3.5-4B"
+    assert found.name == "Qwen--Qwen3.5-4B"
+    assert found.folder is None
+
+
+def test_the_miniature_is_a_folder_with_its_own_flags(qwen: Family) -> None:
+    found = checkpoints.resolve(qwen, "Miniature")
+    assert found.name == "miniature"
+    assert found.folder == miniatures.path("qwen3.5")
+    assert found.serve["max_model_len"] == 4096
+
+
+def test_a_folder_of_weights_is_taken(
+    qwen: Family, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = Checkpoint(name="my-weights", source=str(weights))
+    assert checkpoints.resolve(qwen, str(weights)) == expected
+    monkeypatch.chdir(weights.parent)
+    assert checkpoints.resolve(qwen, "./my-weights") == expected
+    monkeypatch.setenv("HOME", str(weights.parent))
+    assert checkpoints.resolve(qwen, "~/my-weights") == expected
+
+
+def test_a_folder_without_a_config_is_refused(qwen: Family, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no config\.json: not a checkpoint folder"):
+        checkpoints.resolve(qwen, str(tmp_path))
+
+
+def test_any_hub_id_is_taken(qwen: Family) -> None:
+    found = checkpoints.resolve(qwen, "my-org/Qwen3.5-4B.tuned")
+    assert (found.name, found.source) == ("my-org--Qwen3.5-4B.tuned", "my-org/Qwen3.5-4B.tuned")
+
+
+@pytest.mark.parametrize("name", ["minature", "5B", "a/b/c", "./nothing", "../a", "/no/such", " "])
+def test_a_name_of_nothing_is_told_with_the_known_ones(qwen: Family, name: str) -> None:
+    with pytest.raises(UserError) as caught:
+        checkpoints.resolve(qwen, name)
+    told = str(caught.value)
+    assert told.startswith(f"unknown checkpoint {name!r} of qwen3.5")
+    assert ("did you mean 'miniature'?" in told) == (name == "minature")
+    names = ", ".join(entry.name for entry in qwen.checkpoints)
+    assert f"\nknown: {names}; " in told
+    assert "or give a local folder, or a Hub id" in told
+
+
+@pytest.mark.parametrize("fault", ["cut", "changed", "gone", "no lock"])
+def test_a_miniature_that_is_not_whole_is_told_with_what_mends_it(
+    qwen: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    folder = tmp_path / "qwen3.5"
+    shutil.copytree(miniatures.path("qwen3.5"), folder)
+    monkeypatch.setattr(checkpoint, "CHECKPOINTS", tmp_path)
+    file = folder / ("lock.json" if fault == "no lock" else "model.safetensors")
+    data = file.read_bytes()
+    if fault == "cut":
+        file.write_bytes(data[: len(data) // 2])
+    elif fault == "changed":
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    else:
+        file.unlink()
+    with pytest.raises(UserError) as caught:
+        checkpoints.resolve(qwen, "miniature")
+    told = str(caught.value)
+    assert told.startswith("miniature qwen3.5: ")
+    assert str(file) in told
+    assert told.endswith("python -m pytest_vllm_gates.miniatures build qwen3.5")
+
+
+# What a running server serves.
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [("Qwen/Qwen3.5-4B", "Qwen--Qwen3.5-4B"), ("some-org/Other", "some-org--Other")],
+)
+def test_a_running_server_is_known_by_what_it_says_it_serves(
+    qwen: Family, fakes: Fakes, name: str, known: str
+) -> None:
+    assert checkpoints.served(qwen, fakes(names=(name,)).base_url, None).name == known
+
+
+def test_a_running_server_of_a_local_folder_is_known(
+    qwen: Family, fakes: Fakes, weights: Path
+) -> None:
+    server = fakes(names=(str(weights),))
+    assert checkpoints.served(qwen, server.base_url, None).name == "my-weights"
+    own = fakes(names=(str(miniatures.path("qwen3.5")),))
+    assert checkpoints.served(qwen, own.base_url + "/", None).name == "miniature"
+
+
+@pytest.mark.parametrize(("faults", "key"), [("", "theirs"), ("no-openai", None)])
+def test_a_server_that_does_not_say_has_an_unknown_checkpoint(
+    qwen: Family, fakes: Fakes, faults: str, key: str | None
+) -> None:
+    found = checkpoints.served(qwen, fakes(faults, key=key).base_url, None)
+    assert found.name == "unknown"
+
+
+def test_a_server_that_is_not_there_has_an_unknown_checkpoint(qwen: Family) -> None:
+    assert checkpoints.served(qwen, "http://127.0.0.1:9/v1", None).name == "unknown"
+
+
+# Which family a checkpoint is of.
+
+
+def test_a_folder_says_by_its_config_which_family_it_is_of(tmp_path: Path, weights: Path) -> None:
+    config = {"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text"}
+    (weights / "config.json").write_text(json.dumps(config))
+    family, why = checkpoints.family_of(str(weights), tmp_path)
+    assert family.name.startswith("qwen3.5")
+    assert why == " (found by its architecture Qwen3_5ForCausalLM)"
+
+
+def test_a_hub_id_the_family_files_name_needs_no_look(tmp_path: Path) -> None:
+    family, why = checkpoints.family_of("qwen/qwen3.5-4b", tmp_path)
+    assert (family.name, why) == ("qwen3.5", " (found by its name)")
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ('{"architectures": ["NoSuchModel"]}', "names the architecture NoSuchModel, which is of"),
+        ("{}", "names the architecture none"),
+        ("{", "is not JSON"),
+        (None, "has no config.json: it is not a checkpoint"),
+    ],
+)
+def test_a_folder_of_no_family_is_told(
+    tmp_path: Path, weights: Path, config: str | None, told: str
+) -> None:
+    (weights / "config.json").unlink()
+    if config is not None:
+        (weights / "config.json").write_text(config)
+    with pytest.raises(UserError) as caught:
+        checkpoints.family_of(str(weights), tmp_path)
+    assert told in str(caught.value)
+    assert str(weights) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_source"),
+    [
+        ("qwen3.5", False), ("Qwen-3.5/9B", False), ("org/name", True), ("xyzzy", False),
+        ("a/b/c", False),
+    ],
+)  # fmt: skip
+def test_a_source_is_told_from_a_family(name: str, is_source: bool) -> None:
+    assert checkpoints.is_source(name, ["qwen3.5", "glm"]) is is_source

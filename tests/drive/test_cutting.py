@@ -1,0 +1,102 @@
+"""One question is asked again, with pieces of its answer as stops and limits about its length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from drive.scripted import Said, Scripted, serving
+from pytest_vllm_gates.drive.chat import Chat
+from pytest_vllm_gates.drive.cutting import LONGEST, STOPS, Pieces, limits
+from pytest_vllm_gates.facts.answer import Answer
+from pytest_vllm_gates.judge import finish, stops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.facts.family import Family
+
+THOUGHT = "Two lines. No more."
+SAYS = "The sea is wide and never sleeps, it counts the secrets that it keeps."
+BODY = {"messages": [{"role": "user", "content": "Write."}], "max_tokens": 300}
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with serving(lambda _: Said(SAYS, THOUGHT)) as server:
+        yield server
+
+
+@pytest.fixture
+def chat(server: Scripted, qwen: Family) -> Iterator[Chat]:
+    chat = Chat(server.endpoint, qwen)
+    yield chat
+    chat.client.close()
+
+
+def explored(pieces: Pieces) -> list[list[str]]:
+    found: list[list[str]] = []
+    pieces.explore(found.append)
+    return found
+
+
+def test_stops_are_pieces_of_the_answer(chat: Chat) -> None:
+    found = explored(Pieces(chat, BODY))
+    assert 0 < len(found) <= STOPS
+    for stop in found:
+        assert 1 <= len(stop) == len(set(stop)) <= 3
+        for one in stop:
+            assert one in THOUGHT or one in SAYS
+            assert one.strip()
+            assert len(one) <= LONGEST
+
+
+def test_the_same_stops_come_every_time(chat: Chat) -> None:
+    assert explored(Pieces(chat, BODY)) == explored(Pieces(chat, BODY))
+
+
+def test_they_come_from_all_of_the_answer_and_several_at_once(chat: Chat) -> None:
+    found = explored(Pieces(chat, BODY))
+    assert any(one in THOUGHT for stop in found for one in stop)
+    assert any(one in SAYS for stop in found for one in stop)
+    assert any(len(stop) > 1 for stop in found)
+
+
+def test_a_stop_is_sent_with_the_question(chat: Chat, server: Scripted) -> None:
+    pieces = Pieces(chat, BODY)
+    whole, request = pieces.ask(["wide"])
+    assert (whole.content, whole.stop_reason) == ("The sea is ", "wide")
+    assert request == {**BODY, "stop": ["wide"]}
+    assert server.asked[-1]["stop"] == ["wide"]
+    assert "stop" not in server.asked[0]
+    assert stops.cut_at_first(["wide"], whole, pieces.plain) == []
+
+
+def test_what_a_check_says_is_heard(chat: Chat) -> None:
+    def refuse(_: list[str]) -> None:
+        raise AssertionError("as told")
+
+    with pytest.raises(AssertionError, match="as told"):
+        Pieces(chat, BODY).explore(refuse)
+
+
+def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
+    plain = chat.ask(BODY)
+    assert plain.usage is not None
+    length = plain.usage.completion_tokens
+    found = limits(chat, BODY, plain)
+    assert [one.max_tokens for one in found] == [
+        limit for limit in (1, length // 2, length, length + 1) for _ in ("whole", "streamed")
+    ]
+    assert {one.due for one in found[:4]} == {"length"}
+    assert {one.due for one in found[4:]} == {"stop"}
+    for one in found:
+        assert list(finish.limit(one.answer, one.max_tokens)) == []
+        assert list(finish.told(one.answer, one.due)) == []
+        assert one.request["max_tokens"] == one.max_tokens
+    assert len({one.name for one in found}) == len(found)
+
+
+def test_a_server_that_counts_nothing_has_no_limits(chat: Chat) -> None:
+    assert limits(chat, BODY, Answer("", SAYS, (), "stop", None)) == []

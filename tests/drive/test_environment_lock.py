@@ -1,0 +1,124 @@
+"""How a lock is made from a `.in` file, and how progress and failures of uv read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from packaging.requirements import Requirement
+
+from pytest_vllm_gates.drive import installed, relock, uv
+from pytest_vllm_gates.facts.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def narrowed(*lines: str) -> list[str]:
+    return [str(one) for one in relock.narrowed(Requirement(line) for line in lines)]
+
+
+def test_only_what_a_linux_machine_installs_is_kept() -> None:
+    assert narrowed('a==1 ; sys_platform == "win32"', 'b==1 ; platform_machine == "s390x"') == []
+
+
+def test_a_marker_that_always_holds_is_dropped() -> None:
+    assert narrowed('a==1 ; sys_platform != "win32"') == ["a==1"]
+
+
+def test_a_marker_that_sometimes_holds_is_kept() -> None:
+    line = 'a==1; python_full_version >= "3.12"'
+    assert narrowed(line) == [line]
+
+
+def resolve_to(
+    monkeypatch: pytest.MonkeyPatch, universal: tuple[str, ...], here: tuple[str, ...]
+) -> None:
+    def resolved(given: Path, *more: str) -> list[Requirement]:
+        assert given
+        return [Requirement(line) for line in (universal if "--universal" in more else here)]
+
+    monkeypatch.setattr(relock, "resolved", resolved)
+
+
+def test_a_lock_says_how_it_is_made_and_keeps_refused_builds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tmp_path / "mine.in"
+    given.write_text("vllm==1\n# a reason\ntorch!=2.13.0+cpu\n")
+    resolve_to(monkeypatch, ("torch==2.13.0", "vllm==1"), ("torch==2.13.0", "vllm==1"))
+    lock = relock.relock(given)
+    lines = lock.read_text().splitlines()
+    assert lock.name == "mine.txt"
+    assert "python -m pytest_vllm_gates.drive.relock mine.in" in lines[1]
+    assert lines[2:] == ["torch!=2.13.0+cpu,==2.13.0", "vllm==1"]
+    pins = installed.wanted(lock, "3.12.1")
+    assert installed.difference(pins, {"torch": "2.13.0", "vllm": "1"}) == []
+    assert installed.difference(pins, {"torch": "2.13.0+cpu", "vllm": "1"}) == [
+        "torch 2.13.0+cpu is installed, the lock says !=2.13.0+cpu,==2.13.0"
+    ]
+
+
+def test_what_the_universal_resolution_lost_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tmp_path / "mine.in"
+    given.write_text("vllm==1\n")
+    resolve_to(monkeypatch, ("vllm==1",), ("vllm==1", "lost==2"))
+    with pytest.raises(UserError, match="the universal resolution has lost lost"):
+        relock.relock(given)
+
+
+def test_markers_are_judged_for_the_environments_python_not_for_this_one(tmp_path: Path) -> None:
+    lock = tmp_path / "lock.txt"
+    lock.write_text('a==1 ; python_version < "3.12"\na==2 ; python_version >= "3.12"\n')
+    assert [str(pin.specifier) for pin in installed.wanted(lock, "3.11.7").values()] == ["==1"]
+    assert [str(pin.specifier) for pin in installed.wanted(lock, "3.14.0").values()] == ["==2"]
+
+
+def test_hashes_and_options_of_a_lock_are_passed_over(tmp_path: Path) -> None:
+    lock = tmp_path / "lock.txt"
+    lock.write_text("--no-index\na==1 \\\n    --hash=sha256:00\nb==2 --hash=sha256:11 # why\n")
+    assert list(installed.wanted(lock, "3.11.7")) == ["a", "b"]
+
+
+def test_versions_are_read_from_the_names_of_metadata_folders(tmp_path: Path) -> None:
+    for name in ("Foo_Bar-1.0.dist-info", "egg-2.0-py3.11.egg-info", "foo", "odd.dist-info"):
+        (tmp_path / name).mkdir()
+    assert installed.versions([tmp_path / "nothing", tmp_path]) == {"foo-bar": "1.0", "egg": "2.0"}
+
+
+@pytest.mark.parametrize(
+    ("output", "stage"),
+    [
+        ("", "installing 7 packages"),
+        ("Downloading torch (182.9MiB)\n", "installing 7 packages, downloading torch (182.9MiB)"),
+        (
+            "Downloading torch (1B)\nDownloading triton (2B)\nDownloading vllm (3B)\n"
+            " Downloaded vllm\n",
+            "installing 7 packages, downloading triton (2B) and 1 more",
+        ),
+        ("Downloading a (1B)\n Downloaded a\nPrepared 7 packages\n", "installing 7 packages"),
+        ("Installed 7 packages in 1ms\n", "compiling the bytecode of 7 packages"),
+    ],
+)
+def test_progress_says_what_an_install_is_doing(output: str, stage: str) -> None:
+    assert uv.stage(output, 7) == stage
+
+
+def test_a_full_disk_is_named_even_when_uv_could_not_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full:
+        free = 0
+
+    monkeypatch.setattr("shutil.disk_usage", lambda _: Full)
+    text = uv.explain(uv.Done(2, ""), what="lane x: making it", cache=tmp_path, python="3")
+    assert text.startswith("lane x: making it: the disk is full\nfree some space under ")
+
+
+def test_uvs_last_words_are_quoted_and_no_more(tmp_path: Path) -> None:
+    output = "".join(f"line {number}\n" for number in range(50))
+    text = uv.explain(uv.Done(1, output), what="w", cache=tmp_path, python="3")
+    assert text.splitlines()[2] == "  uv: line 38"
+    assert text.splitlines()[-1] == "  uv: line 49"

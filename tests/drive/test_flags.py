@@ -1,0 +1,42 @@
+"""Flags are data; the command line is made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_vllm_gates.drive.flags import command_line, merged
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "arguments"),
+    [
+        ("max_model_len", 4096, ["--max-model-len", "4096"]),
+        ("max-model-len", 4096, ["--max-model-len", "4096"]),
+        ("gpu_memory_utilization", 0.9, ["--gpu-memory-utilization", "0.9"]),
+        ("enforce_eager", True, ["--enforce-eager"]),
+        ("enforce_eager", False, ["--no-enforce-eager"]),
+        ("dtype", "", ["--dtype", ""]),
+        ("served_model_name", ["a", "b"], ["--served-model-name", "a", "b"]),
+        ("served_model_name", ("a",), ["--served-model-name", "a"]),
+        ("api_server_count", 0, ["--api-server-count", "0"]),
+        (
+            "hf_overrides",
+            {"rope": {"factor": 2.0}, "x": "é"},
+            ["--hf-overrides", '{"rope": {"factor": 2.0}, "x": "é"}'],
+        ),
+        ("chat_template", "a b; rm -rf", ["--chat-template", "a b; rm -rf"]),
+    ],
+)
+def test_a_flag_is_spelled_as_vllm_spells_it(
+    name: str, value: object, arguments: list[str]
+) -> None:
+    assert command_line({name: value}) == arguments
+
+
+def test_later_layers_win_however_the_flag_is_spelled() -> None:
+    found = merged({"max_model_len": 1, "dtype": "auto"}, {}, {"max-model-len": 2})
+    assert found == {"max_model_len": 2, "dtype": "auto"}
+
+
+def test_no_flags_give_no_arguments() -> None:
+    assert command_line(merged()) == []

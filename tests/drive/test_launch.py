@@ -1,0 +1,400 @@
+"""A boot comes back as a server that answers or as a failure that says why, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import fakeserver
+import pytest
+from survivors import alive, none_of, until
+
+from pytest_vllm_gates.drive import launch, ready
+from pytest_vllm_gates.drive.guard import descendants
+from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.facts.lane import Lane
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.launch import Failure
+
+Fakes = Callable[..., fakeserver.Fake]
+FAKE = Path(fakeserver.__file__)
+LIMITS = launch.Limits(boot_s=20.0, stall_s=10.0)
+
+
+def lane(*command: str, **changes: Any) -> Lane:
+    file = Path("/project/lanes/fake.toml")
+    return Lane(name="fake", file=file, title="x", command=command, **changes)
+
+
+@pytest.fixture
+def plan(tmp_path: Path, qwen: Family) -> launch.Plan:
+    return launch.Plan(
+        family=qwen,
+        lane=lane(sys.executable, "-I", "-S", str(FAKE), "{port}"),
+        checkpoint=Checkpoint(name="weights", source="org/weights"),
+        python=None,
+        overlay=None,
+        env={},
+        folder=tmp_path / "server",
+        limits=LIMITS,
+    )
+
+
+Boots = Callable[..., launch.Server]
+
+
+@pytest.fixture
+def boots(plan: launch.Plan) -> Iterator[Boots]:
+    """Boot a fake server that goes wrong as told; it ends with the test."""
+    started: list[launch.Server] = []
+
+    def boot(faults: str = "", limits: launch.Limits = LIMITS, **how: Any) -> launch.Server:
+        faulty = plan.lane.model_copy(update={"env": {"FAKE": faults}})
+        said = how.pop("said", [])
+        planned = replace(plan, lane=faulty, limits=limits)
+        started.append(launch.Server(planned, said.append, **how))
+        return started[-1]
+
+    yield boot
+    for server in started:
+        server.stop(0.2)
+
+
+def failure(server: launch.Server) -> Failure:
+    """Return why a boot failed, having seen that nothing of it is left."""
+    assert server.boot.failure is not None
+    assert server.boot.endpoint is None
+    assert not server.alive()
+    return server.boot.failure
+
+
+def test_a_server_that_answers_a_real_chat_has_booted(boots: Boots) -> None:
+    said: list[str] = []
+    server = boots(said=said)
+    assert server.boot.failure is None
+    assert server.boot.endpoint is not None
+    assert server.boot.endpoint.base_url.startswith("http://127.0.0.1:")
+    assert re.fullmatch(r"qwen3\.5-[0-9a-f]{8}", server.boot.endpoint.model)
+    times = server.boot.times
+    assert times is not None
+    assert times.first_token_s is not None
+    assert 0 < times.first_token_s < times.first_chat_s
+    assert times.health_s < times.first_chat_s < LIMITS.boot_s
+    assert server.boot.evidence["boot_attempts"] == 1
+    assert Path(server.boot.evidence["log"]).read_text()
+    assert re.match(r"qwen3\.5: booting weights on lane fake, \d+ s", said[0])
+
+
+def test_stopping_a_server_ends_all_of_it(boots: Boots) -> None:
+    server = boots("spawns")
+    assert server.process is not None
+    tree = [server.process.pid, *descendants(server.process.pid)]
+    assert len(tree) == 3
+    assert server.stop() == 128 + 15
+    assert none_of(tree)
+
+
+def test_two_boots_have_two_keys_and_two_aliases(boots: Boots) -> None:
+    one, other = boots().boot.endpoint, boots().boot.endpoint
+    assert one is not None
+    assert other is not None
+    assert one.model != other.model
+    assert one.api_key != other.api_key
+    assert len(one.api_key or "") >= 32
+
+
+def test_the_key_is_never_shown(boots: Boots) -> None:
+    server = boots()
+    assert server.boot.endpoint is not None
+    key = server.boot.endpoint.api_key
+    assert key is not None
+    assert key not in repr(server.boot)
+    assert key not in " ".join(server.boot.evidence["command"])
+    assert key not in Path(server.boot.evidence["log"]).read_text()
+
+
+def test_a_server_that_dies_before_it_is_ready_is_told_with_its_words(boots: Boots) -> None:
+    server = boots("dies")
+    told = failure(server).explain()
+    assert told.startswith("the server ended before it was ready (exit status 1)")
+    assert "    ValueError: No available memory for the cache blocks." in told
+    assert f"whole log: {server.boot.evidence['log']}" in told
+
+
+def test_a_command_that_does_not_exist_is_told(plan: launch.Plan) -> None:
+    server = launch.Server(replace(plan, lane=lane("/nowhere/docker", "run")), lambda _: None)
+    told = failure(server)
+    assert told.what == "the server ended before it was ready (exit status 127)"
+    assert told.excerpt == ("cannot start /nowhere/docker: No such file or directory",)
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ("chat-500", "the first chat was answered 500: .*no chat today"),
+        ("chat-hangs", r"the first chat (brought nothing for|did not end within) 0\.5 s"),
+    ],
+)
+def test_a_server_that_fails_its_first_prompt_has_not_booted(
+    boots: Boots, faults: str, said: str
+) -> None:
+    limits = replace(LIMITS, stall_s=0.5) if faults == "chat-hangs" else LIMITS
+    told = failure(boots(faults, limits)).what
+    assert re.search("the server came up healthy and failed its first prompt: " + said, told)
+
+
+def test_a_server_that_dies_of_its_first_prompt_is_told_with_status_and_words(
+    boots: Boots,
+) -> None:
+    told = failure(boots("dies-after:0"))
+    assert told.what.startswith("the server came up healthy and failed its first prompt")
+    assert told.what.endswith("(exit status 9)")
+    assert any("an illegal memory access" in line for line in told.excerpt)
+
+
+def test_a_silent_server_is_given_up_before_the_total_limit(boots: Boots) -> None:
+    begun = time.monotonic()
+    told = failure(boots("silent", launch.Limits(boot_s=60.0, stall_s=1.0))).what
+    assert re.fullmatch(r"the server made no progress for \d+ s \(--stall-timeout\)", told)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_server_that_talks_for_ever_is_given_up_at_the_total_limit(boots: Boots) -> None:
+    told = failure(boots("chatters", launch.Limits(boot_s=1.0, stall_s=10.0))).what
+    assert re.fullmatch(r"the server was not ready after \d+ s \(--boot-timeout\)", told)
+
+
+def test_a_server_that_died_while_serving_is_told(boots: Boots) -> None:
+    server = boots()
+    assert server.alive()
+    assert server.process is not None
+    server.process.stop(0)
+    assert not server.alive()
+    assert server.died().what == (
+        "the server died while serving (killed with SIGKILL: often the kernel, out of host memory)"
+    )
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A port somebody listens on who never answers."""
+    monkeypatch.setattr(ready, "PROBE_TIMEOUT_S", 0.2)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_a_port_taken_meanwhile_is_met_with_another_try(
+    boots: Boots, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = launch.free_port
+    ports = iter([taken])
+    monkeypatch.setattr(launch, "free_port", lambda: next(ports, None) or free())
+    said: list[str] = []
+    server = boots(said=said)
+    assert server.boot.failure is None
+    assert server.boot.evidence["boot_attempts"] == 2
+    assert "qwen3.5: the port was taken meanwhile; trying another" in said
+    log = Path(server.boot.evidence["log"])
+    assert log.name == "server-2.log"
+    assert "Address already in use" in log.with_name("server.log").read_text()
+
+
+def test_a_port_that_is_taken_every_time_is_told(
+    boots: Boots, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "free_port", lambda: taken)
+    server = boots()
+    assert server.boot.evidence["boot_attempts"] == launch.PORT_TRIES
+    assert any("Address already in use" in line for line in failure(server).excerpt)
+
+
+def test_a_stranger_who_answers_on_the_port_is_not_taken_for_ours(
+    boots: Boots, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = fakes(names=("qwen3.5", "qwen3.5-00000000"))
+    monkeypatch.setattr(launch, "free_port", lambda: stranger.server_port)
+    told = failure(boots("silent", launch.Limits(boot_s=1.0, stall_s=9.0))).what
+    assert "was not ready" in told
+    assert stranger.chats == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug")])
+def test_an_interrupted_boot_leaves_nothing(plan: launch.Plan, error: BaseException) -> None:
+    tree: list[int] = []
+    env = {"FAKE": "spawns,silent"}
+
+    def interrupt(_: str) -> None:
+        tree[:] = descendants(os.getpid())
+        if len(tree) >= 3:  # the guard, the server, and what it spawned
+            raise error
+
+    begun = time.monotonic()
+    with pytest.raises(type(error)):
+        launch.Server(replace(plan, lane=plan.lane.model_copy(update={"env": env})), interrupt)
+    assert none_of(tree)
+    assert time.monotonic() - begun < LIMITS.boot_s
+
+
+def test_the_log_is_told_as_it_grows(boots: Boots) -> None:
+    heard: list[str] = []
+    boots(on_log=heard.append)
+    assert "a fake boots" in "".join(heard)
+
+
+def test_an_old_log_is_not_read_for_this_boots(boots: Boots, plan: launch.Plan) -> None:
+    plan.folder.mkdir(parents=True)
+    (plan.folder / "server.log").write_text("ImportError: of yesterday\n")
+    assert not any("yesterday" in line for line in failure(boots("dies")).excerpt)
+
+
+# The command line and the environment.
+
+
+def test_the_command_says_model_alias_and_loopback(plan: launch.Plan) -> None:
+    bare = replace(plan, python=Path("/env/bin/python"), lane=Lane(
+        name="own", file=Path("/x"), title="x", python="/env/bin/python",
+    ))  # fmt: skip
+    argv = launch.command(bare, 8123, "qwen3.5-ab")
+    assert argv[:3] == ["/env/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
+    told = " ".join(argv)
+    assert "--model org/weights" in told
+    assert "--served-model-name qwen3.5 qwen3.5-ab --host 127.0.0.1 --port 8123" in told
+    assert "--reasoning-parser qwen3" in told
+    assert "--revision" not in argv
+
+
+def test_a_revision_is_pinned(plan: launch.Plan) -> None:
+    pinned = replace(plan, checkpoint=Checkpoint(name="w", source="org/w", revision="abc123"))
+    argv = launch.command(pinned, 1, "a")
+    assert argv[argv.index("--revision") + 1] == "abc123"
+
+
+def test_the_lane_has_the_last_word_on_flags_then_the_checkpoint(plan: launch.Plan) -> None:
+    planned = replace(
+        plan,
+        family=plan.family.model_copy(update={"serve": {"max_model_len": 1, "dtype": "a", "x": 1}}),
+        checkpoint=replace(plan.checkpoint, serve={"max-model-len": 2, "dtype": "b"}),
+        lane=lane("run", serve={"max_model_len": 3}),
+    )
+    argv = launch.command(planned, 1, "a")
+    told = {flag: argv[argv.index(flag) + 1] for flag in ("--max-model-len", "--dtype", "--x")}
+    assert told == {"--max-model-len": "3", "--dtype": "b", "--x": "1"}
+    assert argv.count("--max-model-len") == 1
+
+
+def test_a_command_lanes_placeholders_are_filled(plan: launch.Plan) -> None:
+    argv = launch.command(replace(plan, lane=lane(
+        "docker", "run", "-p", "{port}:{port}", "image", "--of={model}",
+    )), 8123, "a")  # fmt: skip
+    assert argv[:6] == ["docker", "run", "-p", "8123:8123", "image", "--of=org/weights"]
+    assert argv[6:8] == ["--model", "org/weights"]
+
+
+def test_flags_go_where_the_command_says(plan: launch.Plan) -> None:
+    argv = launch.command(replace(plan, lane=lane("sh", "-c", "x", "{flags}", "end")), 1, "a")
+    assert argv[:4] == ["sh", "-c", "x", "--model"]
+    assert argv[-1] == "end"
+    assert "{flags}" not in argv
+
+
+def test_nothing_of_this_python_leaks_into_the_servers(
+    plan: launch.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in launch.FOREIGN:
+        monkeypatch.setenv(name, "/of/this/python")
+    monkeypatch.setenv("KEPT", "1")
+    env = launch.environment(replace(plan, python=Path("/env/bin/python")), "key")
+    assert not set(launch.FOREIGN) & set(env)
+    assert env["KEPT"] == "1"
+    assert env["VLLM_API_KEY"] == "key"
+    assert env["PATH"].split(os.pathsep)[0] == "/env/bin"
+
+
+def test_the_overlay_comes_first_on_the_import_path(plan: launch.Plan) -> None:
+    planned = replace(
+        plan, overlay=Path("/overlay"), lane=lane("run", env={"PYTHONPATH": "/lanes/own"})
+    )
+    assert launch.environment(planned, "key")["PYTHONPATH"] == "/overlay:/lanes/own"
+    assert launch.environment(replace(planned, overlay=None), "k")["PYTHONPATH"] == "/lanes/own"
+
+
+def test_the_lanes_environment_has_the_last_word(plan: launch.Plan) -> None:
+    planned = replace(plan, lane=lane("run", env={"NO_COLOR": "", "VLLM_API_KEY": "own"}))
+    env = launch.environment(planned, "key")
+    assert env["NO_COLOR"] == ""
+    own = replace(planned, env={"NO_COLOR": "2", "CUDA_VISIBLE_DEVICES": "3"})
+    assert launch.environment(own, "key")["NO_COLOR"] == "2"
+    assert launch.environment(own, "key")["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+def test_local_weights_are_served_offline(plan: launch.Plan, tmp_path: Path) -> None:
+    local = replace(plan, checkpoint=Checkpoint(name="w", source=str(tmp_path)))
+    assert launch.environment(local, "key")["HF_HUB_OFFLINE"] == "1"
+    assert launch.environment(plan, "key").get("HF_HUB_OFFLINE") == os.environ.get("HF_HUB_OFFLINE")
+
+
+# Servers that already run.
+
+
+def test_a_running_server_is_attached_and_left_alone(fakes: Fakes) -> None:
+    server = fakes(names=("theirs", "other"), key="key")
+    boot = launch.attach(server.base_url + "/", "key", 5.0)
+    assert boot.failure is None
+    assert boot.endpoint is not None
+    assert boot.endpoint.model == "theirs"
+    assert boot.evidence == {"base_url": server.base_url, "served": {"id": "theirs"}}
+    assert server.chats == 1
+
+
+@pytest.mark.parametrize(
+    ("faults", "key", "said"),
+    [
+        ("", "wrong", "the server refused the API key (401 on /v1/models)"),
+        ("no-openai", "key", "is this an OpenAI-compatible server?"),
+        ("chat-500", "key", "the first chat was answered 500"),
+    ],
+)
+def test_a_running_server_that_does_not_serve_is_told(
+    fakes: Fakes, faults: str, key: str, said: str
+) -> None:
+    server = fakes(faults, key="key")
+    boot = launch.attach(server.base_url, key, 5.0)
+    assert boot.failure is not None
+    assert boot.failure.what.startswith(f"{server.base_url}: ")
+    assert said in boot.failure.what
+
+
+def test_a_server_that_lists_nothing_is_told(fakes: Fakes) -> None:
+    boot = launch.attach(fakes(names=()).base_url, None, 5.0)
+    assert boot.failure is not None
+    assert "the server lists no model" in boot.failure.what
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://"])
+def test_where_no_server_answers_that_is_told(url: str) -> None:
+    boot = launch.attach(url, None, 5.0)
+    assert boot.failure is not None
+    told = boot.failure.explain()
+    assert told.startswith(f"no server answers at {url}: ")
+    assert f"next: curl {url.rstrip('/')}/models" in told
+
+
+def test_a_free_port_is_free() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", launch.free_port()))
+
+
+def test_the_survivors_helper_sees_this_process() -> None:
+    assert alive(os.getpid())
+    until(lambda: True)

@@ -1,0 +1,88 @@
+"""Random conversations: the same every time, in shapes a family can have, bounded and clean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.drive.random_conversations import PLAIN, explore, plainly, requests, texts
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts.rendering import Endless
+
+FAMILIES = ("qwen3.5", "gemma/3", "deepseek")
+EXAMPLES = 60
+
+
+def explored(family: str, examples: int = EXAMPLES) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+
+    def keep(body: dict[str, Any]) -> None:
+        found.append(body)
+
+    explore(keep, examples, requests(families.load(family, Path("/nowhere"))))
+    return found
+
+
+def test_the_same_conversations_come_every_time() -> None:
+    assert explored("qwen3.5") == explored("qwen3.5")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_they_are_requests_the_family_can_have(family: str) -> None:
+    bodies = explored(family)
+    assert len(bodies) <= EXAMPLES
+    tools = families.load(family, Path("/nowhere")).tools
+    assert any("tools" in body for body in bodies) == (tools is not None)
+    for body in bodies:
+        json.dumps(body).encode()
+        roles = [message["role"] for message in body["messages"]]
+        assert roles[-1] == "user"
+        assert set(roles) <= {"system", "user", "assistant", "tool"}
+        assert "system" not in roles[1:]
+
+
+def test_the_plain_one_has_the_same_shape_and_no_other_text() -> None:
+    for body in explored("qwen3.5"):
+        before = json.dumps(body)
+        plain = plainly(body)
+        assert json.dumps(body) == before
+        assert [one["role"] for one in plain["messages"]] == [
+            one["role"] for one in body["messages"]
+        ]
+        said = {one["content"] for one in plain["messages"]}
+        assert said <= {PLAIN, None}
+        for one, other in zip(plain["messages"], body["messages"], strict=True):
+            assert [call["id"] for call in one.get("tool_calls", ())] == [
+                call["id"] for call in other.get("tool_calls", ())
+            ]
+
+
+def test_what_a_check_raises_is_raised_with_the_smallest_example() -> None:
+    def check(text: str) -> None:
+        assert len(text) < 5, f"too long: {text!r}"
+
+    with pytest.raises(AssertionError, match="too long") as caught:
+        explore(check, EXAMPLES, texts())
+    assert len(str(caught.value).splitlines()[0]) < 40
+
+
+def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    explored("qwen3.5", 5)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rendering_that_never_ends_is_tried_once() -> None:
+    tried = []
+
+    def check(text: str) -> None:
+        tried.append(text)
+        if text:
+            raise Endless(f"busy with {text!r}")
+
+    with pytest.raises(Endless, match="busy with"):
+        explore(check, EXAMPLES, texts())
+    assert tried[-1] and not any(tried[:-1])

@@ -1,0 +1,90 @@
+"""Responses are kept as they arrive for requests that ask for it, from several threads at once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+import pytest
+
+from drive.scripted import Said, Scripted, serving
+from pytest_vllm_gates.drive.chat import Chat
+from pytest_vllm_gates.drive.recorder import HEADER, Recorder
+from pytest_vllm_gates.facts.exchange import Recording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.facts.family import Family
+
+ASKED = {"messages": [{"role": "user", "content": "Hello"}]}
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with serving(lambda body: Said(str(body["messages"][-1]["content"]))) as server:
+        yield server
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder(verify=False)
+
+
+def test_a_stream_is_kept_as_it_arrived(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+    chat = Chat(server.endpoint, qwen, recorder)
+    assert chat.stream(ASKED, {HEADER: "one"}).content == "Hello"
+    kept = recorder.take("one")
+    assert kept.kind == "text/event-stream"
+    assert kept.body.startswith(b"data: {")
+    assert kept.body.endswith(b"data: [DONE]\n\n")
+    times = [at for at, _ in kept.pieces]
+    assert times == sorted(times)
+    assert times[0] > 0
+    chat.client.close()
+
+
+def test_a_recording_is_taken_once(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+    chat = Chat(server.endpoint, qwen, recorder)
+    chat.stream(ASKED, {HEADER: "one"})
+    assert recorder.take("one") != Recording()
+    assert recorder.take("one") == Recording()
+    assert recorder.take("another") == Recording()
+    chat.client.close()
+
+
+def test_what_does_not_ask_is_not_kept(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+    chat = Chat(server.endpoint, qwen, recorder)
+    assert chat.ask(ASKED).content == "Hello"
+    assert recorder._recordings == {}
+    chat.client.close()
+
+
+def test_a_stream_left_early_is_kept_as_far_as_it_came(
+    server: Scripted, recorder: Recorder
+) -> None:
+    with httpx.Client(transport=recorder) as client:
+        url = f"{server.endpoint.base_url}/chat/completions"
+        body = {**ASKED, "stream": True}
+        with client.stream("POST", url, json=body, headers={HEADER: "one"}) as reply:
+            next(reply.iter_bytes(16))
+        kept = recorder.take("one")
+    assert len(kept.pieces) == 1
+
+
+def test_threads_do_not_mix(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+    chat = Chat(server.endpoint, qwen, recorder)
+    words = [f"word{number}" for number in range(16)]
+
+    def ask(word: str) -> bytes:
+        body = {"messages": [{"role": "user", "content": word}]}
+        chat.stream(body, {HEADER: word})
+        return recorder.take(word).body
+
+    with ThreadPoolExecutor(8) as pool:
+        bodies = list(pool.map(ask, words))
+    for word, body in zip(words, bodies, strict=True):
+        assert f'"{word}"'.encode() in body
+        assert body.count(b'"word') == 1
+    chat.client.close()

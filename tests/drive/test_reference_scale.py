@@ -1,0 +1,86 @@
+"""Templates and conversations far longer than the miniatures' are rendered like any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.drive import http
+from pytest_vllm_gates.drive.reference import Reference
+from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.judge.golden import disagreement, first_difference, prompt_golden
+
+if TYPE_CHECKING:
+    from e2e.served import Served
+
+TOKENS = 100_000
+TEMPLATE_BYTES = 20_000
+GOLDEN_CHARACTERS = 200_000
+SENTENCE = "The quick brown fox jumps over the lazy dog, again and again. "
+UNIT = "{%%- macro unused_%d(text) -%%}{{- text | trim | upper -}}{%%- endmacro -%%}\n"
+SHORT = {"messages": [{"role": "user", "content": SENTENCE}]}
+
+
+@pytest.fixture(scope="module")
+def checkpoint() -> Checkpoint:
+    return Checkpoint(name="miniature", source=str(miniatures.path("qwen3.5")))
+
+
+@pytest.fixture(scope="module")
+def reference(checkpoint: Checkpoint) -> Reference:
+    return Reference(checkpoint, {})
+
+
+@pytest.fixture(scope="module")
+def long(reference: Reference) -> dict[str, Any]:
+    """A conversation of 100,000 tokens."""
+    each = len(reference.token_ids(2 * SENTENCE)) - len(reference.token_ids(SENTENCE))
+    times = TOKENS // each + 1
+    return {"messages": [{"role": "user", "content": SENTENCE * times}]}
+
+
+def test_a_long_conversation_is_rendered_and_recorded_in_a_file_people_can_open(
+    reference: Reference, long: dict[str, Any]
+) -> None:
+    prompt = reference.render(long)
+    tokens, put_together = len(prompt.token_ids), "".join(prompt.pieces) == prompt.text
+    assert tokens > TOKENS
+    assert put_together
+    golden = prompt_golden("long", prompt)
+    assert golden.startswith(f"golden 1: prompt, {tokens} tokens: long")
+    assert len(golden) < GOLDEN_CHARACTERS
+
+
+def test_one_token_in_the_middle_of_a_long_conversation_is_seen(
+    reference: Reference, long: dict[str, Any]
+) -> None:
+    prompt = reference.render(long)
+    other = list(prompt.token_ids)
+    other[TOKENS // 2] += 1
+    told = first_difference(prompt, other)
+    assert told is not None
+    assert told.startswith(f"from token {TOKENS // 2} on, after ")
+    assert len(told) < 1000
+    changed = {"messages": [{"role": "user", "content": long["messages"][0]["content"] + "!"}]}
+    seen = prompt_golden("long", reference.render(changed)) != prompt_golden("long", prompt)
+    assert seen
+
+
+def test_a_long_template_renders_as_the_short_one(
+    reference: Reference, checkpoint: Checkpoint
+) -> None:
+    template = reference.locked_parts()["chat template"].decode()
+    while len(template.encode()) < TEMPLATE_BYTES:
+        template = UNIT % len(template) + template
+    longer = Reference(checkpoint, {"chat_template": template})
+    assert longer.render(SHORT) == reference.render(SHORT)
+
+
+@pytest.mark.real
+def test_a_server_renders_a_long_conversation_alike(
+    shared: Served, reference: Reference, long: dict[str, Any]
+) -> None:
+    served = http.tokenize(shared.endpoint, long)
+    assert disagreement(reference.render(long), served) is None

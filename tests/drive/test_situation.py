@@ -1,0 +1,76 @@
+"""What is gathered before a boot, and whose environment and machine it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from machines import recorded
+
+from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.drive import model, situation
+from pytest_vllm_gates.drive.environment import Environment
+from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.facts.lane import Lane
+from pytest_vllm_gates.facts.preflight import Model
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.preflight import Situation
+
+OURS = Checkpoint("miniature", str(miniatures.path("qwen3.5")))
+
+
+def gather(qwen: Family, lane: dict[str, Any], **given: Any) -> Situation:
+    made = Lane(name="x", file=Path("/x"), title="t", **lane)
+    return situation.gather(qwen, OURS, made, Environment(None), recorded("h100x8"), **given)
+
+
+def test_a_server_of_our_own_inherits_our_environment(
+    qwen: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    lane = {"python": "/py", "env": {"A": "lane"}}
+    found = gather(qwen, lane, env={"CUDA_VISIBLE_DEVICES": "2"})
+    assert found.machine is not None and found.own_limits
+    assert found.environment["CUDA_VISIBLE_DEVICES"] == "2"
+    assert found.environment["A"] == "lane"
+    assert found.model.config["architectures"] == ["Qwen3_5ForCausalLM"]
+    assert not found.parsers_known
+
+
+def test_a_container_gets_what_it_is_given(qwen: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("HF_HOME", "/hf")
+    command = ("/usr/bin/docker", "run", "--env=HF_HOME", "-e", "VLLM_X=1", "--gpus=all", "vllm")
+    found = gather(qwen, {"command": command})
+    assert found.machine is not None and not found.own_limits
+    assert found.environment == {"HF_HOME": "/hf", "VLLM_X": "1"}
+
+
+def test_a_server_started_elsewhere_is_on_another_machine(qwen: Family) -> None:
+    assert gather(qwen, {"command": ("ssh", "host", "vllm")}).machine is None
+    assert gather(qwen, {"base_url": "http://h/v1"}).machine is None
+
+
+@pytest.mark.parametrize(
+    ("lane", "alike"),
+    [
+        ({"python": "/py", "env": {"HF_HUB_DISABLE_TELEMETRY": "1"}}, True),
+        ({"python": "/py", "env": {"HF_ENDPOINT": "https://mirror.example"}}, False),
+        ({"command": ("docker", "run")}, False),
+    ],
+)
+def test_a_lane_may_fetch_checkpoints_in_a_way_of_its_own(
+    qwen: Family, lane: dict[str, Any], alike: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def read(_: Checkpoint, *, reads_alike: bool) -> Model:
+        asked.append(reads_alike)
+        return Model("x")
+
+    monkeypatch.setattr(model, "read", read)
+    gather(qwen, lane)
+    assert asked == [alike]

@@ -1,0 +1,115 @@
+"""Runs the shipped gates as a person does, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+
+from pytest_vllm_gates.report import document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MODEL = "qwen3.5"
+LIMIT_S = 400.0
+TOKEN = "VLLM_GATES_TEST_TOKEN"
+GONE_WITHIN_S = 5.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run of the gates ended, what it printed and its `verdict.json`."""
+
+    status: int
+    output: str
+    verdict: dict[str, Any]
+
+    def outcomes(self) -> dict[str, str]:
+        """Return the gates' outcomes."""
+        (family,) = self.verdict["families"]
+        return {gate["gate"]: gate["outcome"] for gate in family["gates"]}
+
+    def reasons(self, gate: str) -> str:
+        """Return why a gate's tests did not pass."""
+        (family,) = self.verdict["families"]
+        (found,) = [one for one in family["gates"] if one["gate"] == gate]
+        return "\n".join(test["reason"] for test in found["tests"])
+
+
+def start(
+    folder: Path,
+    *arguments: str,
+    python: str = sys.executable,
+    env: Mapping[str, str] | None = None,
+    model: str = MODEL,
+) -> subprocess.Popen[str]:
+    """Start `pytest --model` in a folder; its report goes to `report` there."""
+    argv = [python, "-m", "pytest", "--color=no", "--rootdir=.", "--gates-report=report"]
+    return subprocess.Popen(
+        [*argv, "--model", model, *arguments],
+        cwd=folder,
+        env=environment(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(
+    folder: Path,
+    *arguments: str,
+    python: str = sys.executable,
+    env: Mapping[str, str] | None = None,
+    model: str = MODEL,
+) -> Ran:
+    """Run `pytest --model` in a folder to its end; the report has to fit its schema."""
+    with start(folder, *arguments, python=python, env=env, model=model) as process:
+        try:
+            output, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    file = folder / "report" / "verdict.json"
+    assert file.is_file(), output
+    verdict = json.loads(file.read_text(encoding="utf-8"))
+    jsonschema.validate(verdict, json.loads(document.SCHEMA.read_text(encoding="utf-8")))
+    return Ran(process.returncode, output, verdict)
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return this environment without what would speak to pytest or to the gates' server."""
+    left_out = ("PYTEST_", "OPENAI_", "COV_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    return kept | dict(more or {})
+
+
+def marked(token: str) -> list[int]:
+    """Return the processes that have the token in their environment, in /proc."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            here = f"{TOKEN}={token}".encode() in (folder / "environ").read_bytes().split(b"\0")
+        except OSError:  # gone meanwhile, or another user's
+            continue
+        if here:
+            found.append(int(folder.name))
+    return found
+
+
+def survivors(token: str, within_s: float = GONE_WITHIN_S) -> list[int]:
+    """Return which marked processes still live after some seconds, early when none does."""
+    deadline = time.monotonic() + within_s
+    while (left := marked(token)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left

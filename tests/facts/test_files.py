@@ -1,0 +1,47 @@
+"""A file is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.facts.files import write_whole
+
+
+def test_text_is_written_as_it_stands_and_folders_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file.txt"
+    write_whole(path, "one\r\ntwo\n☃")
+    assert path.read_bytes() == "one\r\ntwo\n☃".encode()
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+def test_a_failure_half_way_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
+) -> None:
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+
+    def fail(*_: object) -> None:
+        raise error
+
+    owner: object = os if step == "fsync" else Path
+    monkeypatch.setattr(owner, step, fail)
+    with pytest.raises(type(error)):
+        write_whole(path, "new and longer")
+    monkeypatch.undo()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_text_that_cannot_be_encoded_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError):
+        write_whole(path, "new \ud800")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,25 @@
+"""What the isolation gate asks is data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.isolation import load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_the_shipped_questions_are_sixteen_and_one_and_all_different() -> None:
+    questions = load().questions
+    assert len(questions) == len(set(questions)) == 17
+
+
+def test_one_question_has_no_company(tmp_path: Path) -> None:
+    path = tmp_path / "isolation.toml"
+    path.write_text('answer_tokens = 5\nfiller = "x"\nquestions = ["Hello!"]\n')
+    with pytest.raises(UserError, match="at least 2 items"):
+        load(path)

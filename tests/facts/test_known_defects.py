@@ -1,0 +1,89 @@
+"""Known defects are read strictly: what an entry covers is said in full, and rightly."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import known_defects, matrix
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.known_defects import NAME, KnownDefect
+
+NOWHERE = Path("/nowhere")
+ENTRY = {
+    "check": '"streamed_answer_equals_the_whole"',
+    "what": '"text is lost"',
+    "versions": '">=0.30,<0.34"',
+    "reference": '"vllm-project/vllm#1"',
+    "shows": '"^content"',
+}
+
+
+def written(folder: Path, **changes: str | None) -> Path:
+    fields = {name: value for name, value in {**ENTRY, **changes}.items() if value is not None}
+    lines = [f"{name} = {value}" for name, value in fields.items()]
+    (folder / NAME).write_text("\n".join(["[[known_defects]]", *lines]))
+    return folder
+
+
+def test_a_projects_own_come_after_the_shipped(tmp_path: Path) -> None:
+    shipped = known_defects.load_all(NOWHERE)
+    found = known_defects.load_all(written(tmp_path))
+    assert found[: len(shipped)] == shipped
+    assert found[len(shipped) :] == (
+        KnownDefect(
+            check="streamed_answer_equals_the_whole",
+            what="text is lost",
+            versions=">=0.30,<0.34",
+            reference="vllm-project/vllm#1",
+            shows="^content",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"versions": '"0.30 to 0.34"'}, "'0.30 to 0.34' is no set of versions, such as"),
+        ({"shows": '"(content"'}, "'(content' is no regular expression: missing )"),
+        ({"shows": None}, "shows"),
+        ({"reference": None}, "reference"),
+        ({"when": "{ stop = 'never' }"}, "when.stop"),
+        ({"wen": "{}"}, "did you mean 'when'"),
+        ({"check": "7"}, "check"),
+    ],
+)
+def test_a_mistake_is_told_with_its_file(
+    tmp_path: Path, changes: dict[str, str | None], complaint: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        known_defects.load_all(written(tmp_path, **changes))
+    assert complaint in str(caught.value)
+    assert str(tmp_path / NAME) in str(caught.value)
+
+
+GATES = Path(known_defects.__file__).parent.parent / "gates"
+CHECKS = {
+    name
+    for file in GATES.glob("test_*.py")
+    for name in re.findall(r"^def test_(\w+)", file.read_text(), re.MULTILINE)
+}
+SHIPPED = [
+    *known_defects.load_all(NOWHERE),
+    *(one for family in families.every(NOWHERE) for one in family.known_defects),
+]
+
+
+@pytest.mark.parametrize("one", SHIPPED, ids=[f"{one.check}-{one.shows}" for one in SHIPPED])
+def test_a_shipped_entry_names_a_check_and_traits_there_are(one: KnownDefect) -> None:
+    assert one.check in CHECKS
+    assert re.search(r"#\d+|seen on vLLM \d", one.reference)
+    dimensions = matrix.load().dimensions
+    for name, values in one.when.items():
+        if name in dimensions:
+            assert set(values) <= set(dimensions[name])
+        else:
+            assert name in ("case", "text")

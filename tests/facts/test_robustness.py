@@ -1,0 +1,103 @@
+"""Wrong requests are data: what a file may say, and what is made of it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.facts import robustness
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.robustness import Misuse, load_all
+
+NOWHERE = Path("/nowhere")
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Misuse]:
+    """An empty folder in place of the shipped cases; `tmp_path` is the project."""
+    monkeypatch.setattr(robustness, "SHIPPED", tmp_path / "shipped")
+    (tmp_path / "robustness").mkdir()
+    return Misuse
+
+
+def cases(tmp_path: Path, text: str) -> tuple[Misuse, ...]:
+    (tmp_path / "robustness" / "own.toml").write_text(text)
+    return load_all(tmp_path)
+
+
+def test_the_shipped_cases_can_be_sent() -> None:
+    found = load_all(NOWHERE)
+    assert len(found) > 150
+    for case in found:
+        body = case.request("m", 100)
+        assert body is None or "repeat" not in str(body)[:10_000]
+        assert (body is None) == (case.raw is not None)
+        assert isinstance(case.text("m", 100), bytes)
+
+
+def test_a_project_adds_cases_and_replaces_files(tmp_path: Path) -> None:
+    (tmp_path / "robustness").mkdir()
+    (tmp_path / "robustness" / "sampling.toml").write_text('[[cases]]\nname = "ours alone"\n')
+    names = {case.name for case in load_all(tmp_path)}
+    assert "ours alone" in names
+    assert "temperature below zero" not in names
+    assert "unknown model" in names
+
+
+@pytest.mark.usefixtures("read")
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[[cases]]\nname = "a"\nboddy = {}\n', "unknown key 'cases.0.boddy'; did you mean 'body'"),
+        ("[[cases]]\nbody = {}\n", "'cases.0.name' is missing"),
+        ('[[cases]]\nname = "a"\nexpect = "accepted"\n', "'refused' or 'either'"),
+        ('[[cases]]\nname = "a"\nraw = ["x"]\nbody.n = 1\n', "a case has raw, or it has body"),
+        ('[[cases]]\nname = "a"\nraw = [{ repeat = "x" }]\n', "own.toml"),
+        ('[[cases]]\nname = "a"\n[[cases]]\nname = "a"\n', "the case 'a' is in"),
+        ("", "'cases' is missing"),
+    ],
+)  # fmt: skip
+def test_a_fault_in_a_file_is_told(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UserError) as error:
+        cases(tmp_path, text)
+    assert says in str(error.value)
+
+
+@pytest.mark.usefixtures("read")
+def test_a_body_is_laid_over_a_plain_request(tmp_path: Path) -> None:
+    (case,) = cases(
+        tmp_path,
+        '[[cases]]\nname = "a"\nwithout = ["messages"]\n'
+        "body = { temperature = nan, top_p = inf }\n",
+    )
+    body = case.request("m", 100, {"more": 1})
+    assert body is not None
+    assert set(body) == {"model", "max_tokens", "temperature", "top_p", "more"}
+    assert math.isnan(body["temperature"])
+    assert math.isinf(body["top_p"])
+
+
+@pytest.mark.usefixtures("read")
+def test_what_is_too_long_for_a_file_is_repeated(tmp_path: Path) -> None:
+    (case,) = cases(
+        tmp_path,
+        '[[cases]]\nname = "a"\nbody.stop = { repeat = ["x"], times = 3 }\n'
+        'body.messages = [{ role = "user", content = { repeat = "ab", times = "context" } }]\n',
+    )
+    body = case.request("m", 4)
+    assert body is not None
+    assert body["stop"] == ["x", "x", "x"]
+    assert body["messages"] == [{"role": "user", "content": "abababab"}]
+
+
+@pytest.mark.usefixtures("read")
+def test_raw_texts_are_sent_as_they_stand(tmp_path: Path) -> None:
+    (case,) = cases(
+        tmp_path,
+        '[[cases]]\nname = "a"\nencoding = "latin-1"\n'
+        """raw = ['{"model": "${model}", "é": ', { repeat = "[", times = 2 }]\n""",
+    )
+    assert case.request("m", 4) is None
+    assert case.text("m", 4) == b'{"model": "m", "\xe9": [['

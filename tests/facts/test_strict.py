@@ -1,0 +1,162 @@
+"""A mistake in a data file is told with the file, the line and what was probably meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates.facts.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Wheel(strict.Record):
+    size: int
+    maker: str = ""
+
+
+class Engine(strict.Record):
+    power: float
+    wheels: tuple[Wheel, ...] = ()
+
+
+class Car(strict.Record):
+    name: str
+    title: str
+    doors: int = 4
+    colours: tuple[str, ...] = ()
+    engine: Engine | None = None
+    wheels: tuple[Wheel, ...] = ()
+
+
+TITLE = 'title = "a car"\n'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "car.toml"
+
+
+def complaint(file: Path, text: str) -> str:
+    file.write_text(text)
+    with pytest.raises(UserError) as caught:
+        strict.load(file, Car, name="car")
+    return str(caught.value)
+
+
+def test_a_whole_file_is_read_with_arrays_as_tuples(file: Path) -> None:
+    file.write_text(TITLE + 'colours = ["red"]\n[engine]\npower = 1.5\n[[wheels]]\nsize = 17\n')
+    car = strict.load(file, Car, name="car")
+    assert car == Car(
+        name="car",
+        title="a car",
+        colours=("red",),
+        engine=Engine(power=1.5),
+        wheels=(Wheel(size=17),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "name", "guess"),
+    [
+        pytest.param("dors = 5\n", 2, "dors", "doors", id="at the top"),
+        pytest.param("# a remark\n\nDoors = 5\n", 4, "Doors", "doors", id="wrong case"),
+        pytest.param(
+            "[engine]\npower = 1.0\npwer = 2.0\n", 4, "engine.pwer", "power", id="in a table"
+        ),
+        pytest.param("[engine]\npower = 1.0\n[engin]\n", 4, "engin", "engine", id="a table"),
+        pytest.param(
+            "engine = { power = 1.0, wheel = [] }\n", 2, "engine.wheel", "wheels", id="inline"
+        ),
+        pytest.param(
+            "engine.power = 1.0\nengine.pover = 2.0\n", 3, "engine.pover", "power", id="dotted"
+        ),
+        pytest.param(
+            "[[wheels]]\nsize = 1\n\n[[wheels]]\nsize = 2\nmakr = 'x'\n",
+            7,
+            "wheels.1.makr",
+            "maker",
+            id="in the second of an array",
+        ),
+        pytest.param(
+            "[engine]\npower = 1.0\n[[engine.wheels]]\nsize = 1\n[[engine.wheels]]\nsiz = 2\n",
+            7,
+            "engine.wheels.1.siz",
+            "size",
+            id="in an array inside a table",
+        ),
+        pytest.param('"dooors" = 5\n', 2, "dooors", "doors", id="quoted"),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_line_and_the_nearest_key(
+    file: Path, text: str, line: int, name: str, guess: str
+) -> None:
+    told = complaint(file, TITLE + text)
+    assert f"{file}:{line}: unknown key {name!r}; did you mean {guess!r}?" in told
+
+
+def test_an_unknown_key_like_no_other_is_told_what_may_stand_there(file: Path) -> None:
+    told = complaint(file, TITLE + "[engine]\npower = 1.0\nxyzzy = 1\n")
+    assert told == f"{file}:4: unknown key 'engine.xyzzy'; known here: power, wheels"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "name", "found"),
+    [
+        ("doors = '4'\n", 2, "doors", "'4'"),
+        ("doors = 4.5\n", 2, "doors", "4.5"),
+        ("doors = true\n", 2, "doors", "True"),
+        ("colours = 'red'\n", 2, "colours", "'red'"),
+        ("colours = ['red', 3]\n", 2, "colours.1", "3"),
+        ("[engine]\npower = 'much'\n", 3, "engine.power", "'much'"),
+        ("engine = 3\n", 2, "engine", "3"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_shown_with_its_line(
+    file: Path, text: str, line: int, name: str, found: str
+) -> None:
+    told = complaint(file, TITLE + text)
+    assert told.startswith(f"{file}:{line}: {name}: Input should be")
+    assert told.endswith(f"(found {found})")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("doors = 4\n", "title"), (TITLE + "[engine]\n", "engine.power")]
+)
+def test_a_missing_key_is_named(file: Path, text: str, name: str) -> None:
+    assert complaint(file, text) == f"{file}: the key {name!r} is missing"
+
+
+def test_every_mistake_is_told_at_once(file: Path) -> None:
+    told = complaint(file, "dors = 5\n[engine]\npower = 'x'\n").splitlines()
+    assert len(told) == 3
+    assert all(line.startswith(str(file)) for line in told)
+
+
+def test_what_is_no_toml_is_told_with_its_line(file: Path) -> None:
+    told = complaint(file, TITLE + "doors = = 4\n")
+    assert told.startswith(f"{file}: not valid TOML: ")
+    assert "line 2" in told
+
+
+def test_what_is_no_text_is_told(file: Path) -> None:
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="not valid TOML"):
+        strict.load(file, Car, name="car")
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"nothing\.toml: cannot be read: No such file"):
+        strict.load(tmp_path / "nothing.toml", Car, name="car")
+    with pytest.raises(UserError, match=r"cannot be read: Is a directory"):
+        strict.load(tmp_path, Car, name="car")
+
+
+def test_a_record_cannot_be_changed(file: Path) -> None:
+    file.write_text(TITLE)
+    car = strict.load(file, Car, name="car")
+    with pytest.raises(ValueError, match="frozen"):
+        car.doors = 2  # type: ignore[misc]

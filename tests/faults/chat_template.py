@@ -1,0 +1,84 @@
+"""Prompts that are not the recorded ones: the chat_template gate sees them.
+
+Here it is the server that renders something else; `prompt_edits` changes the checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from faults.fault import Faults
+
+if TYPE_CHECKING:
+    from faults.exchange import Exchange
+
+FAULTS = Faults("chat_template")
+TOKENIZE = "/tokenize"
+RENDER = "/v1/chat/completions/render"
+COMPLETIONS = "/v1/completions"
+THINKING_ENDS = 1521  # the id of </think>
+
+
+@FAULTS.add("request", says="tokens expected")
+def drops_the_thinking_switch(exchange: Exchange) -> None:
+    """A gateway lets only the fields pass that it knows."""
+    if exchange.path in (TOKENIZE, RENDER):
+        exchange.body.pop("chat_template_kwargs", None)
+
+
+@FAULTS.add("request", says="tokens expected")
+def puts_a_system_prompt_before(exchange: Exchange) -> None:
+    """Someone means well."""
+    messages = exchange.body.get("messages")
+    if exchange.path == TOKENIZE and messages and messages[0]["role"] != "system":
+        messages.insert(0, {"role": "system", "content": "Be nice."})
+
+
+@FAULTS.add("request", says="tokens expected")
+def loses_the_tools(exchange: Exchange) -> None:
+    """The tools never reach the template."""
+    if exchange.path == TOKENIZE:
+        exchange.body.pop("tools", None)
+
+
+@FAULTS.add("anything", says="the server's prompt is not the one of the checkpoint's template")
+def serves_another_tokenizer(exchange: Exchange) -> None:
+    """One token of a prompt has another id."""
+    if exchange.path == TOKENIZE and "messages" in exchange.body:
+        exchange.events[0]["tokens"][-2] += 1
+
+
+@FAULTS.add("request", says="asked through the chat API: the server's prompt is not the one")
+def loses_the_tools_of_chats(exchange: Exchange) -> None:
+    """`/tokenize` tells the right prompt, and chats get another."""
+    if exchange.path == RENDER:
+        exchange.body.pop("tools", None)
+
+
+@FAULTS.add("request", says="\nin {'messages': [")
+def replaces_what_looks_like_a_template(exchange: Exchange) -> None:
+    """Someone keeps templates out of what people write."""
+    for message in exchange.body.get("messages", ()) if exchange.path == TOKENIZE else ():
+        if message["content"]:
+            message["content"] = message["content"].replace("[INST]", "")
+
+
+@FAULTS.add("anything", says="detokenised, the prompt's ids give")
+def loses_a_space_when_it_detokenises(exchange: Exchange) -> None:
+    """A tokenizer that cleans up what it decodes."""
+    if exchange.path == "/detokenize":
+        exchange.events[0]["prompt"] = exchange.events[0]["prompt"].replace(" ", "", 1)
+
+
+@FAULTS.add("request", says="the server goes on after '<|im_end|>': answers run on past their end")
+def goes_on_after_a_stop_token(exchange: Exchange) -> None:
+    """The flag of a benchmark that stayed."""
+    if exchange.path == COMPLETIONS and "logit_bias" in exchange.body:
+        exchange.body["ignore_eos"] = True
+
+
+@FAULTS.add("request", says="the server stops at '</think>', which ends no answer of this family")
+def stops_where_the_thinking_ends(exchange: Exchange) -> None:
+    """A stop token of somebody's own, for everybody."""
+    if exchange.path == COMPLETIONS and "logit_bias" in exchange.body:
+        exchange.body["stop_token_ids"] = [THINKING_ENDS]

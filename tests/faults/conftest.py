@@ -1,0 +1,73 @@
+"""What a fault's test is given: the real server behind the proxy, and a run of the shipped gates.
+
+The gates run in this process: their imports, which are most of a short run, are paid for once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+import syrupy
+from e2e.fixtures import gates_progress, shared
+
+from faults.gates import Judged, arguments, judged
+from faults.upstream import Upstream
+from pytest_vllm_gates.drive.reference import Reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from e2e.served import Served
+
+__all__ = ["gates_progress", "shared"]
+
+# The plugins that a run of the gates needs, and no warning or state of the run around it.
+ALONE = (
+    "-p", "pytest_vllm_gates.plugin", "-p", "syrupy", "-p", "no:cacheprovider",
+    "-p", "no:faulthandler", "-p", "no:pytester", "--tb=no", "--color=no",
+)  # fmt: skip
+
+
+class Run(Protocol):
+    """Run the shipped gates with more arguments."""
+
+    def __call__(self, *more: str) -> Judged:
+        """Return what came of it."""
+
+
+@pytest.fixture(scope="session")
+def upstream(shared: Served) -> Upstream:
+    """The real server as the proxy asks it."""
+    with warnings.catch_warnings(action="ignore"):  # those of transformers' own import
+        Reference(shared.checkpoint, {})
+    endpoint = shared.endpoint
+    return Upstream(endpoint.base_url, endpoint.api_key, endpoint.model)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, and this process in it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    upstream: Upstream,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Run the shipped gates in the project's folder, with the real server's key."""
+    monkeypatch.setenv("OPENAI_API_KEY", upstream.key or "")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setattr(syrupy, "_syrupy", None)  # its session is a global: give ours back
+
+    def run_gates(*more: str) -> Judged:
+        capsys.readouterr()
+        status = pytest.main([*ALONE, f"--rootdir={project}", *arguments(*more)])
+        return judged(int(status), project, "".join(capsys.readouterr()))
+
+    return run_gates

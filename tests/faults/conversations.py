@@ -1,0 +1,13 @@
+"""How the conversation gates are run where an answer is changed."""
+
+from __future__ import annotations
+
+# The miniature's longest answer has 251 tokens, and greedy answers need no samples.
+SHORT = ("--checkpoint", "miniature", "--answer-tokens", "300", "--samples", "0")
+# A ladder is climbed by requests of its own, which faults of other gates leave as they are.
+NOT_LONG = (*SHORT, "-m", "not long_context")
+# The gates left out ask for no chat, or compare a server's answers with its own.
+GATES = "boot or streaming or reasoning or tools or stop or structured"
+# The two checks of how a stream arrives, which ask for it six times where it is late.
+ARRIVAL = ("-m", "streaming", "-k", "arrive_as_they_are_made", "--answer-tokens", "40")
+SAMPLED = ("--samples", "20")

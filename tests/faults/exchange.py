@@ -1,0 +1,86 @@
+"""What passes through the proxy: a request and its answer, as faults read and alter them."""
+
+from __future__ import annotations
+
+import http
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+CHAT = "/v1/chat/completions"
+LONGEST_TOKENS = 1024
+
+Part = dict[str, Any]
+
+
+@dataclass
+class Exchange:
+    """One request on its way to the server, then its answer on the way back."""
+
+    method: str
+    path: str
+    body: dict[str, Any]
+    """The request's JSON; empty where it has none, or none that is an object."""
+    key: str | None
+    raw: bytes | None = None
+    """What came in place of a JSON object, passed on as it is."""
+    size: int = 0
+    """Bytes of the request's body."""
+    content_type: str | None = JSON
+    status: int = 200
+    kind: str = JSON
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """The answer's JSON: one object, or one for every event of a stream."""
+    text: str | None = None
+    """Answered in place of `events`."""
+    done: bool = True
+    """Whether a stream ends in [DONE]."""
+    trusted: bool = False
+    """Whether the request is passed on with the right key, whatever came."""
+    cut_after: int | None = None
+    """Events after which the connection breaks."""
+    frame: Callable[[str], str] = "data: {}\n\n".format
+    """Makes an event of its data."""
+    shown_kind: str | None = None
+    """The content type that is told in place of `kind`."""
+    pause_s: Callable[[int, int], float] | None = None
+    """Waited before an event, by its number and how many there are."""
+    kept: bool = False
+    """Whether the server's answer is read to its end although the client is gone."""
+
+    @property
+    def chat(self) -> bool:
+        """Whether it is a chat completion that was answered."""
+        return self.path == CHAT and self.status == http.HTTPStatus.OK
+
+    @property
+    def streamed(self) -> bool:
+        """Whether a stream is asked for."""
+        return bool(self.body.get("stream"))
+
+    @property
+    def endless(self) -> bool:
+        """Whether the answer is made to go on and on: it passes byte by byte, as it comes."""
+        return bool(self.body.get("ignore_eos")) and self.body["max_tokens"] > LONGEST_TOKENS
+
+    @property
+    def choices(self) -> Iterator[dict[str, Any]]:
+        """The choices of the answer, chunk after chunk."""
+        for event in self.events:
+            yield from event.get("choices", ())
+
+    @property
+    def parts(self) -> Iterator[Part]:
+        """The message, or the deltas of a stream."""
+        for choice in self.choices:
+            yield choice["delta" if self.streamed else "message"]
+
+    @property
+    def calls(self) -> Iterator[dict[str, Any]]:
+        """The tool calls of the message or the pieces of them in the deltas."""
+        for part in self.parts:
+            yield from part.get("tool_calls") or ()

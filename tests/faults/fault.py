@@ -1,0 +1,95 @@
+"""What a fault is: how a server misbehaves, the gates that must see it, and their words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from faults.exchange import CHAT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faults.exchange import Exchange
+
+    Change = Callable[[Exchange], None]
+
+On = Literal["request", "asked", "anything", "chat", "whole", "stream"]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One misbehaviour of a server, as a change of what passes through the proxy."""
+
+    name: str
+    what: str
+    gate: str | None
+    """The gate that fails; None for a change that is no fault."""
+    says: str
+    """A part of the failure's message."""
+    on: On
+    check: str = ""
+    """The gate's check that says so, without `test_`; any of them where none is named."""
+    also: tuple[str, ...] = ()
+    """Gates that fail besides, because the fault harms what they guard as well; no others do."""
+    request: Change | None = None
+    reply: Change | None = None
+
+    @property
+    def gates(self) -> set[str]:
+        """All gates that fail."""
+        return {self.gate, *self.also} if self.gate else set()
+
+    @property
+    def chats_only(self) -> bool:
+        """Whether all but chat completions pass as they are."""
+        return self.on in ("asked", "chat", "whole", "stream")
+
+
+class Faults:
+    """A list of faults that grows by decorated functions, one function a fault."""
+
+    def __init__(self, gate: str | None) -> None:
+        self._gate = gate
+        self.all: list[Fault] = []
+
+    def add(
+        self, on: On, says: str = "", check: str = "", also: tuple[str, ...] = ()
+    ) -> Callable[[Change], Change]:
+        """Make a fault of a function; `on` names what it changes.
+
+        Any request or that of a chat (`asked`), any answer, the answers to chats, or only those in
+        one piece or as a stream.
+        """
+
+        def declare(change: Change) -> Change:
+            def request(exchange: Exchange) -> None:
+                if on == "request" or exchange.path == CHAT:
+                    change(exchange)
+
+            def reply(exchange: Exchange) -> None:
+                wanted = {
+                    "anything": True,
+                    "chat": exchange.chat,
+                    "whole": exchange.chat and not exchange.streamed,
+                    "stream": exchange.chat and exchange.streamed,
+                }
+                if wanted[on]:
+                    change(exchange)
+
+            self.all.append(
+                Fault(
+                    name=change.__name__,
+                    what=(change.__doc__ or "").strip(),
+                    gate=self._gate,
+                    says=says,
+                    on=on,
+                    check=check,
+                    also=also,
+                    request=request if on in ("request", "asked") else None,
+                    reply=None if on in ("request", "asked") else reply,
+                )
+            )
+            return change
+
+        return declare

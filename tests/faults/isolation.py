@@ -1,0 +1,163 @@
+"""Servers that mix up who asks what: the isolation gate sees them.
+
+What goes wrong only among many does so from ten at once on, as it was reported; the conversation
+gates ask fewer at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from dataclasses import replace
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from faults.fault import Faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faults.exchange import Exchange
+
+FAULTS = Faults("isolation")
+
+MANY = 10
+MEET_S = 0.05
+GATHER_S = 2.0
+PREFIX_CHARACTERS = 200
+
+
+class Company:
+    """Who is being answered at the same time; the proxy itself answers too fast to see it."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._here: list[Exchange] = []
+        self._gathered: list[Exchange] = []
+
+    def of(self, exchange: Exchange) -> list[Exchange]:
+        """Wait a moment for others; return all who are here if they are many, else nobody."""
+        with self._changed:
+            self._here.append(exchange)
+            self._changed.notify_all()
+            begun = time.monotonic()
+            while len(self._here) < MANY and self._gathered != self._here:
+                limit = GATHER_S if len(self._here) > 1 else MEET_S
+                if not self._changed.wait(0.01) and time.monotonic() - begun > limit:
+                    break
+            if len(self._here) >= MANY:
+                self._gathered = [*self._here]
+                self._here = []
+                self._changed.notify_all()
+            if exchange in self._gathered:
+                return self._gathered
+            if exchange in self._here:
+                self._here.remove(exchange)
+            return []
+
+
+def among_many(alter: Callable[[Exchange, Exchange], None]) -> Callable[[Exchange], None]:
+    """Alter an answer by that of the next one, where many are being answered."""
+    company = Company()
+
+    def change(exchange: Exchange) -> None:
+        original = replace(exchange, events=copy.deepcopy(exchange.events))
+        here = company.of(original)
+        if here:
+            at = next(number for number, one in enumerate(here) if one is original)
+            alter(exchange, here[(at + 1) % len(here)])
+
+    change.__name__ = alter.__name__
+    change.__doc__ = alter.__doc__
+    return change
+
+
+def said(exchange: Exchange) -> str:
+    """Return the content of an answer, whole or streamed."""
+    return "".join(part.get("content") or "" for part in exchange.parts)
+
+
+def say(exchange: Exchange, text: str) -> None:
+    """Put a text in place of the content."""
+    for part in exchange.parts:
+        if part.get("content"):
+            part["content"] = text
+            text = ""
+
+
+@FAULTS.add("chat", says="which is request ")
+@among_many
+def swaps_answers(exchange: Exchange, other: Exchange) -> None:
+    """Each gets the answer of the one behind (vllm#13408)."""
+    say(exchange, said(other))
+
+
+@FAULTS.add("chat", says="which is request ")
+@among_many
+def adds_what_another_was_told(exchange: Exchange, other: Exchange) -> None:
+    """A buffer is not emptied between two requests (mlx-lm#965)."""
+    say(exchange, f"{said(exchange)} {said(other)}")
+
+
+@FAULTS.add("chat", says="does not hold its own")
+@among_many
+def says_bangs_in_company(exchange: Exchange, _: Exchange) -> None:
+    """Garbled only at high concurrency (vllm-ascend#7854)."""
+    say(exchange, "!!!!!!!!")
+
+
+@FAULTS.add("whole", says="is answered otherwise than alone")
+@among_many
+def ends_early_in_company(exchange: Exchange, _: Exchange) -> None:
+    """A limit of tokens is taken from another request of the batch."""
+    if "structured_outputs" not in exchange.body:
+        say(exchange, said(exchange)[:4])
+
+
+@FAULTS.add("chat", says="no answer: answered 503")
+@among_many
+def turns_people_away_in_company(exchange: Exchange, _: Exchange) -> None:
+    """A gateway counts connections, and its limit is low."""
+    exchange.status, exchange.text = HTTPStatus.SERVICE_UNAVAILABLE, "too many requests"
+
+
+class Cache:
+    """What a cache with a key that is too short remembers."""
+
+    answers: dict[str, str] = {}  # noqa: RUF012 - one run's
+    salts: set[str] = set()  # noqa: RUF012
+
+
+def _prompt(exchange: Exchange) -> str:
+    return str(exchange.body["messages"][-1].get("content"))
+
+
+@FAULTS.add("whole", says="does not hold its own")
+def answers_from_a_cache_with_a_short_key(exchange: Exchange) -> None:
+    """A gateway's cache looks at the beginning of the prompt."""
+    prompt = _prompt(exchange)
+    if len(prompt) > PREFIX_CHARACTERS:
+        say(exchange, Cache.answers.setdefault(prompt[:PREFIX_CHARACTERS], said(exchange)))
+
+
+@FAULTS.add("whole", says="the same prompt again")
+def answers_otherwise_on_a_warm_prefix(exchange: Exchange) -> None:
+    """The state restored with a cached prefix is another one's (vllm#43559)."""
+    salt = str(exchange.body.get("cache_salt"))
+    if len(_prompt(exchange)) > PREFIX_CHARACTERS:
+        if salt in Cache.salts:
+            say(exchange, "The the the the.")
+        Cache.salts.add(salt)
+
+
+@FAULTS.add("request", says="streamed:\n  4 clients left")
+def streams_to_nobody(exchange: Exchange) -> None:
+    """A gateway reads every stream to its end."""
+    exchange.kept = exchange.streamed
+
+
+@FAULTS.add("request", says="whole:\n  4 clients left")
+def answers_nobody(exchange: Exchange) -> None:
+    """A gateway waits for an answer although nobody waits for it."""
+    exchange.kept = not exchange.streamed

@@ -1,0 +1,81 @@
+"""Every change of a real server's answers turns the gate red that is for it, and no other."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults import boot, chat_template, isolation, robustness
+from faults.conversations import GATES, NOT_LONG, SHORT
+from faults.proxy import Proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from faults.conftest import Run
+    from faults.exchange import Exchange
+    from faults.fault import Fault
+    from faults.upstream import Upstream
+
+pytestmark = pytest.mark.real
+
+FAULTS = [
+    *boot.FAULTS.all,
+    *chat_template.FAULTS.all,
+    *isolation.FAULTS.all,
+    *robustness.FAULTS.all,
+]
+# What only these gates ask for, in requests that are no chats, the other gates do not see.
+ASK_NO_CHAT = ("chat_template", "numerics")
+# These gates ask what the others never do: wrong requests, and more than ten at once. Their faults
+# alter nothing else, and the conversation gates, which take longest, see the real server's answers.
+ASK_THE_UNUSUAL = ("robustness", "isolation")
+HANG_S = 20.0
+
+
+def concerned(fault: Fault) -> Sequence[str]:
+    """Return the arguments that choose the gates a fault can reach."""
+    if fault.gate in ASK_THE_UNUSUAL:
+        return ["-m", " or ".join(("boot", *ASK_THE_UNUSUAL))]
+    if fault.gate in ASK_NO_CHAT:
+        return ["-m", " or ".join(("boot", *ASK_NO_CHAT))]
+    return [*SHORT, "-m", GATES] if fault.chats_only else NOT_LONG
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[f"{fault.gate}-{fault.name}" for fault in FAULTS])
+def test_turns_one_gate_red(fault: Fault, upstream: Upstream, run: Run) -> None:
+    with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
+        judged = run("--base-url", proxy.base_url, *concerned(fault))
+    assert judged.gates("FAIL") == fault.gates, judged.told
+    assert any(fault.says in reason for reason in judged.reasons()), judged.told
+    assert judged.verdict["promotion"] == "REJECT"
+    assert judged.status == 1
+    assert "verdict: REJECT" in judged.output
+
+
+def test_a_server_unchanged_is_promoted(upstream: Upstream, run: Run) -> None:
+    with Proxy(upstream) as proxy:
+        judged = run("--base-url", proxy.base_url)
+    assert judged.told == []
+    assert judged.verdict["promotion"] == "PROMOTE"
+    assert judged.status == 0
+
+
+def test_a_request_that_hangs_turns_robustness_red(
+    upstream: Upstream, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_vllm_gates.drive.robustness.LIMIT_S", HANG_S / 2)
+
+    def hang(exchange: Exchange) -> None:
+        if exchange.body.get("response_format") == "json":
+            time.sleep(HANG_S)
+
+    with Proxy(upstream, request=hang) as proxy:
+        judged = run("--base-url", proxy.base_url, "-m", "robustness")
+    assert judged.gates("FAIL") == {"robustness"}, judged.told
+    assert any(
+        f"response_format is text:\n  no answer within {HANG_S / 2:.0f} s" in reason
+        for reason in judged.reasons()
+    ), judged.reasons()

@@ -1,0 +1,58 @@
+"""Every change of what a real server says turns the check red that is for it, and no other gate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults import frames, innocent, reasoning, stop, streaming, structured, tools
+from faults.conversations import ARRIVAL, GATES, NOT_LONG, SAMPLED, SHORT
+from faults.proxy import Proxy
+
+if TYPE_CHECKING:
+    from faults.conftest import Run
+    from faults.fault import Fault
+    from faults.upstream import Upstream
+
+pytestmark = pytest.mark.real
+
+FAULTS = [
+    *streaming.FAULTS.all,
+    *frames.FAULTS.all,
+    *reasoning.FAULTS.all,
+    *tools.FAULTS.all,
+    *stop.FAULTS.all,
+    *structured.FAULTS.all,
+]
+
+
+def concerned(fault: Fault) -> list[str]:
+    """Return the arguments that choose what a fault can reach."""
+    if not fault.chats_only:
+        return [*NOT_LONG]
+    if fault.check in frames.PACED:
+        return [*SHORT, *ARRIVAL]  # all else sees the real server's own answers
+    return [*SHORT, "-m", GATES, *(SAMPLED if fault.check == tools.SAMPLED else ())]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[f"{fault.gate}-{fault.name}" for fault in FAULTS])
+def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
+    with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
+        judged = run("--base-url", proxy.base_url, *concerned(fault))
+    assert judged.gates("FAIL") == fault.gates, judged.told
+    said = judged.failed(fault.gate or "")
+    assert fault.says in said[fault.check], said
+    assert judged.verdict["promotion"] == "REJECT"
+    assert judged.status == 1
+
+
+@pytest.mark.parametrize(
+    "change", innocent.CHANGES.all, ids=[change.name for change in innocent.CHANGES.all]
+)
+def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:
+    with Proxy(upstream, request=change.request, reply=change.reply) as proxy:
+        judged = run("--base-url", proxy.base_url, *concerned(change))
+    assert judged.told == []
+    assert judged.status == 0
+    assert judged.gates("PASS") | judged.gates("KNOWN") >= set(GATES.split(" or "))

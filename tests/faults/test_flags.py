@@ -1,0 +1,99 @@
+"""Real servers started wrongly: parsers of another family, a template that reads no switch, stops.
+
+Each boots and answers fluently; the conversation gates see what its users would.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from e2e import gates
+from e2e.served import LANE, ROOT, subject_of
+
+from faults.conversations import GATES
+from pytest_vllm_gates.drive import environment
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.real
+
+SHORT = ("--answer-tokens", "300", "--samples", "0", "-m", GATES)
+OTHERS_PARSERS = """\
+title = "the CPU lane with the parsers of other families"
+python = "{python}"
+overlay = "cpu-overlay"
+checkpoint = "miniature"
+
+[start]
+server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
+
+[env]
+VLLM_CPU_KVCACHE_SPACE = "1"
+
+[serve]
+enforce_eager = true
+reasoning_parser = "deepseek_v3"
+tool_call_parser = "hermes"
+"""
+SWITCH = "enable_thinking"
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A copy of the miniature, to be spoilt."""
+    _, miniature = subject_of(gates.MODEL)
+    return shutil.copytree(miniature.source, tmp_path / "weights" / "own")
+
+
+def failed(ran: gates.Ran) -> set[str]:
+    """Return the gates that failed."""
+    assert ran.verdict["promotion"] == "REJECT", ran.output
+    assert ran.status == 1
+    return {gate for gate, outcome in ran.outcomes().items() if outcome == "FAIL"}
+
+
+def test_parsers_of_other_families(tmp_path: Path) -> None:
+    ready = environment.prepare(
+        lanes.load(LANE, ROOT), cache=environment.default_cache(), progress=print
+    )
+    (tmp_path / "lanes").mkdir()
+    text = OTHERS_PARSERS.format(python=ready.python)
+    (tmp_path / "lanes" / "others.toml").write_text(text, encoding="utf-8")
+    ran = gates.run(tmp_path, "--lane", "others", *SHORT)
+    assert failed(ran) >= {"reasoning", "tools"}
+    words = ran.reasons("reasoning")
+    assert "content holds the marker '</think>'" in words
+    assert "the model was to think, and reasoning is empty" in words
+    words = ran.reasons("tools")
+    assert "and the tokens hold 1: '<tool_call>" in words
+
+
+def test_a_template_that_reads_no_switch(tmp_path: Path, weights: Path) -> None:
+    """The parser does (vllm#54744); the tag between thinking and answer is no text to a client."""
+    template = weights / "chat_template.jinja"
+    text = template.read_text(encoding="utf-8")
+    assert SWITCH in text
+    template.write_text(text.replace(SWITCH, "nobody_sets_this"), encoding="utf-8")
+    ran = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT)
+    assert "reasoning" in failed(ran)
+    words = ran.reasons("reasoning")
+    assert "What the model wrote is missing, or stands in the wrong field" in words
+    assert "content is 'They ask for the capital of France: that is Paris." in words
+
+
+def test_a_stop_token_that_ends_the_thinking(tmp_path: Path, weights: Path) -> None:
+    tokens = json.loads((weights / "tokenizer.json").read_text())["added_tokens"]
+    ids = {token["content"]: token["id"] for token in tokens}
+    generation = weights / "generation_config.json"
+    config = json.loads(generation.read_text())
+    config["eos_token_id"].append(ids["</think>"])
+    generation.write_text(json.dumps(config))
+    ran = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT)
+    assert "reasoning" in failed(ran)
+    words = ran.reasons("reasoning")
+    assert "The server says that it is done, and the answer is empty" in words

@@ -1,0 +1,41 @@
+"""Every way to fail at a long context turns the long-context gate red, by the check for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults import long_context
+from faults.proxy import Proxy
+
+if TYPE_CHECKING:
+    from faults.conftest import Run
+    from faults.fault import Fault
+    from faults.upstream import Upstream
+
+pytestmark = pytest.mark.real
+
+# The other gates ask for no prompt so long, and the faults alter nothing else.
+GATES = ("-m", "boot or long_context")
+LIMIT = ("--stall-timeout", f"{long_context.LIMIT_S}")
+FAULTS = long_context.FAULTS.all
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
+    limit = LIMIT if fault.check == "nothing_hangs" else ()
+    with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
+        judged = run("--base-url", proxy.base_url, *GATES, *limit)
+    assert judged.gates("FAIL") == {"long_context"}, judged.told
+    said = judged.failed("long_context")
+    assert fault.check in said, said
+    assert fault.says in said[fault.check], said
+    assert judged.status == 1
+
+
+def test_a_server_unchanged_stays_green(upstream: Upstream, run: Run) -> None:
+    with Proxy(upstream) as proxy:
+        judged = run("--base-url", proxy.base_url, *GATES)
+    assert judged.told == []
+    assert judged.gates("PASS") | judged.gates("KNOWN") == {"boot", "long_context"}

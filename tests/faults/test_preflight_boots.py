@@ -1,0 +1,103 @@
+"""What preflight says is what a boot says: each failure once before, and once from real vLLM."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from e2e import gates
+from e2e.served import LANE, ROOT, subject_of
+
+from pytest_vllm_gates.command import main
+from pytest_vllm_gates.drive import environment
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.real
+
+TEXT = """\
+title = "the CPU lane, wrongly set up"
+python = {python}
+overlay = "cpu-overlay"
+checkpoint = "miniature"
+
+[start]
+server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
+
+[serve]
+enforce_eager = true
+{serve}
+
+[waive]
+{waive}
+"""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A lane or a checkpoint that cannot boot, and the words for it."""
+
+    check: str
+    both: str
+    """Said by preflight and by the server's log alike."""
+    serve: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    """What is otherwise in `config.json`."""
+
+
+WRONG = [
+    Wrong(
+        "max_model_len",
+        "User-specified max_model_len (40000) is greater than the derived max_model_len",
+        {"max_model_len": 40_000},
+    ),
+    Wrong("kv_cache", "To serve at least one request", {"kv_cache_memory_bytes": 2_000_000}),
+    Wrong("parsers", "no_such_parser", {"reasoning_parser": "no_such_parser"}),
+    Wrong("architecture", "NoSuchForCausalLM", config={"architectures": ["NoSuchForCausalLM"]}),
+    Wrong("model_type", "no_such_type", config={"model_type": "no_such_type"}),
+]
+
+
+def lane(folder: Path, wrong: Wrong, *, waived: bool) -> None:
+    """Write the lane `wrong` of a project."""
+    ready = environment.prepare(
+        lanes.load(LANE, ROOT), cache=environment.default_cache(), progress=print
+    )
+    flags = {"kv_cache_memory_bytes": 2**30} | wrong.serve
+    serve = "\n".join(f"{name} = {json.dumps(value)}" for name, value in flags.items())
+    waive = f'{wrong.check} = "to hear what the server says"' if waived else ""
+    (folder / "lanes").mkdir(exist_ok=True)
+    (folder / "lanes" / "wrong.toml").write_text(
+        TEXT.format(python=json.dumps(str(ready.python)), serve=serve, waive=waive),
+        encoding="utf-8",
+    )
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=[one.check for one in WRONG])
+def test_a_boot_says_what_preflight_said(
+    wrong: Wrong,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, miniature = subject_of(gates.MODEL)
+    weights = shutil.copytree(miniature.source, tmp_path / "weights" / "own")
+    config = json.loads((weights / "config.json").read_text(encoding="utf-8"))
+    (weights / "config.json").write_text(json.dumps(config | wrong.config), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    lane(tmp_path, wrong, waived=False)
+    asked = ["--model", gates.MODEL, "--checkpoint", str(weights), "--lane", "wrong"]
+    assert main(["preflight", *asked, "--check", wrong.check]) == 1
+    assert wrong.both in capsys.readouterr().out
+
+    lane(tmp_path, wrong, waived=True)
+    ran = gates.run(tmp_path, "--checkpoint", str(weights), "--lane", "wrong", "-m", "boot")
+    assert ran.outcomes() == {"boot": "FAIL"}, ran.output
+    words = ran.reasons("boot")
+    assert "the server ended before it was ready" in words
+    assert wrong.both in words

@@ -1,0 +1,97 @@
+"""Checkpoints and goldens that do not fit each other turn the chat_template gate red alone."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults.prompt_edits import EDITS, Edit, replace
+from faults.proxy import Proxy
+from pytest_vllm_gates.goldens import shipped_root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from e2e.served import Served
+
+    from faults.conftest import Run
+    from faults.upstream import Upstream
+
+pytestmark = pytest.mark.real
+
+GOLDENS = "golden/qwen3.5/miniature"
+# The server is the real one, unedited: only these gates read the checkpoint's files and the goldens
+# of its prompts. The others take several times as long.
+READ_FILES = ("-m", "boot or chat_template or numerics")
+
+
+@pytest.fixture
+def base_url(upstream: Upstream) -> Iterator[str]:
+    """The real server, through a proxy that remembers its answers and changes nothing."""
+    with Proxy(upstream) as proxy:
+        yield proxy.base_url
+
+
+@pytest.fixture
+def checkpoint(shared: Served, project: Path) -> Path:
+    """A copy of the miniature; of its own name, so that its goldens are found."""
+    folder = project / "weights" / "miniature"
+    return shutil.copytree(shared.checkpoint.source, folder)
+
+
+@pytest.fixture
+def goldens(project: Path) -> Path:
+    """A project's own copy of the goldens."""
+    return shutil.copytree(shipped_root() / "qwen3.5" / "miniature", project / GOLDENS)
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=[edit.name for edit in EDITS])
+def test_an_edited_checkpoint_is_seen(
+    edit: Edit, checkpoint: Path, base_url: str, run: Run
+) -> None:
+    edit.change(checkpoint)
+    judged = run("--base-url", base_url, "--checkpoint", str(checkpoint), *READ_FILES)
+    assert judged.gates("FAIL") == {"chat_template"}, judged.reasons()
+    assert any(edit.says in reason for reason in judged.reasons()), judged.reasons()
+    assert judged.status == 1
+
+
+def test_an_unedited_copy_is_the_checkpoint(checkpoint: Path, base_url: str, run: Run) -> None:
+    judged = run("--base-url", base_url, "--checkpoint", str(checkpoint), *READ_FILES)
+    assert judged.gates("FAIL") == set(), judged.reasons()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda file: file.write_text(file.read_text()[:-20]), "it was cut short"),
+        (lambda file: file.write_text("<<<<<<< HEAD\n"), "unresolved merge"),
+        (lambda file: file.write_bytes(b"\xff\xfe"), "is not UTF-8 text"),
+        (lambda file: replace(file, "assistant", "helper"), "is not what was recorded"),
+    ],
+    ids=["cut short", "merge conflict", "not text", "another prompt"],
+)
+def test_a_spoilt_golden_is_seen(
+    spoil: Callable[[Path], None], says: str, goldens: Path, base_url: str, run: Run
+) -> None:
+    spoil(goldens / "prompt-plain.txt")
+    judged = run("--base-url", base_url, *READ_FILES)
+    assert judged.gates("FAIL") == {"chat_template"}, judged.reasons()
+    (reason,) = judged.reasons()
+    assert says in reason
+    assert "--update-golden" in reason
+
+
+def test_a_missing_golden_is_missing_and_no_failure(
+    checkpoint: Path, base_url: str, run: Run
+) -> None:
+    elsewhere = checkpoint.rename(checkpoint.with_name("finetuned"))
+    judged = run("--base-url", base_url, "--checkpoint", str(elsewhere), *READ_FILES)
+    assert judged.gates("FAIL") == set(), judged.reasons()
+    assert "chat_template" in judged.gates("MISSING")
+    assert judged.verdict["promotion"] == "HOLD"
+    assert judged.status == 1
+    assert any("--update-golden" in reason for reason in judged.reasons("MISSING"))

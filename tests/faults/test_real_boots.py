@@ -1,0 +1,70 @@
+"""Real vLLM that cannot start: the boot gate says why, and the other gates are blocked."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from e2e import gates
+from e2e.served import subject_of
+
+from pytest_vllm_gates.drive import environment
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.real
+
+LANE = """\
+title = "the CPU lane with a flag that does not exist"
+python = "{python}"
+overlay = "cpu-overlay"
+checkpoint = "miniature"
+
+[env]
+VLLM_CPU_KVCACHE_SPACE = "1"
+
+[serve]
+enforce_eager = true
+swap_spaces = 4
+"""
+
+
+def only_the_boot_failed(ran: gates.Ran) -> str:
+    """Check that the boot gate failed and no other; return its words."""
+    outcomes = ran.outcomes()
+    assert outcomes["boot"] == "FAIL", ran.output
+    assert [gate for gate, outcome in outcomes.items() if outcome == "FAIL"] == ["boot"]
+    assert outcomes["streaming"] == outcomes["chat_template"] == "BLOCKED"
+    assert ran.verdict["promotion"] == "REJECT"
+    assert ran.status == 1
+    return ran.reasons("boot")
+
+
+def test_a_flag_vllm_does_not_know_is_named(tmp_path: Path) -> None:
+    lane = lanes.load("cpu", tmp_path)
+    ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    (tmp_path / "lanes").mkdir()
+    mistyped = LANE.format(python=ready.python)
+    (tmp_path / "lanes" / "mistyped.toml").write_text(mistyped, encoding="utf-8")
+    words = only_the_boot_failed(gates.run(tmp_path, "--lane", "mistyped"))
+    assert "the server ended before it was ready (exit status 2)" in words
+    assert "unrecognized arguments: --swap-spaces" in words
+
+
+def test_weights_cut_short_are_told_before_anything_boots(tmp_path: Path) -> None:
+    _, miniature = subject_of("qwen3.5")
+    weights = shutil.copytree(miniature.source, tmp_path / "weights" / "miniature")
+    file = weights / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-4096])
+    words = only_the_boot_failed(gates.run(tmp_path, "--checkpoint", str(weights)))
+    assert "qwen3.5 cannot boot on lane cpu" in words
+    assert "model.safetensors is cut off: " in words
+
+
+def test_without_the_overlay_the_model_cannot_be_inspected(tmp_path: Path) -> None:
+    words = only_the_boot_failed(gates.run(tmp_path, "--no-overlay"))
+    assert "the server ended before it was ready" in words
+    assert "torchvision" in words or "failed to be inspected" in words

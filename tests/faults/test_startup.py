@@ -1,0 +1,102 @@
+"""Real servers that boot and answer, and are not what was planned: a small cache, a leak."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from e2e import gates
+from e2e.served import LANE, ROOT
+
+from pytest_vllm_gates.drive import environment
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.real
+
+# A project's own lane of the shipped one's name: it is compared with what that one recorded.
+CHANGED = """\
+title = "the CPU lane after somebody's change"
+python = {python}
+overlay = "cpu-overlay"
+checkpoint = "miniature"
+
+[start]
+server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
+
+[env]
+VLLM_CPU_KVCACHE_SPACE = "1"
+
+[serve]
+enforce_eager = true
+enable_prefix_caching = false
+num_gpu_blocks_override = 30
+"""
+
+
+LEAKING = """\
+title = "the CPU lane with a leak"
+python = {python}
+overlay = "cpu-overlay"
+checkpoint = "miniature"
+
+[start]
+server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
+
+[env]
+VLLM_CPU_KVCACHE_SPACE = "1"
+PYTHONPATH = {folder}
+
+[serve]
+enforce_eager = true
+"""
+# The overlay runs the `sitecustomize` behind it. Bounded: the process that takes the requests keeps 100 MiB a second, 8 GiB at most.
+LEAK = """\
+import sys
+import threading
+import time
+def leak():
+    kept = []
+    while len(kept) < 80:
+        kept.append(b"x" * (100 << 20))
+        time.sleep(1)
+if any("entrypoints" in word for word in sys.orig_argv):
+    threading.Thread(target=leak, daemon=True).start()
+"""
+
+
+def test_a_leak_is_seen(tmp_path: Path) -> None:
+    ready = environment.prepare(
+        lanes.load(LANE, ROOT), cache=environment.default_cache(), progress=print
+    )
+    (tmp_path / "lanes").mkdir()
+    (tmp_path / "lanes" / "sitecustomize.py").write_text(LEAK, encoding="utf-8")
+    text = LEAKING.format(
+        python=json.dumps(str(ready.python)), folder=json.dumps(str(tmp_path / "lanes"))
+    )
+    (tmp_path / "lanes" / "leaking.toml").write_text(text, encoding="utf-8")
+    ran = gates.run(tmp_path, "--lane", "leaking", "-m", "boot or long_context")
+    assert ran.outcomes() == {"boot": "PASS", "long_context": "FAIL"}, ran.output
+    words = ran.reasons("long_context")
+    assert "the server's memory grew by" in words
+    assert "it will be killed one day" in words
+
+
+def test_another_start_and_a_small_cache_are_seen(tmp_path: Path) -> None:
+    ready = environment.prepare(
+        lanes.load(LANE, ROOT), cache=environment.default_cache(), progress=print
+    )
+    (tmp_path / "lanes").mkdir()
+    text = CHANGED.format(python=json.dumps(str(ready.python)))
+    (tmp_path / "lanes" / f"{LANE}.toml").write_text(text, encoding="utf-8")
+    ran = gates.run(tmp_path, "--lane", LANE, "-m", "boot or startup or long_context")
+    outcomes = ran.outcomes()
+    assert outcomes == {"boot": "PASS", "startup": "FAIL", "long_context": "FAIL"}, ran.output
+    words = ran.reasons("startup")
+    assert "enable_prefix_caching: True, now False" in words
+    assert "tokens of KV cache: planned" in words
+    words = ran.reasons("long_context")
+    assert "4 requests of 4096 tokens are planned at once, and the KV cache has room for" in words

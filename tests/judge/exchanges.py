@@ -1,0 +1,59 @@
+"""Exchanges for the judges' tests: what was asked and what came, in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
+from pytest_vllm_gates.facts.exchange import Exchange
+from pytest_vllm_gates.facts.matrix import Asked, Cell
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.family import Family
+
+CITY = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+TOOLS = [
+    {"type": "function", "function": {"name": "get_weather", "parameters": CITY}},
+    {"type": "function", "function": {"name": "get_time"}},
+]
+WEATHER = ToolCall("get_weather", '{"city": "Oslo"}', "call-1")
+TIME = ToolCall("get_time", "{}", "call-2")
+
+
+def family(name: str) -> Family:
+    """Return a family as it ships."""
+    return families.load(name, Path("/nowhere"))
+
+
+def answer(content: str = "It is cold.", **fields: Any) -> Answer:
+    """Return an answer that ended by itself."""
+    given: dict[str, Any] = {
+        "reasoning": "",
+        "content": content,
+        "tool_calls": (),
+        "finish_reason": "tool_calls" if fields.get("tool_calls") else "stop",
+        "usage": Usage(10, 20),
+    }
+    return Answer(**(given | fields))
+
+
+def exchange(whole: Answer | None = None, **fields: Any) -> Exchange:
+    """Return the exchange of one cell; dimensions of the matrix go into the cell."""
+    dimensions = {
+        "thinking": "unset", "tools": "undeclared", "format": "text", "stop": "unset",
+        "turns": "single",
+    }  # fmt: skip
+    cell = Cell(**{name: fields.pop(name, value) for name, value in dimensions.items()})
+    asked = Asked(
+        turns=cell.turns,
+        tools=(cell.tools,),
+        format=cell.format,
+        conversation="plain",
+        regex=fields.pop("regex", None),
+        json_schema=fields.pop("json_schema", None),
+    )
+    fields.setdefault("request", {"messages": [{"role": "user", "content": "Hello"}]})
+    given = {"thinks": cell.thinking != "off", "stop": fields.pop("stop_at", None), **fields}
+    return Exchange(cell, asked, whole=whole, **given)

@@ -1,0 +1,223 @@
+"""Goldens are laid out for a reader's eye, and what is not a whole golden is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from texts import texts
+
+from pytest_vllm_gates.facts.rendering import Refused, Rendering
+from pytest_vllm_gates.judge.golden import (
+    CorruptGolden,
+    conversation_golden,
+    disagreement,
+    first_difference,
+    lock_golden,
+    prefix_lost,
+    prompt_golden,
+    read,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PIECES = ("<|im_start|>", "user", "\n", "Hi", " there", "<|im_end|>", "\n", "<think>")
+
+
+def rendering(*pieces: str) -> Rendering:
+    return Rendering("".join(pieces), tuple(range(100, 100 + len(pieces))), pieces)
+
+
+WHOLE = prompt_golden("a greeting", rendering(*PIECES))
+
+
+def test_a_prompt_is_laid_out_line_by_line_with_its_tokens() -> None:
+    assert WHOLE.splitlines() == [
+        "golden 1: prompt, 8 tokens: a greeting",
+        "",
+        "| <|im_start|>user↵",
+        "  100 101 102",
+        "| Hi there<|im_end|>↵",
+        "  103 104 105 106",
+        "| <think>",
+        "  107",
+        "",
+        "end of golden",
+    ]
+
+
+def test_a_token_with_several_line_breaks_ends_one_line() -> None:
+    lines = prompt_golden("x", rendering("a", "\n\n", "b")).splitlines()
+    assert lines[2:6] == ["| a↵↵", "  100 101", "| b", "  102"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\nb", "a↵b"),
+        ("a\tb", "a␉b"),
+        ("a\r\n", "a␍↵"),
+        ("\x00\x1b", "␀␛"),
+        ("a\u00a0b", "a⟨U+00A0⟩b"),
+        ("a\u3000b", "a⟨U+3000⟩b"),
+        ("a\u200bb", "a⟨U+200B⟩b"),
+        ("\ufeffa", "⟨U+FEFF⟩a"),
+        ("a\u202eb", "a⟨U+202E⟩b"),
+        ("a\u2028b", "a⟨U+2028⟩b"),
+        ("a\x7fb", "a⟨U+007F⟩b"),
+        ("a\x85b", "a⟨U+0085⟩b"),
+        ("👩‍🚀", "👩‍🚀"),
+        ("naïve 日本 שלום", "naïve 日本 שלום"),
+    ],
+)
+def test_what_the_eye_would_miss_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@given(texts)
+def test_nothing_in_a_prompt_breaks_the_layout(text: str) -> None:
+    lines = prompt_golden("x", rendering(text, "\n")).splitlines()
+    assert len(lines) == 6
+    assert lines[3] == "  100 101"
+
+
+def test_a_lock_names_the_hash_of_every_part_in_order() -> None:
+    assert lock_golden("parts", {"b": b"2", "a": b"1"}).splitlines() == [
+        "golden 1: lock: parts",
+        "",
+        "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b  a",
+        "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35  b",
+        "",
+        "end of golden",
+    ]
+
+
+def test_a_whole_golden_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(WHOLE.encode())
+    assert read(path) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "starts with 'nothing', not with 'golden 1'"),
+        (b"\n\n", "starts with 'nothing'"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (WHOLE.encode()[:-9], "has no last line 'end of golden': it was cut short"),
+        (WHOLE.encode()[:40], "it was cut short"),
+        (WHOLE.encode() + b"more\n", "it was cut short"),
+        (b"golden 2" + WHOLE.encode()[8:], "starts with 'golden 2: prompt"),
+        (b"\xef\xbb\xbf" + WHOLE.encode(), "starts with"),
+        (
+            WHOLE.replace("| <think>", "<<<<<<< HEAD\n| a\n=======\n| b\n>>>>>>> theirs").encode(),
+            "holds the marks of an unresolved merge",
+        ),
+        (b"<<<<<<< HEAD\n" + WHOLE.encode(), "holds the marks of an unresolved merge"),
+    ],
+    ids=[
+        "empty", "blank", "not text", "cut", "cut early", "longer", "version", "bom", "merge",
+        "merge at the head",
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_whole_golden_is_refused(
+    tmp_path: Path, content: bytes, said: str
+) -> None:
+    path = tmp_path / "x.txt"
+    path.write_bytes(content)
+    with pytest.raises(CorruptGolden) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path} ")
+    assert said in str(caught.value)
+
+
+def test_a_golden_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorruptGolden, match=r"cannot be read: Is a directory"):
+        read(tmp_path)
+
+
+def test_a_prompt_that_speaks_of_merges_is_no_merge(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(prompt_golden("x", rendering("<<<<<<< HEAD", "\n", ">>>>>>> a")))
+    assert read(path)
+
+
+@given(st.integers(0, len(WHOLE.encode()) - 1))
+def test_a_golden_cut_anywhere_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, length: int
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "cut.txt"
+    path.write_bytes(WHOLE.encode()[:length])
+    with pytest.raises(CorruptGolden):
+        read(path)
+
+
+def test_the_same_tokens_have_no_difference() -> None:
+    assert first_difference(rendering("a", "b"), [100, 101]) is None
+    assert first_difference(rendering(), []) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (
+            [100, 101, 102, 7, 104, 105, 106, 107],
+            "from token 3 on, after '<|im_start|>user↵': expected 'Hi there<|im_end|>↵<think>' "
+            "(ids [103, 104, 105, 106, 107]), found ids [7, 104, 105, 106, 107]; "
+            "8 tokens expected, 8 found",
+        ),
+        ([100, 101], "from token 2 on, after '<|im_start|>user': expected '↵Hi there"),
+        ([100, 101], "found ids none; 8 tokens expected, 2 found"),
+        ([*range(100, 108), 9], "expected 'the end' (ids []), found ids [9]"),
+        ([9, *range(100, 108)], "from token 0 on, after ''"),
+    ],
+    ids=["one", "shorter", "shorter, counted", "longer", "one before"],
+)
+def test_the_first_token_that_differs_is_told_with_its_text(found: list[int], said: str) -> None:
+    assert said in str(first_difference(rendering(*PIECES), found))
+
+
+REFUSED = Refused("no such turn")
+
+
+@pytest.mark.parametrize(
+    ("expected", "served", "said"),
+    [
+        (rendering("a"), [100], None),
+        (REFUSED, REFUSED, None),
+        (
+            rendering("a"),
+            [7],
+            "the server's prompt is not the one of the checkpoint's template: fr",
+        ),
+        (REFUSED, [7], "the template refuses this conversation (no such turn) and the server rend"),
+        (rendering("a"), REFUSED, "the server refuses what the checkpoint's template takes: no s"),
+    ],
+    ids=["same", "both refuse", "other tokens", "rendered", "refused"],
+)
+def test_a_server_disagrees_in_prompts_and_in_refusals(
+    expected: Rendering | Refused, served: list[int] | Refused, said: str | None
+) -> None:
+    found = disagreement(expected, served)
+    assert found is None if said is None else said in str(found)
+
+
+def test_a_prompt_that_begins_otherwise_with_more_turns_is_told() -> None:
+    before = rendering("a", "b", "c")
+    assert prefix_lost(before, rendering("a", "b", "c", "d")) is None
+    assert prefix_lost(before, Rendering("", (100, 101, 7, 8), ())) is None, "the last may merge"
+    found = prefix_lost(before, Rendering("", (100, 7, 102, 103), ()))
+    assert "with turns added the earlier tokens are others: from token 1 on, after 'a'" in str(
+        found
+    )
+    assert "computed from there on anew" in str(found)
+    assert prefix_lost(REFUSED, before) is prefix_lost(before, REFUSED) is None
+
+
+def test_a_refusal_is_a_golden_too() -> None:
+    assert conversation_golden("x", REFUSED).splitlines()[0] == "golden 1: refusal: x"
+    assert conversation_golden("x", rendering("a")).startswith("golden 1: prompt, 1 tokens: x")

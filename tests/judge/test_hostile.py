@@ -1,0 +1,89 @@
+"""A call's arguments arrive as they were written, however awkward the text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from judge.exchanges import answer
+from pytest_vllm_gates.drive.forced import TEXTS
+from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates.facts.answer import Answer, ToolCall
+from pytest_vllm_gates.facts.reply import HostileTexts, Reply
+from pytest_vllm_gates.judge.hostile import judge_reply
+
+TEXT = 'say "hi"\n2>&1'
+
+
+def saved(text: Any, calls: int = 1) -> Answer:
+    call = ToolCall("save_note", json.dumps({"text": text}), "call-1")
+    return answer("Noted.", tool_calls=(call,) * calls)
+
+
+def told(
+    whole: Answer, streamed: Answer | None = None, wide: Answer | None = None, exact: bool = True
+) -> list[str]:
+    reply = Reply("quotes", TEXT, exact, {}, whole, streamed or whole, wide or whole)
+    return list(judge_reply(reply))
+
+
+def test_what_was_written_is_right() -> None:
+    assert told(saved(TEXT)) == []
+
+
+@pytest.mark.parametrize(
+    ("whole", "sentence"),
+    [
+        (saved('say "hi"'), "whole: text is 'say \"hi\"', written was 'say \"hi\"\\n2>&1'"),
+        (saved(""), "whole: text is '', written was"),
+        (saved(None), "whole: text is missing, written was"),
+        (saved(7), "whole: text is missing, written was"),
+        (saved(TEXT, calls=2), "whole: one call was written and 2 came"),
+        (answer("Noted."), "whole: one call was written and 0 came"),
+    ],
+)
+def test_another_text_is_told(whole: Answer, sentence: str) -> None:
+    (found,) = told(whole)
+    assert found.startswith(sentence)
+
+
+@pytest.mark.parametrize("arguments", ["", "{", "[]", '"text"', "{}"])
+def test_arguments_that_hold_no_text_are_told(arguments: str) -> None:
+    call = ToolCall("save_note", arguments, "call-1")
+    (found,) = told(answer("Noted.", tool_calls=(call,)))
+    assert found.startswith("whole: text is missing")
+
+
+def test_a_format_that_cannot_carry_the_text_is_held_to_itself() -> None:
+    other = saved("something else")
+    assert told(other, exact=False) == []
+    assert told(other, streamed=saved(TEXT), exact=False) != []
+
+
+def test_each_way_is_told_by_its_name() -> None:
+    whole, lost = saved(TEXT), saved("")
+    assert [one.partition(": ")[0] for one in told(whole, streamed=lost)] == ["streamed"]
+    assert [one.partition(": ")[0] for one in told(whole, wide=lost)] == ["wide"]
+    (sentence,) = told(whole, wide=replace(whole, tool_calls=()))
+    assert sentence.startswith("wide: tool_calls: 1 in the whole answer (save_note), 0 in the wide")
+
+
+def test_long_texts_are_cut_and_measured() -> None:
+    reply = Reply("long", "x" * 10_000, True, {}, saved("y" * 4096), saved(""), saved(""))
+    sentence = next(judge_reply(reply))
+    assert "(4096 characters)" in sentence
+    assert "(10000 characters)" in sentence
+    assert len(sentence) < 400
+
+
+def test_the_shipped_texts_hold_what_parsers_trip_over() -> None:
+    texts = strict.load(TEXTS, HostileTexts).texts
+    assert len({one.name for one in texts}) == len(texts)
+    every = "\0".join(one.text for one in texts)
+    wanted = ['"', "\\", "\n", "{", "}", "[", "<", ">", "&", "2>&1", "${close}", "${open}", "東"]
+    assert [one for one in wanted if one not in every] == []
+    assert "" in [one.text for one in texts]
+    assert max(len(one.text) * one.times for one in texts) >= 10_000

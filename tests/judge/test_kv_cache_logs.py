@@ -1,0 +1,37 @@
+"""The plan against what real servers printed."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts.memory_plan import GIB, Room, Serving
+from pytest_vllm_gates.judge.memory_plan import allows, plan
+from pytest_vllm_gates.judge.model_shape import shape_of
+
+HERE = Path(__file__).parent
+MODELS: dict[str, Any] = tomllib.loads((HERE / "kv_cache_models.toml").read_text())
+LOGS: list[dict[str, Any]] = tomllib.loads((HERE / "kv_cache_logs.toml").read_text())["log"]
+
+
+@pytest.mark.parametrize("log", LOGS, ids=[f"{log['model']}-{log['tokens']}" for log in LOGS])
+def test_printed_figures_lie_where_the_printed_memory_allows(log: dict[str, Any]) -> None:
+    serving = Serving(vllm_version=log["version"], **log["flags"])
+    made = plan(shape_of(MODELS[log["model"]]), serving, Room(kv_memory=int(log["gib"] * GIB)))
+    assert made.low and made.high
+    assert made.low.tokens <= log["tokens"] <= made.high.tokens
+    assert allows(made, log["tokens"], log.get("concurrency"))
+
+
+def test_figures_of_another_server_are_not_allowed() -> None:
+    serving, room = Serving(max_model_len=8192), Room(kv_memory=10 * GIB)
+    made = plan(shape_of(MODELS["llama-3-1-8b"]), serving, room)
+    assert made.pool and made.pool.tokens == 81920
+    assert allows(made, 81920, 10.0)
+    assert not allows(made, 81920, 10.2)
+    assert not allows(made, 80000)
+    refused = plan(shape_of({"model_type": "deepseek_v4"}), serving, room)
+    assert allows(refused, 1)

@@ -1,0 +1,160 @@
+"""What a server on a ladder of lengths does wrong is told, and what it does right is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts.ladder import Climb, Climbed, Hang, Refusal, Reply, Rest, Rung
+from pytest_vllm_gates.facts.said import Said
+from pytest_vllm_gates.judge import ladder
+from pytest_vllm_gates.judge.numerics import tolerance
+
+BF16 = tolerance("bfloat16")
+PARIS = Said(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))
+AT_REST = Rest(PARIS, in_flight=0, kv_usage=0.0, memory_bytes=10**9)
+RUNG = Rung(prompt_tokens=96, output_tokens=4)
+WARM = replace(RUNG, prefix="warm")
+MANY = replace(RUNG, at_once=2)
+WHOLE = Reply(
+    finish_reason="length",
+    prompt_tokens=96,
+    output=(5, 6, 7, 8),
+    output_logprobs=(-0.1, -0.2, -0.1, -0.3),
+)
+TOO_LONG = Refusal(
+    "far too long", 396, 4, 400, "This model's maximum context is 100.", None, AT_REST
+)
+
+
+def climbed(rung: Rung = RUNG, *replies: Reply, **fields: Any) -> Climbed:
+    given = {"rest": AT_REST} | fields
+    return Climbed(rung, replies or (WHOLE,) * rung.at_once, **given)
+
+
+def climb(*rungs: Climbed, refusals: tuple[Refusal, ...] = (TOO_LONG,)) -> Climb:
+    return Climb(100, PARIS, rungs or (climbed(), climbed(WARM), climbed(MANY)), refusals)
+
+
+def told(judged: ladder.Judged) -> list[str]:
+    return [finding.says for finding in judged[0]]
+
+
+def test_a_healthy_server_has_no_fault() -> None:
+    whole = climb()
+    assert told(ladder.unanswered(whole)) == []
+    assert told(ladder.changed(whole, BF16, invariant=True)) == []
+    assert told(ladder.unrefused(whole)) == []
+    assert told(ladder.unwell(whole, invariant=True)) == []
+    assert told(ladder.hangs(whole)) == []
+
+
+def test_the_ladder_ends_at_the_context_to_the_token() -> None:
+    rungs = ladder.rungs(4096, 4096, 8, 4, 20)
+    assert {rung.prompt_tokens + rung.output_tokens for rung in rungs} == {
+        512, 1024, 2048, 3584, 4096,
+    }  # fmt: skip
+    assert [rung.at_once for rung in rungs[:3]] == [1, 1, 4]
+    assert [rung.prefix for rung in rungs[:3]] == ["cold", "warm", "cold"]
+    assert rungs[-1] == rungs[-2] == Rung(4088, 8, 20)
+
+
+def test_a_plan_shorter_than_the_context_is_a_rung_of_its_own() -> None:
+    rungs = ladder.rungs(32768, 131072, 8, 4, 20)
+    assert [rung.prompt_tokens + 8 for rung in rungs[::3]] == [4096, 8192, 16384, 32768, 131072, 131072]  # fmt: skip  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (Reply(error="answered 500: boom"), "answered 500: boom"),
+        (replace(WHOLE, prompt_tokens=64), "the prompt had 96 tokens and the server counts 64"),
+        (replace(WHOLE, output=(5, 6)), "4 tokens were asked for, whatever ends an answer, and 2"),
+        (replace(WHOLE, finish_reason="stop"), "(finish_reason 'stop')"),
+    ],
+    ids=["no answer", "a prompt cut short", "an answer cut short", "another end"],
+)
+def test_what_is_not_answered_whole_is_told(reply: Reply, says: str) -> None:
+    (found,) = told(ladder.unanswered(climb(climbed(RUNG, reply))))
+    assert says in found
+
+
+def test_other_tokens_on_a_warm_prefix_are_told() -> None:
+    other = replace(WHOLE, output=(5, 9, 7, 8))
+    seen = climb(climbed(), climbed(WARM, other))
+    (found,) = told(ladder.changed(seen, BF16, invariant=True))
+    assert "answered with other tokens than alone: token 1 is (9,), was (6,)" in found
+
+
+def test_where_answers_may_part_their_scores_may_not() -> None:
+    parted = replace(WHOLE, output=(5, 9, 7, 8))
+    for lead, faults in ((0.2, 0), (9.0, 1)):
+        alone = replace(WHOLE, leads=(9.0, lead, 9.0, 9.0))
+        seen = climb(climbed(RUNG, alone), climbed(MANY, parted))
+        assert len(told(ladder.changed(seen, BF16, invariant=False))) == faults
+    off = replace(WHOLE, output_logprobs=(-4.1, -0.2, -0.1, -0.3))
+    (found,) = told(ladder.changed(climb(climbed(), climbed(MANY, off)), BF16, invariant=False))
+    assert "scored otherwise than alone" in found
+
+
+@pytest.mark.parametrize(
+    ("refusal", "says"),
+    [
+        (replace(TOO_LONG, status=200, text="fine"), "answered 200 and not refused"),
+        (replace(TOO_LONG, status=500, text="boom"), "failed with 500 and not refused"),
+        (replace(TOO_LONG, status=None, text="ReadError"), "no answer: ReadError"),
+        (replace(TOO_LONG, text="no"), "refused without naming the limit of 100: no"),
+    ],
+    ids=["silently cut", "an error of its own", "a broken connection", "no word of the limit"],
+)
+def test_what_is_too_long_and_not_refused_well_is_told(refusal: Refusal, says: str) -> None:
+    (found,) = told(ladder.unrefused(climb(refusals=(refusal,))))
+    assert found.startswith(says)
+
+
+def test_an_answer_that_fills_the_room_there_is_is_right() -> None:
+    short = replace(TOO_LONG, prompt_tokens=97, status=200, completion_tokens=3)
+    assert told(ladder.unrefused(climb(refusals=(short,)))) == []
+    more = replace(short, completion_tokens=4)
+    assert told(ladder.unrefused(climb(refusals=(more,))))
+
+
+@pytest.mark.parametrize(
+    ("rest", "says"),
+    [
+        (replace(AT_REST, canary=Said(error="answered 500")), "no answer: answered 500"),
+        (
+            replace(AT_REST, canary=Said(content="!!!")),
+            "a short question is not answered as before",
+        ),
+        (replace(AT_REST, in_flight=2), "2 requests are still in flight"),
+        (replace(AT_REST, kv_usage=0.25), "25.0% of the KV cache is in use"),
+    ],
+    ids=["dead", "garbled", "busy", "leaking"],
+)
+def test_a_server_that_does_not_come_to_rest_is_told(rest: Rest, says: str) -> None:
+    (found,) = told(ladder.unwell(climb(climbed(rest=rest)), invariant=True))
+    assert says in found
+
+
+def test_a_hang_is_told_with_what_health_said() -> None:
+    hang = Hang(12.3, running=0, waiting=5, health="200", stacks=Path("out/stacks.txt"))
+    seen = climb(climbed(RUNG, Reply(error="no answer"), rest=None, hang=hang))
+    (found,) = told(ladder.hangs(seen))
+    assert found == (
+        "hangs: 0 running, 5 waiting, and for 12 s nothing has moved while /health says 200; the "
+        "stacks of its processes: out/stacks.txt"
+    )
+    assert told(ladder.unanswered(seen)) == []
+    assert not seen.rungs[0].survived
+
+
+def test_growth_is_from_one_crowd_to_the_next() -> None:
+    grown = replace(AT_REST, memory_bytes=10**9 + 4096)
+    assert ladder.growth(climb(climbed(MANY), climbed(MANY, rest=grown))) == 4096
+    assert ladder.growth(climb(climbed(), climbed(MANY))) is None
+    unseen = replace(AT_REST, memory_bytes=None)
+    assert ladder.growth(climb(climbed(MANY, rest=unseen), climbed(MANY, rest=unseen))) is None

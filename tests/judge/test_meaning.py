@@ -1,0 +1,89 @@
+"""What a prompt must mean, whatever was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts.rendering import Refused, Rendering
+from pytest_vllm_gates.judge import meaning
+
+QWEN = families.load("qwen3.5", Path("/nowhere"))
+GLM = families.load("glm", Path("/nowhere"))
+USER = "<|im_start|>user\nHi<|im_end|>\n"
+OPENS = "<|im_start|>assistant\n<think>\n"
+CLOSED = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
+def test_a_prompt_of_the_family_opens_as_its_file_says() -> None:
+    assert meaning.wrong_opening(QWEN, USER + OPENS, thinks=True) is None
+    assert meaning.wrong_opening(QWEN, USER + CLOSED, thinks=False) is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "thinks", "said"),
+    [
+        (USER, True, "does not open an assistant turn"),
+        (USER + CLOSED, True, "is not opened"),
+        (USER + OPENS, False, "is left open"),
+        (OPENS + USER, True, "a user turn follows"),
+    ],
+)
+def test_another_opening_is_named(prompt: str, thinks: bool, said: str) -> None:
+    assert said in str(meaning.wrong_opening(QWEN, prompt, thinks=thinks))
+
+
+def test_a_dropped_role_marker_is_counted() -> None:
+    found = meaning.missing_markers(QWEN, "Hi<|im_end|>\n" + OPENS, ["user"])
+    assert found == ["1 user turns, and 0 times the marker '<|im_start|>user\\n'"]
+
+
+def test_parser_and_template_that_disagree_on_the_default_are_named() -> None:
+    small = families.load("qwen3.5/small", Path("/nowhere"))
+    assert "assumes that the model thinks" in str(meaning.parser_disagrees(small, "qwen3"))
+    assert meaning.parser_disagrees(QWEN, "qwen3") is None
+    assert meaning.parser_disagrees(GLM, "deepseek_v3") is not None
+    assert meaning.parser_disagrees(QWEN, "some_plugin_of_ours") is None
+
+
+def test_where_the_server_stops_and_where_it_goes_on_is_told_as_its_users_see_it() -> None:
+    wanted = ("<|im_end|>", "<|endoftext|>")
+    right = {"<|im_end|>": "stop", "<|endoftext|>": "stop", "<think>": "length", "id 999": None}
+    assert meaning.wrong_stops(right, wanted) == []
+    runs_on, cut = meaning.wrong_stops({"<|im_end|>": "length", "<think>": "stop"}, wanted)
+    assert "goes on after '<|im_end|>': answers run on past their end" in runs_on
+    assert "stops at '<think>', which ends no answer of this family: answers are cut" in cut
+    assert "goes on after" in meaning.wrong_stops({"<|im_end|>": None}, wanted)[0]
+
+
+def test_stop_ids_of_files_and_family_are_held_together() -> None:
+    assert meaning.stops_disagree({"<eos>": [1]}, {1}) is None
+    assert "<eos> ends an answer" in str(meaning.stops_disagree({"<eos>": [1]}, {2}))
+    assert "<eos> ends an answer" in str(meaning.stops_disagree({"<eos>": [1, 2]}, {1}))
+    assert "stops at the ids [7], too" in str(meaning.stops_disagree({"<eos>": [1]}, {1, 7}))
+
+
+TURN = {"role": "user", "content": "{{ x }}"}
+PROMPT = Rendering("x", (1,), ("x",))
+
+
+@pytest.mark.parametrize(
+    ("body", "plain", "said"),
+    [
+        ({"messages": [TURN]}, PROMPT, "takes the same turns with plain texts"),
+        ({"messages": [TURN]}, Refused("no"), "refuses turns of user and assistant, which every"),
+        ({"messages": [{"role": "system", "content": "x"}, TURN]}, Refused("no"), None),
+        ({"messages": [TURN], "tools": [{}]}, Refused("no"), None),
+        ({"messages": [TURN], "tools": [{}]}, PROMPT, "takes the same turns with plain texts"),
+    ],
+    ids=["of a text", "of every turn", "of system", "of tools", "of a text with tools"],
+)
+def test_a_refusal_is_wrong_where_the_shape_is_taken(
+    body: dict[str, Any], plain: Rendering | Refused, said: str | None
+) -> None:
+    found = meaning.wrong_refusal(body, Refused("unexpected"), plain)
+    assert found is None if said is None else said in str(found)
+    assert found is None or "unexpected" in found

@@ -1,0 +1,155 @@
+"""Configs as they come: nested, cut short, odd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.memory_plan import GIB, Room, Serving
+from pytest_vllm_gates.facts.model_shape import Kind
+from pytest_vllm_gates.judge.config_text import model_types
+from pytest_vllm_gates.judge.memory_plan import plan
+from pytest_vllm_gates.judge.model_shape import shape_of
+
+PLAIN = {"num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512}
+
+
+def kinds(config: dict[str, Any]) -> list[Kind]:
+    return [cache.kind for cache in shape_of(config).caches]
+
+
+@pytest.mark.parametrize("key", ["text_config", "llm_config", "language_config"])
+def test_a_nested_text_config_is_found(key: str) -> None:
+    shape = shape_of({"model_type": "some_vl", key: {**PLAIN, "model_type": "qwen2"}})
+    assert shape.layers == 4
+    assert shape.model_type == "qwen2"
+
+
+def test_what_a_multimodal_config_leaves_out_is_what_its_class_fills_in() -> None:
+    # As published for the 4B: heads and their width are not in the file.
+    shape = shape_of(
+        {
+            "model_type": "gemma3",
+            "text_config": {
+                "model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34,
+                "sliding_window": 1024, "intermediate_size": 10240,
+            },
+        }
+    )  # fmt: skip
+    assert {(cache.heads, cache.key) for cache in shape.caches} == {(4, 256)}
+    assert sum(cache.kind is Kind.FULL for cache in shape.caches) == 5
+    assert any("num_attention_heads is not in the config: 8" in note for note in shape.notes)
+
+
+def test_a_config_that_is_cut_short_is_not_guessed() -> None:
+    with pytest.raises(UserError, match="'num_hidden_layers' and 'num_attention_heads' are"):
+        shape_of({"model_type": "llama"})
+    with pytest.raises(UserError, match="'num_attention_heads' is missing"):
+        shape_of({"model_type": "llama", "num_hidden_layers": 2})
+    with pytest.raises(UserError, match="not a table"):
+        shape_of({})
+
+
+@pytest.mark.parametrize("value", ["32", -1, 0, 1.5, True, [32]])
+def test_a_number_that_is_none_is_named(value: object) -> None:
+    with pytest.raises(UserError, match="'num_hidden_layers' is"):
+        shape_of({**PLAIN, "model_type": "llama", "num_hidden_layers": value})
+
+
+def test_windows_are_where_each_family_has_them() -> None:
+    window = {**PLAIN, "sliding_window": 64}
+    assert set(kinds({**window, "model_type": "mistral"})) == {Kind.SLIDING}
+    assert set(kinds({**window, "model_type": "mistral", "sliding_window": None})) == {Kind.FULL}
+    assert set(kinds({**window, "model_type": "qwen2"})) == {Kind.FULL}
+    assert set(kinds({**window, "model_type": "qwen2", "use_sliding_window": True})) == {
+        Kind.SLIDING
+    }
+    alternating = [Kind.SLIDING, Kind.FULL] * 2
+    assert kinds({**window, "model_type": "gemma2"}) == alternating
+    assert kinds({**window, "model_type": "gpt_oss"}) == alternating
+    assert kinds({**window, "model_type": "cohere2"}) == [Kind.SLIDING] * 3 + [Kind.FULL]
+    assert kinds({**window, "model_type": "exaone4", "sliding_window_pattern": "LG"}) == alternating
+    listed = ["full_attention"] * 4
+    assert kinds({**window, "model_type": "mistral", "layer_types": listed}) == [Kind.FULL] * 4
+
+
+def test_layers_that_share_a_cache_have_none_of_their_own() -> None:
+    shape = shape_of(
+        {**PLAIN, "model_type": "gemma3n_text", "num_hidden_layers": 35, "num_kv_shared_layers": 15}
+    )
+    assert len(shape.caches) == 20
+    assert sum(cache.kind is Kind.FULL for cache in shape.caches) == 4
+
+
+def test_states_and_attention_are_told_apart() -> None:
+    nemotron = {
+        **PLAIN, "model_type": "nemotron_h", "hybrid_override_pattern": "M-M*E",
+        "num_hidden_layers": 5, "num_key_value_heads": 2,
+    }  # fmt: skip
+    assert kinds(nemotron) == [Kind.STATE, Kind.STATE, Kind.FULL]
+    granite = {
+        **PLAIN, "model_type": "granitemoehybrid", "num_key_value_heads": 2,
+        "layer_types": ["mamba", "mamba", "attention", "mamba"],
+    }  # fmt: skip
+    assert kinds(granite) == [Kind.STATE, Kind.STATE, Kind.FULL, Kind.STATE]
+    kimi = {
+        **PLAIN, "model_type": "kimi_linear", "kv_lora_rank": 512, "qk_rope_head_dim": 64,
+        "linear_attn_config": {"full_attn_layers": [4], "num_heads": 4, "head_dim": 64},
+    }  # fmt: skip
+    assert kinds(kimi) == [Kind.STATE] * 3 + [Kind.LATENT]
+
+
+def test_blocks_without_attention_keep_nothing() -> None:
+    blocks = [
+        {"attention": {"n_heads_in_group": 4}},
+        {"attention": {"no_op": True}},
+        {"attention": {"n_heads_in_group": 2}},
+        {"attention": {"replace_with_linear": True}},
+    ]
+    shape = shape_of({**PLAIN, "model_type": "nemotron-nas", "block_configs": blocks})
+    assert [(cache.layer, cache.heads) for cache in shape.caches] == [(0, 2), (2, 4)]
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 200), st.floats(allow_nan=True), st.text(max_size=6)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=6,
+)
+KEYS = st.sampled_from(
+    [
+        "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size",
+        "head_dim", "layer_types", "sliding_window", "kv_lora_rank", "qk_rope_head_dim",
+        "index_topk", "index_topk_freq", "text_config", "architectures", "quantization_config",
+        "rope_scaling", "per_layer_config", "block_configs", "num_kv_shared_layers", "dtype",
+        "hybrid_override_pattern", "linear_attn_config", "max_position_embeddings", "vocab_size",
+        "vision_config", "sliding_window_pattern", "num_experts", "intermediate_size",
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    model_type=st.sampled_from([*sorted(model_types()), "kimi_linear", "", "unheard-of"]),
+    odd=st.dictionaries(KEYS, VALUES, max_size=6),
+)
+def test_no_config_ends_in_a_traceback(model_type: str, odd: dict[str, Any]) -> None:
+    config = {**PLAIN, "model_type": model_type, "max_position_embeddings": 4096, **odd}
+    try:
+        made = plan(shape_of(config), Serving(max_model_len=1024), Room(kv_memory=GIB))
+    except UserError:
+        return
+    assert made.refused or made.pool is not None
+
+
+def test_a_size_that_a_nested_config_leaves_out_is_said_to_be_its_classs() -> None:
+    text = {"model_type": "qwen3_5_text", "hidden_size": 5120, "num_hidden_layers": 64}
+    notes = shape_of({"model_type": "qwen3_5", "text_config": text}).notes
+    assert "intermediate_size is not in the config: 12288, its class's default" in notes
+    assert not any(note.startswith("hidden_size") for note in notes)

@@ -1,0 +1,91 @@
+"""Distances of log-probabilities, their tolerances, and their golden."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.facts.numerics import Reference, Scores
+from pytest_vllm_gates.judge import numerics
+from pytest_vllm_gates.judge.golden import CorruptGolden
+
+BF16 = numerics.tolerance("bfloat16")
+
+
+def scores(logprobs: list[float], output: list[int] | None = None, lead: float = 5.0) -> Scores:
+    output = output or []
+    return Scores(
+        prompt=tuple(range(len(logprobs) + 1)),
+        prompt_logprobs=tuple(logprobs),
+        output=tuple(output),
+        output_logprobs=tuple(-0.1 for _ in output),
+        leads=tuple(lead for _ in output),
+    )
+
+
+def test_rounding_is_no_fault() -> None:
+    near = numerics.prompt_distance(scores([-1.0, -2.02, -3.0]), scores([-1.01, -2.0, -3.0]))
+    assert near.faults(BF16) == []
+
+
+def test_one_position_far_off_is_named() -> None:
+    far = numerics.prompt_distance(scores([-1.0] * 500), scores([-1.0] * 499 + [-5.0]))
+    assert far.worst_at == 499
+    assert far.faults(BF16) == ["4.00 nats apart at position 499, 3.0 allowed"]
+
+
+def test_a_token_that_met_another_expert_is_no_fault() -> None:
+    flipped = numerics.prompt_distance(scores([-1.0] * 500), scores([-1.0] * 499 + [-2.5]))
+    assert flipped.faults(BF16) == []
+
+
+def test_a_few_positions_in_a_hundred_are_too_many() -> None:
+    off = numerics.prompt_distance(scores([-1.0] * 100), scores([-1.0] * 97 + [-2.0] * 3))
+    assert off.faults(BF16) == ["1 of 100 positions is over 1.00 nats off, 0.6 allowed"]
+
+
+def test_a_small_shift_everywhere_is_seen_in_the_mean() -> None:
+    shifted = numerics.prompt_distance(scores([-1.0] * 50), scores([-1.2] * 50))
+    assert shifted.faults(BF16) == ["mean distance 0.200 nats, 0.1 allowed"]
+
+
+def test_another_token_where_the_reference_was_certain_is_a_fault() -> None:
+    parted = numerics.output_distance(scores([], [1, 2, 9]), scores([], [1, 2, 3]), BF16)
+    assert parted.diverges_at == 2
+    assert "another token from output position 2 on" in parted.faults(BF16)[0]
+
+
+def test_another_token_where_the_reference_was_in_doubt_is_none() -> None:
+    served, reference = scores([], [1, 9]), scores([], [1, 2], lead=0.01)
+    assert numerics.output_distance(served, reference, BF16).diverges_at is None
+
+
+def test_an_output_that_ends_early_is_a_fault() -> None:
+    assert numerics.output_distance(scores([], [1]), scores([], [1, 2]), BF16).diverges_at == 1
+
+
+def test_a_wider_dtype_has_the_tighter_tolerance() -> None:
+    assert numerics.tolerance("float32").worst < numerics.tolerance("float16").worst < BF16.worst
+    assert numerics.tolerance("fp8_e4m3") == BF16
+
+
+@given(
+    st.lists(st.floats(-20, 0), min_size=1, max_size=9),
+    st.lists(st.integers(0, 99), max_size=5),
+)
+def test_a_golden_reads_back_as_it_was_written(logprobs: list[float], output: list[int]) -> None:
+    case = scores(logprobs, output)
+    written = numerics.written("a title", Reference("sha", "torch 1", {"plain": case}))
+    read = numerics.parsed(written)
+    assert read.source == "torch 1"
+    assert read.cases["plain"].output == case.output
+    assert read.cases["plain"].prompt_logprobs == pytest.approx(case.prompt_logprobs, abs=1e-4)
+
+
+@pytest.mark.parametrize("spoilt", ["logprobs", "weights", "output "])
+def test_a_golden_that_lacks_a_line_is_corrupt(spoilt: str) -> None:
+    whole = numerics.written("title", Reference("sha", "torch", {"plain": scores([-1.0], [3])}))
+    lines = [line for line in whole.splitlines() if spoilt not in line]
+    with pytest.raises(CorruptGolden, match="cannot be read"):
+        numerics.parsed("\n".join(lines))

@@ -1,0 +1,107 @@
+"""A stream that is held back, stalls or bursts is told from one that is only slow."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.facts.stream import Timed
+from pytest_vllm_gates.judge.pace import faults, undecided
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BUSY = tuple(number * 0.01 for number in range(2000))
+
+
+def stream(gaps: Sequence[float], **fields: Any) -> Timed:
+    """Return a stream whose pieces came after these gaps, the first counted from the request."""
+    given: dict[str, Any] = {
+        "what": "a long answer",
+        "tokens": len(gaps),
+        "times": tuple(itertools.accumulate(gaps)),
+        "sizes": (5,) * len(gaps),
+        "beats": BUSY,
+    }
+    return Timed(**(given | fields))
+
+
+STEADY = [0.1] + [0.02] * 99
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        stream(STEADY),
+        stream([5.0] + [0.02] * 99),
+        stream([gap * 50 for gap in STEADY]),
+        stream(STEADY[:10], tokens=100),
+        stream([0.1, 0.9] * 50),
+        stream([0.1] + [0.02] * 50 + [0.4] + [0.02] * 48),
+        stream([0.1] + [0.0001] * 18),
+        stream([], tokens=50),
+        stream([0.1, 0.5], sizes=(900, 50), tokens=200),
+        stream([0.1, 0.5, 0.5], sizes=(300, 300, 300), tokens=200),
+    ],
+    ids=[
+        "steady", "a slow first token", "a slow machine", "ten tokens a chunk", "uneven",
+        "a short pause", "too short to tell", "nothing", "a big first chunk", "few big chunks",
+    ],
+)  # fmt: skip
+def test_a_stream_that_comes_as_it_is_made_is_right(one: Timed) -> None:
+    assert faults(one) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        (
+            stream([2.0] + [0.0005] * 99),
+            "100 tokens came within 50 ms, 2000 ms after the request: something on the way holds "
+            "the stream back until it is whole",
+        ),
+        (stream([2.0], tokens=100), "100 tokens came within 0 ms, 2000 ms after the request"),
+        (
+            stream([0.1] + [0.02] * 50 + [3.0] + [0.02] * 48),
+            "the stream stopped for 3.0 s after 51 chunks; its median gap is 20 ms",
+        ),
+        (
+            stream([0.1] + [0.02] * 99, sizes=(1,) * 99 + (5000,)),
+            "5000 of 5099 characters came in one chunk, 2080 ms after the request: nothing is seen "
+            "until all is there",
+        ),
+    ],
+    ids=["held back", "in one piece", "a stall", "a late burst"],
+)
+def test_what_a_person_notices_is_told(one: Timed, sentence: str) -> None:
+    (found,) = faults(one)
+    assert found.startswith(sentence)
+
+
+def test_a_stall_is_long_and_longer_than_the_streams_own_gaps() -> None:
+    assert faults(stream([0.1] + [0.02] * 50 + [0.9] + [0.02] * 48)) == []
+    assert faults(stream([0.5] * 50 + [3.0] + [0.5] * 48)) == []
+
+
+HELD = [2.0] + [0.0005] * 99
+
+
+def test_a_machine_that_answers_nothing_is_not_a_stream_that_is_held() -> None:
+    busy = stream(HELD, beats=())
+    assert undecided([busy, busy])
+    assert not undecided([busy, stream(HELD)])
+    assert not undecided([stream(STEADY, beats=())])
+
+
+def test_answers_in_a_part_of_the_gap_decide_nothing() -> None:
+    assert undecided([stream(HELD, beats=(0.5, 0.6, 0.7, 0.8, 0.9, 1.99))])
+    assert not undecided([stream(HELD, beats=(0.2, 0.5, 0.9, 1.2, 1.6))])
+    assert undecided([stream(HELD, beats=tuple(3.0 + number / 10 for number in range(20)))])
+
+
+def test_times_are_told_in_milliseconds() -> None:
+    told = stream([0.1, 0.25], beats=(0.05,)).as_evidence()
+    assert (told["times_ms"], told["beats_ms"]) == ([100.0, 350.0], [50.0])
+    assert (told["tokens"], told["sizes"]) == (2, (5, 5))

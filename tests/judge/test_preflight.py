@@ -1,0 +1,152 @@
+"""What preflight says as a whole, of versions, flags and limits, and of what it cannot know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from situations import HOPPER, LANE, check, situation
+
+from pytest_vllm_gates.facts.bundle import Bundle, Unmet
+from pytest_vllm_gates.facts.lane import Expects
+from pytest_vllm_gates.facts.machine import Driver, Limits
+from pytest_vllm_gates.facts.preflight import Model, Node, State
+from pytest_vllm_gates.judge import preflight
+
+
+def test_a_sound_bundle_passes_every_check() -> None:
+    checks = preflight.run(situation(serve={"tensor_parallel_size": 4, "max_model_len": 32768}))
+    assert [one.name for one in checks] == list(preflight.CHECKS)
+    assert [one.name for one in checks if one.state is State.UNKNOWN] == []
+    assert preflight.failed(checks) == ()
+
+
+def test_what_fails_is_told_with_cause_and_fix() -> None:
+    checks = preflight.run(situation(serve={"tensor_parallel_size": 5}))
+    told = preflight.explain(checks)
+    assert told.splitlines()[:3] == [
+        "attention_heads: Total number of attention heads (24) must be divisible by tensor "
+        "parallel size (5)",
+        "cause: heads are not split",
+        "fix: tensor_parallel_size = 4 in [serve]",
+    ]
+    assert "kv_heads: 5 is not divisible by 4" in told
+
+
+def test_versions_that_do_not_fit_each_other() -> None:
+    unmet = (Unmet("vllm 0.32.0", "transformers<5.20.0,>=5.16.1", "4.57.1"),)
+    red = check("versions", bundle=replace(LANE, unmet=unmet))
+    assert red.what == ("vllm 0.32.0 needs transformers<5.20.0,>=5.16.1 and 4.57.1 is installed")
+    assert "pip install 'transformers<5.20.0,>=5.16.1'" in red.fix
+    assert check("versions").what == (
+        "vllm 0.32.0 with torch 2.13.0, transformers 5.19.0, tokenizers 0.23.3"
+    )
+    assert check("versions", bundle=Bundle()).state is State.UNKNOWN
+    locked = check("versions", bundle=replace(LANE, locations={}))
+    assert locked.what == "not installed yet: the lane's lock pins vllm 0.32.0"
+
+
+def test_nodes_must_be_the_same() -> None:
+    first = Node("node1", {"driver": {"version": "580.95.05"}}, {"vllm": "0.32.0"})
+    second = Node("node2", {"driver": {"version": "570.26"}}, {"vllm": "0.31.0"})
+    red = check("nodes", nodes=(first, second))
+    assert red.what == (
+        "the nodes differ: NVIDIA driver: 580.95.05 on node1, 570.26 on node2; "
+        "vllm: 0.32.0 on node1, 0.31.0 on node2"
+    )
+    assert check("nodes", nodes=(first, replace(first, name="node2"))).state is State.OK
+    assert check("nodes", nodes=(Node("a", {}, {}), Node("b", {}, {}))).state is State.UNKNOWN
+    assert check("nodes").state is State.NOT_APPLICABLE
+    assert "vllm: 0.31.0 on node2, 0.32.0 on this machine" in check("nodes", nodes=(second,)).what
+
+
+def test_shared_memory() -> None:
+    small = replace(HOPPER, limits=Limits((1024, 1048576), 64 * 2**20, 60 * 2**20))
+    serve = {"tensor_parallel_size": 2}
+    red = check("shared_memory", machine=small, serve=serve)
+    assert red.what == (
+        "Insufficient space in /dev/shm for shared-memory allocation: 160 MiB required, 60 MiB free"
+    )
+    assert "docker run --shm-size" in red.fix
+    assert check("shared_memory", serve=serve).state is State.OK
+    assert check("shared_memory", machine=small).state is State.NOT_APPLICABLE
+    assert check("shared_memory", serve=serve, own_limits=False).state is State.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("limits", "serve", "state", "what"),
+    [
+        ((1024, 1048576), {}, State.OK, "65535 may be open, 512 are needed"),
+        ((1024, 4096), {}, State.OK, "1024 may be open, 512 are needed"),
+        ((256, 4096), {}, State.FAILS, "256 files may be open (soft 256, hard 4096), and 512 are "
+         "needed for as many requests as may run at once"),
+        ((1024, 4096), {"max_num_seqs": 1024}, State.FAILS, "1024 files may be open (soft 1024, "
+         "hard 4096), and 1280 are needed for as many requests as may run at once"),
+        ((-1, -1), {}, State.OK, "65535 may be open, 512 are needed"),
+        (None, {}, State.UNKNOWN, "the limit of open files cannot be asked for"),
+    ],
+)  # fmt: skip
+def test_open_files(
+    limits: tuple[int, int] | None, serve: dict[str, Any], state: State, what: str
+) -> None:
+    found = check("open_files", machine=replace(HOPPER, limits=Limits(limits)), serve=serve)
+    assert (found.state, found.what) == (state, what)
+
+
+@pytest.mark.parametrize(
+    ("serve", "what"),
+    [
+        ({"tensor_parallel_size": 0}, "tensor_parallel_size = 0 is no positive whole number"),
+        ({"tensor_parallel_size": "many"}, "tensor_parallel_size = 'many' is no positive whole"),
+        ({"tensor_parallel_size": True}, "tensor_parallel_size = True is no positive whole"),
+        ({"gpu_memory_utilization": 92}, "gpu_memory_utilization = 92 is not above 0 and at most"),
+        ({"gpu_memory_utilization": "x"}, "gpu_memory_utilization = 'x' is not above 0"),
+        ({"max_model_len": -5}, "max_model_len = -5 is no number of tokens (32768, 32k, or auto)"),
+        ({"max_model_len": "long"}, "max_model_len = 'long' is no number of tokens"),
+        ({"max_num_batched_tokens": 64, "max_num_seqs": 128},
+         "max_num_batched_tokens (64) must be greater than or equal to max_num_seqs (128)"),
+    ],
+)  # fmt: skip
+def test_absurd_flags_are_named_and_upset_no_other_check(serve: dict[str, Any], what: str) -> None:
+    red = check("flags", serve=serve)
+    assert red.state is State.FAILS
+    assert red.what.startswith(what)
+    checks = preflight.run(situation(serve=serve))
+    assert {one.name for one in preflight.failed(checks)} == {"flags"}
+    assert check("flags", serve={"max_model_len": "32k", "tensor_parallel_size": "2"}).state is (
+        State.OK
+    )
+
+
+def test_a_server_elsewhere_is_not_judged_by_this_machine() -> None:
+    checks = preflight.run(situation(machine=None, expects=Expects(gpu="H100"), bundle=Bundle()))
+    assert preflight.failed(checks) == ()
+    unknown = {one.name for one in checks if one.state is State.UNKNOWN}
+    assert {"gpu", "driver", "lane_expects", "free_memory", "open_files"} <= unknown
+
+
+def test_a_renderer_alone_needs_no_accelerator() -> None:
+    none = replace(HOPPER, gpus=(), devices=(), driver=Driver(problem="NVML: none"))
+    checks = preflight.run(situation(machine=none, renderer=True))
+    assert preflight.failed(checks) == ()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"text_config": None, "architectures": [None], "model_type": 3},
+        {"text_config": [], "num_attention_heads": "many", "quantization_config": "fp8"},
+        {"num_attention_heads": 0, "num_key_value_heads": 0, "max_position_embeddings": -1},
+        {"rope_scaling": {"factor": None}, "max_position_embeddings": 10**30},
+        {"quantization_config": {"quant_method": None, "weight_block_size": [0, "x"]}},
+        {"quantization_config": {"quant_method": ["fp8"], "modules_to_not_convert": 7}},
+        {"num_attention_heads": 4, "num_key_value_heads": 0, "intermediate_size": 0},
+    ],
+)
+def test_a_config_that_is_nonsense_ends_in_words(config: dict[str, Any]) -> None:
+    checks = preflight.run(
+        situation(model=Model("m", config), serve={"tensor_parallel_size": 4, "max_model_len": 8})
+    )
+    assert len(checks) == len(preflight.CHECKS)
+    assert all(one.what for one in checks)

@@ -1,0 +1,163 @@
+"""Checkpoints before a boot, red and green, by real models' configs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from situations import DEEPSEEK, LANE, QWEN, check
+
+from pytest_vllm_gates.facts.bundle import Bundle
+from pytest_vllm_gates.facts.preflight import Model, State
+
+
+def test_a_checkpoint_that_cannot_be_had() -> None:
+    gated = Model("org/x", problem="checkpoint org/x: 401 Client Error\nlog in: hf auth login")
+    red = check("checkpoint", model=gated)
+    assert (red.what, red.fix) == ("checkpoint org/x: 401 Client Error", "log in: hf auth login")
+    assert red.cause.startswith("the checkpoint is gated")
+    for words, cause in (
+        ("404 Client Error. Repository Not Found", "there is no checkpoint of this name"),
+        (
+            "Cannot find a snapshot and outgoing traffic has been disabled",
+            "the Hub cannot be reach",
+        ),
+        ("/w has no config.json: it is not a checkpoint", "what is named is no checkpoint"),
+    ):
+        problem = Model("org/x", problem=f"checkpoint org/x: {words}")
+        assert check("checkpoint", model=problem).cause.startswith(cause)
+    half = Model("/w", QWEN, weights_problem="model.safetensors is cut off: 8 bytes of 16")
+    assert check("checkpoint", model=half).what == "/w: model.safetensors is cut off: 8 bytes of 16"
+    assert check("checkpoint", model=half, renderer=True).state is State.OK
+    assert check("checkpoint", model=half, serve={"load_format": "dummy"}).state is State.OK
+    assert check("checkpoint").state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("config", "state", "what"),
+    [
+        ({"architectures": ["DeepseekV3ForCausalLM"]}, State.OK,
+         "vLLM 0.32.0 has DeepseekV3ForCausalLM"),
+        ({"architectures": ["NewForCausalLM"]}, State.FAILS,
+         "Model architectures ['NewForCausalLM'] are not supported by vLLM 0.32.0, nor by "
+         "transformers 5.19.0"),
+        ({"architectures": ["Phi3SmallForCausalLM"]}, State.FAILS,
+         "Model architecture Phi3SmallForCausalLM was supported in vLLM until v0.9.2, and is not "
+         "in 0.32.0"),
+        ({"architectures": ["DeepseekV3ForSequenceClassification"]}, State.UNKNOWN,
+         "vLLM has no DeepseekV3ForSequenceClassification of its own and may convert what it has "
+         "to it"),
+        ({"architectures": ["OlmoForCausalLM"]}, State.UNKNOWN,
+         "vLLM has no OlmoForCausalLM of its own and may serve it through transformers"),
+        ({"architectures": ["Own"], "auto_map": {"AutoModel": "x.Y"}}, State.UNKNOWN,
+         "vLLM 0.32.0 has no Own of its own; a plugin (none is installed) or the checkpoint's "
+         "code may"),
+        ({"model_type": "x"}, State.UNKNOWN, "config.json names no architecture"),
+        ({"architectures": "Qwen"}, State.UNKNOWN, "config.json names no architecture"),
+        ({}, State.UNKNOWN, "the checkpoint's config.json cannot be read"),
+    ],
+)  # fmt: skip
+def test_architectures(config: dict[str, Any], state: State, what: str) -> None:
+    found = check("architecture", model=Model("m", config))
+    assert (found.state, found.what) == (state, what)
+
+
+def test_a_plugin_may_bring_what_vllm_lacks() -> None:
+    bundle = replace(LANE, plugins=("vllm_more",))
+    model = Model("m", {"architectures": ["New"], "model_type": "new"})
+    assert check("architecture", model=model, bundle=bundle).state is State.UNKNOWN
+    assert check("model_type", model=model, bundle=bundle).state is State.UNKNOWN
+    assert check("architecture", model=model, bundle=Bundle()).state is State.UNKNOWN
+
+
+def test_model_types() -> None:
+    new = {"model_type": "qwen9"}
+    red = check("model_type", model=Model("m", new))
+    assert red.what == (
+        "the checkpoint has model type `qwen9`, which neither transformers 5.19.0 nor vLLM 0.32.0 "
+        "recognises"
+    )
+    own = Model("m", new | {"auto_map": {"AutoConfig": "x.Y"}})
+    assert "which may not run" in check("model_type", model=own).what
+    trusted = check("model_type", model=own, serve={"trust_remote_code": True})
+    assert trusted.state is State.OK
+    assert check("model_type").state is State.OK
+    assert check("model_type", model=Model("m", {"a": 1})).state is State.UNKNOWN
+
+
+def test_parsers() -> None:
+    serve = {"reasoning_parser": "qwen35"}
+    red = check("parsers", serve=serve, unknown_parser="this vLLM has no reasoning parser 'qwen35'")
+    assert red.what == "this vLLM has no reasoning parser 'qwen35'"
+    assert check("parsers", serve=serve).what == "reasoning_parser qwen35"
+    assert check("parsers", serve=serve, parsers_known=False).state is State.UNKNOWN
+    assert check("parsers").state is State.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("config", "serve", "state", "what"),
+    [
+        (QWEN, {"max_model_len": 262145}, State.FAILS,
+         "User-specified max_model_len (262145) is greater than the derived max_model_len "
+         "(max_position_embeddings=262144)"),
+        (QWEN, {"max_model_len": "262k"}, State.OK, "262000 of 262144 (max_position_embeddings)"),
+        (QWEN, {"max_model_len": "256K"}, State.OK, "262144 of 262144 (max_position_embeddings)"),
+        (QWEN, {"max_model_len": -1}, State.OK,
+         "none is asked for; the model's is 262144 (max_position_embeddings)"),
+        (QWEN, {"max_model_len": 300000, "hf_overrides": {"x": 1}}, State.UNKNOWN,
+         "300000 is more than the config's 262144, which --hf-overrides changes"),
+        # YaRN has scaled the length in the config already, linear scaling has not.
+        (DEEPSEEK, {"max_model_len": 163841}, State.FAILS,
+         "User-specified max_model_len (163841) is greater than the derived max_model_len "
+         "(max_position_embeddings=163840)"),
+        ({"max_position_embeddings": 8192, "rope_scaling": {"type": "linear", "factor": 4.0}},
+         {"max_model_len": 32768}, State.OK, "32768 of 32768 (max_position_embeddings)"),
+        ({"max_position_embeddings": 8192, "model_type": "gemma3_text",
+          "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0}}},
+         {"max_model_len": 8193}, State.FAILS,
+         "User-specified max_model_len (8193) is greater than the derived max_model_len "
+         "(max_position_embeddings=8192)"),
+        ({"max_position_embeddings": 8192, "rope_parameters": {
+          "full_attention": {"rope_type": "linear", "factor": 8.0}}},
+         {"max_model_len": 65536}, State.OK, "65536 of 65536 (max_position_embeddings)"),
+        ({"max_position_embeddings": 8192, "sliding_window": 4096},
+         {"max_model_len": 8192, "disable_sliding_window": True}, State.FAILS,
+         "User-specified max_model_len (8192) is greater than the derived max_model_len "
+         "(sliding_window=4096)"),
+        ({"max_position_embeddings": 8192, "seq_length": 2048}, {}, State.OK,
+         "none is asked for; the model's is 2048 (seq_length)"),
+        ({"hidden_size": 64}, {"max_model_len": 9}, State.UNKNOWN,
+         "config.json does not say how long the model's context is"),
+        ({"max_position_embeddings": "long"}, {"max_model_len": 9}, State.UNKNOWN,
+         "config.json does not say how long the model's context is"),
+    ],
+)  # fmt: skip
+def test_lengths(config: dict[str, Any], serve: dict[str, Any], state: State, what: str) -> None:
+    found = check("max_model_len", model=Model("m", config), serve=serve)
+    assert (found.state, found.what) == (state, what)
+
+
+def test_a_longer_length_may_be_allowed() -> None:
+    given: dict[str, Any] = {"serve": {"max_model_len": 300000}}
+    assert check("max_model_len", **given).state is State.FAILS
+    allowed = {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}
+    assert check("max_model_len", environment=allowed, **given).state is State.OK
+
+
+def test_quantizations() -> None:
+    red = check("quantization", model=Model("m", {"quantization_config": {"quant_method": "exl3"}}))
+    assert red.what == (
+        "Unknown quantization method: exl3. vLLM 0.32.0 has awq, compressed-tensors, fp8"
+    )
+    assert check("quantization", model=Model("m", DEEPSEEK)).what == "vLLM 0.32.0 has fp8"
+    nested = {"text_config": {"compression_config": {"quant_method": "compressed_tensors"}}}
+    assert check("quantization", model=Model("m", nested)).state is State.OK
+    assert check("quantization", serve={"quantization": "fp9"}).state is State.FAILS
+    rounded = Model("m", {"quantization_config": {"quant_method": "auto-round"}})
+    assert check("quantization", model=rounded).state is State.FAILS
+    taking = replace(LANE, taken_over=frozenset({"auto-round"}))
+    assert check("quantization", model=rounded, bundle=taking).state is State.OK
+    assert check("quantization").state is State.NOT_APPLICABLE
+    nameless = Model("m", {"quantization_config": {"bits": 4}})
+    assert check("quantization", model=nameless).state is State.UNKNOWN

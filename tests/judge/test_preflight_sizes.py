@@ -1,0 +1,162 @@
+"""Splitting a model and fitting it into memory, red and green."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from machines import GIB, recorded
+from situations import CPU, DEEPSEEK, HOPPER, LANE, QWEN, check, with_gpus
+
+from pytest_vllm_gates.facts.preflight import Model, State
+
+
+@pytest.mark.parametrize(
+    ("serve", "environment", "state", "what"),
+    [
+        ({"tensor_parallel_size": 8}, {}, State.OK, "8 of 8"),
+        ({"tensor_parallel_size": 16}, {}, State.FAILS,
+         "World size (16) is larger than the number of available GPUs (8) in this node: "
+         "tensor_parallel_size 16 times pipeline_parallel_size 1"),
+        ({"tensor_parallel_size": 4, "pipeline_parallel_size": 2},
+         {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, State.FAILS,
+         "World size (8) is larger than the number of available GPUs (4) in this node: "
+         "tensor_parallel_size 4 times pipeline_parallel_size 2"),
+        ({"tensor_parallel_size": 16, "nnodes": 2}, {}, State.NOT_APPLICABLE,
+         "the ranks are spread over several nodes"),
+        ({"tensor_parallel_size": 16, "distributed_executor_backend": "ray"}, {},
+         State.NOT_APPLICABLE, "the ranks are spread over several nodes"),
+    ],
+)  # fmt: skip
+def test_gpus_for_every_rank(
+    serve: dict[str, Any], environment: dict[str, str], state: State, what: str
+) -> None:
+    found = check("gpu_count", serve=serve, environment=environment)
+    assert (found.state, found.what) == (state, what)
+    if environment:
+        assert found.fix == "unset CUDA_VISIBLE_DEVICES"
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "size", "state", "what"),
+    [
+        ("attention_heads", QWEN, 4, State.OK, "24 heads over 4 ranks"),
+        ("attention_heads", QWEN, 16, State.FAILS,
+         "Total number of attention heads (24) must be divisible by tensor parallel size (16)"),
+        ("attention_heads", {"a": 1}, 2, State.UNKNOWN,
+         "config.json does not say how many attention heads the model has"),
+        ("kv_heads", QWEN, 4, State.OK, "1 of 4 on each of 4 ranks"),
+        ("kv_heads", QWEN, 8, State.OK, "each of 4 copied to 2 of 8 ranks"),
+        ("kv_heads", QWEN, 6, State.FAILS,
+         "6 is not divisible by 4: 4 heads of keys and values do not go evenly over "
+         "tensor_parallel_size 6"),
+        ("kv_heads", DEEPSEEK, 6, State.NOT_APPLICABLE,
+         "latent attention keeps one cache for all heads, whole on every rank"),
+        ("kv_heads", {"a": 1}, 2, State.UNKNOWN,
+         "config.json does not say how many heads of keys and values the model has"),
+        ("quantization_blocks", DEEPSEEK, 8, State.OK,
+         "whole blocks of 128x128 on each of 8 ranks"),
+        ("quantization_blocks", DEEPSEEK, 32, State.FAILS,
+         "Weight input_size_per_partition = 576 is not divisible by weight quantization block_k = "
+         "128 (intermediate_size 18432 over 32 ranks)"),
+        ("quantization_blocks", QWEN, 8, State.NOT_APPLICABLE,
+         "nothing is split that is quantised in blocks"),
+        ("quantization_blocks", DEEPSEEK | {"quantization_config": {
+            "quant_method": "fp8", "weight_block_size": 128}}, 8, State.UNKNOWN,
+         "weight_block_size 128 is not a pair of sizes"),
+    ],
+)  # fmt: skip
+def test_splitting(name: str, config: dict[str, Any], size: int, state: State, what: str) -> None:
+    found = check(name, model=Model("m", config), serve={"tensor_parallel_size": size})
+    assert (found.state, found.what) == (state, what)
+
+
+def test_experts_may_be_refined_or_left_whole() -> None:
+    narrow = {
+        **DEEPSEEK, "num_experts": 128, "moe_intermediate_size": 1536, "first_k_dense_replace": 0,
+    }  # fmt: skip
+    model = Model("m", narrow)
+    found = check("quantization_blocks", model=model, serve={"tensor_parallel_size": 8})
+    assert found.state is State.UNKNOWN
+    assert "each rank has 192 of the experts' 1536 columns" in found.what
+    whole = {"tensor_parallel_size": 8, "enable_expert_parallel": True}
+    assert check("quantization_blocks", model=model, serve=whole).state is State.OK
+
+
+def test_blocks_that_fit_are_offered() -> None:
+    serve = {"tensor_parallel_size": 32}
+    found = check("quantization_blocks", model=Model("m", DEEPSEEK), serve=serve)
+    assert found.fix.startswith("tensor_parallel_size = 24 in [serve]")
+
+
+def test_free_memory_of_gpus() -> None:
+    busy = with_gpus(HOPPER, free_bytes=60 * GIB)
+    red = check("free_memory", machine=busy, serve={"gpu_memory_utilization": 0.9})
+    assert red.what == (
+        "Free memory on NVIDIA H100 80GB HBM3 0 (60.00 GiB of 79.11 GiB) is less than desired GPU "
+        "memory utilization (0.9, 71.20 GiB)"
+    )
+    assert "gpu_memory_utilization = 0.75 in [serve]" in red.fix
+    assert check("free_memory").state is State.OK
+    explicit = check("free_memory", machine=busy, serve={"kv_cache_memory_bytes": 10**9})
+    assert explicit.state is State.NOT_APPLICABLE
+    hidden = check("free_memory", machine=recorded("a100mig"))
+    assert hidden.what == "the GPUs do not tell their memory"
+
+
+def test_how_much_is_asked_for_must_be_known() -> None:
+    silent = replace(LANE, utilization=None)
+    assert check("free_memory", bundle=silent).state is State.UNKNOWN
+    assert check("free_memory", bundle=replace(silent, device="cpu")).state is State.UNKNOWN
+    set_by_flag = check("free_memory", bundle=silent, serve={"gpu_memory_utilization": 0.5})
+    assert set_by_flag.state is State.OK
+
+
+def test_only_the_gpus_that_are_used_have_to_be_free() -> None:
+    first, *others = HOPPER.devices
+    busy = replace(HOPPER, devices=(first, *(replace(one, free_bytes=0) for one in others)))
+    assert check("free_memory", machine=busy).state is State.OK
+    both = check("free_memory", machine=busy, serve={"tensor_parallel_size": 2})
+    assert both.what.startswith("Free memory on NVIDIA H100 80GB HBM3 1 (0.00 GiB")
+
+
+def test_unified_memory_is_the_machines() -> None:
+    spark = recorded("gb10", available_bytes=100 * GIB)
+    red = check("free_memory", machine=spark)
+    assert red.what == (
+        "Free memory on NVIDIA GB10 0 (100.00 GiB of 128.00 GiB of the memory it shares with the "
+        "machine) is less than desired GPU memory utilization (0.92, 117.76 GiB)"
+    )
+    assert check("free_memory", machine=recorded("gb10")).state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("environment", "serve", "state", "what"),
+    [
+        ({"VLLM_CPU_KVCACHE_SPACE": "1"}, {}, State.OK,
+         "120.00 GiB available, 1.00 GiB asked for (VLLM_CPU_KVCACHE_SPACE=1)"),
+        ({"VLLM_CPU_KVCACHE_SPACE": "200"}, {}, State.FAILS,
+         "Available memory (120.00 GiB of 128.00 GiB) is less than requested "
+         "(VLLM_CPU_KVCACHE_SPACE=200: 200.00 GiB)"),
+        ({"VLLM_CPU_KVCACHE_SPACE": "lots"}, {}, State.FAILS,
+         "VLLM_CPU_KVCACHE_SPACE='lots' is no whole number of GiB"),
+        ({}, {"gpu_memory_utilization": 0.99}, State.FAILS,
+         "Available memory (120.00 GiB of 128.00 GiB) is less than requested "
+         "(gpu_memory_utilization 0.99: 126.72 GiB)"),
+        ({}, {"kv_cache_memory_bytes": GIB}, State.OK,
+         f"120.00 GiB available, 1.00 GiB asked for (kv_cache_memory_bytes {GIB})"),
+    ],
+)  # fmt: skip
+def test_memory_on_the_cpu(
+    environment: dict[str, str], serve: dict[str, Any], state: State, what: str
+) -> None:
+    found = check("free_memory", bundle=CPU, environment=environment, serve=serve)
+    assert (found.state, found.what) == (state, what)
+
+
+def test_a_share_of_one_numa_node_is_not_judged_by_the_machine() -> None:
+    two = replace(HOPPER, numa_nodes=2)
+    given: dict[str, Any] = {"bundle": CPU, "serve": {"gpu_memory_utilization": 0.99}}
+    assert check("free_memory", machine=two, **given).state is State.UNKNOWN
+    assert check("free_memory", machine=replace(two, numa_nodes=1), **given).state is State.FAILS

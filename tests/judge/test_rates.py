@@ -1,0 +1,61 @@
+"""A share of valid answers is held against the recorded one, and chance is allowed for."""
+
+from __future__ import annotations
+
+from math import comb
+
+import pytest
+
+from pytest_vllm_gates.judge.rates import LEAST_CHANCE, chance_of_fewer, laid_out, read
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "chance"),
+    [
+        ((20, 20), (20, 20), 1.0),
+        ((0, 20), (0, 20), 1.0),
+        ((20, 20), (0, 20), 1.0),
+        ((0, 1), (1, 1), 0.5),
+        ((0, 20), (20, 20), 1 / comb(40, 20)),
+        ((19, 20), (20, 20), 0.5),
+        ((1, 5), (4, 5), 26 / 252),
+    ],
+)
+def test_the_chance_is_fishers(
+    now: tuple[int, int], before: tuple[int, int], chance: float
+) -> None:
+    assert chance_of_fewer(*now, *before) == pytest.approx(chance)
+
+
+def test_fewer_valid_answers_are_less_likely() -> None:
+    chances = [chance_of_fewer(valid, 20, 20, 20) for valid in range(21)]
+    assert chances == sorted(chances)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "passes"),
+    [
+        ((20, 20), (20, 20), True),
+        ((18, 20), (20, 20), True),
+        ((13, 20), (20, 20), True),
+        ((10, 20), (20, 20), False),
+        ((0, 20), (20, 20), False),
+        ((5, 10), (10, 20), True),
+        ((10, 200), (20, 20), False),
+        ((0, 0), (20, 20), True),
+    ],
+)
+def test_a_run_fails_only_where_chance_cannot_explain_it(
+    now: tuple[int, int], before: tuple[int, int], passes: bool
+) -> None:
+    assert (chance_of_fewer(*now, *before) >= LEAST_CHANCE) == passes
+
+
+def test_a_rate_is_read_as_it_is_laid_out() -> None:
+    assert read(laid_out(17, 20)) == (17, 20)
+
+
+@pytest.mark.parametrize("text", ["", "valid = many", "valid = 20", "of = 3\nvalid = 4"])
+def test_a_text_without_a_rate_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no rate such as 'valid = 20'"):
+        read(text)

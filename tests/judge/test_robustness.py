@@ -1,0 +1,103 @@
+"""What is found in a server's reactions, promise by promise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts.finding import Finding
+from pytest_vllm_gates.facts.reaction import Checkup, Reaction, Treatment
+from pytest_vllm_gates.facts.robustness import Misuse
+from pytest_vllm_gates.facts.said import Said
+from pytest_vllm_gates.judge import robustness
+
+HEALTHY = Said(content="Paris.", finish_reason="stop", token_ids=(1, 2))
+
+
+def reaction(status: int | None, message: str | None = "no", **more: Any) -> Reaction:
+    case = Misuse(
+        name="a case", **{key: more.pop(key) for key in ("expect", "names", "raw") if key in more}
+    )
+    given: dict[str, Any] = {"completion": False, "text": "what came", "seconds": 0.1}
+    return Reaction(case, None, status, message, **{**given, **more})
+
+
+def treatment(*reactions: Reaction, checkups: tuple[Checkup, ...] = ()) -> Treatment:
+    return Treatment(HEALTHY, reactions, checkups, ())
+
+
+def sentences(found: robustness.Judged) -> list[str]:
+    return [finding.says for finding in found[0]]
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (reaction(500), ["answered 500: 'what came'"]),
+        (reaction(503), ["answered 503: 'what came'"]),
+        (reaction(302), ["answered 302: 'what came'"]),
+        (reaction(None, text="no answer within 60 s"), ["no answer within 60 s"]),
+        (reaction(400), []),
+        (reaction(200), []),
+    ],
+)
+def test_the_servers_own_failures(one: Reaction, says: list[str]) -> None:
+    assert sentences(robustness.unsurvived(treatment(one))) == says
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (reaction(200, completion=True), ["answered 200, and not refused"]),
+        (reaction(200, completion=True, expect="either"), []),
+        (reaction(200, expect="either"), ["answered 200 with no completion: 'what came'"]),
+        (reaction(400), []),
+        (reaction(400, expect="either"), []),
+    ],
+)
+def test_what_is_answered_and_should_not_be(one: Reaction, says: list[str]) -> None:
+    assert sentences(robustness.accepted(treatment(one))) == says
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (reaction(400, None), ["refused with 400 and no JSON error: 'what came'"]),
+        (reaction(400, "Bad.", names=("top_p", "json")),
+         ["refused without a word of top_p or json: 'Bad.'"]),
+        (reaction(400, "TOP_P is wrong", names=("top_p",)), []),
+        (reaction(404, "Not Found"), []),
+        (reaction(200), []),
+        (reaction(500, None), []),
+    ],
+)  # fmt: skip
+def test_what_is_refused_without_help(one: Reaction, says: list[str]) -> None:
+    assert sentences(robustness.unexplained(treatment(one))) == says
+
+
+def test_each_promise_looks_only_at_its_own_cases() -> None:
+    all_three = treatment(reaction(500), reaction(400), reaction(200))
+    assert [
+        len(judge(all_three)[1])
+        for judge in (robustness.unsurvived, robustness.accepted, robustness.unexplained)
+    ] == [3, 2, 1]
+
+
+def test_a_server_that_answers_no_longer_is_told_with_what_was_before() -> None:
+    silent = Checkup(("first", "last"), Said(error="ReadTimeout"))
+    fine = Checkup(("alone",), HEALTHY)
+    found, cases = robustness.unwell(treatment(checkups=(fine, silent)))
+    assert [case.name for case in cases] == ["after 'alone' to 'alone'", "after 'first' to 'last'"]
+    assert found == [Finding(cases[1], "an ordinary question: no answer: ReadTimeout")]
+
+
+def test_a_case_is_told_as_it_stands_in_its_file() -> None:
+    found, _ = robustness.unsurvived(treatment(reaction(500, raw=("{",))))
+    assert found[0].case.request == {"method": "POST", "path": "/chat/completions", "raw": ["{"]}
+    assert found[0].case.traits == {"case": "a case"}
+
+
+def test_the_slowest_is_named() -> None:
+    quick, slow = reaction(400), reaction(400, seconds=2.3456)
+    assert robustness.slowest([quick, slow, quick]) == ("a case", 2.346)

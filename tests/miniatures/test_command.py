@@ -1,0 +1,85 @@
+"""The command line of the miniatures."""
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.miniatures import __main__ as command
+
+
+def test_list_names_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert [line.split()[0] for line in printed.splitlines()] == list(miniatures.names())
+    assert "Qwen3_5ForCausalLM" in printed
+
+
+def test_verify_shipped_files(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["verify", "qwen3.5"]) == 0
+    assert capsys.readouterr().out.startswith("qwen3.5: whole, ")
+
+
+def test_verify_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["verify", "nobody"]) == 1
+    assert "error: no miniature 'nobody'\nknown ones: " in capsys.readouterr().err
+
+
+def test_build_without_torch_says_which_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def prepare(*_: object, **__: object) -> None:
+        raise UserError("lane cpu: no network")
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("pytest_vllm_gates.drive.environment.prepare", prepare)
+    assert command.main(["build", "qwen3.5"]) == 1
+    error = capsys.readouterr().err
+    assert "this interpreter has no torch, and lane cpu: no network" in error
+    assert "build NAME --python PATH" in error
+
+
+def test_build_with_a_python_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["build", "qwen3.5", "--python", str(tmp_path / "python")]) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_build_in_another_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started: list[tuple[str, list[str], dict[str, str]]] = []
+
+    def execve(path: str, command: list[str], environment: dict[str, str]) -> None:
+        started.append((path, command, environment))
+        raise SystemExit
+
+    monkeypatch.setattr(os, "execve", execve)
+    with pytest.raises(SystemExit):
+        command.main(
+            [
+                "build",
+                "gemma-4",
+                "--python",
+                sys.executable,
+                "--seed",
+                "3",
+                "--output",
+                str(tmp_path),
+            ]
+        )
+    [(path, arguments, environment)] = started
+    assert path == sys.executable
+    assert arguments[1:] == [
+        "-m", "pytest_vllm_gates.miniatures", "build", "gemma-4",
+        "--output", str(tmp_path), "--seed", "3",
+    ]  # fmt: skip
+    assert Path(environment["PYTHONPATH"], "pytest_vllm_gates", "miniatures").is_dir()
+
+
+def test_light_import() -> None:
+    for heavy in ("torch", "transformers", "tokenizers", "jinja2"):
+        assert heavy not in vars(miniatures)

@@ -1,0 +1,51 @@
+"""What ships is what the builder makes: one is built again and asked the same questions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.drive import environment, logprobs
+from pytest_vllm_gates.drive.reference import Reference
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.miniatures.dialogues import load_dialogues
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.real
+
+NAME = "gemma-3"  # the quickest to build
+OUTPUT_TOKENS = 24
+
+
+def test_a_rebuilt_miniature_answers_as_the_shipped_one(tmp_path: Path) -> None:
+    built = tmp_path / NAME
+    subprocess.run(
+        [sys.executable, "-m", "pytest_vllm_gates.miniatures", "build", NAME, "--output", built],
+        check=True,
+        capture_output=True,
+    )
+    shipped = Checkpoint(NAME, str(miniatures.path(NAME)))
+    renders = Reference(shipped, {})
+    prompts = {
+        dialogue.id: (renders.render(dialogue.request()).token_ids, OUTPUT_TOKENS)
+        for dialogue in load_dialogues(NAME)
+    }
+    lane = lanes.load("cpu", tmp_path)
+    made = environment.prepare(lane, cache=environment.default_cache(), progress=lambda _: None)
+    assert made.python is not None
+    answers = [
+        logprobs.compute(one, made.python, lane.overlay_path, prompts).cases
+        for one in (shipped, Checkpoint(NAME, str(built)))
+    ]
+    said = [{name: case.output for name, case in cases.items()} for cases in answers]
+    assert said[0] == said[1]
+    config = json.loads((built / "config.json").read_text(encoding="utf-8"))
+    assert config["architectures"] == ["Gemma3ForCausalLM"]

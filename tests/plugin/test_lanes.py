@@ -1,0 +1,97 @@
+"""The lane a run is judged on: which one, why, with which repairs, and what when it is no use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from machines import put_in_place, stand_in
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+COLLECT = ("--model", "qwen3.5", "--collect-only")
+REPAIR = '"""Mends a thing.\n\nFound by trying."""\n'
+
+
+@pytest.mark.parametrize(
+    ("gpus", "told"),
+    [
+        (1, "lane cuda (an NVIDIA GPU answers: NVIDIA H100 80GB HBM3): "),
+        (0, "lane cpu (no NVIDIA GPU answers): "),
+    ],
+)
+def test_the_lane_is_chosen_by_what_the_machine_has(
+    project: Project, monkeypatch: pytest.MonkeyPatch, gpus: int, told: str
+) -> None:
+    put_in_place(project.path / "bin", monkeypatch, "h100x8", gpus)
+    result = project.pytest(*COLLECT)
+    assert result.ret == 0
+    assert f"vllm gates: {told}" in result.stdout.str()
+
+
+def test_a_driver_that_does_not_answer_is_no_gpu(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(project.path / "bin", monkeypatch, "no devices", status=9)
+    assert "lane cpu (no NVIDIA GPU answers)" in project.pytest(*COLLECT).stdout.str()
+
+
+def overlaid(project: Project) -> None:
+    """Give the fake lane an overlay with one repair."""
+    project.write("lanes/repairs/thing.py", REPAIR)
+    project.lane()
+    lane = project.path / "lanes" / "fake.toml"
+    lane.write_text('overlay = "repairs"\n' + lane.read_text())
+
+
+def test_repairs_are_named_in_the_header_and_the_report(project: Project) -> None:
+    overlaid(project)
+    arguments = ("--model", "qwen3.5", "--lane", "fake", "--gates-report", "out", "-k", "boots")
+    result = project.pytest(*arguments)
+    assert result.ret == 0
+    assert "vllm gates: overlay thing: Mends a thing." in result.outlines
+    assert project.verdict()["lane"]["overlay"] == ["thing: Mends a thing."]
+
+    result = project.pytest(*arguments, "--no-overlay")
+    assert "vllm gates: the lane's overlay is left out (--no-overlay)" in result.outlines
+    assert project.verdict()["lane"]["overlay"] == []
+
+
+def test_a_lane_whose_interpreter_is_gone_fails_the_boot_with_what_to_do(
+    project: Project,
+) -> None:
+    project.write("lanes/fake.toml", 'title = "x"\npython = "/no/such/python"\n')
+    result = project.pytest(
+        "--model", "qwen3.5", "--lane", "fake", "--checkpoint", "miniature",
+        "--gates-report", "out",
+    )  # fmt: skip
+    assert result.ret == 1
+    outcomes = project.outcomes()
+    assert outcomes.pop("boot::test_boots[]") == "FAIL"
+    assert outcomes.pop("boot::test_leaves_nothing_behind[]") == "N/A"
+    assert set(outcomes.values()) == {"BLOCKED"}
+    told = result.stdout.str()
+    assert "the interpreter '/no/such/python' does not exist or cannot be run" in told
+    assert "make it: python -m venv FOLDER" in told
+
+
+def test_a_lane_whose_command_is_gone_fails_the_boot(project: Project) -> None:
+    project.write(
+        "lanes/fake.toml",
+        'title = "x"\ncommand = ["/no/such/docker", "run"]\ncheckpoint = "miniature"\n',
+    )
+    result = project.pytest("--model", "qwen3.5", "--lane", "fake", "-m", "boot")
+    assert result.ret == 1
+    told = result.stdout.str()
+    assert "the server ended before it was ready (exit status 127)" in told
+    assert "cannot start /no/such/docker: No such file or directory" in told
+
+
+def test_limits_of_a_boot_are_kept(project: Project) -> None:
+    result = project.gates("-m", "boot", "--boot-timeout", "0.5", faults="chatters")
+    assert result.ret == 1
+    result.stdout.re_match_lines([r".*the server was not ready after \d+ s \(--boot-timeout\)"])
+    result = project.gates("-m", "boot", "--stall-timeout", "0.5", faults="silent")
+    assert result.ret == 1
+    result.stdout.re_match_lines([r".*made no progress for \d+ s \(--stall-timeout\)"])

@@ -1,0 +1,225 @@
+"""What is asked for is read once, and a mistake ends with exit status 4 and one clean line."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates import options
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+USAGE_ERROR = pytest.ExitCode.USAGE_ERROR
+
+
+def refused(project: Project, *arguments: str) -> str:
+    """Return what a person reads when pytest refuses its arguments."""
+    result = project.pytest(*arguments)
+    assert result.ret == USAGE_ERROR
+    told = result.stderr.str()
+    assert told.startswith("ERROR: ")
+    assert "Traceback" not in told + result.stdout.str()
+    assert "test session starts" not in result.stdout.str()
+    return told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("--model qwne3.5", "unknown family 'qwne3.5'; did you mean 'qwen3.5'?\nknown: "),
+        ("--model qwen3.5,xyzzy", "unknown family 'xyzzy'\nknown: "),
+        ("--model ,", "--model names no family: pytest --model NAME"),
+        (
+            "--model qwen3.5 --lane fke",
+            "unknown lane 'fke'; did you mean 'fake'?\nknown: cpu, cpu-previous, cuda, fake",
+        ),
+        (
+            "--model qwen3.5 --lane fake --checkpoint minature",
+            "unknown checkpoint 'minature' of qwen3.5; did you mean 'miniature'?\nknown: ",
+        ),
+        (
+            "--model qwen3.5 --lane fake --base-url http://127.0.0.1:8000/v1",
+            "--base-url judges a server that already runs and --lane boots one: give only one",
+        ),
+        ("--model qwen3.5 --base-url localhost:8000", "--base-url 'localhost:8000' is not a URL"),
+        ("--model qwen3.5 --base-url http://", "--base-url 'http://' is not a URL"),
+        ("--model qwen3.5 --base-url http://host:port/v1", "is not a URL; for example http://127"),
+        ("--model qwen3.5 --answer-tokens 0", "'0' is not a whole number from 1 on"),
+        ("--model qwen3.5 --samples -1", "'-1' is not a whole number from 0 on"),
+        ("--model qwen3.5 --samples many", "--samples 'many' is not a whole number from 0 on"),
+        (
+            "--model qwen3.5 --api-key-env NO_SUCH_KEY",
+            "--api-key-env names 'NO_SUCH_KEY', which is not set: export NO_SUCH_KEY=...",
+        ),
+        *(
+            (
+                f"--model qwen3.5 --{name}-timeout {value}",
+                f"--{name}-timeout '{value}' is not a number of seconds above zero",
+            )
+            for name, value in [
+                ("boot", "soon"), ("boot", "0"), ("boot", "-3"), ("stall", "nan"), ("stall", "inf"),
+            ]
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_refused_with_what_was_probably_meant(
+    project: Project, arguments: str, told: str
+) -> None:
+    assert told in refused(project, *arguments.split())
+
+
+def test_spreading_one_machine_over_workers_is_refused(project: Project) -> None:
+    told = refused(project, "--model", "qwen3.5", "--lane", "fake", "-n", "2")
+    assert "-n 2 would boot 2 servers at once" in told
+    assert "leave -n out" in told
+
+
+def test_a_typo_in_a_lane_is_told_with_its_line(project: Project) -> None:
+    project.write("lanes/fake.toml", 'title = "x"\ncommand = ["run"]\ncomand = 1\n')
+    told = refused(project, "--model", "qwen3.5", "--lane", "fake")
+    path = project.path / "lanes" / "fake.toml"
+    assert told.strip() == f"ERROR: {path}:3: unknown key 'comand'; did you mean 'command'?"
+
+
+def test_a_typo_in_a_conversation_is_told(project: Project) -> None:
+    path = project.write("conversations/mine.toml", 'tile = "x"\n')
+    told = refused(project, "--model", "qwen3.5", "--lane", "fake")
+    assert f"{path}:1: unknown key 'tile'; did you mean 'title'?" in told
+
+
+def test_a_report_that_cannot_be_a_folder_is_refused(project: Project) -> None:
+    project.write("out", "a file")
+    told = refused(project, "--model", "qwen3.5", "--lane", "fake", "--gates-report", "out")
+    assert "--gates-report 'out' is a file: name a folder" in told
+
+
+def test_names_may_be_spelled_freely(project: Project) -> None:
+    result = project.pytest("--model", "Qwen-3.5", "--lane", "FAKE", "--collect-only", "-q")
+    assert result.ret == 0
+    assert "gates/test_boot.py::test_boots[qwen3.5]" in result.outlines
+
+
+def parsed(project: Project, *arguments: str) -> options.Options:
+    config = project.pytester.parseconfig(*arguments)
+    found = options.parse(config)
+    assert found is not None
+    return found
+
+
+EVERY = {
+    "checkpoint": "miniature",
+    "lane": "fake",
+    "update-golden": None,
+    "gates-report": "out",
+    "boot-timeout": "12.5",
+    "stall-timeout": "3",
+    "no-overlay": None,
+    "without-repair": "a_repair",
+    "require-promotion": None,
+    "answer-tokens": "4096",
+    "samples": "0",
+    "api-key-env": "A_KEY",
+}
+
+
+def test_every_option_has_a_twin_in_the_settings(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_KEY", "secret")
+    flags = [part for flag, value in EVERY.items() for part in (f"--{flag}", value) if part]
+    by_flag = parsed(project, "--model", "a,b", "--model", "c", *flags)
+    settings = "\n".join(
+        f"gates_{flag.removeprefix('gates-').replace('-', '_')} = {value or 'true'}"
+        for flag, value in EVERY.items()
+    )
+    project.pytester.makeini(f"[pytest]\ngates_model = a,b c\n{settings}\n")
+    assert parsed(project, "--strict-config") == by_flag
+    assert by_flag == options.Options(
+        models=("a", "b", "c"),
+        checkpoint="miniature",
+        lane="fake",
+        base_url=None,
+        api_key_env="A_KEY",
+        api_key_env_named=True,
+        update_golden=True,
+        report_dir=project.path / "out",
+        boot_timeout_s=12.5,
+        stall_timeout_s=3.0,
+        overlay=False,
+        without_repairs=("a_repair",),
+        answer_tokens=4096,
+        samples=0,
+        require_promotion=True,
+        rootdir=project.path,
+        verbose=False,
+    )
+
+
+def test_no_option_is_ignored_without_a_model(project: Project) -> None:
+    told = project.pytest("--help").stdout.str()
+    ours = told[told.index("vLLM gates (inert") :].partition("\n\n")[0]
+    flags = set(re.findall(r"^  (--[a-z-]+)", ours, re.MULTILINE))
+    assert flags - {"--model"} == set(options.NEED_MODEL)
+
+
+def test_the_defaults_ask_for_little(project: Project) -> None:
+    assert parsed(project, "--model", "a") == options.Options(
+        models=("a",),
+        checkpoint=None,
+        lane=None,
+        base_url=None,
+        api_key_env="OPENAI_API_KEY",
+        api_key_env_named=False,
+        update_golden=False,
+        report_dir=None,
+        boot_timeout_s=options.BOOT_TIMEOUT_S,
+        stall_timeout_s=options.STALL_TIMEOUT_S,
+        overlay=True,
+        without_repairs=(),
+        answer_tokens=options.ANSWER_TOKENS,
+        samples=options.SAMPLES,
+        require_promotion=False,
+        rootdir=project.path,
+        verbose=False,
+    )
+
+
+def test_the_command_line_has_the_last_word(project: Project) -> None:
+    project.pytester.makeini("[pytest]\ngates_lane = cuda\ngates_boot_timeout = 9\n")
+    found = parsed(project, "--model", "a", "--lane", "fake")
+    assert (found.lane, found.boot_timeout_s) == ("fake", 9.0)
+
+
+def test_a_model_named_twice_is_one(project: Project) -> None:
+    assert parsed(project, "--model", "a, b", "--model", "a").models == ("a", "b")
+
+
+def test_help_names_every_option_with_its_setting(project: Project) -> None:
+    result = project.pytest("--help")
+    assert result.ret == 0
+    told = result.stdout.str()
+    assert "vLLM gates (inert without --model):" in told
+    for flag in ("model", "base-url", *EVERY):
+        assert f"--{flag}" in told
+        assert f"gates_{flag.removeprefix('gates-').replace('-', '_')} (" in told
+
+
+@pytest.mark.parametrize("arguments", [(), ("--model", "qwen3.5", "--lane", "fake")])
+def test_markers_name_every_gate_in_its_own_words(
+    project: Project, arguments: tuple[str, ...]
+) -> None:
+    result = project.pytest("--markers", *arguments)
+    assert result.ret == 0
+    told = result.stdout.str()
+    assert "@pytest.mark.words: What is said is what was recorded." in told
+    assert "@pytest.mark.boot: The server boots, answers sensibly" in told
+    assert "@pytest.mark.ends_the_server: " in told
+
+
+def test_options_cannot_be_changed(project: Project) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        parsed(project, "--model", "a").lane = "b"  # type: ignore[misc]

@@ -1,0 +1,130 @@
+"""`verdict.json` is what its schema says, whatever a run came to, and holds no secret."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from pytest_vllm_gates.facts.bundle import Bundle, Kernels
+from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.facts.finding import GONE, STANDING
+from pytest_vllm_gates.facts.lane import Lane
+from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
+from pytest_vllm_gates.facts.machine import Machine
+from pytest_vllm_gates.facts.outcome import Outcome, TestResult
+from pytest_vllm_gates.judge.verdict import Verdict, decide
+from pytest_vllm_gates.report import document
+from pytest_vllm_gates.report.inventory import bundle_document
+
+SCHEMA = jsonschema.Draft202012Validator(json.loads(document.SCHEMA.read_text()))
+MACHINE = Machine(os="Linux", python="3.11.7", cpu="x", cores=2, memory_bytes=None, gpus=())
+BUNDLE = Bundle({"vllm": "0.32.0", "numpy": "2"}, device="cuda", torch_kernels=Kernels((90,)))
+BOOTED = Boot(
+    endpoint=Endpoint("http://127.0.0.1:1/v1", "alias", "the-key"),
+    times=BootTimes(health_s=1.0, first_chat_s=2.0, first_token_s=0.5),
+    evidence={"log": Path("/x/server.log"), "boot_attempts": 1},
+)
+FAILED = Boot(failure=Failure("it died", log=Path("/x.log"), excerpt=("a line",), hint="look"))
+
+
+def facts(boot: Boot | None = BOOTED, **env: str) -> document.Facts:
+    lane = Lane(name="cpu", file=Path("/x"), title="a lane", python="/py", env=env)
+    return document.Facts(
+        command=["pytest", "--model", "qwen3.5"],
+        lane=lane,
+        lane_why="asked for",
+        repairs=["rotary: mends"],
+        versions={"vllm": "0.32.0"},
+        machine=MACHINE,
+        checkpoints={"qwen3.5": Checkpoint(name="miniature", source="/weights")},
+        boots={"qwen3.5": boot} if boot else {},
+        inventory=bundle_document(BUNDLE),
+    )
+
+
+def verdict(*outcomes: Outcome, **evidence: Any) -> Verdict:
+    results = [
+        TestResult(
+            "qwen3.5", "boot", f"test_{one}", one, "why", duration_s=0.12345, evidence=evidence
+        )
+        for one in outcomes
+    ]
+    return decide(results, {"qwen3.5": ["boot"]})
+
+
+def composed(boot: Boot | None, found: Verdict, **env: str) -> dict[str, Any]:
+    whole: dict[str, Any] = document.compose(facts(boot, **env), found, 1)
+    # As it is written: paths and the like are text there.
+    return dict(json.loads(json.dumps(whole, default=str)))
+
+
+@pytest.mark.parametrize("boot", [BOOTED, FAILED, None], ids=["booted", "failed", "none"])
+@pytest.mark.parametrize("outcomes", [(), *((one,) for one in Outcome), tuple(Outcome)])
+def test_every_run_fits_the_schema(boot: Boot | None, outcomes: tuple[Outcome, ...]) -> None:
+    SCHEMA.validate(composed(boot, verdict(*outcomes)))
+
+
+def test_the_schema_is_one() -> None:
+    SCHEMA.check_schema(SCHEMA.schema)
+    broken = composed(BOOTED, verdict(Outcome.PASS)) | {"promotion": "MAYBE", "more": 1}
+    assert len(list(SCHEMA.iter_errors(broken))) == 2
+
+
+def test_a_test_is_reported_with_outcome_reason_and_evidence() -> None:
+    whole = composed(BOOTED, verdict(Outcome.INCONCLUSIVE, seen=3))
+    (gate,) = whole["families"][0]["gates"]
+    assert (gate["gate"], gate["outcome"], gate["duration_s"]) == ("boot", "INCONCLUSIVE", 0.123)
+    assert gate["tests"] == [
+        {
+            "test": "test_INCONCLUSIVE",
+            "outcome": "INCONCLUSIVE",
+            "reason": "why",
+            "duration_s": 0.123,
+            "evidence": {"seen": 3},
+        }
+    ]
+    assert whole["promotion"] == "HOLD"
+    assert whole["reasons"] == ["qwen3.5: boot is INCONCLUSIVE: why", "no gate passed"]
+
+
+def test_known_defects_are_reported_beside_the_reasons() -> None:
+    whole = composed(BOOTED, verdict(Outcome.KNOWN, **{STANDING: ["lost (#1)"], GONE: ["x (#2)"]}))
+    SCHEMA.validate(whole)
+    assert whole["known_defects"] == {
+        "standing": ["qwen3.5: boot: lost (#1)"],
+        "gone": ["qwen3.5: boot: x (#2)"],
+    }
+    assert composed(BOOTED, verdict(Outcome.PASS))["known_defects"] == {"standing": [], "gone": []}
+
+
+def test_a_boot_is_reported_with_its_times_or_its_failure() -> None:
+    booted, failed = (
+        composed(boot, verdict(Outcome.PASS))["families"][0]["boot"] for boot in (BOOTED, FAILED)
+    )
+    assert booted["times"] == {"health_s": 1.0, "first_chat_s": 2.0, "first_token_s": 0.5}
+    assert failed["failure"].splitlines() == [
+        "it died", "", "the log says:", "    a line", "", "whole log: /x.log", "next: look",
+    ]  # fmt: skip
+
+
+def test_no_secret_is_in_it() -> None:
+    whole = composed(BOOTED, verdict(Outcome.PASS), HF_TOKEN="hf_1", MY_API_KEY="sk-2", A="b")
+    text = json.dumps(whole)
+    assert not any(secret in text for secret in ("hf_1", "sk-2", "the-key"))
+    assert whole["lane"]["env"] == {"HF_TOKEN": "[redacted]", "MY_API_KEY": "[redacted]", "A": "b"}
+
+
+def test_what_the_lane_brings_is_in_it() -> None:
+    found = composed(BOOTED, verdict(Outcome.PASS))["lane"]["inventory"]
+    assert found["versions"] == {"vllm": "0.32.0"}
+    assert (found["device"], found["torch_kernels"]) == ("cuda", {"machine_code": [90], "ptx": []})
+
+
+def test_it_is_written_whole_and_readable(tmp_path: Path) -> None:
+    path = document.write(tmp_path / "out", {"é": Path("/x")})
+    assert path == tmp_path / "out" / "verdict.json"
+    assert path.read_text() == '{\n  "é": "/x"\n}\n'

@@ -1,0 +1,79 @@
+"""The summary is one line a gate, then the verdict with every reason."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pytest_vllm_gates.facts.finding import GONE, STANDING
+from pytest_vllm_gates.facts.outcome import Outcome, TestResult
+from pytest_vllm_gates.judge.verdict import Promotion, decide
+from pytest_vllm_gates.report import terminal
+
+
+def test_every_outcome_and_verdict_has_a_colour() -> None:
+    assert set(terminal.COLOURS) == {*Outcome, *Promotion}
+
+
+def lines(*results: TestResult) -> list[tuple[str, str]]:
+    return list(terminal.lines(decide(results, {"qwen3.5": ["boot"]})))
+
+
+def test_a_gate_is_one_line_with_its_first_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = lines(
+        TestResult("qwen3.5", "boot", "a", Outcome.PASS, duration_s=1.0),
+        TestResult("qwen3.5", "boot", "b", Outcome.FAIL, "it broke\nin detail", duration_s=0.5),
+        TestResult("qwen3.5", "streaming", "c", Outcome.PASS),
+    )
+    assert shown == [
+        ("red", "qwen3.5  boot       FAIL            2 tests      1.5 s  it broke"),
+        ("green", "qwen3.5  streaming  PASS            1 test       0.0 s"),
+        ("", ""),
+        ("red", "verdict: REJECT"),
+        ("", "  - qwen3.5: boot is FAIL: it broke"),
+    ]
+
+
+@pytest.mark.parametrize("columns", ["20", "60", "100"])
+def test_a_gates_line_fits_the_terminal_and_its_reason_is_told_below(
+    monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    reason = "word " * 50
+    shown = lines(TestResult("qwen3.5", "boot", "a", Outcome.FAIL, reason))
+    assert len(shown[0][1]) <= max(int(columns), terminal.NARROW)
+    assert any(reason.strip() in text for _, text in shown)
+
+
+def test_an_empty_run_is_a_verdict_alone() -> None:
+    assert lines()[1] == ("yellow", "verdict: HOLD")
+
+
+def test_known_defects_are_told_after_the_verdict() -> None:
+    evidence = {STANDING: ["text is lost (vllm#1)"], GONE: ["a call is lost (vllm#2)"]}
+    shown = lines(
+        TestResult("qwen3.5", "boot", "a", Outcome.KNOWN, "text is lost", evidence=evidence),
+        TestResult("qwen3.5", "boot", "b", Outcome.PASS),
+    )
+    assert shown[0][0] == "yellow"
+    assert shown[2:] == [
+        ("green", "verdict: PROMOTE"),
+        ("", "  - all 1 applicable gates passed (1 tests); known defects that stand: 1"),
+        ("yellow", "  known defect, standing: qwen3.5: boot: text is lost (vllm#1)"),
+        (
+            "green",
+            "  known defect, no longer seen (its entry can go): "
+            "qwen3.5: boot: a call is lost (vllm#2)",
+        ),
+    ]
+
+
+def test_columns_stand_under_each_other() -> None:
+    shown = lines(
+        TestResult("qwen3.5", "boot", "a", Outcome.NOT_APPLICABLE),
+        TestResult("qwen3.5", "chat_template", "a", Outcome.INCONCLUSIVE),
+    )
+    places = [re.search(r"\d tests?", text) for _, text in shown[:2]]
+    assert len({place.start() for place in places if place}) == 1
