@@ -21,7 +21,7 @@ Judged = tuple[list[Finding], list[Case]]
 
 REFUSAL = range(400, 500)
 GROWTH_BYTES = 128 * 2**20
-"""What a server may grow by from one crowd to the next one like it; a healthy one grew by 15 MiB."""
+"""What a server may grow by from one crowd to the next like it; a healthy one grew by 15 MiB."""
 MIB = 2**20
 
 

@@ -35,8 +35,6 @@ enforce_eager = true
 enable_prefix_caching = false
 num_gpu_blocks_override = 30
 """
-
-
 LEAKING = """\
 title = "the CPU lane with a leak"
 python = {python}
@@ -53,16 +51,19 @@ PYTHONPATH = {folder}
 [serve]
 enforce_eager = true
 """
-# The overlay runs the `sitecustomize` behind it. Bounded: the process that takes the requests keeps 100 MiB a second, 8 GiB at most.
+# The overlay runs the `sitecustomize` behind it. The process that takes the requests keeps 100 MiB
+# a second, 8 GiB at most.
 LEAK = """\
 import sys
 import threading
 import time
+
 def leak():
     kept = []
     while len(kept) < 80:
         kept.append(b"x" * (100 << 20))
         time.sleep(1)
+
 if any("entrypoints" in word for word in sys.orig_argv):
     threading.Thread(target=leak, daemon=True).start()
 """
