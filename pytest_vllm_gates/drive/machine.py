@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PREFIXES = ("CUDA_", "NCCL_", "VLLM_", "HF_", "TORCH_", "NVIDIA_VISIBLE_", "OMP_NUM_")
 NAMES = ("LD_LIBRARY_PATH", "TRANSFORMERS_OFFLINE")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is asked for its size
+STATUS = Path("/proc/self/status")
 COMPATIBILITY = "cuda*/compat"
 
 
@@ -38,7 +39,7 @@ def inspect() -> Machine:
         memory_bytes=memory,
         gpus=tuple(gpu.name for gpu in gpus),
         available_bytes=available,
-        numa_nodes=len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        numa_nodes=_numa_nodes(),
         devices=gpus,
         driver=driver,
         topology=topology,
@@ -84,6 +85,16 @@ def _memory() -> tuple[int | None, int | None]:
     if limit and total and limit < total:
         total, available = limit, min(available or limit, limit)
     return total, available
+
+
+def _numa_nodes() -> int | None:
+    """Return how many nodes this process may have memory of, as the kernel lists them: 0-1,3."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in STATUS.read_text(encoding="utf-8").splitlines():
+            if line.startswith("Mems_allowed_list:"):
+                parts = [part.partition("-") for part in line.split()[1].split(",")]
+                return sum(int(last or first) - int(first) + 1 for first, _, last in parts)
+    return None
 
 
 def _limits() -> Limits:

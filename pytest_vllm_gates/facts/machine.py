@@ -64,6 +64,7 @@ class Machine:
     available_bytes: int | None = None
     """Memory that programs can get without swapping."""
     numa_nodes: int | None = None
+    """Those this process may have memory of."""
     devices: tuple[Gpu, ...] = ()
     driver: Driver = Driver()
     topology: tuple[tuple[str, ...], ...] = ()

@@ -108,6 +108,23 @@ def test_no_gpu_is_a_machine_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert here.limits.open_files
 
 
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        ("Mems_allowed:\t00000001\nMems_allowed_list:\t0\n", 1),
+        ("Mems_allowed_list:\t0-1,3\n", 3),
+        ("Mems_allowed_list:\n", None),
+        ("Name:\tpython\n", None),
+    ],
+)
+def test_memory_nodes_are_those_this_process_may_have(
+    text: str, nodes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "status").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(machine, "STATUS", tmp_path / "status")
+    assert machine.inspect().numa_nodes == nodes
+
+
 def test_secrets_are_never_in_it() -> None:
     found = machine.relevant(
         {

@@ -29,6 +29,9 @@ checkpoint = "miniature"
 [start]
 server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
 
+[env]
+CPU_VISIBLE_MEMORY_NODES = "0"
+
 [serve]
 enforce_eager = true
 {serve}
@@ -58,6 +61,11 @@ WRONG = [
     ),
     Wrong("kv_cache", "To serve at least one request", {"kv_cache_memory_bytes": 2_000_000}),
     Wrong("parsers", "no_such_parser", {"reasoning_parser": "no_such_parser"}),
+    Wrong(
+        "cpu_ranks",
+        "Not enough allowed NUMA nodes to bind threads of 2 local CPUWorkers",
+        {"tensor_parallel_size": 2},
+    ),
     Wrong("architecture", "NoSuchForCausalLM", config={"architectures": ["NoSuchForCausalLM"]}),
     Wrong("model_type", "no_such_type", config={"model_type": "no_such_type"}),
 ]

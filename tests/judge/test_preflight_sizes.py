@@ -39,6 +39,46 @@ def test_gpus_for_every_rank(
 
 
 @pytest.mark.parametrize(
+    ("serve", "environment", "state", "what"),
+    [
+        ({}, {}, State.NOT_APPLICABLE, "one rank takes the cores there are"),
+        ({"tensor_parallel_size": 2}, {}, State.OK, "2 NUMA nodes for 2 ranks"),
+        ({"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, {}, State.FAILS,
+         "Not enough allowed NUMA nodes to bind threads of 4 local CPUWorkers: there are 2"),
+        ({"tensor_parallel_size": 2}, {"CPU_VISIBLE_MEMORY_NODES": "1"}, State.FAILS,
+         "Not enough allowed NUMA nodes to bind threads of 2 local CPUWorkers: there is 1"),
+        ({"tensor_parallel_size": 4}, {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}, State.OK,
+         "4 ranks, bound to no cores"),
+        ({"tensor_parallel_size": 2}, {"VLLM_CPU_OMP_THREADS_BIND": "0-3|4-7"}, State.OK,
+         "VLLM_CPU_OMP_THREADS_BIND gives each of 2 ranks its cores"),
+        ({"tensor_parallel_size": 2}, {"VLLM_CPU_OMP_THREADS_BIND": "0-7"}, State.FAILS,
+         "VLLM_CPU_OMP_THREADS_BIND: the number of lists of cores, 1, doesn't match local world "
+         "size 2"),
+        ({"tensor_parallel_size": 4}, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, State.OK,
+         "4 cores for 4 ranks on parts of one NUMA node"),
+        ({"tensor_parallel_size": 8}, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, State.FAILS,
+         "4 cores for 8 ranks"),
+        ({"tensor_parallel_size": 8, "nnodes": 4}, {}, State.NOT_APPLICABLE,
+         "the ranks are spread over several nodes"),
+    ],
+)  # fmt: skip
+def test_a_numa_node_for_every_rank(
+    serve: dict[str, Any], environment: dict[str, str], state: State, what: str
+) -> None:
+    machine = replace(HOPPER, numa_nodes=2, cores=4)
+    found = check("cpu_ranks", bundle=CPU, machine=machine, serve=serve, environment=environment)
+    assert (found.state, found.what) == (state, what)
+
+
+def test_numa_nodes_that_are_not_known() -> None:
+    two: dict[str, Any] = {"bundle": CPU, "serve": {"tensor_parallel_size": 2}}
+    assert check("cpu_ranks", machine=None, **two).state is State.UNKNOWN
+    machine = replace(HOPPER, numa_nodes=None)
+    assert check("cpu_ranks", machine=machine, **two).state is State.UNKNOWN
+    assert check("cpu_ranks", serve=two["serve"]).state is State.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
     ("name", "config", "size", "state", "what"),
     [
         ("attention_heads", QWEN, 4, State.OK, "24 heads over 4 ranks"),

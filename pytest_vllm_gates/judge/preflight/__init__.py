@@ -43,6 +43,7 @@ CHECKS: Mapping[str, Callable[[Situation], Said]] = {
     "max_model_len": model.max_model_len,
     "quantization": model.quantization,
     "gpu_count": parallel.gpu_count,
+    "cpu_ranks": parallel.cpu_ranks,
     "attention_heads": parallel.attention_heads,
     "kv_heads": parallel.kv_heads,
     "quantization_blocks": parallel.quantization_blocks,
@@ -55,8 +56,8 @@ CHECKS: Mapping[str, Callable[[Situation], Said]] = {
 FOR_WEIGHTS = frozenset(
     {
         "gpu", "driver", "compute_capability", "dtype", "lane_expects", "quantization", "gpu_count",
-        "attention_heads", "kv_heads", "quantization_blocks", "free_memory", "kv_cache",
-        "shared_memory", "open_files",
+        "cpu_ranks", "attention_heads", "kv_heads", "quantization_blocks", "free_memory",
+        "kv_cache", "shared_memory", "open_files",
     }
 )  # fmt: skip
 

@@ -1,16 +1,19 @@
-"""Can the model be split into as many parts as asked, and are there as many GPUs?"""
+"""Can the model be split into as many parts as asked, and is there a place for each?"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.judge.preflight import flags
-from pytest_vllm_gates.judge.preflight.gpu import needs_no_gpu, visible
+from pytest_vllm_gates.judge.preflight.gpu import ELSEWHERE, needs_no_gpu, visible
 from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.preflight import Situation
 
+BIND = "VLLM_CPU_OMP_THREADS_BIND"
+VISIBLE_NODES = "CPU_VISIBLE_MEMORY_NODES"
+PARTS_OF_ONE_NODE = "VLLM_CPU_SIM_MULTI_NUMA"
 KV_HEADS = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num",
             "num_attention_groups")  # fmt: skip
 
@@ -23,9 +26,7 @@ def gpu_count(situation: Situation) -> Said:
         return unknown("no GPU answers")
     tensor, pipeline = _size(situation), flags.count(situation, "pipeline_parallel_size", 1) or 1
     ranks, seen = tensor * pipeline, len(visible(situation, situation.machine))
-    if (flags.count(situation, "nnodes", 1) or 1) > 1 or situation.flag(
-        "distributed_executor_backend"
-    ) in ("ray", "external_launcher"):
+    if _several_nodes(situation):
         return not_applicable("the ranks are spread over several nodes")
     if ranks <= seen:
         return ok(f"{ranks} of {seen}")
@@ -40,6 +41,67 @@ def gpu_count(situation: Situation) -> Said:
         if hidden and ranks <= seen + hidden
         else f"tensor_parallel_size = {_largest(situation, seen // pipeline)} in [serve], or "
         "several nodes: --nnodes",
+    )
+
+
+def cpu_ranks(situation: Situation) -> Said:
+    """On the CPU, vLLM binds the threads of each rank to a NUMA node of its own.
+
+    As `vllm/utils/ompmultiprocessing.py` of 0.30 to 0.32 does it.
+    """
+    if situation.bundle.device != "cpu":
+        return not_applicable("this lane does not serve on the CPU")
+    ranks = _size(situation) * (flags.count(situation, "pipeline_parallel_size", 1) or 1)
+    if ranks == 1:
+        return not_applicable("one rank takes the cores there are")
+    if _several_nodes(situation):
+        return not_applicable("the ranks are spread over several nodes")
+    bind = situation.environment.get(BIND) or "auto"
+    if bind == "nobind":
+        return ok(f"{ranks} ranks, bound to no cores")
+    if bind != "auto":
+        return _lists_of_cores(bind.split("|"), ranks)
+    if situation.machine is None:
+        return unknown(ELSEWHERE)
+    if situation.environment.get(PARTS_OF_ONE_NODE, "0") != "0":
+        return _cores(situation.machine.cores, ranks)
+    named = situation.environment.get(VISIBLE_NODES)
+    return _numa_nodes(len(named.split(",")) if named else situation.machine.numa_nodes, ranks)
+
+
+def _lists_of_cores(lists: list[str], ranks: int) -> Said:
+    if len(lists) == ranks:
+        return ok(f"{BIND} gives each of {ranks} ranks its cores")
+    return fails(
+        f"{BIND}: the number of lists of cores, {len(lists)}, doesn't match local world size "
+        f"{ranks}",
+        cause="each rank takes one of the lists, which stand between `|`",
+        fix=f"{BIND} in [env] with a list for each rank, such as 0-7|8-15",
+    )
+
+
+def _cores(cores: int, ranks: int) -> Said:
+    if cores >= ranks:
+        return ok(f"{cores} cores for {ranks} ranks on parts of one NUMA node")
+    return fails(
+        f"{cores} cores for {ranks} ranks",
+        cause=f"{PARTS_OF_ONE_NODE} gives each rank a part of the cores, and there are fewer",
+        fix="tensor_parallel_size = 1 in [serve]",
+    )
+
+
+def _numa_nodes(nodes: int | None, ranks: int) -> Said:
+    if nodes is None:
+        return unknown("how many NUMA nodes this machine has cannot be looked up")
+    if nodes >= ranks:
+        return ok(f"{nodes} NUMA nodes for {ranks} ranks")
+    return fails(
+        f"Not enough allowed NUMA nodes to bind threads of {ranks} local CPUWorkers: there "
+        f"{'is 1' if nodes == 1 else f'are {nodes}'}",
+        cause="each rank is bound to a node of its own, and the lane was written for a machine "
+        "with more sockets",
+        fix=f"tensor_parallel_size = {nodes} in [serve], or {BIND} in [env] with a list of cores "
+        "for each rank, such as 0-7|8-15",
     )
 
 
@@ -127,6 +189,12 @@ def quantization_blocks(situation: Situation) -> Said:
 
 def _size(situation: Situation) -> int:
     return flags.count(situation, "tensor_parallel_size", 1) or 1
+
+
+def _several_nodes(situation: Situation) -> bool:
+    backend = situation.flag("distributed_executor_backend")
+    several = (flags.count(situation, "nnodes", 1) or 1) > 1
+    return several or backend in ("ray", "external_launcher")
 
 
 def _largest(situation: Situation, most: int) -> int:
