@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from e2e import gates
+from e2e import gates, own_lane
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.drive import environment
 from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,20 +28,6 @@ CONFIGS = {
     },
     "deepseek/v4": {"architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4"},
 }
-LANE = """\
-title = "the CPU lane, and something of one's own"
-python = "{python}"
-overlay = "cpu-overlay"
-
-[start]
-renderer = ["-m", "vllm.entrypoints.launchers.render.entry"]
-
-[env]
-PYTHONPATH = "{path}"
-
-[serve]
-{flags}
-"""
 
 
 def weights(folder: Path, model: str) -> Path:
@@ -54,16 +38,6 @@ def weights(folder: Path, model: str) -> Path:
     config = made / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | CONFIGS[model]))
     return made
-
-
-def lane(folder: Path, *, path: str = "", flags: str = "") -> Path:
-    """Write the lane `own`; return the folder its vLLM is in."""
-    cpu = lanes.load("cpu", folder)
-    ready = environment.prepare(cpu, cache=environment.default_cache(), progress=print)
-    (folder / "lanes").mkdir()
-    text = LANE.format(python=ready.python, path=path, flags=flags)
-    (folder / "lanes" / "own.toml").write_text(text)
-    return next(one / "vllm" for one in ready.folders if (one / "vllm").is_dir())
 
 
 def judged(folder: Path, model: str, *more: str) -> gates.Ran:
@@ -90,7 +64,7 @@ def test_the_lanes_encoder_is_the_second_rendering(tmp_path: Path, model: str) -
 def test_a_server_that_uses_a_template_instead_is_seen(tmp_path: Path) -> None:
     folder = weights(tmp_path, "deepseek/v3.2")
     shutil.copy(miniatures.path("deepseek-v3.1") / "chat_template.jinja", folder)
-    lane(tmp_path, flags='tokenizer_mode = "hf"')
+    own_lane.write(tmp_path, "own", serve={"tokenizer_mode": "hf"})
     ran = judged(tmp_path, "deepseek/v3.2", "--lane", "own")
     assert ran.outcomes()["chat_template"] == "FAIL", ran.output
     assert "asked through /tokenize: the server's prompt is not the one" in ran.output
@@ -98,8 +72,9 @@ def test_a_server_that_uses_a_template_instead_is_seen(tmp_path: Path) -> None:
 
 def test_a_server_whose_encoder_was_edited_is_seen(tmp_path: Path) -> None:
     weights(tmp_path, "deepseek/v4")
-    carried = lane(tmp_path, path=str(tmp_path / "patched"))
     patched = tmp_path / "patched" / "vllm"
+    ready = own_lane.write(tmp_path, "own", env={"PYTHONPATH": str(patched.parent)})
+    carried = next(one / "vllm" for one in ready.folders if (one / "vllm").is_dir())
     for real, linked in ((carried, patched), (carried / "tokenizers", patched / "tokenizers")):
         linked.unlink(missing_ok=True)
         linked.mkdir(parents=True)

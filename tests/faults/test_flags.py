@@ -10,12 +10,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from e2e import gates
-from e2e.served import LANE, ROOT, subject_of
+from e2e import gates, own_lane
+from e2e.served import subject_of
 
 from faults.conversations import GATES
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.facts import lane as lanes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,23 +21,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 SHORT = ("--answer-tokens", "300", "--samples", "0", "-m", GATES)
-OTHERS_PARSERS = """\
-title = "the CPU lane with the parsers of other families"
-python = "{python}"
-overlay = "cpu-overlay"
-checkpoint = "miniature"
-
-[start]
-server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
-
-[env]
-VLLM_CPU_KVCACHE_SPACE = "1"
-
-[serve]
-enforce_eager = true
-reasoning_parser = "deepseek_v3"
-tool_call_parser = "hermes"
-"""
 SWITCH = "enable_thinking"
 
 
@@ -58,12 +39,8 @@ def failed(ran: gates.Ran) -> set[str]:
 
 
 def test_parsers_of_other_families(tmp_path: Path) -> None:
-    ready = environment.prepare(
-        lanes.load(LANE, ROOT), cache=environment.default_cache(), progress=print
-    )
-    (tmp_path / "lanes").mkdir()
-    text = OTHERS_PARSERS.format(python=ready.python)
-    (tmp_path / "lanes" / "others.toml").write_text(text, encoding="utf-8")
+    parsers = {"reasoning_parser": "deepseek_v3", "tool_call_parser": "hermes"}
+    own_lane.write(tmp_path, "others", serve=parsers)
     ran = gates.run(tmp_path, "--lane", "others", *SHORT)
     assert failed(ran) >= {"reasoning", "tools"}
     words = ran.reasons("reasoning")

@@ -8,37 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from e2e import gates
-from e2e.served import LANE, ROOT, subject_of
+from e2e import gates, own_lane
+from e2e.served import subject_of
 
 from pytest_vllm_gates.command import main
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.facts import lane as lanes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.real
-
-TEXT = """\
-title = "the CPU lane, wrongly set up"
-python = {python}
-overlay = "cpu-overlay"
-checkpoint = "miniature"
-
-[start]
-server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
-
-[env]
-CPU_VISIBLE_MEMORY_NODES = "0"
-
-[serve]
-enforce_eager = true
-{serve}
-
-[waive]
-{waive}
-"""
 
 
 @dataclass(frozen=True)
@@ -73,16 +51,12 @@ WRONG = [
 
 def lane(folder: Path, wrong: Wrong, *, waived: bool) -> None:
     """Write the lane `wrong` of a project."""
-    ready = environment.prepare(
-        lanes.load(LANE, ROOT), cache=environment.default_cache(), progress=print
-    )
-    flags = {"kv_cache_memory_bytes": 2**30} | wrong.serve
-    serve = "\n".join(f"{name} = {json.dumps(value)}" for name, value in flags.items())
-    waive = f'{wrong.check} = "to hear what the server says"' if waived else ""
-    (folder / "lanes").mkdir(exist_ok=True)
-    (folder / "lanes" / "wrong.toml").write_text(
-        TEXT.format(python=json.dumps(str(ready.python)), serve=serve, waive=waive),
-        encoding="utf-8",
+    own_lane.write(
+        folder,
+        "wrong",
+        env={"VLLM_CPU_KVCACHE_SPACE": None, "CPU_VISIBLE_MEMORY_NODES": "0"},
+        serve={"kv_cache_memory_bytes": 2**30} | wrong.serve,
+        waive={wrong.check: "to hear what the server says"} if waived else {},
     )
 
 

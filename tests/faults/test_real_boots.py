@@ -6,30 +6,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from e2e import gates
+from e2e import gates, own_lane
 from e2e.served import subject_of
-
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.facts import lane as lanes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.real
-
-LANE = """\
-title = "the CPU lane with a flag that does not exist"
-python = "{python}"
-overlay = "cpu-overlay"
-checkpoint = "miniature"
-
-[env]
-VLLM_CPU_KVCACHE_SPACE = "1"
-
-[serve]
-enforce_eager = true
-swap_spaces = 4
-"""
 
 
 def only_the_boot_failed(ran: gates.Ran) -> str:
@@ -44,11 +27,7 @@ def only_the_boot_failed(ran: gates.Ran) -> str:
 
 
 def test_a_flag_vllm_does_not_know_is_named(tmp_path: Path) -> None:
-    lane = lanes.load("cpu", tmp_path)
-    ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
-    (tmp_path / "lanes").mkdir()
-    mistyped = LANE.format(python=ready.python)
-    (tmp_path / "lanes" / "mistyped.toml").write_text(mistyped, encoding="utf-8")
+    own_lane.write(tmp_path, "mistyped", serve={"swap_spaces": 4})
     words = only_the_boot_failed(gates.run(tmp_path, "--lane", "mistyped"))
     assert "the server ended before it was ready (exit status 2)" in words
     assert "unrecognized arguments: --swap-spaces" in words

@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
-from e2e import gates
-from e2e.served import LANE, ROOT
-
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.facts import lane as lanes
+from e2e import gates, own_lane
+from e2e.served import LANE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.real
 
-# A project's own lane of the shipped one's name: it is compared with what that one recorded.
-CHANGED = """\
-title = "the CPU lane after somebody's change"
-python = {python}
-overlay = "cpu-overlay"
-checkpoint = "miniature"
-
-[start]
-server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
-
-[env]
-VLLM_CPU_KVCACHE_SPACE = "1"
-
-[serve]
-enforce_eager = true
-enable_prefix_caching = false
-num_gpu_blocks_override = 30
-"""
-LEAKING = """\
-title = "the CPU lane with a leak"
-python = {python}
-overlay = "cpu-overlay"
-checkpoint = "miniature"
-
-[start]
-server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
-
-[env]
-VLLM_CPU_KVCACHE_SPACE = "1"
-PYTHONPATH = {folder}
-
-[serve]
-enforce_eager = true
-"""
 # The overlay runs the `sitecustomize` behind it. The process that takes the requests keeps 100 MiB
 # a second, 8 GiB at most.
 LEAK = """\
@@ -70,15 +32,8 @@ if any("entrypoints" in word for word in sys.orig_argv):
 
 
 def test_a_leak_is_seen(tmp_path: Path) -> None:
-    ready = environment.prepare(
-        lanes.load(LANE, ROOT), cache=environment.default_cache(), progress=print
-    )
-    (tmp_path / "lanes").mkdir()
-    (tmp_path / "lanes" / "sitecustomize.py").write_text(LEAK, encoding="utf-8")
-    text = LEAKING.format(
-        python=json.dumps(str(ready.python)), folder=json.dumps(str(tmp_path / "lanes"))
-    )
-    (tmp_path / "lanes" / "leaking.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "sitecustomize.py").write_text(LEAK, encoding="utf-8")
+    own_lane.write(tmp_path, "leaking", env={"PYTHONPATH": str(tmp_path)})
     ran = gates.run(tmp_path, "--lane", "leaking", "-m", "boot or long_context")
     assert ran.outcomes() == {"boot": "PASS", "long_context": "FAIL"}, ran.output
     words = ran.reasons("long_context")
@@ -87,12 +42,9 @@ def test_a_leak_is_seen(tmp_path: Path) -> None:
 
 
 def test_another_start_and_a_small_cache_are_seen(tmp_path: Path) -> None:
-    ready = environment.prepare(
-        lanes.load(LANE, ROOT), cache=environment.default_cache(), progress=print
-    )
-    (tmp_path / "lanes").mkdir()
-    text = CHANGED.format(python=json.dumps(str(ready.python)))
-    (tmp_path / "lanes" / f"{LANE}.toml").write_text(text, encoding="utf-8")
+    # Of the shipped lane's name: it is compared with what that one recorded.
+    changed = {"enable_prefix_caching": False, "num_gpu_blocks_override": 30}
+    own_lane.write(tmp_path, LANE, serve=changed)
     ran = gates.run(tmp_path, "--lane", LANE, "-m", "boot or startup or long_context")
     outcomes = ran.outcomes()
     assert outcomes == {"boot": "PASS", "startup": "FAIL", "long_context": "FAIL"}, ran.output

@@ -1,0 +1,48 @@
+"""A lane of a project's own: the shipped CPU lane with something changed."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from e2e.served import LANE, ROOT
+from pytest_vllm_gates.drive import environment
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pytest_vllm_gates.drive.environment import Environment
+
+# How an environment is made, which a lane that names an interpreter has no part in.
+MAKING = ("lock", "requires_python", "torch_backend")
+
+
+def write(folder: Path, name: str, **tables: Mapping[str, Any]) -> Environment:
+    """Write `lanes/<name>.toml` into a project's folder, with other keys in `env`, `serve`, …
+
+    None takes a key away. Returns the environment it serves from, which is the shipped lane's.
+    """
+    shipped = lanes.load(LANE, ROOT)
+    ready = environment.prepare(shipped, cache=environment.default_cache(), progress=print)
+    text = (lanes.SHIPPED / f"{LANE}.toml").read_text(encoding="utf-8")
+    found = {key: value for key, value in tomllib.loads(text).items() if key not in MAKING}
+    found |= {"title": f"the CPU lane as {name}", "python": str(ready.python)}
+    for table, values in tables.items():
+        both = found.get(table, {}) | values
+        found[table] = {key: value for key, value in both.items() if value is not None}
+    (folder / "lanes").mkdir(exist_ok=True)
+    (folder / "lanes" / f"{name}.toml").write_text(_toml(found), encoding="utf-8")
+    return ready
+
+
+def _toml(document: Mapping[str, Any]) -> str:
+    lines, tables = [], []
+    for key, value in document.items():
+        if isinstance(value, dict):
+            tables += ["", f"[{key}]", *(f"{one} = {json.dumps(value[one])}" for one in value)]
+        else:
+            lines.append(f"{key} = {json.dumps(value)}")
+    return "\n".join(lines + tables) + "\n"
