@@ -21,13 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overhead import LANE, bare_boot_s  # type: ignore[import-not-found, unused-ignore]
+from overhead import LANE, bare_boot_s, boot  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.drive import checkpoints, environment, http
-from pytest_vllm_gates.drive.launch import Limits, Plan, Server
+from pytest_vllm_gates.drive import checkpoints, http
 from pytest_vllm_gates.drive.reference import Reference
 from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
 from pytest_vllm_gates.judge.golden import first_difference, prompt_golden
 
 if TYPE_CHECKING:
@@ -69,29 +67,6 @@ def run_gate(model: str, folder: Path) -> Run:
         raise SystemExit(done.stdout)
     start_s = family["boot"]["times"]["first_chat_s"]
     return Run(wall_s, start_s, gate["duration_s"] - start_s)
-
-
-def renderer(model: str, folder: Path) -> Server:
-    """Boot the family's renderer alone."""
-    family = families.load(model, folder)
-    lane = lanes.load(LANE, folder)
-    ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
-    server = Server(
-        Plan(
-            family=family,
-            lane=lane,
-            checkpoint=checkpoints.resolve(family, lane.checkpoint),
-            python=ready.python,
-            overlay=lane.overlay_path,
-            folder=folder,
-            limits=Limits(boot_s=1800, stall_s=300),
-            renderer=True,
-        ),
-        lambda _: None,
-    )
-    if server.boot.endpoint is None:
-        raise SystemExit(server.boot.failure.explain() if server.boot.failure else "no boot")
-    return server
 
 
 def timed(what: Callable[[], Any]) -> tuple[Any, float]:
@@ -151,7 +126,7 @@ def main() -> int:
             flush=True,
         )
     with tempfile.TemporaryDirectory() as folder:
-        server = renderer(asked.model, Path(folder))
+        server = boot(asked.model, Path(folder), renderer=True)
         try:
             assert server.boot.endpoint  # noqa: S101 - or it had ended
             print(long_ones(asked.model, server.boot.endpoint))

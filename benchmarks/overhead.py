@@ -45,9 +45,9 @@ class Run:
     memory_mb: float
 
 
-def bare_boot_s(folder: Path) -> float:
-    """Seconds from starting the server to its first answered chat, without pytest."""
-    family = families.load(MODEL, folder)
+def boot(model: str, folder: Path, *, renderer: bool = False) -> Server:
+    """Boot a family's miniature on the CPU, without pytest; raises SystemExit with why not."""
+    family = families.load(model, folder)
     lane = lanes.load(LANE, folder)
     ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
     server = Server(
@@ -59,12 +59,21 @@ def bare_boot_s(folder: Path) -> float:
             overlay=lane.overlay_path,
             folder=folder,
             limits=Limits(boot_s=1800, stall_s=300),
+            renderer=renderer,
         ),
         lambda _: None,
     )
-    server.stop()
-    if server.boot.times is None or server.boot.times.first_chat_s is None:
+    if server.boot.endpoint is None:
         raise SystemExit(server.boot.failure.explain() if server.boot.failure else "no boot")
+    return server
+
+
+def bare_boot_s(folder: Path) -> float:
+    """Seconds from starting the server to its first answered chat, without pytest."""
+    server = boot(MODEL, folder)
+    server.stop()
+    assert server.boot.times  # noqa: S101 - it answered
+    assert server.boot.times.first_chat_s is not None  # noqa: S101
     return server.boot.times.first_chat_s
 
 

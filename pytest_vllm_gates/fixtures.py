@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.lane import Lane
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.goldens import Goldens
+    from pytest_vllm_gates.judge.numerics import Tolerance
     from pytest_vllm_gates.report.progress import Progress
     from pytest_vllm_gates.run import Run, Subject
 
@@ -171,6 +172,15 @@ def serve(_run: Run, subject: Subject) -> dict[str, Any]:
     from pytest_vllm_gates.drive import flags  # noqa: PLC0415
 
     return flags.serving(subject.family, subject.checkpoint, _run.lane)
+
+
+@pytest.fixture(scope="session")
+def tolerance(subject: Subject) -> Tolerance:
+    """How far the probabilities of this checkpoint's dtype may be from those of fp32."""
+    from pytest_vllm_gates.drive import logprobs  # noqa: PLC0415
+    from pytest_vllm_gates.judge import numerics  # noqa: PLC0415
+
+    return numerics.tolerance(logprobs.dtype(subject.checkpoint))
 
 
 @pytest.fixture

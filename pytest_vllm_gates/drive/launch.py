@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.drive import flags, http, ready
+from pytest_vllm_gates.drive.environment import CACHE_VARIABLE
 from pytest_vllm_gates.drive.log import LogWatch, earliest_error, read_from
 from pytest_vllm_gates.drive.process import GuardedProcess
 from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
@@ -28,8 +29,11 @@ POLL_S = 0.1
 PORT_TRIES = 3
 PORT_TAKEN = ("address already in use", "EADDRINUSE")
 INTERRUPT_GRACE_S = 1.0
-# What would let this process's Python leak into the lane's.
-FOREIGN = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "VIRTUAL_ENV")
+# What would let this process's Python leak into the lane's, and what is no variable of vLLM's.
+FOREIGN = (
+    "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "VIRTUAL_ENV",
+    CACHE_VARIABLE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

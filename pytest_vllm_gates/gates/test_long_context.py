@@ -26,15 +26,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.numerics import Reference
     from pytest_vllm_gates.judge.numerics import Tolerance
     from pytest_vllm_gates.launching import Launch
-    from pytest_vllm_gates.run import Subject
 
 pytestmark = pytest.mark.long_context
-
-
-@pytest.fixture
-def tolerance(subject: Subject) -> Tolerance:
-    """How far this checkpoint's dtype may be from fp32."""
-    return numerics.tolerance(logprobs.dtype(subject.checkpoint))
 
 
 def test_planned_context_has_room(

@@ -99,12 +99,6 @@ def served(
     )
 
 
-@pytest.fixture
-def tolerance(subject: Subject) -> Tolerance:
-    """How far this checkpoint's dtype may be from fp32."""
-    return numerics.tolerance(logprobs.dtype(subject.checkpoint))
-
-
 def test_prompt_is_scored_as_by_the_reference(
     server: Endpoint, scored: Reference, tolerance: Tolerance, evidence: Evidence
 ) -> None:
