@@ -1,4 +1,4 @@
-"""Requests no client should send, read from `robustness/<topic>.toml`, and what may come of it."""
+"""Requests wrong or rare, read from `robustness/<topic>.toml`, and what may come of them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).parent.parent / "robustness"
 CONTEXT = "context"
+STEPS = "steps"
+STEPS_TOKENS = 20_000
+"""More than vLLM's `max_num_batched_tokens` is by default, on any GPU."""
 MODEL = "${model}"
 # What a client sends when it sends nothing wrong; a case lays its own keys over it.
 PLAIN: dict[str, Any] = {
@@ -28,16 +31,18 @@ class Repeat(strict.Record):
     """A text or an array many times over: what is too long to stand in a file."""
 
     repeat: str | list[Any]
-    times: int | Literal["context"]
-    """How often; "context": as often as the server's context has tokens."""
+    times: int | Literal["context", "steps"]
+    """How often. "context": as often as the server's context has tokens; "steps": so often that
+    a prompt of so many tokens is read in several steps, within the context."""
 
 
 class Misuse(strict.Record):
-    """One wrong request: how it differs from a plain one, and what the server may do about it."""
+    """One request: how it differs from a plain one, and what the server may do about it."""
 
     name: str
-    expect: Literal["refused", "either"] = "refused"
-    """Whether the server may answer, too: where OpenAI's API or vLLM's documentation lets it."""
+    expect: Literal["refused", "either", "answered"] = "refused"
+    """Whether the server may answer, too: where OpenAI's API or vLLM's documentation lets it.
+    "answered": nothing is wrong with the request, and it has to be."""
     names: tuple[str, ...] = ()
     """Words of which a refusal's message holds one, case aside; without any, all do."""
     method: str = "POST"
@@ -119,4 +124,8 @@ def _filled(value: Any, context: int) -> Any:
 
 
 def _repeated(repeat: Repeat, context: int) -> str | list[Any]:
-    return repeat.repeat * (context if repeat.times == CONTEXT else int(repeat.times))
+    if repeat.times == CONTEXT:
+        return repeat.repeat * context
+    if repeat.times == STEPS:
+        return repeat.repeat * min(STEPS_TOKENS, context - context // 4)
+    return repeat.repeat * int(repeat.times)

@@ -1,4 +1,4 @@
-"""Wrong requests are refused with words that help, and harm nobody who asks after them.
+"""Wrong requests are refused with words that help, rare ones answered, and none harms the next.
 
 Catches the one request that ends service for all: a body that kills the engine, a parameter that
 hangs it, a schema it answers with a stack trace, an error no client can read.
@@ -45,7 +45,7 @@ def treatment(
     _run: Run,
     evidence: Evidence,
 ) -> Treatment:
-    """Every wrong request sent to the server, and what came of it."""
+    """Every wrong and every rare request sent to the server, and what came of it."""
     if family.name not in treatments:
         saying = Saying(server, drive.ANSWER_LIMIT_S)
 
@@ -73,7 +73,14 @@ def treatment(
 def test_no_request_breaks_the_server(treatment: Treatment, checking: Checking) -> None:
     checking(
         *judge.unsurvived(treatment),
-        "a client's mistake is answered with the server's own failure, and may end service for all",
+        "a client's request is answered with the server's own failure, and may end service for all",
+    )
+
+
+def test_rare_requests_are_answered(treatment: Treatment, checking: Checking) -> None:
+    checking(
+        *judge.turned_away(treatment),
+        "a client asks for what is seldom asked and within every rule, and is not answered",
     )
 
 
@@ -98,5 +105,5 @@ def test_others_are_answered_as_before(treatment: Treatment, checking: Checking)
     )
     checking(
         *judge.unwell(treatment),
-        "after somebody's wrong requests an ordinary one is not answered as it was before",
+        "after somebody's unusual requests an ordinary one is not answered as it was before",
     )

@@ -1,4 +1,4 @@
-"""What is wrong with a server's reactions to wrong requests: one function for each promise."""
+"""What is wrong with reactions to wrong and rare requests: one function for each promise."""
 
 from __future__ import annotations
 
@@ -29,8 +29,22 @@ def unsurvived(treatment: Treatment) -> Judged:
         cases.append(case)
         if reaction.status is None:
             found.append(Finding(case, reaction.text))
-        elif reaction.status not in (*SUCCESS, *REFUSAL):
+        elif _failed(reaction):
             found.append(Finding(case, f"answered {reaction.status}: {_shown(reaction.text)}"))
+    return found, cases
+
+
+def turned_away(treatment: Treatment) -> Judged:
+    """Find the requests with which nothing is wrong and that were not answered."""
+    cases, found = [], []
+    for reaction in treatment.reactions:
+        if reaction.case.expect != "answered" or _failed(reaction):
+            continue
+        case = _case(reaction)
+        cases.append(case)
+        if not reaction.completion:
+            what = f"answered {reaction.status} with no completion: {_shown(reaction.text)}"
+            found.append(Finding(case, what))
     return found, cases
 
 
@@ -38,7 +52,7 @@ def accepted(treatment: Treatment) -> Judged:
     """Find the requests that were answered although nobody can do what they ask."""
     cases, found = [], []
     for reaction in treatment.reactions:
-        if reaction.status is None or reaction.status not in (*SUCCESS, *REFUSAL):
+        if reaction.case.expect == "answered" or _failed(reaction):
             continue
         case = _case(reaction)
         cases.append(case)
@@ -56,7 +70,7 @@ def unexplained(treatment: Treatment) -> Judged:
     """Find the refusals that are no JSON error, or whose message does not name what is wrong."""
     cases, found = [], []
     for reaction in treatment.reactions:
-        if reaction.status not in REFUSAL:
+        if reaction.status not in REFUSAL or reaction.case.expect == "answered":
             continue
         case = _case(reaction)
         cases.append(case)
@@ -90,6 +104,11 @@ def slowest(reactions: Iterable[Reaction]) -> tuple[str, float]:
     """Return the name of the case that took longest, and its seconds."""
     most = max(reactions, key=lambda one: one.seconds)
     return most.case.name, round(most.seconds, 3)
+
+
+def _failed(reaction: Reaction) -> bool:
+    """Return whether the server neither answered nor refused."""
+    return reaction.status is None or reaction.status not in (*SUCCESS, *REFUSAL)
 
 
 def _case(reaction: Reaction) -> Case:

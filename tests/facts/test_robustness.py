@@ -52,7 +52,7 @@ def test_a_project_adds_cases_and_replaces_files(tmp_path: Path) -> None:
     [
         ('[[cases]]\nname = "a"\nboddy = {}\n', "unknown key 'cases.0.boddy'; did you mean 'body'"),
         ("[[cases]]\nbody = {}\n", "'cases.0.name' is missing"),
-        ('[[cases]]\nname = "a"\nexpect = "accepted"\n', "'refused' or 'either'"),
+        ('[[cases]]\nname = "a"\nexpect = "accepted"\n', "'refused', 'either' or 'answered'"),
         ('[[cases]]\nname = "a"\nraw = ["x"]\nbody.n = 1\n', "a case has raw, or it has body"),
         ('[[cases]]\nname = "a"\nraw = [{ repeat = "x" }]\n', "own.toml"),
         ('[[cases]]\nname = "a"\n[[cases]]\nname = "a"\n', "the case 'a' is in"),
@@ -101,3 +101,18 @@ def test_raw_texts_are_sent_as_they_stand(tmp_path: Path) -> None:
     )
     assert case.request("m", 4) is None
     assert case.text("m", 4) == b'{"model": "m", "\xe9": [['
+
+
+@pytest.mark.usefixtures("read")
+@pytest.mark.parametrize(
+    ("times", "context", "tokens"),
+    [('"context"', 100, 100), ('"steps"', 4096, 3072), ('"steps"', 262_144, 20_000), ("3", 9, 3)],
+)
+def test_a_repetition_may_depend_on_the_context(
+    tmp_path: Path, times: str, context: int, tokens: int
+) -> None:
+    text = f'[[cases]]\nname = "a"\nbody.prompt = {{ repeat = [5], times = {times} }}\n'
+    (case,) = cases(tmp_path, text)
+    body = case.request("m", context)
+    assert body is not None
+    assert body["prompt"] == [5] * tokens

@@ -55,6 +55,13 @@ def answers_odd_requests_with_nothing(exchange: Exchange) -> None:
         answer(exchange, HTTPStatus.OK, '{"ok": true}', "application/json")
 
 
+@FAULTS.add("anything", says="four samples with a seed:\n  answered 400 with no completion")
+def refuses_several_samples(exchange: Exchange) -> None:
+    """A gateway that bills by the answer."""
+    if exchange.chat and exchange.body.get("n") == 4:
+        answer(exchange, HTTPStatus.BAD_REQUEST, '{"error": {"message": "n"}}', "application/json")
+
+
 @FAULTS.add("anything", says="refused with 400 and no JSON error: '<html>")
 def explains_mistakes_in_html(exchange: Exchange) -> None:
     """The error page of a web server before the real one."""

@@ -54,10 +54,26 @@ def test_the_servers_own_failures(one: Reaction, says: list[str]) -> None:
         (reaction(200, expect="either"), ["answered 200 with no completion: 'what came'"]),
         (reaction(400), []),
         (reaction(400, expect="either"), []),
+        (reaction(200, completion=True, expect="answered"), []),
     ],
 )
 def test_what_is_answered_and_should_not_be(one: Reaction, says: list[str]) -> None:
     assert sentences(robustness.accepted(treatment(one))) == says
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (reaction(200, completion=True, expect="answered"), []),
+        (reaction(200, expect="answered"), ["answered 200 with no completion: 'what came'"]),
+        (reaction(400, expect="answered"), ["answered 400 with no completion: 'what came'"]),
+        (reaction(500, expect="answered"), []),
+        (reaction(None, expect="answered"), []),
+        (reaction(400), []),
+    ],
+)
+def test_what_is_right_and_turned_away(one: Reaction, says: list[str]) -> None:
+    assert sentences(robustness.turned_away(treatment(one))) == says
 
 
 @pytest.mark.parametrize(
@@ -70,6 +86,7 @@ def test_what_is_answered_and_should_not_be(one: Reaction, says: list[str]) -> N
         (reaction(404, "Not Found"), []),
         (reaction(200), []),
         (reaction(500, None), []),
+        (reaction(400, None, expect="answered"), []),
     ],
 )  # fmt: skip
 def test_what_is_refused_without_help(one: Reaction, says: list[str]) -> None:

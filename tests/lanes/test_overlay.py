@@ -49,6 +49,60 @@ with set_current_vllm_config(VllmConfig()):
 print("untouched" if torch.equal(state, torch.get_rng_state()) else "the generator was used")
 """
 
+# A prompt of one token, as a model's projection leaves it: cut from a wider row.
+ONE_TOKEN = """
+import torch
+import vllm.platforms
+from vllm import _custom_ops
+vllm.platforms.current_platform.import_kernels()
+
+draw = torch.Generator().manual_seed(0)
+weight = torch.randn(64, 4, generator=draw).bfloat16()
+for tokens in (2, 1):
+    row = torch.randn(tokens, 128, generator=draw).bfloat16()[:, :64]
+    states = torch.zeros(2, 3, 64, dtype=torch.bfloat16).transpose(1, 2)
+    wanted = torch.nn.functional.pad(row.t().float(), (3, 0))[None]
+    wanted = torch.nn.functional.conv1d(wanted, weight.float()[:, None], groups=64)[0]
+    try:
+        found = _custom_ops.causal_conv1d_fwd_cpu(
+            row.contiguous().transpose(0, 1),  # of one token: no copy
+            _custom_ops.causal_conv1d_weight_pack(weight), None, states,
+            torch.tensor([0, tokens], dtype=torch.int32), torch.tensor([1], dtype=torch.int32),
+            torch.tensor([False]), False, True,  # no activation, weights packed
+        )
+    except RuntimeError as error:
+        print(tokens, str(error).splitlines()[0])
+    else:
+        print(tokens, "right" if torch.allclose(found.float(), wanted, atol=0.1) else "wrong")
+"""
+# What the model runner does, with a generator that is not moved by offsets.
+SEEDED = """
+import sys, types
+
+class Generator:
+    device = types.SimpleNamespace(type="cpu")
+    drawn = 0
+    def get_state(self): return self.drawn
+    def set_state(self, state): self.drawn = state
+    def get_offset(self): raise RuntimeError("CPU Generator does not use offset")
+
+class GPUModelRunner:
+    def __init__(self, discarded):
+        generators = {at: Generator() for at in range(len(discarded))}
+        self.input_batch = types.SimpleNamespace(generators=generators, num_reqs=len(discarded))
+        self.discard_request_mask = types.SimpleNamespace(np=discarded)
+    def _sample(self, logits):
+        for one in self.input_batch.generators.values():
+            one.drawn += 1
+        return logits
+    def _bookkeeping_sync(self, output):
+        for at, thrown_away in enumerate(self.discard_request_mask.np):
+            generator = self.input_batch.generators.get(at)
+            if thrown_away and generator:
+                generator.get_offset()
+        return output
+"""
+
 
 def run(
     python: Path | str, code: str, *path: Path, check: bool = True
@@ -76,7 +130,15 @@ def torchvision(folder: Path, extension: str = "") -> Path:
 
 def test_every_repair_is_listed_with_its_summary() -> None:
     assert [(one.name, one.summary) for one in overlay.repairs(OVERLAY)] == [
+        (
+            "one_token_prompts",
+            "Lets a Gated DeltaNet model read a prompt of one token on vLLM's CPU backend.",
+        ),
         ("rotary_embedding", "Gives MLA models the right positions on vLLM's CPU backend."),
+        (
+            "seeded_prompts",
+            "Lets a seeded request have its prompt read in several steps on vLLM's CPU backend.",
+        ),
         (
             "torchvision_operators",
             "Lets torchvision's CUDA wheel be imported beside a CPU torch.",
@@ -236,3 +298,30 @@ def test_real_rotary_embeddings_are_right_in_every_shape_with_the_overlay(
     module(only, "vllm_gates_repairs/rotary_embedding.py", "def arm() -> None: ...\n")
     defective = run(python, WRONG_WITHOUT_RIGHT_WITH, only).stdout.splitlines()
     assert defective[:4] == ["neox 2 right", "neox 3 wrong", "gptj 2 right", "gptj 3 wrong"]
+
+
+@pytest.mark.real
+def test_real_convolutions_take_one_token_with_the_overlay(
+    python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(python, ONE_TOKEN, OVERLAY).stdout.splitlines() == ["2 right", "1 right"]
+    monkeypatch.setenv("VLLM_GATES_WITHOUT_REPAIRS", "one_token_prompts")
+    assert run(python, ONE_TOKEN, OVERLAY).stdout.splitlines() == [
+        "2 right",
+        "1 causal_conv1d_fwd_cpu: expect x to be transposed.",
+    ]
+
+
+def test_draws_that_do_not_count_are_taken_back(tmp_path: Path) -> None:
+    for folder in ("vllm", "vllm/v1", "vllm/v1/worker"):
+        module(tmp_path, f"{folder}/__init__.py", "")
+    module(tmp_path, "vllm/v1/worker/gpu_model_runner.py", SEEDED)
+    code = """
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+runner = GPUModelRunner([True, False])
+print(runner._sample(1), runner._bookkeeping_sync(2))
+print([one.drawn for one in runner.input_batch.generators.values()])
+"""
+    assert run(sys.executable, code, OVERLAY, tmp_path).stdout.splitlines() == ["1 2", "[0, 1]"]
+    bare = run(sys.executable, code, tmp_path, check=False)
+    assert "CPU Generator does not use offset" in bare.stderr

