@@ -1,4 +1,4 @@
-"""The wrong kernel behind a fluent answer: found by the numerics gate, repaired by the overlay."""
+"""What the CPU backend gets wrong behind fluent answers: found by a gate, repaired by the overlay."""
 
 from __future__ import annotations
 
@@ -28,3 +28,20 @@ def test_the_repair_turns_it_green(tmp_path: Path) -> None:
     ran = gates.run(tmp_path, *MLA, model=MODEL)
     assert ran.outcomes() == {"boot": "PASS", "numerics": "PASS"}
     assert any("rotary" in repair for repair in ran.verdict["lane"]["overlay"])
+
+
+@pytest.mark.parametrize(
+    ("repair", "request_"),
+    [
+        ("one_token_prompts", "a prompt of one token"),
+        ("seeded_prompts", "a prompt that is read in steps, sampled with a seed"),
+    ],
+)
+def test_a_right_request_that_ends_the_engine_turns_robustness_red(
+    tmp_path: Path, repair: str, request_: str
+) -> None:
+    ran = gates.run(tmp_path, "-m", "boot or robustness", "--without-repair", repair)
+    assert ran.outcomes()["robustness"] == "FAIL", ran.output
+    words = ran.reasons("robustness")
+    assert f"{request_}:\n" in words
+    assert "an ordinary question: no answer" in words
