@@ -1,4 +1,4 @@
-"""What the CPU backend gets wrong behind fluent answers: found by a gate, repaired by the overlay."""
+"""What the CPU backend gets wrong behind fluent answers: gates find it, the overlay repairs it."""
 
 from __future__ import annotations
 
