@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["gates_progress", "shared"]
 
-# The plugins that a run of the gates needs, and no warning or state of the run around it.
+# The plugins that a run of the gates needs, and no warning or state of the run around it. At the end
+# `unraisableexception` would collect garbage ten times over: that is for the run around it.
 ALONE = (
     "-p", "pytest_vllm_gates.plugin", "-p", "syrupy", "-p", "no:cacheprovider",
-    "-p", "no:faulthandler", "-p", "no:pytester", "--tb=no", "--color=no",
+    "-p", "no:faulthandler", "-p", "no:pytester", "-p", "no:unraisableexception", "--tb=no",
+    "--color=no",
 )  # fmt: skip
 
 
