@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["gates_progress", "shared"]
 
-# The plugins that a run of the gates needs, and no warning or state of the run around it. At the end
+# The plugins a run of the gates needs, and no warning or state of the run around it. At the end
 # `unraisableexception` would collect garbage ten times over: that is for the run around it.
 ALONE = (
     "-p", "pytest_vllm_gates.plugin", "-p", "syrupy", "-p", "no:cacheprovider",
