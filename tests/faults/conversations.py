@@ -10,4 +10,5 @@ NOT_LONG = (*SHORT, "-m", "not long_context")
 GATES = "boot or streaming or reasoning or tools or stop or structured"
 # The two checks of how a stream arrives, which ask for it six times where it is late.
 ARRIVAL = ("-m", "streaming", "-k", "arrive_as_they_are_made", "--answer-tokens", "40")
+NOT_ARRIVAL = ("-k", "not arrive_as_they_are_made")
 SAMPLED = ("--samples", "20")

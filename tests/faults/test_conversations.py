@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from faults import frames, innocent, reasoning, stop, streaming, structured, tools
-from faults.conversations import ARRIVAL, GATES, NOT_LONG, SAMPLED, SHORT
+from faults.conversations import ARRIVAL, GATES, NOT_ARRIVAL, NOT_LONG, SAMPLED, SHORT
 from faults.proxy import Proxy
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def concerned(fault: Fault) -> list[str]:
         return [*NOT_LONG]
     if fault.check in frames.PACED:
         return [*SHORT, *ARRIVAL]  # all else sees the real server's own answers
-    return [*SHORT, "-m", GATES, *(SAMPLED if fault.check == tools.SAMPLED else ())]
+    # What is said is changed, and not when: innocent changes are watched for that, too.
+    when = () if fault.gate is None else NOT_ARRIVAL
+    return [*SHORT, "-m", GATES, *when, *(SAMPLED if fault.check == tools.SAMPLED else ())]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[f"{fault.gate}-{fault.name}" for fault in FAULTS])

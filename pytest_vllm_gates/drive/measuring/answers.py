@@ -1,0 +1,160 @@
+"""Reads the tokens and their times out of answers as they came: HTTP/1.1, server-sent events."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.facts.timing import Answered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.facts.timing import Raw
+
+HEAD_END = b"\r\n\r\n"
+CHUNKED = b"chunked"
+DONE = b"[DONE]"
+OK = 200
+SHOWN = 200
+
+
+class BrokenAnswerError(ValueError):
+    """Raised where the bytes are no whole answer; its words say in what way."""
+
+
+def answered(raw: Raw) -> Answered:
+    """Return the tokens of a streamed answer; what is wrong with it is in `error`.
+
+    A chunk's tokens are what its usage counts more than the one before (`continuous_usage_stats`),
+    else its `token_ids`; where the server tells neither, each chunk with text counts as one.
+    """
+    try:
+        return _read(raw)
+    except BrokenAnswerError as error:
+        return Answered(raw.name, raw.intended_s, raw.ended_s, error=raw.error or str(error))
+
+
+def _read(raw: Raw) -> Answered:
+    status, events = _events(raw)
+    if status != OK:
+        text = b"".join(data for _, data in events)[:SHOWN].decode(errors="replace")
+        raise BrokenAnswerError(f"answered {status}: {text}")
+    return _counted(raw, events)
+
+
+def _counted(raw: Raw, events: list[tuple[float, bytes]]) -> Answered:
+    counts: dict[str, list[tuple[float, int]]] = {"usage": [], "token_ids": [], "chunks": []}
+    seen, prompt, done = 0, None, False
+    for at, data in events:
+        if data == DONE:
+            done = True
+            continue
+        event = _object(data)
+        if error := event.get("error"):
+            raise BrokenAnswerError(f"the stream broke off: {error}"[:SHOWN])
+        usage = event.get("usage") or {}
+        choices = event.get("choices") or []
+        prompt = usage.get("prompt_tokens", prompt)
+        if choices and usage.get("completion_tokens", 0) > seen:
+            counts["usage"].append((at, usage["completion_tokens"] - seen))
+            seen = usage["completion_tokens"]
+        if more := sum(len(choice.get("token_ids") or ()) for choice in choices):
+            counts["token_ids"].append((at, more))
+        if any(_text(choice) for choice in choices):
+            counts["chunks"].append((at, 1))
+    if not done:
+        raise BrokenAnswerError("the stream ended without [DONE]")
+    by = next((name for name, tokens in counts.items() if tokens), "")
+    return Answered(
+        raw.name, raw.intended_s, raw.ended_s, prompt, tuple(counts.get(by, ())), by,
+        raw.error,
+    )  # fmt: skip
+
+
+def _text(choice: dict[str, Any]) -> bool:
+    delta = choice.get("delta") or choice
+    calls = any(
+        (one.get("function") or {}).get("arguments") for one in delta.get("tool_calls") or ()
+    )
+    return calls or any(
+        delta.get(key) for key in ("text", "content", "reasoning", "reasoning_content")
+    )
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BrokenAnswerError(f"an event is no JSON object: {data[:SHOWN]!r}")
+    return found
+
+
+def _events(raw: Raw) -> tuple[int, list[tuple[float, bytes]]]:
+    """Return the status and each event's time and data; of another body, the whole as one event."""
+    head, separator, _ = raw.answer.partition(HEAD_END)
+    if not separator:
+        raise BrokenAnswerError("the connection ended before an answer")
+    status_line, *lines = head.split(b"\r\n")
+    try:
+        status = int(status_line.split(b" ", 2)[1])
+    except (IndexError, ValueError):
+        raise BrokenAnswerError(f"this is not HTTP: {status_line[:SHOWN]!r}") from None
+    headers = {
+        name.strip().lower(): value.strip().lower()
+        for name, _, value in (line.partition(b":") for line in lines)
+    }
+    body_at = len(head) + len(HEAD_END)
+    if CHUNKED in headers.get(b"transfer-encoding", b""):
+        pieces = list(_chunks(raw.answer, body_at))
+    else:
+        pieces = [(raw.answer[body_at:], len(raw.answer))]
+        _whole(headers, len(raw.answer) - body_at)
+    if b"text/event-stream" not in headers.get(b"content-type", b""):
+        return status, [(raw.ended_s, b"".join(data for data, _ in pieces))]
+    sizes = [size for _, size in raw.arrivals]
+    return status, [(raw.arrivals[bisect_left(sizes, end)][0], data) for data, end in _data(pieces)]
+
+
+def _whole(headers: dict[bytes, bytes], size: int) -> None:
+    length = headers.get(b"content-length")
+    if length and length.isdigit() and int(length) > size:
+        raise BrokenAnswerError(f"the connection ended after {size} of {int(length)} bytes")
+
+
+def _chunks(answer: bytes, at: int) -> Iterator[tuple[bytes, int]]:
+    """Yield the chunks of a chunked body, and where in the answer each ends (RFC 9112, 7.1)."""
+    while True:
+        line_end = answer.find(b"\r\n", at)
+        try:
+            size = int(answer[at:line_end].partition(b";")[0], 16) if line_end >= 0 else None
+        except ValueError:
+            raise BrokenAnswerError(
+                f"a chunk begins with {answer[at:line_end][:SHOWN]!r}"
+            ) from None
+        if size is None or line_end + 4 + size > len(answer):
+            raise BrokenAnswerError("the connection ended in the middle of the answer")
+        if size == 0:
+            return
+        at = line_end + 2
+        yield answer[at : at + size], at + size
+        at += size + 2
+
+
+def _data(pieces: list[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
+    """Yield each event's data, and where in the answer the event ends, whatever a piece holds."""
+    rest = b""
+    for piece, end in pieces:
+        text = rest + piece.replace(b"\r\n", b"\n")
+        *events, rest = text.split(b"\n\n")
+        left = len(rest) + sum(len(event) + 2 for event in events)
+        for event in events:
+            left -= len(event) + 2
+            data = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]
+            if data:
+                # Where a piece was rewritten (\r\n) or an event began in an earlier one, its end
+                # is that of the last byte it needed from this piece, at most the piece's own.
+                yield b"\n".join(data), min(end, max(end - len(piece) + 1, end - left))

@@ -1,0 +1,94 @@
+"""The figures of a load, by the field's definitions; seconds, and requests per second.
+
+TTFT, time to first token: from when a request was to go out until its first token came. Not the
+first chunk: that one has the role and no token. Counted from the intended time, the wait of a
+request that could not go out is part of it (no coordinated omission).
+
+ITL, inter-token latency: the time since the tokens before came, shared out among those that came
+together. A request of n tokens has as many as it has tokens after its first arrival.
+
+TPOT, time per output token: (last token - first token) / (tokens - 1), one figure a request.
+
+E2E, end-to-end latency: from the intended time until the answer was over.
+
+Goodput: requests per second that met every limit they were given.
+
+The names are those of `vllm bench serve` (`calculate_metrics` in vLLM's `benchmarks/serve.py`),
+which differs in two: it takes a chunk for a token, and counts from when a request was really sent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_vllm_gates.facts.timing import Answered
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One request's figures, in seconds."""
+
+    ttft_s: float
+    e2e_s: float
+    itl_s: tuple[float, ...]
+    tpot_s: float | None
+    """None for an answer of one token."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may take to count as good; seconds."""
+
+    ttft_s: float = math.inf
+    tpot_s: float = math.inf
+    e2e_s: float = math.inf
+
+    def met_by(self, latency: Latency) -> bool:
+        """Return whether a request stayed within every limit."""
+        return (
+            latency.ttft_s <= self.ttft_s
+            and (latency.tpot_s or 0.0) <= self.tpot_s
+            and latency.e2e_s <= self.e2e_s
+        )
+
+
+def latency(answer: Answered) -> Latency | None:
+    """Return a request's figures; None where no token came or the answer is not whole."""
+    if answer.error or not answer.tokens:
+        return None
+    times = [at for at, _ in answer.tokens]
+    itl: list[float] = []
+    for before, (at, count) in zip(times, answer.tokens[1:], strict=False):
+        itl += [(at - before) / count] * count
+    more = answer.output_tokens - 1
+    return Latency(
+        ttft_s=times[0] - answer.intended_s,
+        e2e_s=answer.ended_s - answer.intended_s,
+        itl_s=tuple(itl),
+        tpot_s=(times[-1] - times[0]) / more if more else None,
+    )
+
+
+def goodput(answers: Iterable[Answered], limits: Limits, took_s: float) -> float:
+    """Return how many requests a second were answered within the limits."""
+    found = [latency(one) for one in answers]
+    return sum(1 for one in found if one and limits.met_by(one)) / took_s
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value below which a share of them lies, 0 to 1; between two, a straight line.
+
+    NumPy's `linear` method (Hyndman and Fan's seventh). Raises `ValueError` for no values.
+    """
+    if not values:
+        raise ValueError("of no values there is no percentile")
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)

@@ -1,0 +1,132 @@
+"""Tokens and times out of bytes as they came."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.drive.measuring.answers import answered
+from pytest_vllm_gates.facts.timing import Raw
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+CHUNKED = STREAM + b"Transfer-Encoding: chunked\r\n\r\n"
+DONE = b"data: [DONE]\n\n"
+
+
+def event(content: str = "", usage: int | None = None, **choice: Any) -> bytes:
+    told: dict[str, Any] = {"choices": [{"delta": {"content": content}, **choice}]}
+    if usage is not None:
+        told["usage"] = {"prompt_tokens": 5, "completion_tokens": usage}
+    return b"data: " + json.dumps(told).encode() + b"\n\n"
+
+
+def framed(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def raw(*pieces: bytes, every_s: float = 1.0, error: str = "") -> Raw:
+    """Return an answer whose pieces came a second apart, from the first second on."""
+    size, arrivals = 0, []
+    for number, piece in enumerate(pieces, start=1):
+        size += len(piece)
+        arrivals.append((number * every_s, size))
+    ended = arrivals[-1][0] if arrivals else 0.0
+    return Raw("r", 0.25, 0.5, ended, b"".join(pieces), tuple(arrivals), 0.0, error)
+
+
+def stream(*events: bytes) -> list[bytes]:
+    """Return a stream's pieces: head, then an event a piece, then the end."""
+    return [CHUNKED, *(framed(one) for one in events), b"0\r\n\r\n"]
+
+
+def test_tokens_are_counted_by_usage_and_the_role_chunk_is_none() -> None:
+    pieces = stream(event("", 0), event("a", 1), event("b c", 3), event("", 3), DONE)
+    found = answered(raw(*pieces))
+    assert found.error == ""
+    assert found.tokens == ((3.0, 1), (4.0, 2))
+    assert (found.counted_by, found.prompt_tokens, found.output_tokens) == ("usage", 5, 3)
+    assert (found.name, found.intended_s, found.ended_s) == ("r", 0.25, 7.0)
+
+
+def test_the_summary_at_the_end_is_no_token() -> None:
+    last = b'data: {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 9}}\n\n'
+    found = answered(raw(*stream(event("a", token_ids=[1, 2]), last, DONE)))
+    assert (found.tokens, found.counted_by) == (((2.0, 2),), "token_ids")
+    assert found.prompt_tokens == 5
+
+
+def test_without_counts_each_chunk_with_text_is_one() -> None:
+    pieces = stream(event(""), event("a"), event("b c"), DONE)
+    found = answered(raw(*pieces))
+    assert (found.tokens, found.counted_by) == (((3.0, 1), (4.0, 1)), "chunks")
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"text": "a"},
+        {"delta": {"reasoning": "a"}},
+        {"delta": {"reasoning_content": "a"}},
+        {"delta": {"tool_calls": [{"function": {"arguments": "{"}}]}},
+    ],
+)
+def test_whatever_field_carries_it_is_output(choice: dict[str, Any]) -> None:
+    data = b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+    assert answered(raw(*stream(data, DONE))).output_tokens == 1
+
+
+def test_an_event_is_as_late_as_its_last_byte() -> None:
+    whole = framed(event("a", 1)) + framed(event("b", 2)) + framed(DONE) + b"0\r\n\r\n"
+    middle = len(framed(event("a", 1))) + 9
+    found = answered(raw(CHUNKED + whole[:middle], whole[middle:]))
+    assert found.tokens == ((1.0, 1), (2.0, 1))
+
+
+def test_events_that_share_a_chunk_or_are_cut_by_one() -> None:
+    both = event("a", 1) + event("b", 2)
+    found = answered(raw(CHUNKED, framed(both[:-4]), framed(both[-4:] + DONE), b"0\r\n\r\n"))
+    assert found.tokens == ((2.0, 1), (3.0, 1))
+
+
+def test_lines_may_end_as_on_windows() -> None:
+    text = (event("a", 1) + event("b", 2) + DONE).replace(b"\n", b"\r\n")
+    assert answered(raw(CHUNKED, framed(text), b"0\r\n\r\n")).output_tokens == 2
+
+
+def test_a_stream_without_chunks_ends_with_the_connection() -> None:
+    found = answered(raw(STREAM + b"\r\n", event("a", 1), DONE))
+    assert (found.tokens, found.error) == (((2.0, 1),), "")
+
+
+ERROR = b'{"error": {"message": "no"}}'
+HTML = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "says"),
+    [
+        ([], "the connection ended before an answer"),
+        ([b"HTTP/1.1 200 OK\r\n"], "the connection ended before an answer"),
+        ([b"SSH-2.0-OpenSSH\r\n\r\n"], "this is not HTTP: b'SSH-2.0-OpenSSH'"),
+        ([HTML + b"oops"], "answered 502: oops"),
+        ([HTML + b"oo"], "the connection ended after 2 of 4 bytes"),
+        ([CHUNKED, framed(event("a", 1))], "the connection ended in the middle of the answer"),
+        ([CHUNKED, framed(event("a", 1))[:-8]], "the connection ended in the middle of the answer"),
+        ([CHUNKED, b"zz\r\n"], "a chunk begins with b'zz'"),
+        (stream(event("a", 1)), "the stream ended without [DONE]"),
+        (stream(b"data: {\n\n", DONE), "an event is no JSON object: b'{'"),
+        (stream(b"data: []\n\n", DONE), "an event is no JSON object: b'[]'"),
+        (stream(b"data: " + ERROR + b"\n\n", DONE), "the stream broke off: {'message': 'no'}"),
+    ],
+)  # fmt: skip
+def test_what_is_no_whole_answer_is_told(pieces: list[bytes], says: str) -> None:
+    found = answered(raw(*pieces))
+    assert found.error == says
+    assert found.tokens == ()
+
+
+def test_what_the_loop_saw_comes_first() -> None:
+    found = answered(raw(CHUNKED, framed(event("a", 1)), error="nothing came for 5 s"))
+    assert found.error == "nothing came for 5 s"

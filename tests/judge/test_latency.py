@@ -1,0 +1,67 @@
+"""The field's figures, worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.facts.timing import Answered
+from pytest_vllm_gates.judge.latency import Limits, goodput, latency, percentile
+
+
+def answer(*tokens: tuple[float, int], intended: float = 1.0, ended: float = 9.0) -> Answered:
+    return Answered("r", intended, ended, 5, tokens, "usage")
+
+
+def test_latencies_count_from_the_intended_time_and_by_tokens() -> None:
+    found = latency(answer((3.0, 1), (4.0, 2), (4.5, 1)))
+    assert found is not None
+    assert found.ttft_s == 2.0
+    assert found.itl_s == (0.5, 0.5, 0.5)
+    assert found.tpot_s == 0.5
+    assert found.e2e_s == 8.0
+
+
+def test_tokens_that_come_first_together_have_no_latency_between_them() -> None:
+    found = latency(answer((3.0, 4)))
+    assert found is not None
+    assert found.itl_s == ()
+    assert found.tpot_s == 0.0
+
+
+def test_one_token_has_no_time_per_token() -> None:
+    found = latency(answer((3.0, 1)))
+    assert found is not None
+    assert found.tpot_s is None
+
+
+def test_what_is_not_whole_has_no_latency() -> None:
+    assert latency(answer()) is None
+    assert latency(Answered("r", 1.0, 2.0, 5, ((1.5, 1),), "usage", "answered 500")) is None
+
+
+def test_goodput_counts_requests_that_meet_every_limit() -> None:
+    answers = [answer((2.0, 1)), answer((4.0, 1)), answer((2.0, 1), (8.0, 1)), answer()]
+    assert goodput(answers, Limits(), 2.0) == 1.5
+    assert goodput(answers, Limits(ttft_s=1.0), 2.0) == 1.0
+    assert goodput(answers, Limits(ttft_s=1.0, tpot_s=1.0), 2.0) == 0.5
+    assert goodput(answers, Limits(e2e_s=1.0), 2.0) == 0.0
+
+
+def test_percentiles_lie_on_a_line_between_two_values() -> None:
+    assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert percentile([0.0, 10.0], 0.95) == 9.5
+    assert percentile([4.0], 0.99) == 4.0
+    with pytest.raises(ValueError, match="of no values"):
+        percentile([], 0.5)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.floats(0, 1), st.floats(0, 1))
+def test_percentiles_are_within_the_values_and_in_order(
+    values: list[float], one: float, other: float
+) -> None:
+    low, high = sorted((one, other))
+    assert min(values) - 1e-6 <= percentile(values, low)
+    assert percentile(values, low) <= percentile(values, high) + 1e-6
+    assert percentile(values, high) <= max(values) + 1e-6
