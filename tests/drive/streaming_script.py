@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import select
 import socket
 import sys
 import time
@@ -45,10 +44,12 @@ def serve(streams: int, chunks: int, every_s: float, tokens: int) -> None:
     while len(clients) < streams:
         client, _ = listener.accept()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        clients.append(client)
+        if client.recv(2**16).startswith(b"POST"):
+            clients.append(client)
+        else:  # peers look for metrics
+            client.sendall(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n")
+            client.close()
     for client in clients:
-        select.select([client], [], [])
-        client.recv(2**16)
         client.sendall(HEAD + event(chunk(0, "", role="assistant")))
     events = [event(chunk(tokens * (number + 1), "word " * tokens)) for number in range(chunks)]
     sent: list[list[float]] = []
