@@ -27,6 +27,7 @@ STAMP_BYTES = socket.CMSG_SPACE(struct.calcsize("qq"))
 READ_BYTES = 2**18
 SPIN_S = 0.001
 """The last of a wait is spent awake: the kernel wakes a sleeper up to so much late."""
+STAMPING_S = 1.0
 IN_PROGRESS = (errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 
@@ -78,6 +79,7 @@ class Loop:
         self._flights: dict[int, _Flight] = {}
         self._raws: list[Raw] = []
         self._looks_s = 0.0
+        self._stamped = _stamping()
 
     def run(self, requests: Iterable[Planned], users: int | None = None) -> Load:
         """Send the requests at their times, or, given `users`, so many at a time as they end."""
@@ -91,7 +93,7 @@ class Loop:
                 self._closed(iter(requests), users)
         finally:
             self._epoll.close()
-            for one in self._sockets.values():
+            for one in (*self._sockets.values(), *self._stamped):
                 one.close()
             if collects:
                 gc.enable()
@@ -184,7 +186,7 @@ class Loop:
             return
         now = at = self._now()
         for level, kind, stamp in extra:
-            if level == socket.SOL_SOCKET and kind == STAMP:
+            if (level, kind) == (socket.SOL_SOCKET, STAMP):
                 seconds, nanoseconds = struct.unpack("qq", stamp)
                 at = seconds - self._unix + nanoseconds * 1e-9
         flight.lag_s = max(flight.lag_s, now - at)
@@ -202,3 +204,22 @@ class Loop:
             if now - flight.last_s > self._silence_s:
                 flight.last_s = now
                 self._end(number, f"nothing came for {self._silence_s:g} s")
+
+
+def _stamping() -> tuple[socket.socket, socket.socket]:
+    """Return two sockets that keep the kernel stamping packets, which it begins a little late.
+
+    It turns the stamps on from a queue of its own once the first socket asks for them, and until
+    then packets have none.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = socket.create_connection(listener.getsockname())
+        other, _ = listener.accept()
+    other.setsockopt(socket.SOL_SOCKET, STAMP, 1)
+    deadline = time.monotonic() + STAMPING_S
+    while time.monotonic() < deadline:
+        one.send(b"?")
+        if other.recvmsg(1, STAMP_BYTES)[1]:
+            break
+        time.sleep(SPIN_S)
+    return one, other
