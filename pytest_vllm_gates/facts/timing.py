@@ -60,8 +60,8 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Load:
-    """A load as it was driven."""
+class Driven:
+    """A load that was driven, and all that came of it."""
 
     begun_unix_s: float
     took_s: float

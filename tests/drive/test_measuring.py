@@ -18,7 +18,7 @@ from pytest_vllm_gates.drive.measuring.loop import Loop, Target
 from pytest_vllm_gates.drive.measuring.measure import measure
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Endpoint
-from pytest_vllm_gates.facts.timing import Load, Planned
+from pytest_vllm_gates.facts.timing import Driven, Planned
 from pytest_vllm_gates.judge.latency import latency
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SCRIPT = Path(__file__).with_name("streaming_script.py")
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: [DONE]\n\n"
-Serve = "Callable[[socket.socket, bytes], None]"
 
 
 class Server:
@@ -90,7 +89,7 @@ def requests(count: int, every_s: float | None = None, body: bytes = b"{}") -> l
 
 def drive(
     port: int, planned: list[Planned], users: int | None = None, silence_s: float = 60
-) -> Load:
+) -> Driven:
     target = Target("127.0.0.1", port, {"X-Own": "yes"})
     return Loop(target, silence_s=silence_s).run(planned, users)
 

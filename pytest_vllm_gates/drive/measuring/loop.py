@@ -16,7 +16,7 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.timing import Load, Planned, Raw
+from pytest_vllm_gates.facts.timing import Driven, Planned, Raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -81,7 +81,7 @@ class Loop:
         self._looks_s = 0.0
         self._stamped = _stamping()
 
-    def run(self, requests: Iterable[Planned], users: int | None = None) -> Load:
+    def run(self, requests: Iterable[Planned], users: int | None = None) -> Driven:
         """Send the requests at their times, or, given `users`, so many at a time as they end."""
         collects = gc.isenabled()
         gc.disable()  # a pause of the collector's is not the server's
@@ -97,7 +97,7 @@ class Loop:
                 one.close()
             if collects:
                 gc.enable()
-        return Load(self._unix, self._now(), tuple(self._raws))
+        return Driven(self._unix, self._now(), tuple(self._raws))
 
     def _now(self) -> float:
         return time.monotonic() - self._monotonic

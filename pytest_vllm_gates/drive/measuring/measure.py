@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_vllm_gates.facts.launch import Endpoint
-    from pytest_vllm_gates.facts.timing import Load, Planned
+    from pytest_vllm_gates.facts.timing import Driven, Planned
 
 PROGRAM = "pytest_vllm_gates.drive.measuring.program"
 SILENCE_S = 120.0
@@ -29,7 +29,7 @@ def measure(
     users: int | None = None,
     *,
     silence_s: float = SILENCE_S,
-) -> Load:
+) -> Driven:
     """Send the requests at their times, or so many at a time; return what came, unread.
 
     `silence_s`: how long an answer may stay away, or stop, before it is given up.
@@ -57,5 +57,5 @@ def measure(
         )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"the process that drove the load failed:\n{done.stderr}")
-        load: Load = pickle.loads(result.read_bytes())  # noqa: S301 - written by our own process
+        load: Driven = pickle.loads(result.read_bytes())  # noqa: S301 - written by our own process
     return load
