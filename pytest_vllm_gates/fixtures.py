@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -86,15 +87,27 @@ def launch(
     subject: Subject,
     gates_progress: Progress,
     tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Launch]:
     """Boot the family's server once for all gates; a failure is returned, not raised."""
     folder = _run.options.report_dir or tmp_path_factory.mktemp("server")
     on_log = gates_progress.print if _run.options.verbose else None
+    preloading = threading.Thread(target=_preload, args=[request.session.items])
+    preloading.start()
     boot, server = _run.boot(subject, folder, gates_progress, on_log)
     gates_progress.done()
     started = Launch(boot, server)
     yield started
     started.stop()
+    preloading.join()
+
+
+def _preload(items: list[pytest.Item]) -> None:
+    """Import, while a server starts, what its tests will take seconds to import."""
+    if any("prompt_files" in getattr(item, "fixturenames", ()) for item in items):
+        from pytest_vllm_gates.drive import reference  # noqa: PLC0415 - heavy
+
+        reference.preload()
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ def explore(check: Callable[..., None], examples: int, *strategies: st.SearchStr
         raise endless[0]
 
 
+@functools.cache
 def texts() -> st.SearchStrategy[str]:
     """Ordinary text with awkward pieces in it; no lone surrogates, which JSON cannot carry."""
     plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=MOST_CHARACTERS)

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.checkpoint import Checkpoint
 
 
+def preload() -> None:
+    """Import what reads tokenizers, which takes seconds: for whoever waits for a server anyway."""
+    _reader()
+
+
 class Writer(Protocol):
     """What writes prompts: the checkpoint's template, or the encoder a lane carries."""
 
@@ -43,8 +48,6 @@ class Reference:
         from pytest_vllm_gates.drive.template import Template  # noqa: PLC0415 - jinja2
 
         self.folder = prompt_files.folder(checkpoint)
-        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
         self._tokenizer = _load(checkpoint, str(self.folder))
         self._writer: Writer = writer or Template(checkpoint, self._tokenizer, serve)
         self._rendered: dict[str, Rendering | Refused | Endless] = {}
@@ -114,11 +117,17 @@ class Reference:
         )
 
 
-def _load(checkpoint: Checkpoint, folder: str) -> Any:
-    from transformers import AutoTokenizer  # noqa: PLC0415 - a second of import, only when used
+def _reader() -> Any:
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    from transformers import AutoTokenizer  # noqa: PLC0415 - seconds of import, only when used
 
+    return AutoTokenizer
+
+
+def _load(checkpoint: Checkpoint, folder: str) -> Any:
     try:
-        return AutoTokenizer.from_pretrained(folder)
+        return _reader().from_pretrained(folder)
     except Exception as error:
         # Files missing, cut short, of a class this transformers does not know: it raises anything.
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

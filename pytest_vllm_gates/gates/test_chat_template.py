@@ -50,6 +50,7 @@ def asked(trivial: Conversation, family: Family, reference: Reference, launch: L
     return reference.render(trivial.body(family))
 
 
+@pytest.mark.usefixtures("launch")  # it starts while these files are read
 def test_prompt_files_are_usable(prompt_files: Reference | Failure, evidence: Evidence) -> None:
     evidence["usable"] = not isinstance(prompt_files, Failure)
     if isinstance(prompt_files, Failure):
