@@ -40,6 +40,12 @@ def subject_of(item: pytest.Item) -> Subject | None:
     return callspec.params.get("subject") if callspec else None
 
 
+def shorten(call: pytest.CallInfo[None]) -> None:
+    """Keep where an undecided test said so, and not the way there, which takes long to lay out."""
+    if call.excinfo and isinstance(call.excinfo.value, Undecided):
+        call.excinfo.traceback = call.excinfo.traceback[-1:]
+
+
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Give a gate test's report its outcome, and its last report the whole result."""
     subject = subject_of(item)

@@ -128,6 +128,7 @@ class GatesSession:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Give a gate test its outcome."""
+        outcomes.shorten(call)
         report = yield
         outcomes.judge(item, call, report)
         return report
