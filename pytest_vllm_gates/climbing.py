@@ -79,14 +79,10 @@ def canary(server: Endpoint, family: Family) -> Callable[[], Said]:
     """Ask a short question."""
     from pytest_vllm_gates.drive.robustness import ANSWER_LIMIT_S  # noqa: PLC0415
     from pytest_vllm_gates.drive.saying import Saying  # noqa: PLC0415
+    from pytest_vllm_gates.drive.tickets import question  # noqa: PLC0415
 
     saying = Saying(server, ANSWER_LIMIT_S)
-    kwargs = family.thinking_kwargs("off")
-    body = {
-        "messages": [{"role": "user", "content": QUESTION}],
-        "max_tokens": QUESTION_TOKENS,
-        **({"chat_template_kwargs": kwargs} if kwargs else {}),
-    }
+    body = question(family, QUESTION, QUESTION_TOKENS)
     return lambda: saying.ask(body)
 
 

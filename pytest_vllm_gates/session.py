@@ -13,6 +13,7 @@ from pytest_vllm_gates import (
     conversing,
     fixtures,
     goldens,
+    loading,
     outcomes,
     run,
     spread,
@@ -48,6 +49,7 @@ class GatesSession:
         config.pluginmanager.register(checking, "vllm-gates-checking")
         config.pluginmanager.register(conversing, "vllm-gates-conversing")
         config.pluginmanager.register(climbing, "vllm-gates-climbing")
+        config.pluginmanager.register(loading, "vllm-gates-loading")
         self._name_paths(config)
         self._config = config
         self._verdict: Verdict | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates.facts import strict, traffic
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.names import choose
 
@@ -69,6 +69,14 @@ class Lane(strict.Record):
     batch_invariant: bool = False
     """Whether an answer's tokens are the same in any company and on any prefix. Kernels that sum in
     another order for another batch are not; there an answer of equal likelihood is enough."""
+
+    load: dict[str, Any] = Field(default_factory=dict)
+    """What the load gate sends and asks for here, otherwise than `load.toml` and the family say."""
+
+    @model_validator(mode="after")
+    def _traffic(self) -> Lane:
+        traffic.planned(self.load)
+        return self
 
     @model_validator(mode="after")
     def _one_form(self) -> Lane:

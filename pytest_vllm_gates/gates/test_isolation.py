@@ -7,11 +7,12 @@ another prompt, batches that change what is said, and slots that are never free 
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_vllm_gates.drive import departure as drive
+from pytest_vllm_gates.drive import tickets
 from pytest_vllm_gates.drive.metrics import Metrics, cached_tokens
 from pytest_vllm_gates.drive.robustness import ANSWER_LIMIT_S, context
 from pytest_vllm_gates.drive.saying import Saying
@@ -38,7 +39,6 @@ pytestmark = pytest.mark.isolation
 
 AGAIN = 3
 AT_ONCE = 16
-NONCE_TOKENS = 1024
 BEGINNINGS = 8
 PREFIX_CHARACTERS = 12_000
 
@@ -93,7 +93,7 @@ def sames(evidence: Evidence, _run: Run) -> Sames:
 def test_same_question_gets_the_same_answer(
     questions: Questions, saying: Saying, sames: Sames, family: Family, checking: Checking
 ) -> None:
-    body = _body(family, questions.questions[0], questions.answer_tokens)
+    body = tickets.question(family, questions.questions[0], questions.answer_tokens)
     first = _answered(saying.ask(body))
     for number in range(2, AGAIN + 1):
         sames.add(f"asked the {number}. time", first, saying.ask(body))
@@ -115,7 +115,7 @@ def test_a_warm_prefix_changes_no_answer(
     prefix = (questions.filler * (length // len(questions.filler) + 1))[: length * 3 // 4]
     run = secrets.token_hex(4)
     one, other = (
-        _body(family, f"{prefix}\n\n{question}", questions.answer_tokens)
+        tickets.question(family, f"{prefix}\n\n{question}", questions.answer_tokens)
         for question in questions.questions[:2]
     )
     before = cached_tokens(server)
@@ -142,7 +142,7 @@ def test_company_changes_no_answer(
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    bodies = [_body(family, one, questions.answer_tokens) for one in questions.questions]
+    bodies = [tickets.question(family, one, questions.answer_tokens) for one in questions.questions]
     alone = [_answered(saying.ask(body)) for body in bodies]
     evidence["different_answers"] = _different(alone)
     for question, one, other in zip(
@@ -165,14 +165,14 @@ def test_no_answer_holds_what_is_anothers(
     beginning = questions.filler * BEGINNINGS
     control, *nonces = (secrets.token_hex(4) for _ in range(AT_ONCE + 1))
     for streamed in (False, True):
-        said = saying.ask(_ticket(family, "", control, streamed=streamed))
+        said = saying.ask(tickets.ticket(family, "", control, streamed=streamed))
         if control not in said.text:
             raise Inconclusive(
                 f"structured_outputs.choice leaves only 'ticket {control}', and alone the server "
                 f"{'streams' if streamed else 'says'} {said.shown}: no nonce can be followed"
             )
     bodies = [
-        _ticket(family, beginning, nonce, streamed=bool(number % 2))
+        tickets.ticket(family, beginning, nonce, streamed=bool(number % 2))
         for number, nonce in enumerate(nonces)
     ]
     cases, findings = [], []
@@ -201,7 +201,7 @@ def test_clients_that_leave_free_their_slots(
     evidence: Evidence,
 ) -> None:
     cases, findings, undecided = [], [], []
-    body = _body(family, questions.questions[0], 1)
+    body = tickets.question(family, questions.questions[0], 1)
     for name, streamed in (("streamed", True), ("whole", False)):
         with Metrics(server) as metrics:
             left = drive.leave(server, metrics, body, tokens, streamed=streamed)
@@ -222,24 +222,6 @@ def test_clients_that_leave_free_their_slots(
         cases,
         "answers go on for clients that are gone, and keep the places of those who wait",
     )
-
-
-def _body(family: Family, question: str, answer_tokens: int) -> dict[str, Any]:
-    """Return a question; thinking is off where it can be, so that answers are short."""
-    body: dict[str, Any] = {
-        "messages": [{"role": "user", "content": question}],
-        "max_tokens": answer_tokens,
-    }
-    if kwargs := family.thinking_kwargs("off"):
-        body["chat_template_kwargs"] = kwargs
-    return body
-
-
-def _ticket(family: Family, beginning: str, nonce: str, *, streamed: bool) -> dict[str, Any]:
-    """Return a request whose answer can only be its own nonce, whatever the model."""
-    text = f"ticket {nonce}"
-    body = _body(family, f"{beginning}Say {text}.", NONCE_TOKENS)
-    return {**body, "structured_outputs": {"choice": [text]}, "stream": streamed}
 
 
 def _answered(said: Said) -> Said:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.facts.ladder import Rung
 from pytest_vllm_gates.facts.numerics import Scores
+from pytest_vllm_gates.judge import rest as resting
 from pytest_vllm_gates.judge.numerics import output_distance
-from pytest_vllm_gates.judge.sameness import compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.facts.ladder import Climb, Climbed, Rest
+    from pytest_vllm_gates.facts.ladder import Climb, Climbed
     from pytest_vllm_gates.judge.numerics import Tolerance
 
 # What a check found, and all it looked at.
@@ -148,18 +148,9 @@ def unwell(climb: Climb, *, invariant: bool) -> Judged:
     rests += [(Case(f"after {one.name}"), one.rest) for one in climb.refusals]
     for case, rest in rests:
         cases.append(case)
-        found += [Finding(case, says) for says in _unrest(rest, climb, invariant=invariant)]
+        faults = resting.faults(climb.healthy, rest, invariant=invariant)
+        found += [Finding(case, says) for says in faults]
     return found, cases
-
-
-def _unrest(rest: Rest, climb: Climb, *, invariant: bool) -> Iterator[str]:
-    same = compare(climb.healthy, rest.canary, invariant=invariant)
-    if same.fault:
-        yield f"afterwards a short question is not answered as before: {same.fault}"
-    if rest.in_flight:
-        yield f"{rest.in_flight} requests are still in flight, and nobody waits for them"
-    elif rest.kv_usage:
-        yield f"nothing is in flight, and {rest.kv_usage:.1%} of the KV cache is in use"
 
 
 def hangs(climb: Climb) -> Judged:
@@ -168,16 +159,8 @@ def hangs(climb: Climb) -> Judged:
     for climbed in climb.rungs:
         case = _case(climbed)
         cases.append(case)
-        if hang := climbed.hang:
-            stacks = f"; the stacks of its processes: {hang.stacks}" if hang.stacks else ""
-            found.append(
-                Finding(
-                    case,
-                    f"hangs: {hang.running} running, {hang.waiting} waiting, and for "
-                    f"{hang.silent_s:.0f} s nothing has moved while /health says {hang.health}"
-                    f"{stacks}",
-                )
-            )
+        if climbed.hang:
+            found.append(Finding(case, resting.hangs(climbed.hang)))
     return found, cases
 
 

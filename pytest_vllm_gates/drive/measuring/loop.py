@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import gc
 import heapq
+import math
 import select
 import socket
 import struct
@@ -81,8 +82,14 @@ class Loop:
         self._looks_s = 0.0
         self._stamped = _stamping()
 
-    def run(self, requests: Iterable[Planned], users: int | None = None) -> Driven:
-        """Send the requests at their times, or, given `users`, so many at a time as they end."""
+    def run(
+        self, requests: Iterable[Planned], users: int | None = None, *, seconds: float = math.inf
+    ) -> Driven:
+        """Send the requests at their times, or, given `users`, so many at a time as they end.
+
+        `seconds`: when to stop sending more.
+        """
+        self._seconds = seconds
         collects = gc.isenabled()
         gc.disable()  # a pause of the collector's is not the server's
         self._monotonic, self._unix = time.monotonic(), time.time()
@@ -103,7 +110,11 @@ class Loop:
         return time.monotonic() - self._monotonic
 
     def _open(self, requests: Iterable[Planned]) -> None:
-        due = [(one.at_s or 0.0, number, one) for number, one in enumerate(requests)]
+        due = [
+            (one.at_s or 0.0, number, one)
+            for number, one in enumerate(requests)
+            if (one.at_s or 0.0) <= self._seconds
+        ]
         heapq.heapify(due)
         while due or self._flights:
             while due and due[0][0] <= self._now():
@@ -115,7 +126,7 @@ class Loop:
         more = True
         while more or self._flights:
             while more and len(self._flights) < users:
-                request = next(requests, None)
+                request = next(requests, None) if self._now() < self._seconds else None
                 if request is None:
                     more = False
                 else:

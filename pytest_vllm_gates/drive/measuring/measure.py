@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import subprocess
 import sys
@@ -29,10 +30,12 @@ def measure(
     users: int | None = None,
     *,
     silence_s: float = SILENCE_S,
+    seconds: float = math.inf,
 ) -> Driven:
     """Send the requests at their times, or so many at a time; return what came, unread.
 
-    `silence_s`: how long an answer may stay away, or stop, before it is given up.
+    `silence_s`: how long an answer may stay away, or stop, before it is given up; `seconds`: when
+    to stop sending more.
     Raises `UserError` for a server that is not spoken to in plain HTTP, `RuntimeError` where the
     process failed.
     """
@@ -46,7 +49,7 @@ def measure(
     headers = {"Content-Type": "application/json"}
     if endpoint.api_key:
         headers["Authorization"] = f"Bearer {endpoint.api_key}"
-    job = Job(url.hostname, url.port or 80, headers, tuple(requests), users, silence_s)
+    job = Job(url.hostname, url.port or 80, headers, tuple(requests), users, silence_s, seconds)
     with tempfile.TemporaryDirectory() as name:
         job_file, result = Path(name, "job"), Path(name, "result")
         job_file.touch(mode=0o600)  # it holds the key

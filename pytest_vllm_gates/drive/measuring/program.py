@@ -30,13 +30,15 @@ class Job:
     users: int | None
     """So many at a time; None: each at its own time."""
     silence_s: float
+    seconds: float
 
 
 def main(job_file: str, result_file: str) -> None:
     """Drive the job."""
     job: Job = pickle.loads(Path(job_file).read_bytes())  # noqa: S301 - written by `measure`
     target = Target(job.host, job.port, job.headers)
-    load = Loop(target, silence_s=job.silence_s).run(job.requests, job.users)
+    loop = Loop(target, silence_s=job.silence_s)
+    load = loop.run(job.requests, job.users, seconds=job.seconds)
     Path(result_file).write_bytes(pickle.dumps(load))
 
 

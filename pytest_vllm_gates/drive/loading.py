@@ -1,0 +1,221 @@
+"""Puts a server under its planned load, looks after it, and asks along with everybody else."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.drive.ladder import resident_bytes
+from pytest_vllm_gates.drive.measuring.answers import answered
+from pytest_vllm_gates.drive.measuring.measure import measure
+from pytest_vllm_gates.drive.saying import Saying
+from pytest_vllm_gates.drive.tickets import question, ticket
+from pytest_vllm_gates.drive.traffic import Maker, poisson
+from pytest_vllm_gates.drive.watchdog import Watchdog
+from pytest_vllm_gates.facts.ladder import Rest
+from pytest_vllm_gates.facts.loaded import Loaded, Phase, Ride
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.drive.metrics import Metrics
+    from pytest_vllm_gates.drive.traffic import Requests
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.isolation import Questions
+    from pytest_vllm_gates.facts.ladder import Hang
+    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.facts.load import Load
+    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.facts.traffic import Traffic
+
+STREAMS, ARRIVALS, CROWD = "streams", "arrivals", "crowd"
+LOOK_S = 0.1
+REST_S = 15.0
+ALIKE = 2
+"""Equal looks in a row after which a server's counters have come to rest."""
+TICKETS = 2
+"""So many people ask for tickets at the same time."""
+
+
+class Watch:
+    """Looks at the server from a thread of its own while its `with` block lasts."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self.seen: list[Load] = []
+        self.hang: Hang | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        loader = self._loader
+        watchdog = Watchdog(loader.metrics)
+        while not self._over.wait(LOOK_S):
+            silent_s = watchdog.silent_s()
+            if watchdog.last is not None and watchdog.last not in self.seen[-1:]:
+                self.seen.append(watchdog.last)
+            busy = watchdog.last is not None and watchdog.last.in_flight > 0
+            if busy and silent_s > loader.stall_s and not self.hang:
+                self.hang = watchdog.hang(loader.endpoint, loader.processes(), loader.folder)
+
+
+@dataclass
+class Loader:
+    """A server, what it is to be put through, and what is needed to look after it."""
+
+    endpoint: Endpoint
+    family: Family
+    traffic: Traffic
+    text: Sequence[int]
+    """Token ids to cut prompts from."""
+    questions: Questions
+    metrics: Metrics | None
+    canary: Callable[[], Said]
+    """Asks a short question."""
+    stall_s: float
+    """How long nothing may move while requests are in flight."""
+    answer_s: float
+    """How long an answer to a question may take."""
+    processes: Callable[[], Sequence[int]] = list
+    folder: Path | None = None
+    """Where the stacks of a hanging server are written."""
+
+    def load(self) -> Loaded:
+        """Drive every phase, until the server does not come back."""
+        self.canary()  # the next one finds a warm prefix, as all that follow do
+        healthy = self.canary()
+        if healthy.error:
+            return Loaded(healthy, (), (), None)
+        maker = Maker(self.endpoint, self.traffic, self.text)
+        phases: list[Phase] = []
+        rides: list[Ride] = []
+        for name in (STREAMS, ARRIVALS, CROWD):
+            if name == ARRIVALS:
+                rate = self._rate(phases[0])
+                count = max(1, min(self.traffic.requests, int(rate * self.traffic.seconds)))
+                phase = self._phase(name, maker.make(name, poisson(rate, count, name)), None)
+            else:
+                requests = maker.make(name, [None] * self.traffic.requests)
+                if name == CROWD:
+                    with self._riding(rides):
+                        phase = self._phase(name, requests, self.traffic.concurrency)
+                else:
+                    phase = self._phase(name, requests, self.traffic.concurrency)
+            phases.append(phase)
+            if phase.hang or not any(not one.error for one in phase.answers):
+                break
+        broken = bool(phases[-1].hang)
+        rest = None if broken else self._rest()
+        return Loaded(healthy, tuple(phases), tuple(rides), rest)
+
+    def _rate(self, streams: Phase) -> float:
+        return self.traffic.rate or self.traffic.rate_share * len(streams.answers) / streams.took_s
+
+    def _phase(self, name: str, requests: Requests, users: int | None) -> Phase:
+        before = self._figures()
+        with Watch(self) as watch:
+            driven = measure(
+                self.endpoint, requests.planned, users,
+                silence_s=self.stall_s, seconds=self.traffic.seconds,
+            )  # fmt: skip
+        return Phase(
+            name,
+            name != CROWD,
+            users,
+            requests.asked,
+            tuple(answered(raw) for raw in driven.raws),
+            driven.took_s,
+            tuple(raw.sent_s - raw.intended_s for raw in driven.raws if raw.sent_s is not None),
+            before,
+            None if watch.hang else self._figures(),
+            tuple(watch.seen),
+            watch.hang,
+        )
+
+    def _figures(self) -> Load | None:
+        """Return the server's figures once they have come to rest; None where it tells none."""
+        deadline = time.monotonic() + REST_S
+        found: Load | None = None
+        alike = 0
+        while self.metrics is not None and alike < ALIKE and time.monotonic() < deadline:
+            try:
+                now = self.metrics.load()
+            except httpx.HTTPError:
+                return None
+            at_rest = found is not None and now.progress == found.progress and not now.in_flight
+            alike = alike + 1 if at_rest else 0
+            found = now
+            time.sleep(LOOK_S)
+        return found
+
+    def _rest(self) -> Rest:
+        load = self._figures()
+        said = self.canary()
+        return Rest(
+            said,
+            load.in_flight if load else None,
+            round(load.kv_usage, 4) if load else None,
+            resident_bytes(self.processes()),
+        )
+
+    def _riding(self, rides: list[Ride]) -> _Riding:
+        saying = Saying(self.endpoint, self.answer_s)
+        tokens = self.questions.answer_tokens
+        asks = [question(self.family, one, tokens) for one in self.questions.questions]
+        alone = [saying.ask(body) for body in asks]
+        beginning = self.questions.filler
+
+        def questions(over: threading.Event) -> Iterator[Ride]:
+            for number in itertools.cycle(range(len(asks))):
+                if over.is_set():
+                    return
+                said = saying.ask(asks[number])
+                yield Ride(self.questions.questions[number], alone[number], None, said)
+
+        def tickets(over: threading.Event) -> Iterator[Ride]:
+            for number in itertools.count():
+                if over.is_set():
+                    return
+                nonce = secrets.token_hex(4)
+                streamed = bool(number % 2)
+                said = saying.ask(ticket(self.family, beginning, nonce, streamed=streamed))
+                yield Ride(f"ticket, {'streamed' if streamed else 'whole'}", None, nonce, said)
+
+        return _Riding(rides, [questions, *[tickets] * TICKETS])
+
+
+class _Riding:
+    """Asks from threads of their own while its `with` block lasts."""
+
+    def __init__(
+        self, rides: list[Ride], riders: Sequence[Callable[[threading.Event], Iterator[Ride]]]
+    ) -> None:
+        self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=lambda one=rider: rides.extend(one(self._over)), daemon=True)
+            for rider in riders
+        ]
+
+    def __enter__(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()

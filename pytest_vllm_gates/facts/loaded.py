@@ -1,0 +1,83 @@
+"""What came of a load: every answer, and the server's own figures around and during it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.ladder import Hang, Rest
+    from pytest_vllm_gates.facts.load import Load
+    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.facts.timing import Answered
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request of a load, as far as its answer can be held against it. Lengths in tokens."""
+
+    prompt_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One kind of load, driven once. Seconds are from its start."""
+
+    name: str
+    alone: bool
+    """Whether nobody else of this run asked at the same time."""
+    users: int | None
+    """Requests at once; None where each had its own time."""
+    asked: dict[str, Asked] = field(repr=False)
+    """By the request's name."""
+    answers: tuple[Answered, ...] = field(repr=False)
+    took_s: float
+    late_s: tuple[float, ...] = field(repr=False)
+    """By how much each request went out later than it should have."""
+    before: Load | None
+    """The server's figures when it was at rest; None where it does not tell."""
+    after: Load | None
+    seen: tuple[Load, ...] = field(repr=False)
+    """The same while the load was on."""
+    hang: Hang | None = None
+
+
+@dataclass(frozen=True)
+class Ride:
+    """One answer to somebody who asked while the load was on."""
+
+    name: str
+    expected: Said | None
+    """What was said when nobody else asked; None for a nonce."""
+    nonce: str | None
+    """What its answer must hold, and no other's; None for a question."""
+    said: Said
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Everything one server was put through."""
+
+    healthy: Said
+    """What the canary said before anything else."""
+    phases: tuple[Phase, ...]
+    rides: tuple[Ride, ...]
+    rest: Rest | None
+    """The server when all was over; None where it did not come back."""
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return what the server told of itself during each phase, as JSON."""
+        return {
+            one.name: {
+                "took_s": round(one.took_s, 2),
+                "requests": len(one.answers),
+                "running": max((load.running for load in one.seen), default=None),
+                "waiting": max((load.waiting for load in one.seen), default=None),
+                "kv_usage": max((round(load.kv_usage, 4) for load in one.seen), default=None),
+                "preempted": one.after.preempted - one.before.preempted
+                if one.after and one.before
+                else None,
+            }
+            for one in self.phases
+        }

@@ -1,0 +1,82 @@
+"""What a load gate sends and asks for, from `load.toml`, a family's `[load]` and a lane's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from pytest_vllm_gates.facts import strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE = Path(__file__).parent.parent / "load.toml"
+
+# TOML knows lists only; a frozen record keeps them as tuples.
+Between = Annotated[tuple[int, int], Field(strict=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Limits(strict.Record):
+    """What a server under its planned load has to keep; seconds and shares."""
+
+    error_rate: Share
+    ttft_p95_s: Positive
+    itl_p95_s: Positive
+    goodput: Share
+    preemptions: int = Field(ge=0)
+
+
+class Traffic(strict.Record):
+    """The planned load: how many at once or how often, how long, and within what limits."""
+
+    concurrency: int = Field(gt=0)
+    requests: int = Field(gt=0)
+    seconds: Positive
+    prompt_tokens: Between
+    output_tokens: Between
+    shared: Share
+    shared_tokens: int = Field(ge=0)
+    rate: float | None = Field(default=None, gt=0)
+    """Requests per second; None: `rate_share` of what `concurrency` streams came to."""
+    rate_share: Positive
+    limits: Limits
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Traffic:
+        for name in ("prompt_tokens", "output_tokens"):
+            low, high = getattr(self, name)
+            if not 1 <= low <= high:
+                raise ValueError(f"{name} is [least, most], at least 1: {low}, {high} is not")
+        if self.shared_tokens >= self.prompt_tokens[0] and self.shared:
+            raise ValueError(
+                f"shared_tokens ({self.shared_tokens}) must leave room in the shortest prompt "
+                f"({self.prompt_tokens[0]} tokens) for what is its own"
+            )
+        return self
+
+
+def planned(*changes: Mapping[str, Any]) -> Traffic:
+    """Return the shipped traffic with changes laid over it, the later one last.
+
+    Raises `ValueError` naming the key for changes that make it no traffic.
+    """
+    text, table = strict.read(FILE)
+    for change in changes:
+        table = strict.merged(table, change)
+    if not any(changes):
+        return strict.validated(FILE, text, table, Traffic)
+    try:
+        return Traffic.model_validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        raise ValueError("; ".join(map(_complaint, error.errors()))) from error
+
+
+def _complaint(error: Any) -> str:
+    key = ".".join(["load", *map(str, error["loc"])])
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if not error["loc"] else f"{key}: {message} ({error['input']!r})"

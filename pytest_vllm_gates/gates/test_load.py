@@ -1,0 +1,89 @@
+"""Under the load it is planned for the server answers everybody, rightly, and in time.
+
+Catches what one request at a time never shows: a server that dies, hangs or slows to a crawl in
+company, streams that stop, tokens that get lost, answers that go to somebody else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
+from pytest_vllm_gates.judge import loaded as judge
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.checking import Checking
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.loaded import Loaded
+    from pytest_vllm_gates.facts.traffic import Traffic
+    from pytest_vllm_gates.launching import Launch
+
+pytestmark = pytest.mark.load
+
+
+def test_every_request_is_answered_whole(
+    loaded: Loaded, traffic: Traffic, checking: Checking, evidence: Evidence
+) -> None:
+    evidence["traffic"] = traffic.model_dump(mode="json")
+    found = judge.unanswered(loaded, traffic.limits)
+    checking(*found, "under the planned load requests are not answered, or not to their last token")
+
+
+def test_nothing_hangs_under_load(loaded: Loaded, checking: Checking) -> None:
+    checking(*judge.hangs(loaded), "people wait for ever, and no health check tells")
+
+
+def test_tokens_are_as_many_as_the_server_counts(
+    loaded: Loaded, launch: Launch, checking: Checking
+) -> None:
+    findings, cases = judge.uncounted(loaded)
+    if not cases:
+        raise NotApplicable("the server does not count tokens, or not every request was answered")
+    if findings and not launch.owned and judge.others_came(loaded):
+        raise Inconclusive("others have used this server meanwhile; judge it when idle")
+    checking(findings, cases, "tokens get lost between the engine and the client")
+
+
+def test_planned_streams_run_at_once(loaded: Loaded, checking: Checking) -> None:
+    findings, cases = judge.held_back(loaded)
+    if not cases:
+        raise NotApplicable("the server does not tell what runs and waits, or was too quick to see")
+    checking(findings, cases, "there are fewer places than the deployment plans for")
+
+
+def test_no_stream_stops_while_others_go_on(loaded: Loaded, checking: Checking) -> None:
+    checking(*judge.stalled(loaded), "some answers stop in the middle for a while")
+
+
+def test_latencies_are_within_their_limits(
+    loaded: Loaded, traffic: Traffic, checking: Checking, evidence: Evidence
+) -> None:
+    evidence["figures"] = {one.name: judge.figures(one) for one in loaded.phases}
+    findings, cases = judge.slow(loaded, traffic.limits)
+    if not cases:
+        raise NotApplicable("nothing was answered, so nothing has a latency")
+    if findings and (late := judge.client_was_late(loaded, traffic.limits)):
+        raise Inconclusive(f"{late}: what it saw is its own; run it on a machine that is less busy")
+    checking(findings, cases, "under the planned load answers come too late")
+
+
+def test_load_changes_no_answer(*, loaded: Loaded, checking: Checking, invariant: bool) -> None:
+    checking(
+        *judge.changed(loaded, invariant=invariant),
+        "what is asked while others ask is answered otherwise than alone",
+    )
+
+
+def test_no_answer_under_load_holds_what_is_anothers(loaded: Loaded, checking: Checking) -> None:
+    checking(*judge.crossed(loaded), "under load somebody reads what is another's")
+
+
+def test_server_comes_to_rest_after_load(
+    *, loaded: Loaded, checking: Checking, invariant: bool
+) -> None:
+    findings, cases = judge.unwell(loaded, invariant=invariant)
+    if not cases:
+        raise NotApplicable("the server hangs and never came to rest")
+    checking(findings, cases, "after its load the server is not what it was before")

@@ -1,0 +1,291 @@
+"""What is wrong with a server under its planned load: one function for each promise."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.judge import nonces as tickets
+from pytest_vllm_gates.judge import rest as resting
+from pytest_vllm_gates.judge.latency import Limits, latency, percentile
+from pytest_vllm_gates.judge.sameness import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_vllm_gates.facts import traffic
+    from pytest_vllm_gates.facts.loaded import Loaded, Phase
+    from pytest_vllm_gates.facts.timing import Answered
+
+# What a check found, and all it looked at.
+Judged = tuple[list[Finding], list[Case]]
+
+CHUNKS = "chunks"
+"""How tokens were counted where the server does not tell: one for each piece of text."""
+STALL_S = 1.0
+STALL_GAPS = 10.0
+"""A stall is so many times the usual time between two tokens."""
+SILENT_SHARE = 0.25
+"""The share of a stall in which no other stream may have had a token either: a busy machine stops
+all of them, and what stops one alone is the server's doing or its proxy's."""
+FEWEST_LOOKS = 5
+LATE_SHARE = 0.25
+"""The share of the limit on first tokens by which the client may be late itself."""
+P95, P99 = 0.95, 0.99
+
+
+def unanswered(loaded: Loaded, limits: traffic.Limits) -> Judged:
+    """Find phases in which more requests failed than may, or came back with other counts."""
+    found, cases = [], []
+    for phase in loaded.phases:
+        case = _case(phase)
+        cases.append(case)
+        if phase.hang:
+            continue  # told by a check of its own
+        failed = [one.error for one in phase.answers if one.error]
+        if len(failed) > limits.error_rate * len(phase.answers):
+            first = max(set(failed), key=failed.count)
+            says = f"{len(failed)} of {len(phase.answers)} requests failed, mostly: {first}"
+            found.append(Finding(case, says))
+        found += [Finding(case, says) for says in itertools.islice(_miscounted(phase), 1)]
+    return found, cases
+
+
+def _miscounted(phase: Phase) -> Iterator[str]:
+    """Yield which answers have other tokens than were asked for."""
+    for one in phase.answers:
+        if one.error or one.counted_by == CHUNKS:
+            continue
+        asked = phase.asked[one.name]
+        if one.output_tokens != asked.output_tokens:
+            yield (
+                f"{asked.output_tokens} tokens were asked for, whatever ends an answer, and "
+                f"{one.output_tokens} came"
+            )
+        elif one.prompt_tokens not in (None, asked.prompt_tokens):
+            yield (
+                f"the prompt had {asked.prompt_tokens} tokens and the server counts "
+                f"{one.prompt_tokens}"
+            )
+
+
+def uncounted(loaded: Loaded) -> Judged:
+    """Find phases in which the server's counters moved by other sums than its answers have.
+
+    Looked at where all was answered and nobody else of this run asked.
+    """
+    found, cases = [], []
+    for phase in loaded.phases:
+        known = all(not one.error and one.counted_by != CHUNKS for one in phase.answers)
+        if not (phase.alone and known and phase.before and phase.after):
+            continue
+        case = _case(phase)
+        cases.append(case)
+        generated = phase.after.generated - phase.before.generated
+        streamed = sum(one.output_tokens for one in phase.answers)
+        if generated != streamed:
+            says = f"{streamed} tokens came, and the server counts {generated} as generated"
+            found.append(Finding(case, says))
+        read = phase.after.read - phase.before.read
+        sent = sum(phase.asked[one.name].prompt_tokens for one in phase.answers)
+        if read != sent:
+            says = f"prompts of {sent} tokens were sent, and the server counts {read} as read"
+            found.append(Finding(case, says))
+    return found, cases
+
+
+def others_came(loaded: Loaded) -> bool:
+    """Return whether a server counts more than was asked of it: somebody else asked, too."""
+    sums = [
+        (
+            phase.after.generated - phase.before.generated,
+            sum(one.output_tokens for one in phase.answers),
+        )
+        for phase in loaded.phases
+        if phase.alone and phase.before and phase.after
+    ]
+    return any(counted > streamed for counted, streamed in sums)
+
+
+def held_back(loaded: Loaded) -> Judged:
+    """Find phases in which requests waited although fewer ran than the load plans for."""
+    found, cases = [], []
+    for phase in loaded.phases:
+        looks = [load for load in phase.seen if phase.users and load.in_flight >= phase.users]
+        if len(looks) < FEWEST_LOOKS or not phase.alone or not phase.users:
+            continue
+        case = _case(phase)
+        cases.append(case)
+        short = [load for load in looks if load.waiting and load.running < phase.users]
+        if 2 * len(short) > len(looks):
+            running = statistics.median(load.running for load in short)
+            says = (
+                f"{phase.users} streams at once are planned, and while others wait {running:.0f} "
+                "run: see --max-num-seqs, and the KV cache's room"
+            )
+            found.append(Finding(case, says))
+    return found, cases
+
+
+def slow(loaded: Loaded, limits: traffic.Limits) -> Judged:
+    """Find phases whose latencies, goodput or preemptions are beyond their limits."""
+    found, cases = [], []
+    good = Limits(ttft_s=limits.ttft_p95_s, tpot_s=limits.itl_p95_s)
+    for phase in loaded.phases:
+        times = [one for one in map(latency, phase.answers) if one]
+        if not (phase.alone and times):
+            continue
+        case = _case(phase)
+        cases.append(case)
+        ttft = percentile([one.ttft_s for one in times], P95)
+        if ttft > limits.ttft_p95_s:
+            says = f"p95 TTFT is {ttft:.2f} s, {limits.ttft_p95_s:g} s is the limit"
+            found.append(Finding(case, says))
+        gaps = [gap for one in times for gap in one.itl_s]
+        if gaps and (itl := percentile(gaps, P95)) > limits.itl_p95_s:
+            says = f"p95 ITL is {1000 * itl:.0f} ms, {1000 * limits.itl_p95_s:.0f} ms is the limit"
+            found.append(Finding(case, says))
+        share = sum(map(good.met_by, times)) / len(phase.answers)
+        if share < limits.goodput:
+            says = (
+                f"{share:.0%} of the requests had their first token within {limits.ttft_p95_s:g} s "
+                f"and then at most {1000 * limits.itl_p95_s:.0f} ms a token, {limits.goodput:.0%} "
+                "have to"
+            )
+            found.append(Finding(case, says))
+        preempted = 0
+        if phase.before and phase.after:
+            preempted = phase.after.preempted - phase.before.preempted
+        if preempted > limits.preemptions:
+            says = (
+                f"{preempted} requests were put off because the KV cache was full, "
+                f"{limits.preemptions} may be"
+            )
+            found.append(Finding(case, says))
+    return found, cases
+
+
+def client_was_late(loaded: Loaded, limits: traffic.Limits) -> str:
+    """Return by how much the client itself was late, where that may be what is seen; else ''."""
+    for phase in loaded.phases:
+        late = percentile(phase.late_s, P99) if phase.late_s else 0.0
+        if late > LATE_SHARE * limits.ttft_p95_s:
+            return f"{phase.name}: this client sent requests up to {late:.2f} s late (p99)"
+    return ""
+
+
+def stalled(loaded: Loaded) -> Judged:
+    """Find streams that stopped while others went on."""
+    found, cases = [], []
+    for phase in loaded.phases:
+        whole = [one for one in phase.answers if one.tokens]
+        usual = [gap for one in whole for gap in _gaps([at for at, _ in one.tokens])]
+        if not phase.alone or len(whole) < 2 or not usual:  # noqa: PLR2004 - one and another
+            continue
+        case = _case(phase)
+        cases.append(case)
+        least = max(STALL_S, STALL_GAPS * statistics.median(usual))
+        stalls = [gap for one in whole for gap in _lone_gaps(one, whole, least)]
+        if stalls:
+            says = (
+                f"{len(stalls)} of {len(whole)} streams stopped for up to {max(stalls):.1f} s "
+                f"while others went on; {1000 * statistics.median(usual):.0f} ms are usual"
+            )
+            found.append(Finding(case, says))
+    return found, cases
+
+
+def _gaps(times: Sequence[float]) -> list[float]:
+    return [later - earlier for earlier, later in itertools.pairwise(times)]
+
+
+def _lone_gaps(one: Answered, whole: Sequence[Answered], least: float) -> Iterator[float]:
+    """Yield the longest gap of a stream where it is a stall: the others' tokens came meanwhile."""
+    times = [at for at, _ in one.tokens]
+    long = [pair for pair in itertools.pairwise(times) if pair[1] - pair[0] >= least]
+    if not long:
+        return
+    others = sorted(at for other in whole if other is not one for at, _ in other.tokens)
+    for begun, ended in long:
+        meanwhile = others[bisect.bisect(others, begun) : bisect.bisect(others, ended)]
+        silence = max(_gaps([begun, *meanwhile, ended]))
+        if silence <= SILENT_SHARE * (ended - begun):
+            yield ended - begun
+            return
+
+
+def changed(loaded: Loaded, *, invariant: bool) -> Judged:
+    """Find the questions answered otherwise under load than when nobody else asked."""
+    found, cases = [], []
+    for ride in loaded.rides:
+        if ride.expected is None:
+            continue
+        case = Case(ride.name, {"case": ride.name}, ride.said.request)
+        cases.append(case)
+        if says := compare(ride.expected, ride.said, invariant=invariant).fault:
+            found.append(Finding(case, says))
+    return found, cases
+
+
+def crossed(loaded: Loaded) -> Judged:
+    """Find the tickets that are not their own, or hold another's nonce."""
+    found, cases = [], []
+    nonces = [ride.nonce for ride in loaded.rides if ride.nonce]
+    for ride in loaded.rides:
+        if ride.nonce is None:
+            continue
+        case = Case(ride.name, {"case": ride.name}, ride.said.request)
+        cases.append(case)
+        wrong = tickets.faults(ride.said, nonces, nonces.index(ride.nonce))
+        found += [Finding(case, says) for says in wrong]
+    return found, cases
+
+
+def hangs(loaded: Loaded) -> Judged:
+    """Find the phase in which nothing moved any more."""
+    found, cases = [], []
+    for phase in loaded.phases:
+        case = _case(phase)
+        cases.append(case)
+        if phase.hang:
+            found.append(Finding(case, resting.hangs(phase.hang)))
+    return found, cases
+
+
+def unwell(loaded: Loaded, *, invariant: bool) -> Judged:
+    """Find what the server is afterwards that it was not before."""
+    if loaded.rest is None:
+        return [], []  # it hangs, which is told
+    case = Case("when all was over")
+    faults = resting.faults(loaded.healthy, loaded.rest, invariant=invariant)
+    return [Finding(case, says) for says in faults], [case]
+
+
+def figures(phase: Phase) -> dict[str, Any]:
+    """Return a phase's figures by the field's names; seconds, and per second."""
+    times = [one for one in map(latency, phase.answers) if one]
+    tokens = sum(one.output_tokens for one in phase.answers)
+    several = {
+        "ttft_s": [one.ttft_s for one in times],
+        "itl_s": [gap for one in times for gap in one.itl_s],
+        "tpot_s": [one.tpot_s for one in times if one.tpot_s is not None],
+        "e2e_s": [one.e2e_s for one in times],
+    }
+    return {
+        "output_tokens_per_s": round(tokens / phase.took_s, 2),
+        "requests_per_s": round(len(times) / phase.took_s, 3),
+        **{
+            name: {f"p{share}": round(percentile(values, share / 100), 4) for share in (50, 95, 99)}
+            for name, values in several.items()
+            if values
+        },
+        "sent_late_p99_s": round(percentile(phase.late_s, P99), 4) if phase.late_s else None,
+        "counted_by": sorted({one.counted_by for one in phase.answers if one.counted_by}),
+    }
+
+
+def _case(phase: Phase) -> Case:
+    return Case(phase.name, {"case": phase.name})
