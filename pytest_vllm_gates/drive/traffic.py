@@ -69,6 +69,7 @@ class Maker:
             "min_tokens": asked.output_tokens,
             "ignore_eos": True,
             "temperature": 0,
+            "return_token_ids": True,
             "stream": True,
             "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         }

@@ -52,6 +52,8 @@ class Answered:
     """What told how many tokens a chunk held: `usage`, `token_ids`; `chunks` where nothing did."""
     error: str = ""
     """Why there is no whole answer: status and message, or a broken connection."""
+    token_ids: int | None = None
+    """The tokens whose ids came, however many are counted; None where the server sends no ids."""
 
     @property
     def output_tokens(self) -> int:

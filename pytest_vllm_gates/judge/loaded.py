@@ -31,7 +31,10 @@ STALL_GAPS = 10.0
 SILENT_SHARE = 0.25
 """The share of a stall in which no other stream may have had a token either: a busy machine stops
 all of them, and what stops one alone is the server's doing or its proxy's."""
-FEWEST_LOOKS = 5
+FEWEST_LOOKS = 10
+RUNNING_SHARE = 0.8
+"""So many of the open streams are seen running at one of the looks at least: between two requests
+of a user the server has one less."""
 LATE_SHARE = 0.25
 """The share of the limit on first tokens by which the client may be late itself."""
 P95, P99 = 0.95, 0.99
@@ -65,6 +68,8 @@ def _miscounted(phase: Phase) -> Iterator[str]:
                 f"{asked.output_tokens} tokens were asked for, whatever ends an answer, and "
                 f"{one.output_tokens} came"
             )
+        elif one.token_ids not in (None, one.output_tokens):
+            yield f"{one.output_tokens} tokens are counted and the ids of {one.token_ids} came"
         elif one.prompt_tokens not in (None, asked.prompt_tokens):
             yield (
                 f"the prompt had {asked.prompt_tokens} tokens and the server counts "
@@ -111,20 +116,21 @@ def others_came(loaded: Loaded) -> bool:
 
 
 def held_back(loaded: Loaded) -> Judged:
-    """Find phases in which requests waited although fewer ran than the load plans for."""
+    """Find phases in which far fewer requests ran than streams were open, at the best of times."""
     found, cases = [], []
     for phase in loaded.phases:
-        looks = [load for load in phase.seen if phase.users and load.in_flight >= phase.users]
-        if len(looks) < FEWEST_LOOKS or not phase.alone or not phase.users:
+        looks = [load for load in phase.seen if load.in_flight]
+        if not phase.users or not phase.alone or len(looks) < FEWEST_LOOKS:
             continue
         case = _case(phase)
         cases.append(case)
-        short = [load for load in looks if load.waiting and load.running < phase.users]
-        if 2 * len(short) > len(looks):
-            running = statistics.median(load.running for load in short)
+        running = max(load.running for load in looks)
+        if running < RUNNING_SHARE * phase.users:
+            waiting = max(load.waiting for load in looks)
+            where = f"{waiting} wait in the server" if waiting else "the others wait before it"
             says = (
-                f"{phase.users} streams at once are planned, and while others wait {running:.0f} "
-                "run: see --max-num-seqs, and the KV cache's room"
+                f"{phase.users} streams at once are planned, and at most {running} run while "
+                f"{where}: see --max-num-seqs, the KV cache's room, and what stands before vLLM"
             )
             found.append(Finding(case, says))
     return found, cases

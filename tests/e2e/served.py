@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.drive import checkpoints, environment
 from pytest_vllm_gates.drive.launch import Limits, Plan, Server
@@ -11,7 +11,7 @@ from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts import lane as lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from pytest_vllm_gates.facts.checkpoint import Checkpoint
     from pytest_vllm_gates.facts.family import CheckpointEntry, Family
@@ -26,9 +26,18 @@ LIMITS = Limits(boot_s=600.0, stall_s=300.0)
 class Served:
     """A family's miniature, served for real until `stop`."""
 
-    def __init__(self, miniature: str, folder: Path, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        miniature: str,
+        folder: Path,
+        progress: Callable[[str], None],
+        more: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        """`more`: what the lane's `env` and `serve` have besides."""
         self.family, self.checkpoint = subject_of(miniature)
         lane: Lane = lanes.load(LANE, ROOT)
+        update = {key: getattr(lane, key) | dict(value) for key, value in (more or {}).items()}
+        lane = lane.model_copy(update=update)
         ready = environment.prepare(lane, cache=environment.default_cache(), progress=progress)
         self._server = Server(
             Plan(

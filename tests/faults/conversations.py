@@ -4,8 +4,9 @@ from __future__ import annotations
 
 # The miniature's longest answer has 251 tokens, and greedy answers need no samples.
 SHORT = ("--checkpoint", "miniature", "--answer-tokens", "300", "--samples", "0")
-# A ladder is climbed by requests of its own, which faults of other gates leave as they are.
-NOT_LONG = (*SHORT, "-m", "not long_context")
+# A ladder is climbed, and a load driven, by requests of their own, which other gates' faults leave
+# as they are.
+NOT_LONG = (*SHORT, "-m", "not (long_context or load)")
 # The gates left out ask for no chat, or compare a server's answers with its own.
 GATES = "boot or streaming or reasoning or tools or stop or structured"
 # The two checks of how a stream arrives, which ask for it six times where it is late.

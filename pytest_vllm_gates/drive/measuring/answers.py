@@ -69,7 +69,7 @@ def _counted(raw: Raw, events: list[tuple[float, bytes]]) -> Answered:
     by = next((name for name, tokens in counts.items() if tokens), "")
     return Answered(
         raw.name, raw.intended_s, raw.ended_s, prompt, tuple(counts.get(by, ())), by,
-        raw.error,
+        raw.error, sum(count for _, count in counts["token_ids"]) or None,
     )  # fmt: skip
 
 

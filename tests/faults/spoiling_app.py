@@ -1,0 +1,103 @@
+"""What somebody put before vLLM's app: it spoils what happens under load, in a way it is told.
+
+`POST /spoil?<way>` says how from now on; without a way nothing is spoilt, and what was stopped goes
+on. Loaded by vLLM itself (`--middleware spoiling_app.Spoiling`), so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+LOADED = "/v1/completions"
+CHAT = "/v1/chat/completions"
+MANY = 8
+SOME = 4
+STALL_S = 3.0
+WAIT_S = 1.0
+
+
+class Spoiling:
+    """An ASGI middleware."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.way = ""
+        self.in_flight = self.seen = 0
+        self.held: tuple[list[Any], asyncio.Future[list[Any]]] | None = None
+        self.places = asyncio.Semaphore(SOME)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on, or spoil it."""
+        path = scope.get("path")
+        if path == "/spoil":
+            self.way = scope["query_string"].decode()
+            self._signal(signal.SIGCONT)
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        elif path == LOADED:
+            self.in_flight += 1
+            self.seen += 1
+            try:
+                await self._loaded(scope, receive, send)
+            finally:
+                self.in_flight -= 1
+        elif path == CHAT and self.way == "crosses" and self.in_flight >= SOME:
+            await self._crossed(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _loaded(self, scope: Any, receive: Any, send: Any) -> None:
+        if self.way == "dies" and self.in_flight >= MANY:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.way == "stops" and self.in_flight >= MANY:
+            self._signal(signal.SIGSTOP)
+        if self.way == "halves":
+            async with self.places:
+                await self.app(scope, receive, send)
+            return
+        stalls = self.way == "stalls" and self.seen % 10 == 0
+        drops = self.way == "drops"
+        pieces = 0
+
+        async def spoilt(message: Any) -> None:
+            nonlocal pieces
+            pieces += message["type"] == "http.response.body"
+            if stalls and pieces == SOME:
+                await asyncio.sleep(STALL_S)
+            if not (drops and pieces == MANY):
+                await send(message)
+
+        await self.app(scope, receive, spoilt)
+
+    async def _crossed(self, scope: Any, receive: Any, send: Any) -> None:
+        """Give this answer to whoever asks at the same time, and take theirs."""
+        own: list[Any] = []
+
+        async def keep(message: Any) -> None:
+            own.append(message)
+
+        await self.app(scope, receive, keep)
+        if self.held:
+            taken, theirs = self.held
+            self.held = None
+            theirs.set_result(own)
+        else:
+            future = asyncio.get_running_loop().create_future()
+            self.held = (own, future)
+            try:
+                taken = await asyncio.wait_for(future, WAIT_S)
+            except TimeoutError:
+                taken, self.held = own, None
+        for message in taken:
+            await send(message)
+
+    def _signal(self, number: int) -> None:
+        """Send a signal to the engine's process."""
+        own = Path(f"/proc/self/task/{os.getpid()}/children")
+        for pid in own.read_text().split():
+            if "Engine" in Path(f"/proc/{pid}/comm").read_text():
+                os.kill(int(pid), number)

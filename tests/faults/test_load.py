@@ -1,0 +1,122 @@
+"""A real server that goes wrong under load alone: each way turns the load gate red by its check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from e2e import gates
+from e2e.served import Served
+
+from pytest_vllm_gates.drive import http
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pytest_vllm_gates.report.progress import Progress
+
+pytestmark = pytest.mark.real
+
+HERE = Path(__file__).parent
+LANE = """\
+title = "the server that spoils"
+base_url = "{url}"
+batch_invariant = true
+
+[load]
+requests = 32
+
+[load.limits]
+ttft_p95_s = 30.0
+itl_p95_s = 2.0
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a load is spoilt, the check that is to see it, and what it says."""
+
+    name: str
+    check: str
+    says: str
+    more: tuple[str, ...] = ()
+
+
+WAYS = [
+    Way(
+        "stalls",
+        "no_stream_stops_while_others_go_on",
+        "while others went on",
+    ),
+    Way("drops", "every_request_is_answered_whole", "tokens are counted and the ids of"),
+    Way("crosses", "no_answer_under_load_holds_what_is_anothers", "the answer holds 'ticket"),
+    Way("halves", "planned_streams_run_at_once", "8 streams at once are planned, and at most 4"),
+    Way(
+        "stops",
+        "nothing_hangs_under_load",
+        "nothing has moved while /health says 200",
+        ("--stall-timeout", "15"),
+    ),
+    Way("dies", "every_request_is_answered_whole", "requests failed, mostly: "),
+]
+
+
+@pytest.fixture(scope="module")
+def spoiling(
+    gates_progress: Progress, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Served]]:
+    """A real server that can be told how to spoil its load; booted again where it died."""
+    started: list[Served] = []
+
+    def served() -> Served:
+        if not started or not started[-1].alive():
+            folder = tmp_path_factory.mktemp("spoiling")
+            lane = {
+                "env": {"PYTHONPATH": str(HERE)},
+                "serve": {"middleware": "spoiling_app.Spoiling"},
+            }
+            started.append(Served(gates.MODEL, folder, gates_progress, lane))
+            gates_progress.done()
+        return started[-1]
+
+    yield served
+    for one in started:
+        one.stop()
+
+
+def judged(tmp_path: Path, server: Served, way: str, *more: str) -> gates.Ran:
+    """Let the server spoil what it is told to, and run the gate on it."""
+    endpoint = server.endpoint
+    (tmp_path / "lanes").mkdir()
+    lane = LANE.format(url=endpoint.base_url)
+    (tmp_path / "lanes" / "spoilt.toml").write_text(lane, encoding="utf-8")
+    http.post(endpoint, f"/spoil?{way}", {}).raise_for_status()
+    try:
+        return gates.run(
+            tmp_path, "--lane", "spoilt", "--checkpoint", "miniature", "-m", "boot or load", *more,
+            env={"OPENAI_API_KEY": endpoint.api_key or ""},
+        )  # fmt: skip
+    finally:
+        if server.alive():
+            http.post(endpoint, "/spoil", {})
+
+
+def test_nothing_spoilt_is_green(tmp_path: Path, spoiling: Callable[[], Served]) -> None:
+    ran = judged(tmp_path, spoiling(), "")
+    assert ran.outcomes() == {"boot": "PASS", "load": "PASS"}, ran.output
+
+
+@pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
+def test_is_seen(tmp_path: Path, spoiling: Callable[[], Served], way: Way) -> None:
+    ran = judged(tmp_path, spoiling(), way.name, *way.more)
+    assert ran.outcomes() == {"boot": "PASS", "load": "FAIL"}, ran.output
+    (family,) = ran.verdict["families"]
+    tests = [test for gate in family["gates"] for test in gate["tests"]]
+    reasons = {
+        test["test"].partition("[")[0]: test["reason"]
+        for test in tests
+        if test["outcome"] == "FAIL"
+    }
+    assert way.says in reasons.get(f"test_{way.check}", ""), reasons
