@@ -1,0 +1,48 @@
+"""What the load gate sends: the shipped file, and what families and lanes say otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.traffic import planned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_lane_has_the_last_word_key_by_key() -> None:
+    family = {"concurrency": 32, "limits": {"ttft_p95_s": 2.0, "itl_p95_s": 0.05}}
+    lane = {"concurrency": 16, "limits": {"itl_p95_s": 0.1}}
+    found = planned(family, lane)
+    assert found.concurrency == 16
+    assert (found.limits.ttft_p95_s, found.limits.itl_p95_s) == (2.0, 0.1)
+    assert found.requests == planned().requests
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"concurrency": 0}, "load.concurrency"),
+        ({"rate": 0.0}, "load.rate"),
+        ({"rate": -1.0}, "load.rate"),
+        ({"limits": {"error_rate": 2.0}}, "load.limits.error_rate"),
+        ({"limits": {"ttft_p59_s": 2.0}}, "load.limits.ttft_p59_s"),
+        ({"prompt_tokens": [9, 4]}, r"prompt_tokens is \[least, most\]"),
+        ({"shared_tokens": 500}, "must leave room in the shortest prompt"),
+    ],
+)
+def test_what_is_no_traffic_is_refused_by_name(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        planned(change)
+
+
+def test_a_lane_whose_load_is_none_names_its_file(tmp_path: Path) -> None:
+    (tmp_path / "lanes").mkdir()
+    text = 'title = "own"\nbase_url = "http://127.0.0.1:1/v1"\n[load]\nconcurency = 4\n'
+    (tmp_path / "lanes" / "own.toml").write_text(text)
+    with pytest.raises(UserError, match=r"own\.toml.*load\.concurency"):
+        lanes.load("own", tmp_path)

@@ -1,0 +1,230 @@
+"""What a server does wrong under its load is told, and what it does right is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts.ladder import Hang, Rest
+from pytest_vllm_gates.facts.load import Load
+from pytest_vllm_gates.facts.loaded import Asked, Loaded, Phase, Ride
+from pytest_vllm_gates.facts.said import Said
+from pytest_vllm_gates.facts.timing import Answered
+from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.judge import loaded as judge
+
+LIMITS = planned().limits
+PARIS = Said(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))
+USERS, TOKENS = 4, 20
+IDLE = Load(at=0.0, running=0, waiting=0, generated=100, read=1000, preempted=0, kv_usage=0.0)
+
+
+def answer(number: int, begun: float = 0.0, each: float = 0.02, **fields: Any) -> Answered:
+    """Return an answer whose tokens come one by one, the first after three times that."""
+    times = [begun + (3 + place) * each for place in range(TOKENS)]
+    given = {"token_ids": TOKENS} | fields
+    return Answered(
+        f"streams-{number}", begun, times[-1], 50, tuple((at, 1) for at in times), "usage", **given
+    )
+
+
+def phase(*answers: Answered, **fields: Any) -> Phase:
+    found = answers or tuple(answer(number, number * 0.005) for number in range(USERS))
+    busy = replace(IDLE, running=USERS, kv_usage=0.2)
+    after = replace(IDLE, generated=100 + TOKENS * len(found), read=1000 + 50 * len(found), at=10.0)
+    given: dict[str, Any] = {
+        "name": "streams",
+        "alone": True,
+        "users": USERS,
+        "asked": {one.name: Asked(50, TOKENS) for one in found},
+        "answers": found,
+        "took_s": 2.0,
+        "late_s": (0.001,) * len(found),
+        "before": IDLE,
+        "after": after,
+        "seen": tuple(replace(busy, at=float(at)) for at in range(12)),
+    }
+    return Phase(**(given | fields))
+
+
+def loaded(*phases: Phase, **fields: Any) -> Loaded:
+    given: dict[str, Any] = {
+        "rides": (
+            Ride("What?", PARIS, None, PARIS),
+            Ride("ticket", None, "aa11", Said(content="ticket aa11")),
+            Ride("ticket", None, "bb22", Said(content="ticket bb22")),
+        ),
+        "rest": Rest(PARIS, in_flight=0, kv_usage=0.0, memory_bytes=None),
+    }
+    return Loaded(PARIS, phases or (phase(),), **(given | fields))
+
+
+def told(judged: judge.Judged) -> list[str]:
+    assert judged[1], "nothing was looked at"
+    return [finding.says for finding in judged[0]]
+
+
+def test_a_healthy_server_has_no_fault() -> None:
+    found = loaded()
+    assert told(judge.unanswered(found, LIMITS)) == []
+    assert told(judge.hangs(found)) == []
+    assert told(judge.uncounted(found)) == []
+    assert told(judge.held_back(found)) == []
+    assert told(judge.stalled(found)) == []
+    assert told(judge.slow(found, LIMITS)) == []
+    assert told(judge.changed(found, invariant=True)) == []
+    assert told(judge.crossed(found)) == []
+    assert told(judge.unwell(found, invariant=True)) == []
+    assert judge.client_was_late(found, LIMITS) == ""
+    assert not judge.others_came(found)
+
+
+def test_failed_requests_are_counted_and_the_commonest_error_told() -> None:
+    answers = [answer(number) for number in range(10)]
+    answers[3] = replace(answers[3], error="answered 500: no")
+    found = loaded(phase(*answers))
+    (says,) = told(judge.unanswered(found, LIMITS))
+    assert says == "1 of 10 requests failed, mostly: answered 500: no"
+    lenient = LIMITS.model_copy(update={"error_rate": 0.1})
+    assert told(judge.unanswered(found, lenient)) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        (replace(answer(1), tokens=answer(1).tokens[:-1]), "and 19 came"),
+        (replace(answer(1), token_ids=19), "20 tokens are counted and the ids of 19 came"),
+        (replace(answer(1), prompt_tokens=49), "the prompt had 50 tokens and the server counts 49"),
+    ],
+)
+def test_an_answer_with_other_counts_than_asked_for_is_told(changed: Answered, says: str) -> None:
+    (found,) = told(judge.unanswered(loaded(phase(answer(0), changed)), LIMITS))
+    assert says in found
+
+
+def test_chunks_are_no_tokens_and_are_not_held_against_what_was_asked_for() -> None:
+    chunks = replace(answer(1), tokens=answer(1).tokens[:7], counted_by="chunks", token_ids=None)
+    found = loaded(phase(answer(0), chunks))
+    assert told(judge.unanswered(found, LIMITS)) == []
+    assert judge.uncounted(found) == ([], [])
+
+
+@pytest.mark.parametrize("counter", ["generated", "read"])
+def test_counters_that_moved_by_other_sums_are_told(counter: str) -> None:
+    whole = phase()
+    assert whole.after
+    less = replace(whole.after, **{counter: getattr(whole.after, counter) - 1})
+    (says,) = told(judge.uncounted(loaded(replace(whole, after=less))))
+    assert "the server counts" in says
+
+
+def test_counters_that_moved_by_more_were_moved_by_others() -> None:
+    whole = phase()
+    assert whole.after
+    more = replace(whole, after=replace(whole.after, generated=whole.after.generated + 5))
+    assert judge.others_came(loaded(more))
+
+
+def test_counters_say_nothing_where_others_of_this_run_asked() -> None:
+    assert judge.uncounted(loaded(phase(alone=False))) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("running", "waiting", "where"),
+    [(2, 2, "2 wait in the server"), (3, 0, "the others wait before it")],
+)
+def test_fewer_places_than_planned_are_told(running: int, waiting: int, where: str) -> None:
+    few = tuple(replace(IDLE, running=running, waiting=waiting, at=at / 10) for at in range(12))
+    (says,) = told(judge.held_back(loaded(phase(seen=few))))
+    assert f"4 streams at once are planned, and at most {running} run while {where}" in says
+
+
+def test_a_phase_too_quick_to_be_seen_says_nothing_of_places() -> None:
+    quick = phase()
+    assert judge.held_back(loaded(replace(quick, seen=quick.seen[:3]))) == ([], [])
+
+
+def test_a_late_first_token_is_beyond_its_limit() -> None:
+    slow = [answer(number, each=3.0) for number in range(USERS)]
+    says = told(judge.slow(loaded(phase(*slow)), LIMITS))
+    assert says == [
+        "p95 TTFT is 9.00 s, 6 s is the limit",
+        "p95 ITL is 3000 ms, 200 ms is the limit",
+        "0% of the requests had their first token within 6 s and then at most 200 ms a token, 90% "
+        "have to",
+    ]
+
+
+def test_preemptions_are_beyond_their_limit() -> None:
+    whole = phase()
+    assert whole.after
+    put_off = replace(whole, after=replace(whole.after, preempted=2))
+    (says,) = told(judge.slow(loaded(put_off), LIMITS))
+    assert says == "2 requests were put off because the KV cache was full, 0 may be"
+
+
+def test_a_client_that_was_late_says_so() -> None:
+    assert "up to 2.00 s late" in judge.client_was_late(loaded(phase(late_s=(2.0,) * 9)), LIMITS)
+
+
+def stopped(number: int) -> Answered:
+    """Return an answer that stops for two seconds in its middle."""
+    whole = answer(number, each=0.05)
+    late = [(at + (2.0 if place >= TOKENS // 2 else 0.0), 1) for place, (at, _) in
+            enumerate(whole.tokens)]  # fmt: skip
+    return replace(whole, tokens=tuple(late), ended_s=late[-1][0])
+
+
+def test_a_stream_that_stops_alone_is_told() -> None:
+    others = [answer(number, number * 0.5, each=0.05) for number in range(1, 8)]
+    (says,) = told(judge.stalled(loaded(phase(stopped(0), *others))))
+    assert says == ("1 of 8 streams stopped for up to 2.0 s while others went on; 50 ms are usual")
+
+
+def test_a_machine_that_stops_all_of_them_is_not_told() -> None:
+    all_of_them = [stopped(number) for number in range(USERS)]
+    assert told(judge.stalled(loaded(phase(*all_of_them)))) == []
+
+
+def test_an_answer_that_load_changes_is_told() -> None:
+    rome = replace(PARIS, content="It is Rome.", token_ids=(1, 2, 4))
+    found = loaded(rides=(Ride("What?", PARIS, None, rome),))
+    (says,) = told(judge.changed(found, invariant=True))
+    assert "now 'It is Rome.'" in says
+
+
+def test_a_ticket_that_is_anothers_is_told() -> None:
+    mixed = (
+        Ride("ticket", None, "aa11", Said(content="ticket bb22")),
+        Ride("ticket", None, "bb22", Said(content="ticket bb22")),
+    )
+    first, second = told(judge.crossed(loaded(rides=mixed)))
+    assert "holds 'bb22'" in first
+    assert "does not hold its own 'aa11'" in second
+
+
+def test_a_server_that_does_not_come_to_rest_is_told() -> None:
+    busy = Rest(PARIS, in_flight=3, kv_usage=0.1, memory_bytes=None)
+    (says,) = told(judge.unwell(loaded(rest=busy), invariant=True))
+    assert "3 requests are still in flight" in says
+    assert judge.unwell(loaded(rest=None), invariant=True) == ([], [])
+
+
+def test_a_hang_is_told_once() -> None:
+    hang = Hang(silent_s=30.0, running=8, waiting=2, health="200", stacks=None)
+    broken = [replace(answer(number), error="nothing came for 30 s") for number in range(3)]
+    found = loaded(phase(*broken, hang=hang, after=None), rest=None)
+    (says,) = told(judge.hangs(found))
+    assert "8 running, 2 waiting" in says
+    assert told(judge.unanswered(found, LIMITS)) == []
+
+
+def test_figures_have_the_fields_names() -> None:
+    found = judge.figures(phase())
+    assert found["output_tokens_per_s"] == USERS * TOKENS / 2.0
+    assert found["requests_per_s"] == 2.0
+    assert found["ttft_s"]["p50"] == pytest.approx(0.06)
+    assert found["itl_s"]["p99"] == pytest.approx(0.02)
+    assert found["counted_by"] == ["usage"]
