@@ -47,8 +47,10 @@ TICKETS = 2
 class Watch:
     """Looks at the server from a thread of its own while its `with` block lasts."""
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, quiet_s: float) -> None:
+        """`quiet_s`: how long nobody may ask anything, so that nothing need move."""
         self._loader = loader
+        self._quiet_s = quiet_s
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
         self.seen: list[Load] = []
@@ -69,8 +71,8 @@ class Watch:
             silent_s = watchdog.silent_s()
             if watchdog.last is not None and watchdog.last not in self.seen[-1:]:
                 self.seen.append(watchdog.last)
-            busy = watchdog.last is not None and watchdog.last.in_flight > 0
-            if busy and silent_s > loader.stall_s and not self.hang:
+            told = watchdog.last is not None
+            if told and silent_s > loader.stall_s + self._quiet_s and not self.hang:
                 self.hang = watchdog.hang(loader.endpoint, loader.processes(), loader.folder)
 
 
@@ -127,22 +129,23 @@ class Loader:
         return self.traffic.rate or self.traffic.rate_share * len(streams.answers) / streams.took_s
 
     def _phase(self, name: str, requests: Requests, users: int | None) -> Phase:
-        before = self._figures()
-        with Watch(self) as watch:
+        alone = name != CROWD
+        before = self._figures() if alone else None
+        with Watch(self, _quiet_s(requests)) as watch:
             driven = measure(
                 self.endpoint, requests.planned, users,
                 silence_s=self.stall_s, seconds=self.traffic.seconds,
             )  # fmt: skip
         return Phase(
             name,
-            name != CROWD,
+            alone,
             users,
             requests.asked,
             tuple(answered(raw) for raw in driven.raws),
             driven.took_s,
             tuple(raw.sent_s - raw.intended_s for raw in driven.raws if raw.sent_s is not None),
             before,
-            None if watch.hang else self._figures(),
+            self._figures() if alone and not watch.hang else None,
             tuple(watch.seen),
             watch.hang,
         )
@@ -197,6 +200,12 @@ class Loader:
                 yield Ride(f"ticket, {'streamed' if streamed else 'whole'}", None, nonce, said)
 
         return _Riding(rides, [questions, *[tickets] * TICKETS])
+
+
+def _quiet_s(requests: Requests) -> float:
+    """Return the longest time for which no request goes out, because none is to."""
+    times = [0.0, *(one.at_s for one in requests.planned if one.at_s is not None)]
+    return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
 
 
 class _Riding:

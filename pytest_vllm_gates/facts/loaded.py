@@ -36,7 +36,7 @@ class Phase:
     late_s: tuple[float, ...] = field(repr=False)
     """By how much each request went out later than it should have."""
     before: Load | None
-    """The server's figures when it was at rest; None where it does not tell."""
+    """The server's figures when it was at rest; None where it does not tell, or others asked."""
     after: Load | None
     seen: tuple[Load, ...] = field(repr=False)
     """The same while the load was on."""

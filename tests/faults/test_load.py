@@ -51,7 +51,7 @@ WAYS = [
         "while others went on",
     ),
     Way("drops", "every_request_is_answered_whole", "tokens are counted and the ids of"),
-    Way("crosses", "no_answer_under_load_holds_what_is_anothers", "the answer holds 'ticket"),
+    Way("crosses", "no_answer_under_load_holds_what_is_anothers", "does not hold its own"),
     Way("halves", "planned_streams_run_at_once", "8 streams at once are planned, and at most 4"),
     Way(
         "stops",
