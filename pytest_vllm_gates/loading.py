@@ -76,6 +76,7 @@ def loaded(
                 answer_s=ANSWER_LIMIT_S,
                 processes=launch.processes,
                 folder=launch.folder,
+                soak_s=_run.options.soak_s,
             )
             loads[family.name] = loader.load()
     found = loads[family.name]

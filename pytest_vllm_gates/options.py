@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ BOOT_TIMEOUT_S = 1800.0
 STALL_TIMEOUT_S = 300.0
 ANSWER_TOKENS = 1024
 SAMPLES = 20
+LEAST_SOAK_S = 30.0
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 KEY_VARIABLE = "OPENAI_API_KEY"
 # What means nothing without --model, and so would be ignored, with where it is kept.
 NEED_MODEL = {
@@ -25,7 +28,7 @@ NEED_MODEL = {
     for name in (
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
-        "require-promotion", "answer-tokens", "samples",
+        "require-promotion", "answer-tokens", "samples", "soak",
     )
 }  # fmt: skip
 
@@ -48,6 +51,7 @@ class Options:
     without_repairs: tuple[str, ...]
     answer_tokens: int
     samples: int
+    soak_s: float
     require_promotion: bool
     rootdir: Path
     verbose: bool
@@ -136,6 +140,13 @@ def declare(parser: pytest.Parser) -> None:
         metavar="N",
     )
     option(
+        "soak",
+        "How long the load gate keeps up its streams to look for drift: 90s, 30m, 2h; "
+        f"at least {LEAST_SOAK_S:.0f}s. Default: not at all.",
+        ini="gates_soak",
+        metavar="DURATION",
+    )
+    option(
         "no-overlay",
         "Boot without the lane's overlay of documented repairs.",
         ini="gates_no_overlay",
@@ -198,6 +209,7 @@ def parse(config: pytest.Config) -> Options | None:
         without_repairs=_listed(given("gates_without_repair")),
         answer_tokens=_count("--answer-tokens", given("gates_answer_tokens"), ANSWER_TOKENS, 1),
         samples=_count("--samples", given("gates_samples"), SAMPLES, 0),
+        soak_s=_duration("--soak", given("gates_soak")),
         require_promotion=bool(given("gates_require_promotion")),
         rootdir=config.rootpath,
         verbose=config.get_verbosity() > 0,
@@ -230,6 +242,22 @@ def _listed(values: Sequence[str] | None) -> tuple[str, ...]:
     """Return the names in values that may hold several, with commas."""
     names = (name.strip() for value in values or () for name in value.split(","))
     return tuple(dict.fromkeys(filter(None, names)))
+
+
+def _duration(name: str, value: str | None) -> float:
+    """Return seconds; 0 for nothing given."""
+    if not value:
+        return 0.0
+    number, unit = (value[:-1], value[-1]) if value[-1] in UNITS_S else (value, "s")
+    try:
+        seconds = float(number) * UNITS_S[unit]
+    except ValueError:
+        seconds = math.nan
+    if not LEAST_SOAK_S <= seconds < math.inf:
+        raise pytest.UsageError(
+            f"{name} {value!r} is no duration of at least {LEAST_SOAK_S:.0f}s: 90s, 30m, 2h"
+        )
+    return seconds
 
 
 def _seconds(name: str, value: str | None, default: float) -> float:

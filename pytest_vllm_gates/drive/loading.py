@@ -19,7 +19,7 @@ from pytest_vllm_gates.drive.tickets import question, ticket
 from pytest_vllm_gates.drive.traffic import Maker, poisson
 from pytest_vllm_gates.drive.watchdog import Watchdog
 from pytest_vllm_gates.facts.ladder import Rest
-from pytest_vllm_gates.facts.loaded import Loaded, Phase, Ride
+from pytest_vllm_gates.facts.loaded import Block, Loaded, Phase, Ride
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +42,12 @@ ALIKE = 2
 """Equal looks in a row after which a server's counters have come to rest."""
 TICKETS = 2
 """So many people ask for tickets at the same time."""
+
+
+BLOCKS = 20
+LEAST_BLOCK_S = 2.0
+SPARE = 4.0
+"""So many times the requests are made ready for a block that should be needed."""
 
 
 class Watch:
@@ -96,6 +102,8 @@ class Loader:
     processes: Callable[[], Sequence[int]] = list
     folder: Path | None = None
     """Where the stacks of a hanging server are written."""
+    soak_s: float = 0.0
+    """How long the streams are kept up at the end."""
 
     def load(self) -> Loaded:
         """Drive every phase, until the server does not come back."""
@@ -122,8 +130,36 @@ class Loader:
             if phase.hang or not any(not one.error for one in phase.answers):
                 break
         broken = bool(phases[-1].hang)
+        soak = () if broken or not self.soak_s else tuple(self._soak(maker, phases[0]))
         rest = None if broken else self._rest()
-        return Loaded(healthy, tuple(phases), tuple(rides), rest)
+        return Loaded(healthy, tuple(phases), tuple(rides), rest, soak)
+
+    def _soak(self, maker: Maker, streams: Phase) -> Iterator[Block]:
+        """Keep the streams up, block by block; what came is read after each and not kept."""
+        seconds = max(self.soak_s / BLOCKS, LEAST_BLOCK_S)
+        enough = int(SPARE * seconds * len(streams.answers) / streams.took_s) + 1
+        begun = time.monotonic()
+        for number in itertools.count():
+            at_s = time.monotonic() - begun
+            if at_s >= self.soak_s:
+                return
+            requests = maker.make(f"soak-{number}", [None] * (enough + self.traffic.concurrency))
+            driven = measure(
+                self.endpoint, requests.planned, self.traffic.concurrency,
+                silence_s=self.stall_s, seconds=seconds,
+            )  # fmt: skip
+            answers = [answered(raw) for raw in driven.raws]
+            errors = [one.error for one in answers if one.error]
+            yield Block(
+                at_s,
+                len(answers),
+                len(errors),
+                errors[0] if errors else "",
+                sum(one.output_tokens for one in answers) / driven.took_s,
+                resident_bytes(self.processes()),
+            )
+            if len(errors) == len(answers):
+                return
 
     def _rate(self, streams: Phase) -> float:
         return self.traffic.rate or self.traffic.rate_share * len(streams.answers) / streams.took_s

@@ -56,6 +56,21 @@ class Ride:
 
 
 @dataclass(frozen=True)
+class Block:
+    """A stretch of a soak: the same streams as ever, for a while."""
+
+    at_s: float
+    """When it began, seconds from the start of the soak."""
+    requests: int
+    failed: int
+    error: str
+    """What the first that failed came to."""
+    output_tokens_per_s: float
+    memory_bytes: int | None
+    """Resident memory of the server's processes at its end; None where it is not this run's."""
+
+
+@dataclass(frozen=True)
 class Loaded:
     """Everything one server was put through."""
 
@@ -65,6 +80,7 @@ class Loaded:
     rides: tuple[Ride, ...]
     rest: Rest | None
     """The server when all was over; None where it did not come back."""
+    soak: tuple[Block, ...] = ()
 
     def as_evidence(self) -> dict[str, Any]:
         """Return what the server told of itself during each phase, as JSON."""

@@ -29,6 +29,8 @@ class Limits(strict.Record):
     itl_p95_s: Positive
     goodput: Share
     preemptions: int = Field(ge=0)
+    soak_loss: Share
+    soak_growth_mib: Positive
 
 
 class Traffic(strict.Record):

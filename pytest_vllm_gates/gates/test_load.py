@@ -6,11 +6,13 @@ company, streams that stop, tokens that get lost, answers that go to somebody el
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
+from pytest_vllm_gates.judge import drift
 from pytest_vllm_gates.judge import loaded as judge
 
 if TYPE_CHECKING:
@@ -87,3 +89,33 @@ def test_server_comes_to_rest_after_load(
     if not cases:
         raise NotApplicable("the server hangs and never came to rest")
     checking(findings, cases, "after its load the server is not what it was before")
+
+
+def test_soak_does_not_slow_down(loaded: Loaded, traffic: Traffic, evidence: Evidence) -> None:
+    if not loaded.soak:
+        raise NotApplicable("no soak was asked for: --soak 30m")
+    evidence["tokens_per_s"] = [round(one.output_tokens_per_s, 1) for one in loaded.soak]
+    failed, asked = (sum(getattr(one, of) for one in loaded.soak) for of in ("failed", "requests"))
+    assert failed <= traffic.limits.error_rate * asked, (
+        f"{failed} of {asked} requests of the soak failed, the first with: "
+        f"{next(one.error for one in loaded.soak if one.error)}"
+    )
+    found = drift.throughput(loaded.soak)
+    if found is None:
+        raise Inconclusive(f"{len(loaded.soak)} blocks are too few: soak longer")
+    evidence["drift"] = dataclasses.asdict(found)
+    wrong = drift.losing(found, traffic.limits)
+    assert not wrong, wrong
+    if why := drift.may_be_losing(found, traffic.limits):
+        raise Inconclusive(why)
+
+
+def test_soak_does_not_fill_memory(loaded: Loaded, traffic: Traffic, evidence: Evidence) -> None:
+    if not loaded.soak:
+        raise NotApplicable("no soak was asked for: --soak 30m")
+    evidence["memory_bytes"] = [one.memory_bytes for one in loaded.soak]
+    found = drift.memory(loaded.soak)
+    if found is None:
+        raise NotApplicable("the server's processes cannot be seen, or the soak was too short")
+    wrong = drift.growing(found, traffic.limits)
+    assert not wrong, wrong

@@ -18,6 +18,7 @@ MANY = 8
 SOME = 4
 STALL_S = 3.0
 WAIT_S = 1.0
+TIRING_S = 0.0001
 
 
 class Spoiling:
@@ -26,7 +27,7 @@ class Spoiling:
     def __init__(self, app: Any) -> None:
         self.app = app
         self.way = ""
-        self.in_flight = self.seen = 0
+        self.in_flight = self.seen = self.since = 0
         self.held: tuple[list[Any], asyncio.Future[list[Any]]] | None = None
         self.places = asyncio.Semaphore(SOME)
 
@@ -34,7 +35,7 @@ class Spoiling:
         """Pass a request on, or spoil it."""
         path = scope.get("path")
         if path == "/spoil":
-            self.way = scope["query_string"].decode()
+            self.way, self.since = scope["query_string"].decode(), self.seen
             self._signal(signal.SIGCONT)
             await send({"type": "http.response.start", "status": 204, "headers": []})
             await send({"type": "http.response.body", "body": b""})
@@ -61,6 +62,7 @@ class Spoiling:
             return
         stalls = self.way == "stalls" and self.seen % 10 == 0
         drops = self.way == "drops"
+        tired_s = TIRING_S * (self.seen - self.since) if self.way == "tires" else 0.0
         pieces = 0
 
         async def spoilt(message: Any) -> None:
@@ -68,6 +70,8 @@ class Spoiling:
             pieces += message["type"] == "http.response.body"
             if stalls and pieces == SOME:
                 await asyncio.sleep(STALL_S)
+            if tired_s:
+                await asyncio.sleep(tired_s)
             if not (drops and pieces == MANY):
                 await send(message)
 

@@ -26,7 +26,7 @@ base_url = "{url}"
 batch_invariant = true
 
 [load]
-requests = 32
+requests = 24
 
 [load.limits]
 ttft_p95_s = 30.0
@@ -45,11 +45,7 @@ class Way:
 
 
 WAYS = [
-    Way(
-        "stalls",
-        "no_stream_stops_while_others_go_on",
-        "while others went on",
-    ),
+    Way("stalls", "no_stream_stops_while_others_go_on", "while others went on"),
     Way("drops", "every_request_is_answered_whole", "tokens are counted and the ids of"),
     Way("crosses", "no_answer_under_load_holds_what_is_anothers", "does not hold its own"),
     Way("halves", "planned_streams_run_at_once", "8 streams at once are planned, and at most 4"),
@@ -59,6 +55,7 @@ WAYS = [
         "nothing has moved while /health says 200",
         ("--stall-timeout", "15"),
     ),
+    Way("tires", "soak_does_not_slow_down", "tokens a second are lost", ("--soak", "60s")),
     Way("dies", "every_request_is_answered_whole", "requests failed, mostly: "),
 ]
 

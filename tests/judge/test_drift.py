@@ -1,0 +1,93 @@
+"""A figure that drifts over a soak is told, one that only scatters is not, and doubt is doubt."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pytest_vllm_gates.facts.loaded import Block
+from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.judge import drift
+
+LIMITS = planned().limits
+BLOCKS = 20
+
+
+def soak(lost: float = 0.0, scatter: float = 0.01, grown: float = 0.0) -> list[Block]:
+    """Return a soak that loses so much of its rate from end to end, and grows by so many bytes."""
+    chance = random.Random(1)  # noqa: S311 - noise
+    shares = [number / (BLOCKS - 1) for number in range(BLOCKS)]
+    return [
+        Block(
+            at_s=60.0 * number,
+            requests=100,
+            failed=0,
+            error="",
+            output_tokens_per_s=400.0 * (1 - lost * share) * (1 + chance.gauss(0, scatter)),
+            memory_bytes=round(2**31 + grown * share),
+        )
+        for number, share in enumerate(shares)
+    ]
+
+
+def judged(blocks: list[Block]) -> tuple[str, str]:
+    found = drift.throughput(blocks)
+    assert found
+    return drift.losing(found, LIMITS), drift.may_be_losing(found, LIMITS)
+
+
+def test_a_steady_rate_is_steady() -> None:
+    assert judged(soak()) == ("", "")
+
+
+def test_a_rate_that_sinks_is_told_with_how_much() -> None:
+    wrong, _ = judged(soak(lost=0.4))
+    assert "tokens a second are lost over the soak" in wrong
+    assert "10% may be" in wrong
+
+
+def test_a_rate_that_scatters_too_much_is_in_doubt() -> None:
+    wrong, doubt = judged(soak(lost=0.08, scatter=0.3))
+    assert not wrong
+    assert "soak longer" in doubt
+
+
+def test_one_bad_moment_is_no_drift() -> None:
+    blocks = soak()
+    blocks[-1] = Block(1140.0, 100, 0, "", 40.0, 2**31)
+    assert judged(blocks) == ("", "")
+
+
+def test_what_is_lost_while_it_warms_up_is_not_held_against_it() -> None:
+    blocks = soak()
+    for number in range(4):
+        at_s = blocks[number].at_s
+        blocks[number] = Block(at_s, 100, 0, "", 4000.0 - 900 * number, 2**31)
+    assert judged(blocks) == ("", "")
+
+
+def test_memory_that_grows_is_told() -> None:
+    found = drift.memory(soak(grown=2.0**30))
+    assert found
+    assert "memory grows by" in drift.growing(found, LIMITS)
+    steady = drift.memory(soak())
+    assert steady
+    assert drift.growing(steady, LIMITS) == ""
+
+
+def test_few_blocks_tell_nothing() -> None:
+    assert drift.throughput(soak()[:6]) is None
+
+
+def test_memory_that_nobody_sees_is_not_judged() -> None:
+    unseen = [Block(one.at_s, one.requests, 0, "", one.output_tokens_per_s, None) for one in soak()]
+    assert drift.memory(unseen) is None
+
+
+@pytest.mark.parametrize(("lost", "wrong"), [(0.05, False), (0.3, True)])
+def test_the_limit_is_the_plans(lost: float, wrong: bool) -> None:
+    limits = LIMITS.model_copy(update={"soak_loss": 0.2})
+    found = drift.throughput(soak(lost=lost))
+    assert found
+    assert bool(drift.losing(found, limits)) is wrong
