@@ -50,6 +50,10 @@ def refused(project: Project, *arguments: str) -> str:
         ("--model qwen3.5 --base-url http://host:port/v1", "is not a URL; for example http://127"),
         ("--model qwen3.5 --answer-tokens 0", "'0' is not a whole number from 1 on"),
         ("--model qwen3.5 --samples -1", "'-1' is not a whole number from 0 on"),
+        *(
+            (f"--model qwen3.5 --soak {value}", f"--soak '{value}' is no duration of at least 30s")
+            for value in ("5s", "long", "1d", "nan", "infm")
+        ),
         ("--model qwen3.5 --samples many", "--samples 'many' is not a whole number from 0 on"),
         (
             "--model qwen3.5 --api-key-env NO_SUCH_KEY",
