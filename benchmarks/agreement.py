@@ -1,0 +1,151 @@
+"""Whether the measuring client and `vllm bench serve` find the same of the same server.
+
+    python benchmarks/agreement.py --rounds 5
+
+A miniature is booted, and both drive it in turns: two streams at a time, prompts of 128 tokens,
+answers of 48, at light load. Printed are the output tokens per second and the median times to first
+token and between tokens of each. Exits 1 when the medians of tokens per second differ by more than
+3 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from overhead import LANE, MODEL, boot  # type: ignore[import-not-found, unused-ignore]
+
+from pytest_vllm_gates.drive import checkpoints, environment
+from pytest_vllm_gates.drive.long_context import token_ids
+from pytest_vllm_gates.drive.measuring.answers import answered
+from pytest_vllm_gates.drive.measuring.measure import measure
+from pytest_vllm_gates.drive.traffic import Maker
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts import long_context
+from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.judge.latency import latency
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.launch import Endpoint
+
+USERS = 2
+REQUESTS = 40
+PROMPT_TOKENS, OUTPUT_TOKENS = 128, 48
+LIMIT = 0.03
+LIMIT_S = 300.0
+# The lane has vLLM under another distribution's name, which its own command line does not find.
+PEER = """\
+import argparse
+from vllm.benchmarks import serve
+parser = argparse.ArgumentParser()
+serve.add_cli_args(parser)
+serve.main(parser.parse_args())
+"""
+
+Figures = tuple[float, float, float]
+"""Output tokens per second; medians of TTFT and ITL in ms."""
+
+
+def ours(endpoint: Endpoint, maker: Maker, seed: str) -> Figures:
+    """Measure with the client."""
+    requests = maker.make(seed, [None] * REQUESTS)
+    driven = measure(endpoint, requests.planned, USERS)
+    answers = [answered(raw) for raw in driven.raws]
+    if broken := [one.error for one in answers if one.error]:
+        raise SystemExit(broken[0])
+    times = [one for one in map(latency, answers) if one]
+    return (
+        sum(one.output_tokens for one in answers) / driven.took_s,
+        1000 * statistics.median(one.ttft_s for one in times),
+        1000 * statistics.median(gap for one in times for gap in one.itl_s),
+    )
+
+
+def peer(endpoint: Endpoint, python: Path, overlay: Path, tokenizer: str, folder: Path) -> Figures:
+    """Measure with `vllm bench serve`."""
+    arguments = {
+        "backend": "openai",
+        "base-url": endpoint.root_url,
+        "endpoint": "/v1/completions",
+        "model": endpoint.model,
+        "tokenizer": tokenizer,
+        "dataset-name": "random",
+        "random-input-len": PROMPT_TOKENS,
+        "random-output-len": OUTPUT_TOKENS,
+        "num-prompts": REQUESTS,
+        "max-concurrency": USERS,
+        "temperature": 0,
+        "result-dir": folder,
+        "result-filename": "peer.json",
+    }
+    flags = [f"--{name}={value}" for name, value in arguments.items()]
+    done = subprocess.run(
+        [str(python), "-c", PEER, *flags, "--ignore-eos", "--save-result", "--disable-tqdm"],
+        env=os.environ | {"OPENAI_API_KEY": endpoint.api_key or "", "PYTHONPATH": str(overlay)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False, timeout=LIMIT_S,
+    )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
+    found = json.loads((folder / "peer.json").read_text(encoding="utf-8"))
+    return found["output_throughput"], found["median_ttft_ms"], found["median_itl_ms"]
+
+
+def main() -> int:
+    """Measure in turns and compare the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    lane = lanes.load(LANE, Path())
+    ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    assert ready.python  # noqa: S101 - this lane has a lock
+    assert lane.overlay_path  # noqa: S101 - and repairs
+    tokenizer = checkpoints.resolve(families.load(MODEL, Path()), lane.checkpoint).source
+    same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [OUTPUT_TOKENS] * 2}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        server = boot(MODEL, folder)
+        try:
+            endpoint = server.boot.endpoint
+            assert endpoint  # noqa: S101 - or it had ended
+            text = token_ids(endpoint, long_context.load(), 8 * PROMPT_TOKENS)
+            maker = Maker(endpoint, planned(same, {"shared": 0.0}), text)
+            ours(endpoint, maker, "warm-up")
+            pairs: list[tuple[Figures, Figures]] = []
+            for number in range(rounds):
+                pairs.append(
+                    (
+                        ours(endpoint, maker, f"round-{number}"),
+                        peer(endpoint, ready.python, lane.overlay_path, tokenizer, folder),
+                    )
+                )
+                print("   ".join(map(_line, ("ours", "vllm bench serve"), pairs[-1])), flush=True)
+        finally:
+            server.stop()
+    own, other = (_medians([pair[who] for pair in pairs]) for who in range(2))
+    apart = own[0] / other[0] - 1
+    print(f"medians of {rounds}: {_line('ours', own)}   {_line('vllm bench serve', other)}")
+    print(f"tokens a second differ by {apart:+.1%} (at most {LIMIT:.0%})")
+    return 0 if abs(apart) <= LIMIT else 1
+
+
+def _medians(several: list[Figures]) -> Figures:
+    rates, ttfts, itls = zip(*several, strict=True)
+    return statistics.median(rates), statistics.median(ttfts), statistics.median(itls)
+
+
+def _line(name: str, figures: Figures) -> str:
+    rate, ttft, itl = figures
+    return f"{name} {rate:6.1f} tokens/s, TTFT {ttft:5.1f} ms, ITL {itl:5.2f} ms"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
