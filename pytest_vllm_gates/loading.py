@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.said import Said
     from pytest_vllm_gates.facts.traffic import Traffic
     from pytest_vllm_gates.launching import Launch
+    from pytest_vllm_gates.report.progress import Progress
     from pytest_vllm_gates.run import Run
 
 STRETCHES = 8
@@ -48,6 +49,7 @@ def loaded(
     launch: Launch,
     _run: Run,
     canary: Callable[[], Said],
+    gates_progress: Progress,
     evidence: Evidence,
 ) -> Loaded:
     """Everything the server was put through, and what came of it."""
@@ -77,8 +79,10 @@ def loaded(
                 processes=launch.processes,
                 folder=launch.folder,
                 soak_s=_run.options.soak_s,
+                progress=gates_progress,
             )
             loads[family.name] = loader.load()
+            gates_progress.done()
     found = loads[family.name]
     if found.healthy.error:
         raise Inconclusive(f"a short question is not answered to begin with: {found.healthy.error}")

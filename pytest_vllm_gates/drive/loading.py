@@ -104,6 +104,7 @@ class Loader:
     """Where the stacks of a hanging server are written."""
     soak_s: float = 0.0
     """How long the streams are kept up at the end."""
+    progress: Callable[[str], None] = lambda _: None
 
     def load(self) -> Loaded:
         """Drive every phase, until the server does not come back."""
@@ -150,12 +151,17 @@ class Loader:
             )  # fmt: skip
             answers = [answered(raw) for raw in driven.raws]
             errors = [one.error for one in answers if one.error]
+            rate = sum(one.output_tokens for one in answers) / driven.took_s
+            self.progress(
+                f"{self.family.name}: soak, {at_s + driven.took_s:.0f} of {self.soak_s:.0f} s, "
+                f"{rate:.0f} tokens/s, {len(errors)} of {len(answers)} requests failed"
+            )
             yield Block(
                 at_s,
                 len(answers),
                 len(errors),
                 errors[0] if errors else "",
-                sum(one.output_tokens for one in answers) / driven.took_s,
+                rate,
                 resident_bytes(self.processes()),
             )
             if len(errors) == len(answers):
