@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.launch import Endpoint
 
 USERS = 2
-REQUESTS = 40
+REQUESTS = 80
 PROMPT_TOKENS, OUTPUT_TOKENS = 128, 48
 LIMIT = 0.03
 LIMIT_S = 300.0

@@ -66,7 +66,6 @@ class Maker:
             "model": self._endpoint.model,
             "prompt": prompt,
             "max_tokens": asked.output_tokens,
-            "min_tokens": asked.output_tokens,
             "ignore_eos": True,
             "temperature": 0,
             "return_token_ids": True,

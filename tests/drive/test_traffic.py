@@ -24,7 +24,7 @@ def test_requests_have_the_lengths_they_say() -> None:
         body, asked = json.loads(one.body), made.asked[one.name]
         assert one.path == "/under/v1/completions"
         assert len(body["prompt"]) == asked.prompt_tokens
-        assert body["max_tokens"] == body["min_tokens"] == asked.output_tokens
+        assert (body["max_tokens"], body["ignore_eos"]) == (asked.output_tokens, True)
         assert 20 <= asked.prompt_tokens <= 40
         assert 5 <= asked.output_tokens <= 9
 
