@@ -11,8 +11,9 @@ import pytest
 from pytest_vllm_gates.facts.outcome import Blocked, NotApplicable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from pytest_vllm_gates.checking import Checking
     from pytest_vllm_gates.drive.chat import Chat
     from pytest_vllm_gates.drive.cutting import Limited, Pieces
     from pytest_vllm_gates.drive.forced import Forced
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.finding import Case
     from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.facts.stream import Timed
     from pytest_vllm_gates.run import Run
 
 CALLS_A_TOOL = "tool-one"
@@ -95,24 +97,40 @@ def walked(asked: Walked) -> Walked:
 
 
 @pytest.fixture
-def paced(chat: Chat, server: Endpoint, family: Family, _run: Run) -> Paced:
-    """A long answer, streamed: long enough that a busy machine is told from a held stream."""
-    from pytest_vllm_gates.drive.pace import measure  # noqa: PLC0415
+def late(checking: Checking) -> Callable[[Timed], bool]:
+    """Tell whether a stream came late in a way that is no known defect: then another is asked."""
+    from pytest_vllm_gates.facts.finding import Case, Finding  # noqa: PLC0415
     from pytest_vllm_gates.judge.pace import faults  # noqa: PLC0415
 
-    body = _body(_run, family, LONG)
-    body |= {"max_tokens": min(LONG_TOKENS, _run.options.answer_tokens), "ignore_eos": True}
-    return measure(chat, server, body, "a long answer", faults)
+    def unknown(stream: Timed) -> bool:
+        case = Case(stream.what)
+        found = [Finding(case, one) for one in faults(stream)]
+        return bool(found) and not checking.knows(found, [case])
+
+    return unknown
 
 
 @pytest.fixture
-def paced_call(chat: Chat, server: Endpoint, family: Family) -> Paced:
+def paced(
+    chat: Chat, server: Endpoint, family: Family, _run: Run, late: Callable[[Timed], bool]
+) -> Paced:
+    """A long answer, streamed: long enough that a busy machine is told from a held stream."""
+    from pytest_vllm_gates.drive.pace import measure  # noqa: PLC0415
+
+    body = _body(_run, family, LONG)
+    body |= {"max_tokens": min(LONG_TOKENS, _run.options.answer_tokens), "ignore_eos": True}
+    return measure(chat, server, body, "a long answer", late)
+
+
+@pytest.fixture
+def paced_call(
+    chat: Chat, server: Endpoint, family: Family, late: Callable[[Timed], bool]
+) -> Paced:
     """A tool call with a long argument, streamed."""
     from pytest_vllm_gates.drive.forced import long_call  # noqa: PLC0415
     from pytest_vllm_gates.drive.pace import measure  # noqa: PLC0415
-    from pytest_vllm_gates.judge.pace import faults  # noqa: PLC0415
 
-    return measure(chat, server, long_call(server, family), "a long argument", faults)
+    return measure(chat, server, long_call(server, family), "a long argument", late)
 
 
 @pytest.fixture

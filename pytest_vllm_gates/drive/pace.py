@@ -36,16 +36,16 @@ def measure(
     endpoint: Endpoint,
     body: Mapping[str, Any],
     what: str,
-    faults: Callable[[Timed], object],
+    late: Callable[[Timed], bool],
 ) -> Paced:
-    """Stream the same answer until one has no `faults`, eight times at most.
+    """Stream the same answer until one is not `late`, eight times at most.
 
     What is wrong with the way is so every time; what is wrong with the machine is not.
     """
     streams: list[Timed] = []
     for _ in range(TIMES):
         streams.append(_timed(chat, endpoint, body, what))
-        if not faults(streams[-1]):
+        if not late(streams[-1]):
             break
     return Paced(body, streams)
 
