@@ -55,10 +55,13 @@ def loaded(
     """Everything the server was put through, and what came of it."""
     from pytest_vllm_gates.drive import long_context  # noqa: PLC0415
     from pytest_vllm_gates.drive.loading import Loader  # noqa: PLC0415
+    from pytest_vllm_gates.drive.measuring.measure import why_not  # noqa: PLC0415
     from pytest_vllm_gates.drive.robustness import ANSWER_LIMIT_S  # noqa: PLC0415
     from pytest_vllm_gates.facts import isolation  # noqa: PLC0415
     from pytest_vllm_gates.facts.long_context import load  # noqa: PLC0415
 
+    if why := why_not(server):
+        raise Inconclusive(why)
     if family.name not in loads:
         with long_context.metrics(server) as told:
             if told and not launch.owned and (others := told.load().in_flight):

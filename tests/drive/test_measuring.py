@@ -15,7 +15,7 @@ import pytest
 
 from pytest_vllm_gates.drive.measuring.answers import answered
 from pytest_vllm_gates.drive.measuring.loop import Loop, Target
-from pytest_vllm_gates.drive.measuring.measure import measure
+from pytest_vllm_gates.drive.measuring.measure import measure, why_not
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Endpoint
 from pytest_vllm_gates.facts.timing import Driven, Planned
@@ -226,3 +226,5 @@ def test_a_load_is_driven_from_a_process_of_its_own_and_agrees_with_the_script()
 def test_a_server_behind_tls_is_not_measured() -> None:
     with pytest.raises(UserError, match="name the server's own address"):
         measure(Endpoint("https://serve.example/v1", "m"), requests(1), users=1)
+    assert "plain HTTP" in why_not(Endpoint("https://serve.example/v1", "m"))
+    assert why_not(Endpoint("http://serve.example:8000/v1", "m")) == ""

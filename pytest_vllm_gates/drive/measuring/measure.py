@@ -24,6 +24,17 @@ PROGRAM = "pytest_vllm_gates.drive.measuring.program"
 SILENCE_S = 120.0
 
 
+def why_not(endpoint: Endpoint) -> str:
+    """Return why no load can be driven there; '' where it can."""
+    url = urlsplit(endpoint.base_url)
+    if url.scheme == "http" and url.hostname:
+        return ""
+    return (
+        f"{endpoint.base_url}: a load is driven over plain HTTP, at whose sockets the kernel's "
+        "time is that of a token; name the server's own address, behind the proxy that speaks TLS"
+    )
+
+
 def measure(
     endpoint: Endpoint,
     requests: Iterable[Planned],
@@ -39,13 +50,10 @@ def measure(
     Raises `UserError` for a server that is not spoken to in plain HTTP, `RuntimeError` where the
     process failed.
     """
+    if why := why_not(endpoint):
+        raise UserError(why)
     url = urlsplit(endpoint.base_url)
-    if url.scheme != "http" or not url.hostname:
-        raise UserError(
-            f"{endpoint.base_url}: a load is driven over plain HTTP, at whose sockets the kernel's "
-            "time is that of a token; name the server's own address, behind the proxy that speaks "
-            "TLS"
-        )
+    assert url.hostname  # noqa: S101 - or that was why not
     headers = {"Content-Type": "application/json"}
     if endpoint.api_key:
         headers["Authorization"] = f"Bearer {endpoint.api_key}"
