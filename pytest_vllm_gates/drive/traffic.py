@@ -78,11 +78,11 @@ class Maker:
 def poisson(rate: float, count: int, seed: str) -> list[float]:
     """Return when `count` requests go out that come independently, `rate` a second on average.
 
-    Seconds from the start; the time between two is exponentially distributed.
+    Seconds from the first; the time between two is exponentially distributed.
     """
     chance = random.Random(seed)  # noqa: S311 - it hides nothing
     at, times = 0.0, []
     for _ in range(count):
-        at += chance.expovariate(rate)
         times.append(at)
+        at += chance.expovariate(rate)
     return times

@@ -48,6 +48,7 @@ def test_requests_that_come_independently_are_as_many_as_asked_for_and_spread_as
     None
 ):
     times = poisson(50.0, 20_000, "seed")
+    assert times[0] == 0.0
     assert times == sorted(times)
     assert times[-1] == pytest.approx(400.0, rel=0.03)
     counts = [0] * int(times[-1])
