@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vllm_gates.drive import loading
 from pytest_vllm_gates.drive.loading import Loader
 from pytest_vllm_gates.drive.long_context import metrics
 from pytest_vllm_gates.facts import family as families
@@ -170,8 +171,9 @@ def test_a_server_that_does_not_answer_to_begin_with_is_not_loaded(server: Serve
     assert (found.phases, found.rides, server.generated) == ((), (), 0)
 
 
-def test_a_soak_is_kept_in_blocks(server: Server) -> None:
-    found = load(server.endpoint, soak_s=3.0)
+def test_a_soak_is_kept_in_blocks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "LEAST_BLOCK_S", 0.1)
+    found = load(server.endpoint, soak_s=5.0)
     assert len(found.soak) >= 2
     assert [one.at_s for one in found.soak] == sorted(one.at_s for one in found.soak)
     assert all(one.requests and not one.failed for one in found.soak)
