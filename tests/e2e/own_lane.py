@@ -38,11 +38,13 @@ def write(folder: Path, name: str, **tables: Mapping[str, Any]) -> Environment:
     return ready
 
 
-def _toml(document: Mapping[str, Any]) -> str:
-    lines, tables = [], []
-    for key, value in document.items():
-        if isinstance(value, dict):
-            tables += ["", f"[{key}]", *(f"{one} = {json.dumps(value[one])}" for one in value)]
-        else:
-            lines.append(f"{key} = {json.dumps(value)}")
-    return "\n".join(lines + tables) + "\n"
+def _toml(document: Mapping[str, Any], table: str = "") -> str:
+    plain = {key: value for key, value in document.items() if not isinstance(value, dict)}
+    lines = [f"[{table}]"] if table and plain else []
+    lines += [f"{key} = {json.dumps(value)}" for key, value in plain.items()]
+    below = [
+        _toml(value, f"{table}.{key}".lstrip("."))
+        for key, value in document.items()
+        if isinstance(value, dict)
+    ]
+    return "\n".join([*lines, "", *below])
