@@ -95,12 +95,15 @@ def launch(
     on_log = gates_progress.print if _run.options.verbose else None
     preloading = threading.Thread(target=_preload, args=[request.session.items])
     preloading.start()
-    boot, server = _run.boot(subject, folder, gates_progress, on_log)
+    try:
+        boot, server = _run.boot(subject, folder, gates_progress, on_log)
+    finally:
+        # Two threads at once import transformers in pieces: its names come lazily.
+        preloading.join()
     gates_progress.done()
     started = Launch(boot, server)
     yield started
     started.stop()
-    preloading.join()
 
 
 def _preload(items: list[pytest.Item]) -> None:
