@@ -27,7 +27,7 @@ class Limits(strict.Record):
     error_rate: Share
     ttft_p95_s: Positive
     itl_p95_s: Positive
-    goodput: Share
+    slo_attainment: Share
     preemptions: int = Field(ge=0)
     soak_loss: Share
     soak_growth_mib: Positive

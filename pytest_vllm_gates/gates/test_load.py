@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.load
 
+NO_SOAK = "there was no soak: ask for it with --soak 30m, unless the load before it broke"
+
 
 def test_every_request_is_answered_whole(
     loaded: Loaded, traffic: Traffic, checking: Checking, evidence: Evidence
@@ -62,7 +64,7 @@ def test_no_stream_stops_while_others_go_on(loaded: Loaded, checking: Checking) 
 def test_latencies_are_within_their_limits(
     loaded: Loaded, traffic: Traffic, checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["figures"] = {one.name: judge.figures(one) for one in loaded.phases}
+    evidence["figures"] = {one.name: judge.figures(one, traffic.limits) for one in loaded.phases}
     findings, cases = judge.slow(loaded, traffic.limits)
     if not cases:
         raise NotApplicable("nothing was answered, so nothing has a latency")
@@ -93,7 +95,7 @@ def test_server_comes_to_rest_after_load(
 
 def test_soak_does_not_slow_down(loaded: Loaded, traffic: Traffic, evidence: Evidence) -> None:
     if not loaded.soak:
-        raise NotApplicable("no soak was asked for: --soak 30m")
+        raise NotApplicable(NO_SOAK)
     evidence["tokens_per_s"] = [round(one.output_tokens_per_s, 1) for one in loaded.soak]
     failed, asked = (sum(getattr(one, of) for one in loaded.soak) for of in ("failed", "requests"))
     assert failed <= traffic.limits.error_rate * asked, (
@@ -112,7 +114,7 @@ def test_soak_does_not_slow_down(loaded: Loaded, traffic: Traffic, evidence: Evi
 
 def test_soak_does_not_fill_memory(loaded: Loaded, traffic: Traffic, evidence: Evidence) -> None:
     if not loaded.soak:
-        raise NotApplicable("no soak was asked for: --soak 30m")
+        raise NotApplicable(NO_SOAK)
     evidence["memory_bytes"] = [one.memory_bytes for one in loaded.soak]
     found = drift.memory(loaded.soak)
     if found is None:

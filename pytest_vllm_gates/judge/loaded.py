@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.judge import nonces as tickets
 from pytest_vllm_gates.judge import rest as resting
-from pytest_vllm_gates.judge.latency import Limits, latency, percentile
+from pytest_vllm_gates.judge.latency import Limits, goodput, latency, percentile
 from pytest_vllm_gates.judge.sameness import compare
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def held_back(loaded: Loaded) -> Judged:
 
 
 def slow(loaded: Loaded, limits: traffic.Limits) -> Judged:
-    """Find phases whose latencies, goodput or preemptions are beyond their limits."""
+    """Find phases whose latencies, SLO attainment or preemptions are beyond their limits."""
     found, cases = [], []
-    good = Limits(ttft_s=limits.ttft_p95_s, tpot_s=limits.itl_p95_s)
+    good = _slo(limits)
     for phase in loaded.phases:
         times = [one for one in map(latency, phase.answers) if one]
         if not (phase.alone and times):
@@ -155,11 +155,11 @@ def slow(loaded: Loaded, limits: traffic.Limits) -> Judged:
             says = f"p95 ITL is {1000 * itl:.0f} ms, {1000 * limits.itl_p95_s:.0f} ms is the limit"
             found.append(Finding(case, says))
         share = sum(map(good.met_by, times)) / len(phase.answers)
-        if share < limits.goodput:
+        if share < limits.slo_attainment:
             says = (
                 f"{share:.0%} of the requests had their first token within {limits.ttft_p95_s:g} s "
-                f"and then at most {1000 * limits.itl_p95_s:.0f} ms a token, {limits.goodput:.0%} "
-                "have to"
+                f"and then at most {1000 * limits.itl_p95_s:.0f} ms a token, "
+                f"{limits.slo_attainment:.0%} have to"
             )
             found.append(Finding(case, says))
         preempted = 0
@@ -270,7 +270,7 @@ def unwell(loaded: Loaded, *, invariant: bool) -> Judged:
     return [Finding(case, says) for says in faults], [case]
 
 
-def figures(phase: Phase) -> dict[str, Any]:
+def figures(phase: Phase, limits: traffic.Limits) -> dict[str, Any]:
     """Return a phase's figures by the field's names; seconds, and per second."""
     times = [one for one in map(latency, phase.answers) if one]
     tokens = sum(one.output_tokens for one in phase.answers)
@@ -283,6 +283,7 @@ def figures(phase: Phase) -> dict[str, Any]:
     return {
         "output_tokens_per_s": round(tokens / phase.took_s, 2),
         "requests_per_s": round(len(times) / phase.took_s, 3),
+        "goodput_per_s": round(goodput(phase.answers, _slo(limits), phase.took_s), 3),
         **{
             name: {f"p{share}": round(percentile(values, share / 100), 4) for share in (50, 95, 99)}
             for name, values in several.items()
@@ -291,6 +292,11 @@ def figures(phase: Phase) -> dict[str, Any]:
         "sent_late_p99_s": round(percentile(phase.late_s, P99), 4) if phase.late_s else None,
         "counted_by": sorted({one.counted_by for one in phase.answers if one.counted_by}),
     }
+
+
+def _slo(limits: traffic.Limits) -> Limits:
+    """Return what one request has to keep to count as good."""
+    return Limits(ttft_s=limits.ttft_p95_s, tpot_s=limits.itl_p95_s)
 
 
 def _case(phase: Phase) -> Case:
