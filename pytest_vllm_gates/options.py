@@ -28,7 +28,7 @@ NEED_MODEL = {
     for name in (
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
-        "require-promotion", "answer-tokens", "samples", "soak",
+        "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
     )
 }  # fmt: skip
 
@@ -43,7 +43,9 @@ class Options:
     base_url: str | None
     api_key_env: str
     api_key_env_named: bool
+    against: str | None
     update_golden: bool
+    update_baseline: bool
     report_dir: Path | None
     boot_timeout_s: float
     stall_timeout_s: float
@@ -89,6 +91,13 @@ def declare(parser: pytest.Parser) -> None:
         metavar="NAME",
     )
     option(
+        "against",
+        "Measure the throughput of --lane against this lane's, boot by boot, in place of a "
+        "baseline; the same lane twice says how small a difference this machine can show.",
+        ini="gates_against",
+        metavar="NAME",
+    )
+    option(
         "base-url",
         "Judge a server that already runs, such as http://host:8000/v1; nothing is booted. "
         f"The key is read from ${KEY_VARIABLE}.",
@@ -105,6 +114,13 @@ def declare(parser: pytest.Parser) -> None:
         "update-golden",
         "Record goldens for the tests that run. A recording run never promotes.",
         ini="gates_update_golden",
+        action="store_true",
+    )
+    option(
+        "update-baseline",
+        "Record the throughput of this boot as a baseline of this machine, beside those recorded "
+        "before. A recording run never promotes.",
+        ini="gates_update_baseline",
         action="store_true",
     )
     option(
@@ -185,6 +201,11 @@ def parse(config: pytest.Config) -> Options | None:
         raise pytest.UsageError(
             "--base-url judges a server that already runs and --lane boots one: give only one"
         )
+    if base_url and given("gates_against"):
+        raise pytest.UsageError(
+            "--against boots both lanes again and again, and --base-url boots nothing: "
+            "give only one"
+        )
     key_variable = given("gates_api_key_env")
     if key_variable and key_variable not in os.environ:
         raise pytest.UsageError(
@@ -201,7 +222,9 @@ def parse(config: pytest.Config) -> Options | None:
         base_url=_url(base_url) if base_url else None,
         api_key_env=key_variable or KEY_VARIABLE,
         api_key_env_named=bool(key_variable),
+        against=given("gates_against") or None,
         update_golden=bool(given("gates_update_golden")),
+        update_baseline=bool(given("gates_update_baseline")),
         report_dir=report_dir,
         boot_timeout_s=_seconds("--boot-timeout", given("gates_boot_timeout"), BOOT_TIMEOUT_S),
         stall_timeout_s=_seconds("--stall-timeout", given("gates_stall_timeout"), STALL_TIMEOUT_S),

@@ -74,6 +74,10 @@ class Run:
     boots: dict[str, Boot] = field(default_factory=dict)
     results: list[TestResult] = field(default_factory=list)
     recorded: dict[Path, str] = field(default_factory=dict)
+    baselines: list[Path] = field(default_factory=list)
+    """Those that were recorded."""
+    notes: list[str] = field(default_factory=list)
+    """What is told at the end besides the verdict."""
     goldens_used: set[Path] = field(default_factory=set)
     collected: set[str] = field(default_factory=set)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -161,6 +165,20 @@ class Run:
             boot.evidence["preflight"] = preflight_report.document(checks)
         self.boots[subject.family.name] = boot
         return boot, server
+
+    def other_lane(self) -> Run:
+        """Return the run of the lane that this one is measured against.
+
+        Raises `UserError` for a lane that is none.
+        """
+        return replace(
+            self,
+            lane=lanes.load(self.options.against or self.lane.name, self.options.rootdir),
+            environment=None,
+            inventory={},
+            versions={},
+            boots={},
+        )
 
     def _prepare(self, progress: Callable[[str], None]) -> Environment:
         """Return the lane's environment, made first if it is missing.

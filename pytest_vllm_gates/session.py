@@ -10,6 +10,7 @@ import pytest
 from pytest_vllm_gates import (
     checking,
     climbing,
+    comparing,
     conversing,
     fixtures,
     goldens,
@@ -50,6 +51,7 @@ class GatesSession:
         config.pluginmanager.register(conversing, "vllm-gates-conversing")
         config.pluginmanager.register(climbing, "vllm-gates-climbing")
         config.pluginmanager.register(loading, "vllm-gates-loading")
+        config.pluginmanager.register(comparing, "vllm-gates-comparing")
         self._name_paths(config)
         self._config = config
         self._verdict: Verdict | None = None
@@ -194,6 +196,10 @@ class GatesSession:
             terminalreporter.write_line(line, **({colour: True} if colour else {}))
         for path, what in sorted(self.run.recorded.items()):
             terminalreporter.write_line(f"  recorded ({what}): {path}")
+        for path in self.run.baselines:
+            terminalreporter.write_line(f"  recorded (baseline): {path}")
+        for line in self.run.notes:
+            terminalreporter.write_line(f"  {line}")
         for path in self._unused_goldens():
             terminalreporter.write_line(f"  golden nobody uses (delete it?): {path}")
         if self.run.options.report_dir:
@@ -217,6 +223,11 @@ class GatesSession:
             holds.append(
                 f"this run recorded goldens ({len(self.run.recorded)} written): "
                 "run it again without --update-golden"
+            )
+        if self.run.options.update_baseline:
+            holds.append(
+                f"this run recorded baselines ({len(self.run.baselines)} written): "
+                "run it again without --update-baseline"
             )
         if self.run.interrupted:
             holds.append("the run was interrupted")

@@ -68,6 +68,7 @@ class Metrics:
             read=round(_sum_of(text, (READ,))),
             preempted=round(_sum_of(text, (PREEMPTED,))),
             kv_usage=_sum_of(text, KV_USAGE),
+            cached=round(_sum_of(text, (HITS,))),
         )
 
     def _sum_of(self, *names: str) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_vllm_gates.facts import strict, traffic
+from pytest_vllm_gates.facts import strict, throughput, traffic
 from pytest_vllm_gates.facts.known_defects import KnownDefect  # noqa: TC001 - pydantic reads it
 from pytest_vllm_gates.facts.names import choose, fold
 
@@ -135,13 +135,16 @@ class Family(strict.Record):
     tools: Tools | None = None
     load: dict[str, Any] = Field(default_factory=dict)
     """What its planned load has otherwise than `load.toml`."""
+    throughput: dict[str, Any] = Field(default_factory=dict)
+    """What its throughput is measured with otherwise than `throughput.toml` says."""
     not_applicable: dict[str, str] = Field(default_factory=dict)
     gotchas: tuple[Gotcha, ...] = ()
     known_defects: tuple[KnownDefect, ...] = ()
 
     @model_validator(mode="after")
-    def _traffic(self) -> Family:
+    def _plans(self) -> Family:
         traffic.planned(self.load)
+        throughput.planned(self.throughput)
         return self
 
     def thinking_kwargs(self, state: Literal["on", "off", "unset"]) -> dict[str, bool]:

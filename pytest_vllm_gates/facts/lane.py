@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from pytest_vllm_gates.facts import strict, traffic
+from pytest_vllm_gates.facts import strict, throughput, traffic
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.names import choose
 
@@ -72,10 +72,13 @@ class Lane(strict.Record):
 
     load: dict[str, Any] = Field(default_factory=dict)
     """What the load gate sends and asks for here, otherwise than `load.toml` and the family say."""
+    throughput: dict[str, Any] = Field(default_factory=dict)
+    """How throughput is measured here, otherwise than `throughput.toml` and the family say."""
 
     @model_validator(mode="after")
-    def _traffic(self) -> Lane:
+    def _plans(self) -> Lane:
         traffic.planned(self.load)
+        throughput.planned(self.throughput)
         return self
 
     @model_validator(mode="after")

@@ -22,6 +22,8 @@ class Load:
     """Requests put off because the KV cache was full."""
     kv_usage: float
     """The share of the KV cache in use, 0 to 1, summed over the engines."""
+    cached: int = 0
+    """Tokens of prompts that were found in the prefix cache."""
 
     @property
     def in_flight(self) -> int:

@@ -87,6 +87,29 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
+def layered(path: Path, record: type[RecordT], name: str, *changes: Mapping[str, Any]) -> RecordT:
+    """Read the shipped file at `path` with changes laid over it, the later one last.
+
+    Raises `ValueError` naming the key, under the table's `name`, for changes that make it none.
+    """
+    text, table = read(path)
+    for change in changes:
+        table = merged(table, change)
+    if not any(changes):
+        return validated(path, text, table, record)
+    try:
+        return record.model_validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        complaints = [_complain_of_change(name, one) for one in error.errors()]
+        raise ValueError("; ".join(complaints)) from error
+
+
+def _complain_of_change(table: str, error: Any) -> str:
+    key = ".".join([table, *map(str, error["loc"])])
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if not error["loc"] else f"{key}: {message} ({error['input']!r})"
+
+
 def _complain(
     path: Path, text: str, record: type[Record], error: Any, inside: tuple[str, ...]
 ) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from pytest_vllm_gates.facts import strict
 
@@ -67,18 +66,4 @@ def planned(*changes: Mapping[str, Any]) -> Traffic:
 
     Raises `ValueError` naming the key for changes that make it no traffic.
     """
-    text, table = strict.read(FILE)
-    for change in changes:
-        table = strict.merged(table, change)
-    if not any(changes):
-        return strict.validated(FILE, text, table, Traffic)
-    try:
-        return Traffic.model_validate_json(json.dumps(table, default=str))
-    except ValidationError as error:
-        raise ValueError("; ".join(map(_complaint, error.errors()))) from error
-
-
-def _complaint(error: Any) -> str:
-    key = ".".join(["load", *map(str, error["loc"])])
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}" if not error["loc"] else f"{key}: {message} ({error['input']!r})"
+    return strict.layered(FILE, Traffic, "load", *changes)

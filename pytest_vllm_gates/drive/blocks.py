@@ -1,0 +1,226 @@
+"""Drives blocks: identical requests on one server or in turns on two, with what bears on them."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.drive.measuring.answers import answered
+from pytest_vllm_gates.drive.measuring.measure import measure
+from pytest_vllm_gates.drive.traffic import Maker
+from pytest_vllm_gates.facts import traffic
+from pytest_vllm_gates.facts.throughput import Block, Group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.drive.metrics import Metrics
+    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.facts.load import Load
+    from pytest_vllm_gates.facts.throughput import Plan
+    from pytest_vllm_gates.facts.timing import Answered
+
+CHUNKS = "chunks"
+SETTLE_S = 2.0
+LOOK_S = 0.02
+TICKS = os.sysconf("SC_CLK_TCK")
+STAT = Path("/proc/stat")
+STEAL = 7
+"""The place of the time taken by the host among those of /proc/stat (proc(5)); before it lie user,
+nice, system, idle, iowait, irq and softirq, and guests' time after it is in user's already."""
+
+
+@dataclass
+class Server:
+    """A server that is measured, and what is told of it."""
+
+    endpoint: Endpoint
+    metrics: Metrics | None
+    processes: Callable[[], Sequence[int]] = list
+    context: Callable[[], Mapping[str, float]] = dict
+    """What its GPUs tell at the moment, where it has some."""
+
+
+@dataclass
+class Driver:
+    """Makes and drives the blocks of a plan; the same for the same seed, on whichever server."""
+
+    plan: Plan
+    text: Sequence[int]
+    """Token ids to make prompts of."""
+    stall_s: float
+    speed: Callable[[], float] | None = None
+    """How fast the machine is, where the server's work is its processor's."""
+    _began: float = field(default_factory=time.monotonic)
+
+    def blocks(self, server: Server, seed: str, count: int) -> Iterator[Block]:
+        """Drive so many blocks on one server."""
+        before = self.speed() if self.speed else None
+        for number in range(count):
+            block = self.block(server, f"{seed}-{number}")
+            after = self.speed() if self.speed else None
+            yield _at_speed(block, before, after)
+            before = after
+
+    def groups(self, ours: Server, theirs: Server, seed: str, count: int) -> Iterator[Group]:
+        """Drive so many groups of blocks in turns on two servers.
+
+        Which begins is drawn by lot. The first two blocks of a group are of the same requests, and
+        so are the last two: no server is asked the same twice.
+        """
+        chance = random.Random(seed)  # noqa: S311 - it hides nothing
+        for number in range(count):
+            first, second = (f"{seed}-{number}{part}" for part in "ab")
+            if chance.random() < 0.5:  # noqa: PLR2004 - heads or tails
+                one, other = self.block(ours, first), self.block(theirs, first)
+                another, last = self.block(theirs, second), self.block(ours, second)
+                yield Group((one, last), (other, another))
+            else:
+                one, other = self.block(theirs, first), self.block(ours, first)
+                another, last = self.block(ours, second), self.block(theirs, second)
+                yield Group((other, another), (one, last))
+
+    def block(self, server: Server, name: str) -> Block:
+        """Drive one block."""
+        plan = self.plan
+        requests = self._maker(server.endpoint, name).make(name, [None] * plan.requests)
+        before, worked = _figures(server.metrics), _cpu_s(server.processes())
+        context = dict(server.context())
+        machine = _machine_times()
+        at_s = time.monotonic() - self._began
+        driven = measure(
+            server.endpoint, requests.planned, plan.concurrency, silence_s=self.stall_s
+        )
+        steal = _steal(machine, _machine_times())
+        answers = [answered(raw) for raw in driven.raws]
+        generated = sum(one.output_tokens for one in answers)
+        after = _settled(server.metrics, before, generated)
+        faults = tuple(_faults(answers, plan, before, after))
+        whole = [one for one in answers if one.tokens]
+        worked_s = _cpu_s(server.processes())
+        return Block(
+            name=name,
+            at_s=round(at_s, 3),
+            took_s=max((one.ended_s for one in answers), default=driven.took_s) or driven.took_s,
+            output_tokens=generated,
+            ttft_s=fmean(one.tokens[0][0] - one.intended_s for one in whole) if whole else 0.0,
+            itl_s=_itl_s(whole),
+            faults=faults,
+            late_s=max(
+                (raw.sent_s - raw.intended_s for raw in driven.raws if raw.sent_s is not None),
+                default=0.0,
+            ),
+            cached=(after.cached - before.cached) / (plan.requests * plan.prompt_tokens)
+            if before and after
+            else None,
+            steal=steal,
+            server_cpu_s=worked_s - worked if worked is not None and worked_s is not None else None,
+            context=context
+            | (
+                {"preempted": float(after.preempted - before.preempted)} if before and after else {}
+            ),
+        )
+
+    def _maker(self, endpoint: Endpoint, name: str) -> Maker:
+        """Return a maker whose prompts have nothing in common with those of any other block."""
+        plan, text = self.plan, list(self.text)
+        random.Random(name).shuffle(text)  # noqa: S311 - it hides nothing
+        load = traffic.planned(
+            {
+                "prompt_tokens": [plan.prompt_tokens] * 2,
+                "output_tokens": [plan.output_tokens] * 2,
+                "shared": 0.0,
+            }
+        )
+        return Maker(endpoint, load, text)
+
+
+def _at_speed(block: Block, before: float | None, after: float | None) -> Block:
+    from dataclasses import replace  # noqa: PLC0415
+
+    if before is None or after is None:
+        return block
+    return replace(block, speed=(before + after) / 2)
+
+
+def _faults(
+    answers: Sequence[Answered], plan: Plan, before: Load | None, after: Load | None
+) -> Iterator[str]:
+    """Yield why a block's figures are none."""
+    if any(one.error for one in answers):
+        yield "requests failed: " + next(one.error for one in answers if one.error)
+    told = [one for one in answers if not one.error and one.counted_by != CHUNKS]
+    if any(one.output_tokens != plan.output_tokens for one in told):
+        yield "answers have other counts of tokens than were asked for"
+    generated = sum(one.output_tokens for one in answers)
+    if (
+        before
+        and after
+        and len(told) == len(answers)
+        and after.generated - before.generated != (generated)
+    ):
+        yield "the server's count of tokens is another than what came"
+    if any(not one.tokens for one in answers if not one.error):
+        yield "no tokens came"
+
+
+def _itl_s(whole: Sequence[Answered]) -> float:
+    """Return the mean time between tokens, over all that have one before."""
+    spans = [one.tokens[-1][0] - one.tokens[0][0] for one in whole]
+    counts = [one.output_tokens - one.tokens[0][1] for one in whole]
+    return sum(spans) / sum(counts) if sum(counts) else 0.0
+
+
+def _figures(metrics: Metrics | None) -> Load | None:
+    if metrics is None:
+        return None
+    try:
+        return metrics.load()
+    except httpx.HTTPError:
+        return None
+
+
+def _settled(metrics: Metrics | None, before: Load | None, generated: int) -> Load | None:
+    """Return the server's figures once they count what came, or as they are after a while."""
+    deadline = time.monotonic() + SETTLE_S
+    while (now := _figures(metrics)) and before:
+        there = now.generated - before.generated >= generated and not now.in_flight
+        if there or time.monotonic() > deadline:
+            return now
+        time.sleep(LOOK_S)
+    return now
+
+
+def _cpu_s(processes: Sequence[int]) -> float | None:
+    """Return the processor time of these processes so far; None for none."""
+    ticks: int = 0
+    for process in processes:
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            continue  # it has ended
+        user, system = fields.rpartition(")")[2].split()[11:13]
+        ticks += int(user) + int(system)
+    return ticks / TICKS if processes else None
+
+
+def _machine_times() -> list[int]:
+    try:
+        line = STAT.read_text(encoding="ascii").partition("\n")[0]
+    except OSError:
+        return []
+    return list(map(int, line.split()[1 : STEAL + 2]))
+
+
+def _steal(before: Sequence[int], after: Sequence[int]) -> float:
+    """Return the share of the machine's time that its host gave to others."""
+    passed = [later - earlier for earlier, later in zip(before, after, strict=False)]
+    whole = sum(passed)
+    return passed[STEAL] / whole if whole and len(passed) > STEAL else 0.0

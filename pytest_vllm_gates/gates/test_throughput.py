@@ -1,0 +1,117 @@
+"""The server is as fast as it was, or as the other lane's is: with the odds of being wrong.
+
+Catches what every health check calls well: decode three times slower, a cache that is no longer
+hit, a fallback to another kernel. Held against figures recorded on this machine, or, with
+--against, against another lane, boot by boot.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates import comparing
+from pytest_vllm_gates.facts.outcome import Inconclusive, MissingBaseline, NotApplicable
+from pytest_vllm_gates.judge import throughput as judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_vllm_gates.against import Comparison
+    from pytest_vllm_gates.drive.baselines import Baselines
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.facts.throughput import Block, Plan
+
+pytestmark = pytest.mark.throughput
+
+
+def test_is_as_fast_as_recorded(
+    *,
+    other_lane: str | None,
+    plan: Plan,
+    baselines: Baselines,
+    record: Callable[[Sequence[Block]], None] | None,
+    measure_blocks: Callable[[], Sequence[Block]],
+    evidence: Evidence,
+) -> None:
+    if other_lane:
+        raise NotApplicable(f"it is held against lane {other_lane} itself (--against)")
+    recorded, differ = ([], []) if record else baselines.recorded()
+    if not recorded and not record:
+        what = f"no baseline for this in {baselines.folder}"
+        if differ:
+            what += "; the newest one there is differs: " + "; ".join(differ)
+        raise MissingBaseline(f"{what}\nrecord one: {baselines.command}")
+    blocks = measure_blocks()
+    evidence["figures"] = _figures(blocks)
+    if record:
+        figures, void = judge.boot_slowdowns(blocks, plan, by_speed=False)
+        if not figures:
+            raise Inconclusive(f"nothing is recorded: too many blocks are unfit: {void}")
+        record(blocks)
+        return
+    decision = judge.against_baseline(blocks, [one.blocks for one in recorded], plan)
+    evidence["decision"] = decision.as_evidence()
+    evidence["baseline"] = [one.path.name for one in recorded]
+    sentence = decision.sentence(plan.odds)
+    if decision.answer is judge.Answer.INCONCLUSIVE:
+        raise Inconclusive(
+            f"{sentence}\nmeasure again when the machine is quiet, or record more boots: "
+            f"{baselines.command}"
+        )
+    assert decision.answer is judge.Answer.NO_REGRESSION, (
+        f"{sentence}\nagainst {len(recorded)} boots recorded with "
+        f"{recorded[-1].versions.get('vllm', recorded[-1].versions)} in {baselines.folder}\n"
+        f"If that is meant, record it: {baselines.command}"
+    )
+
+
+@pytest.mark.ends_the_server
+def test_is_as_fast_as_the_other_lane(
+    *,
+    other_lane: str | None,
+    lane: Lane,
+    plan: Plan,
+    request: pytest.FixtureRequest,
+    evidence: Evidence,
+) -> None:
+    if not other_lane:
+        raise NotApplicable("no other lane was named: --against NAME")
+    comparison: Comparison = request.getfixturevalue("comparison")
+    same = other_lane == lane.name
+    try:
+        decision = comparison.measure(whole=same)
+    finally:
+        comparing.keep(comparison)
+    evidence["decision"] = decision.as_evidence()
+    evidence["pairs"] = [
+        {
+            "slowdowns": judge.pair_slowdowns(pair, plan)[0],
+            "boots_s": round(pair.boots_s, 1),
+            "blocks_s": round(pair.took_s, 1),
+        }
+        for pair in comparison.pairs
+    ]
+    evidence["side_by_side"] = comparison.side_by_side
+    evidence["start_changes"] = comparison.start_changes
+    sentence = f"{lane.name} against {other_lane}: {decision.sentence(plan.odds)}"
+    changes = "".join(f"\n  {one}" for one in comparison.start_changes)
+    if decision.answer is judge.Answer.INCONCLUSIVE:
+        raise Inconclusive(sentence)
+    assert decision.answer is judge.Answer.NO_REGRESSION, sentence + (
+        f"\nwhat this lane's start has otherwise:{changes}" if changes else ""
+    )
+
+
+def _figures(blocks: Sequence[Block]) -> dict[str, Any]:
+    """Return the medians of a boot's blocks by the field's names."""
+
+    def median(name: str) -> float | None:
+        values = [found for one in blocks if (found := getattr(one, name)) is not None]
+        return round(statistics.median(values), 5) if values else None
+
+    names = ("output_tokens_per_s", "ttft_s", "itl_s", "cached", "steal", "speed", "server_cpu_s")
+    return {"blocks": len(blocks), **{name: median(name) for name in names}}

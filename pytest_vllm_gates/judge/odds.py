@@ -1,0 +1,104 @@
+"""How sure a gate is: intervals for the mean of a few boots, and errors spent over several looks.
+
+The boot is the unit of replication: boots of the same bundle differ from one another by more than
+blocks within a boot do, so that a thousand blocks of one boot say nothing of the next. The interval
+is therefore Student's, over boots. With few boots their own scatter is hardly known; what is known
+from before about the same machine counts as so many degrees of freedom (a scaled inverse chi-square
+prior; Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6).
+
+Looked at after every pair of boots, an interval would be wrong more often than it says. The error
+is spent over the looks by the square of their share (K. Kim and D. L. DeMets, Design and analysis
+of group sequential tests based on the type I error spending rate function, Biometrika 74, 1987),
+and summed (Bonferroni), which holds whatever the looks have in common.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+POWER = 2
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is known before of how boots scatter: a standard deviation, worth so many of them."""
+
+    sd: float
+    degrees: int
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean with its standard error and the degrees of freedom of that."""
+
+    value: float
+    error: float
+    degrees: int
+
+    def below(self, share: float) -> float:
+        """Return the bound that lies above the true value in all but this share of cases."""
+        return self.value + self._reach(share)
+
+    def above(self, share: float) -> float:
+        """Return the bound that lies below the true value in all but this share of cases."""
+        return self.value - self._reach(share)
+
+    def odds(self) -> float:
+        """Return how likely a mean so high or higher is where the true one is 0 (one-sided p)."""
+        from scipy import stats  # noqa: PLC0415 - half a second of import
+
+        return float(stats.t.sf(self.value / self.error, self.degrees))
+
+    def _reach(self, share: float) -> float:
+        from scipy import stats  # noqa: PLC0415 - half a second of import
+
+        return float(stats.t.isf(share, self.degrees)) * self.error
+
+
+def scatter(values: Sequence[float], prior: Prior) -> tuple[float, int]:
+    """Return the standard deviation of one boot, of these and the prior, and what it is worth."""
+    own = statistics.variance(values) if len(values) > 1 else 0.0
+    more = len(values) - 1
+    degrees = prior.degrees + more
+    return math.sqrt((prior.degrees * prior.sd**2 + more * own) / degrees), degrees
+
+
+def mean_of(values: Sequence[float], prior: Prior) -> Mean:
+    """Return the mean of some boots' figures."""
+    sd, degrees = scatter(values, prior)
+    return Mean(statistics.fmean(values), sd / math.sqrt(len(values)), degrees)
+
+
+def difference(one: float, others: Sequence[float], prior: Prior) -> Mean:
+    """Return by how much the figure of one boot is above those of others."""
+    sd, degrees = scatter(others, prior)
+    return Mean(one - statistics.fmean(others), sd * math.sqrt(1 + 1 / len(others)), degrees)
+
+
+def spend(error: float, looks: tuple[int, int], now: int) -> float:
+    """Return what of an error may be spent at the look after `now` units, of at most `looks[1]`.
+
+    The first look is after `looks[0]`.
+    """
+    least, most = looks
+    before = 0 if now <= least else now - 1
+    return error * ((now / most) ** POWER - (before / most) ** POWER)
+
+
+def holm(odds: dict[str, float], error: float) -> list[str]:
+    """Return which of several hypotheses fall, the least likely first, at this error for all.
+
+    S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979).
+    """
+    fallen: list[str] = []
+    for number, (name, one) in enumerate(sorted(odds.items(), key=lambda pair: pair[1])):
+        if one > error / (len(odds) - number):
+            break
+        fallen.append(name)
+    return fallen
