@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.facts.files import write_whole
-from pytest_vllm_gates.facts.outcome import Inconclusive
+from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.drive.baselines import Baselines
     from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.lane import Lane
     from pytest_vllm_gates.facts.launch import Endpoint
-    from pytest_vllm_gates.facts.throughput import Block, Plan
+    from pytest_vllm_gates.facts.throughput import Block, Pair, Plan
     from pytest_vllm_gates.launching import Launch
     from pytest_vllm_gates.report.progress import Progress
     from pytest_vllm_gates.run import Run, Subject
@@ -36,9 +37,9 @@ def plan(_run: Run, family: Family) -> Plan:
 
 
 @pytest.fixture
-def other_lane(_run: Run) -> str | None:
+def other_lane(_run: Run) -> Lane | None:
     """The lane that this one is measured against, where one was named."""
-    return _run.options.against
+    return _run.against
 
 
 @pytest.fixture
@@ -140,7 +141,9 @@ def comparison(
     *,
     _run: Run,
     subject: Subject,
+    other_lane: Lane | None,
     plan: Plan,
+    baselines: Baselines,
     launch: Launch,
     gates_progress: Progress,
     tmp_path_factory: pytest.TempPathFactory,
@@ -149,18 +152,42 @@ def comparison(
     """The lane and the one it is measured against, nothing booted yet but this run's own server."""
     from pytest_vllm_gates.against import Comparison  # noqa: PLC0415
 
+    assert other_lane  # noqa: S101 - or nothing asks for it
+    if other_lane.base_url or _run.lane.base_url:
+        raise NotApplicable("a lane that already runs cannot be booted again and again")
     folder = _run.options.report_dir or tmp_path_factory.mktemp("throughput")
+    if known := baselines.calibration():
+        here = {"pair_sd": known.pair_sd, "degrees": known.pairs}
+        plan = plan.model_copy(update={"against": plan.against.model_copy(update=here)})
+        evidence["calibration"] = here
     found = Comparison(
         ours=_run,
-        theirs=_run.other_lane(),
+        theirs=_run.of(other_lane),
         subject=subject,
         plan=plan,
         folder=folder / "against",
         progress=gates_progress,
     )
-    evidence["against"] = found.theirs.lane.name
     launch.stop()  # its processor, or its memory, is what the two are to have
     return found
+
+
+@pytest.fixture
+def tell(_run: Run) -> Callable[[str], None]:
+    """Say something at the end of the run, below its verdict."""
+    return _run.notes.append
+
+
+@pytest.fixture
+def calibrate(_run: Run, baselines: Baselines) -> Callable[[float, Sequence[Pair]], None] | None:
+    """Write what an A/A run found of this machine; None unless that was asked for."""
+    if not _run.options.update_baseline:
+        return None
+
+    def written(pair_sd: float, pairs: Sequence[Pair]) -> None:
+        _run.baselines.append(baselines.calibrate(pair_sd, pairs))
+
+    return written
 
 
 def keep(comparison: Comparison) -> None:

@@ -177,7 +177,7 @@ def declare(parser: pytest.Parser) -> None:
     )
     option(
         "require-promotion",
-        "Exit 0 only for PROMOTE: 1 for REJECT, 6 for HOLD.",
+        "Exit 0 only for PROMOTE: 1 for REJECT, 6 for HOLD. Implied by --against.",
         ini="gates_require_promotion",
         action="store_true",
     )
@@ -233,7 +233,7 @@ def parse(config: pytest.Config) -> Options | None:
         answer_tokens=_count("--answer-tokens", given("gates_answer_tokens"), ANSWER_TOKENS, 1),
         samples=_count("--samples", given("gates_samples"), SAMPLES, 0),
         soak_s=_duration("--soak", given("gates_soak")),
-        require_promotion=bool(given("gates_require_promotion")),
+        require_promotion=bool(given("gates_require_promotion") or given("gates_against")),
         rootdir=config.rootpath,
         verbose=config.get_verbosity() > 0,
     )

@@ -84,6 +84,8 @@ class Run:
     """The gate of each test that was deselected, by the test's id."""
     finished: set[str] = field(default_factory=set)
     interrupted: bool = False
+    against: Lane | None = None
+    """The lane that this one's throughput is measured against."""
     needs_weights: set[str] = field(default_factory=set)
     """Families of which a test was collected that a renderer alone cannot serve."""
 
@@ -166,14 +168,11 @@ class Run:
         self.boots[subject.family.name] = boot
         return boot, server
 
-    def other_lane(self) -> Run:
-        """Return the run of the lane that this one is measured against.
-
-        Raises `UserError` for a lane that is none.
-        """
+    def of(self, lane: Lane) -> Run:
+        """Return the same run on another lane, with nothing booted yet."""
         return replace(
             self,
-            lane=lanes.load(self.options.against or self.lane.name, self.options.rootdir),
+            lane=lane,
             environment=None,
             inventory={},
             versions={},
@@ -258,6 +257,7 @@ def resolve(options: Options) -> Run:
         known_defects=known_defects.load_all(project),
         machine=here,
         server_env=server_env,
+        against=lanes.load(options.against, project) if options.against else None,
     )
 
 

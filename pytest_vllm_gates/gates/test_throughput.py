@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.drive.baselines import Baselines
     from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.lane import Lane
-    from pytest_vllm_gates.facts.throughput import Block, Plan
+    from pytest_vllm_gates.facts.throughput import Block, Pair, Plan
 
 pytestmark = pytest.mark.throughput
 
 
 def test_is_as_fast_as_recorded(
     *,
-    other_lane: str | None,
+    other_lane: Lane | None,
     plan: Plan,
     baselines: Baselines,
     record: Callable[[Sequence[Block]], None] | None,
@@ -38,7 +38,7 @@ def test_is_as_fast_as_recorded(
     evidence: Evidence,
 ) -> None:
     if other_lane:
-        raise NotApplicable(f"it is held against lane {other_lane} itself (--against)")
+        raise NotApplicable(f"it is held against lane {other_lane.name} itself (--against)")
     recorded, differ = ([], []) if record else baselines.recorded()
     if not recorded and not record:
         what = f"no baseline for this in {baselines.folder}"
@@ -72,20 +72,22 @@ def test_is_as_fast_as_recorded(
 @pytest.mark.ends_the_server
 def test_is_as_fast_as_the_other_lane(
     *,
-    other_lane: str | None,
+    other_lane: Lane | None,
     lane: Lane,
-    plan: Plan,
+    calibrate: Callable[[float, Sequence[Pair]], None] | None,
+    tell: Callable[[str], None],
     request: pytest.FixtureRequest,
     evidence: Evidence,
 ) -> None:
     if not other_lane:
         raise NotApplicable("no other lane was named: --against NAME")
     comparison: Comparison = request.getfixturevalue("comparison")
-    same = other_lane == lane.name
+    plan, same = comparison.plan, other_lane.name == lane.name
     try:
         decision = comparison.measure(whole=same)
     finally:
         comparing.keep(comparison)
+    evidence["against"] = other_lane.name
     evidence["decision"] = decision.as_evidence()
     evidence["pairs"] = [
         {
@@ -97,7 +99,14 @@ def test_is_as_fast_as_the_other_lane(
     ]
     evidence["side_by_side"] = comparison.side_by_side
     evidence["start_changes"] = comparison.start_changes
-    sentence = f"{lane.name} against {other_lane}: {decision.sentence(plan.odds)}"
+    sentence = f"{lane.name} against {other_lane.name}: {decision.sentence(plan.odds)}"
+    name = comparison.subject.family.name
+    tell(f"{name}: {sentence}")
+    if same and (scatter := judge.scatter_of(comparison.pairs, plan)):
+        evidence["pair_sd"] = scatter
+        tell(f"{name}: {judge.calibrated(scatter, comparison.pairs, plan)}")
+        if calibrate:
+            calibrate(scatter, comparison.pairs)
     changes = "".join(f"\n  {one}" for one in comparison.start_changes)
     if decision.answer is judge.Answer.INCONCLUSIVE:
         raise Inconclusive(sentence)

@@ -190,7 +190,7 @@ def against_lane(pairs: Sequence[Pair], plan: Plan) -> Decision:
     least, most = plan.against.pairs
     if len(known) < least:
         why = f"{len(known)} pairs of boots with enough fit blocks, {least} are needed"
-        if void:
+        if len(known) < len(pairs):
             why += f": {_too_few(void, 4 * sum(len(pair.groups) for pair in pairs))}"
         return Decision(Answer.INCONCLUSIVE, why, void=void)
     prior = Prior(plan.against.pair_sd, plan.against.degrees)
@@ -199,6 +199,28 @@ def against_lane(pairs: Sequence[Pair], plan: Plan) -> Decision:
         spend(error, (least, most), len(known)) for error in (plan.odds.alpha, plan.odds.beta)
     )
     return _decide(means, plan.against.margin, errors, void)
+
+
+def scatter_of(pairs: Sequence[Pair], plan: Plan) -> float | None:
+    """Return how much pairs of one and the same lane differ, as a standard deviation.
+
+    Their mean is known, for they are the same: 0. None where no pair has enough fit blocks.
+    """
+    known = [found[PRIMARY] for pair in pairs if (found := pair_slowdowns(pair, plan)[0])]
+    return math.sqrt(statistics.fmean(one**2 for one in known)) if known else None
+
+
+def calibrated(sd: float, pairs: Sequence[Pair], plan: Plan) -> str:
+    """Return what an A/A run says of the machine, and how small a loss it can show by when."""
+    minutes = statistics.fmean(pair.boots_s + pair.took_s for pair in pairs) / 60
+    effects = ", ".join(
+        f"{loss:.1%} in {number} pairs ({number * minutes:.0f} min)"
+        for number, loss in smallest_effects(sd, len(pairs), plan).items()
+    )
+    return (
+        f"A/A over {len(pairs)} pairs of boots: they differ by {sd:.1%} (sd); the smallest loss "
+        f"that is found in {1 - plan.odds.beta:.0%} of gates: {effects}"
+    )
 
 
 def smallest_effects(sd: float, degrees: int, plan: Plan) -> dict[int, float]:

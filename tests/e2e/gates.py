@@ -85,6 +85,20 @@ def run(
     return Ran(process.returncode, output, verdict)
 
 
+def only_a_baseline_is_missing(ran: Ran) -> bool:
+    """Return whether a first run on a machine found nothing wrong, and says what is still to do."""
+    outcomes = ran.outcomes()
+    (reason,) = ran.verdict["reasons"]
+    return (
+        outcomes.pop("throughput") == "MISSING"
+        and set(outcomes.values()) <= {"PASS", "KNOWN", "N/A"}
+        and reason.startswith(f"{MODEL}: throughput is MISSING: no baseline for this in ")
+        and "-m throughput --update-baseline" in ran.output
+        and "verdict: HOLD" in ran.output
+        and ran.status == 0
+    )
+
+
 def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return this environment without what would speak to pytest or to the gates' server."""
     left_out = ("PYTEST_", "OPENAI_", "COV_")

@@ -20,10 +20,7 @@ def test_a_running_server_is_judged_and_left_running(shared: Served, tmp_path: P
     endpoint = shared.endpoint
     key = {"OPENAI_API_KEY": endpoint.api_key or ""}
     ran = gates.run(tmp_path, "--base-url", endpoint.base_url, env=key)
-    assert set(ran.outcomes().values()) <= {"PASS", "KNOWN", "N/A"}, ran.output
-    assert ran.verdict["promotion"] == "PROMOTE"
-    assert "verdict: PROMOTE" in ran.output
-    assert ran.status == 0
+    assert gates.only_a_baseline_is_missing(ran), ran.output
     assert ran.verdict["lane"]["form"] == "base_url"
     assert not list(tmp_path.rglob("*.log")), "something was booted"
     assert shared.alive()

@@ -44,10 +44,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_an_empty_folder_gets_its_verdict(python: str, tmp_path: Path) -> None:
     token = uuid.uuid4().hex
     ran = gates.run(tmp_path, python=python, env={gates.TOKEN: token})
-    assert ran.verdict["promotion"] == "PROMOTE", ran.output
-    assert ran.status == 0
-    assert set(ran.outcomes().values()) <= {"PASS", "KNOWN", "N/A"}
-    assert "verdict: PROMOTE" in ran.output
+    assert gates.only_a_baseline_is_missing(ran), ran.output
     assert gates.survivors(token) == []
     # pytest and hypothesis keep hidden caches; nothing of ours is among them.
     assert [path.name for path in tmp_path.iterdir() if path.name[0] != "."] == ["report"]

@@ -6,22 +6,28 @@ The gates run in this process: their imports, which are most of a short run, are
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 import syrupy
+from e2e import gates as real_gates
 from e2e.fixtures import gates_progress, shared
+from e2e.served import Served
 
 from faults.gates import Judged, arguments, judged
 from faults.upstream import Upstream
+from pytest_vllm_gates.drive import http
 from pytest_vllm_gates.drive.reference import Reference
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
-    from e2e.served import Served
+    from pytest_vllm_gates.report.progress import Progress
 
 __all__ = ["gates_progress", "shared"]
+
+HERE = Path(__file__).parent
 
 # The plugins a run of the gates needs, and no warning or state of the run around it. At the end
 # `unraisableexception` would collect garbage ten times over: that is for the run around it.
@@ -30,6 +36,30 @@ ALONE = (
     "-p", "no:faulthandler", "-p", "no:pytester", "-p", "no:unraisableexception", "--tb=no",
     "--color=no",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def spoiling(
+    gates_progress: Progress, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Served]]:
+    """A real server that can be told how to spoil its load; booted again where it died."""
+    started: list[Served] = []
+
+    def served() -> Served:
+        # A process that was killed may take its time to go: what counts is whether it answers.
+        if not started or http.version(started[-1].endpoint) is None:
+            folder = tmp_path_factory.mktemp("spoiling")
+            lane = {
+                "env": {"PYTHONPATH": str(HERE)},
+                "serve": {"middleware": "spoiling_app.Spoiling"},
+            }
+            started.append(Served(real_gates.MODEL, folder, gates_progress, lane))
+            gates_progress.done()
+        return started[-1]
+
+    yield served
+    for one in started:
+        one.stop()
 
 
 class Run(Protocol):

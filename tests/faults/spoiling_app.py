@@ -19,6 +19,7 @@ SOME = 4
 STALL_S = 3.0
 WAIT_S = 1.0
 TIRING_S = 0.0001
+SLOW_S = 0.03
 
 
 class Spoiling:
@@ -63,6 +64,7 @@ class Spoiling:
         stalls = self.way == "stalls" and self.seen % 10 == 0
         drops = self.way == "drops"
         tired_s = TIRING_S * (self.seen - self.since) if self.way == "tires" else 0.0
+        tired_s += SLOW_S if self.way == "slows" else 0.0
         pieces = 0
 
         async def spoilt(message: Any) -> None:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 import pytest
 from e2e import gates
-from e2e.served import Served
 
 from pytest_vllm_gates.drive import http
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
-    from pytest_vllm_gates.report.progress import Progress
+    from e2e.served import Served
 
 pytestmark = pytest.mark.real
 
-HERE = Path(__file__).parent
 LANE = """\
 title = "the server that spoils"
 base_url = "{url}"
@@ -60,30 +58,6 @@ WAYS = [
     Way("tires", "soak_does_not_slow_down", "tokens a second are lost", ("--soak", "60s")),
     Way("dies", "every_request_is_answered_whole", "requests failed, mostly: "),
 ]
-
-
-@pytest.fixture(scope="module")
-def spoiling(
-    gates_progress: Progress, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], Served]]:
-    """A real server that can be told how to spoil its load; booted again where it died."""
-    started: list[Served] = []
-
-    def served() -> Served:
-        # A process that was killed may take its time to go: what counts is whether it answers.
-        if not started or http.version(started[-1].endpoint) is None:
-            folder = tmp_path_factory.mktemp("spoiling")
-            lane = {
-                "env": {"PYTHONPATH": str(HERE)},
-                "serve": {"middleware": "spoiling_app.Spoiling"},
-            }
-            started.append(Served(gates.MODEL, folder, gates_progress, lane))
-            gates_progress.done()
-        return started[-1]
-
-    yield served
-    for one in started:
-        one.stop()
 
 
 def judged(tmp_path: Path, server: Served, way: str, *more: str) -> gates.Ran:

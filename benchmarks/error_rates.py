@@ -1,0 +1,121 @@
+"""How often the throughput gate is wrong, by simulation over noise that was recorded here.
+
+    python benchmarks/error_rates.py CALIBRATION.json --gates 1000
+
+The file is what an A/A run records: `pytest --model qwen3.5 --lane cpu --against cpu -m throughput
+--update-baseline`, here with `[throughput.against] pairs = [15, 15]` in the lane for 30 boots. A
+gate is played by drawing pairs of boots with replacement, which of the two is ours by lot, and of
+each pair its groups of blocks with replacement (a two-stage bootstrap); a loss is laid on all blocks
+of ours. Half of the pairs, by lot, calibrate the gate and the others are played with, so that no
+gate knows the noise it is judged by. Printed are the shares of each answer, the pairs of boots and
+the minutes needed. Exits 1 where more than 1 % of the gates alarm without a loss, or fewer than 95 %
+find a loss of 5 %, or any misses one of 10 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import random
+import statistics
+import sys
+from collections import Counter
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from pytest_vllm_gates.drive.baselines import OURS
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.throughput import Block, Group, Pair, Plan, planned
+from pytest_vllm_gates.judge.throughput import Answer, against_lane, scatter_of
+
+LOSSES = (0.0, 0.025, 0.05, 0.1)
+PAIRS = TypeAdapter(list[Pair])
+
+
+def with_loss(block: Block, loss: float) -> Block:
+    """Return a block as a server would have given it that is slower by this share."""
+    longer = 1 / (1 - loss)
+    return dataclasses.replace(
+        block,
+        took_s=block.took_s * longer,
+        ttft_s=block.ttft_s * longer,
+        itl_s=block.itl_s * longer,
+    )
+
+
+def drawn(pairs: list[Pair], loss: float, chance: random.Random) -> Pair:
+    """Return a pair as it might have come, ours slower by the loss."""
+    pair = chance.choice(pairs)
+    swapped = chance.random() < 0.5  # noqa: PLR2004 - heads or tails
+    groups = []
+    for group in chance.choices(pair.groups, k=len(pair.groups)):
+        ours, theirs = (group.theirs, group.ours) if swapped else (group.ours, group.theirs)
+        slower = (with_loss(ours[0], loss), with_loss(ours[1], loss))
+        groups.append(Group(slower, theirs))
+    return Pair(tuple(groups), pair.boots_s, pair.took_s)
+
+
+def gate(
+    pairs: list[Pair], loss: float, plan: Plan, chance: random.Random
+) -> tuple[Answer, int, float]:
+    """Play one gate; return its answer, how many pairs it took, and how many minutes."""
+    known: list[Pair] = []
+    answer = Answer.INCONCLUSIVE
+    while answer is Answer.INCONCLUSIVE and len(known) < plan.against.pairs[1]:
+        known.append(drawn(pairs, loss, chance))
+        answer = against_lane(known, plan).answer
+    return answer, len(known), sum(one.boots_s + one.took_s for one in known) / 60
+
+
+def main() -> int:
+    """Play the gates for each loss."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("calibration", type=Path)
+    parser.add_argument("--gates", type=int, default=1000)
+    parser.add_argument("--lane", default="cpu")
+    parser.add_argument("--seed", default="1")
+    asked = parser.parse_args()
+    kept = json.loads(asked.calibration.read_text(encoding="utf-8"))[OURS]
+    pairs = PAIRS.validate_python(kept["pairs"])
+    plan = planned(lanes.load(asked.lane, Path()).throughput)
+    chance = random.Random(asked.seed)  # noqa: S311 - it hides nothing
+    overall = scatter_of(pairs, plan)
+    print(f"{len(pairs)} pairs of boots, which differ by {overall:.2%} (sd)")
+    rates: dict[float, Counter[Answer]] = {}
+    for loss in LOSSES:
+        answers: Counter[Answer] = Counter()
+        needed: list[int] = []
+        minutes: list[float] = []
+        for _ in range(asked.gates):
+            mixed = chance.sample(pairs, len(pairs))
+            half = len(mixed) // 2
+            known, played = mixed[:half], mixed[half:]
+            here = {"pair_sd": scatter_of(known, plan), "degrees": half}
+            calibrated = plan.model_copy(update={"against": plan.against.model_copy(update=here)})
+            answer, count, took = gate(played, loss, calibrated, chance)
+            answers[answer] += 1
+            needed.append(count)
+            minutes.append(took)
+        rates[loss] = answers
+        told = ", ".join(f"{answers[one] / asked.gates:6.1%} {one}" for one in Answer)
+        print(
+            f"loss {loss:5.1%}: {told}; pairs: median {statistics.median(needed):.0f}, mean "
+            f"{statistics.fmean(needed):.1f}; minutes: median {statistics.median(minutes):.0f}",
+            flush=True,
+        )
+    share = 1 / asked.gates
+    alarms = rates[0.0][Answer.REGRESSION] * share
+    found = {loss: rates[loss][Answer.REGRESSION] * share for loss in (0.05, 0.1)}
+    print(
+        f"false alarms {alarms:.1%} (at most 1 %), 5 % slower found in {found[0.05]:.1%} (at least "
+        f"95 %), 10 % slower in {found[0.1]:.1%} (all); odds of one gate in {asked.gates}: "
+        f"{math.sqrt(0.01 * 0.99 / asked.gates):.2%}"
+    )
+    return 0 if alarms <= 0.01 and found[0.05] >= 0.95 and found[0.1] == 1 else 1  # noqa: PLR2004
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Baselines are pytest-benchmark's files, found where they apply and refused where not whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.drive.baselines import OURS, Baselines
+from pytest_vllm_gates.drive.conditions import conditions, machine_name
+from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.lane import Lane
+from pytest_vllm_gates.facts.machine import Machine
+from pytest_vllm_gates.facts.throughput import Block, Group, Pair, planned
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.baseline import Conditions
+
+MACHINE = Machine("Linux", "3.11", "A Processor 9000 @ 3 GHz", 2, 24 * 2**30, ())
+LANE = Lane(name="cpu", file=Path("cpu.toml"), title="x", command=("x",), env={"A": "1"})
+BLOCKS = [
+    Block("b-0", 0.0, 0.5, 256, 0.1, 0.01, speed=900.0),
+    Block("b-1", 1.0, 0.4, 256, 0.1, 0.01),
+]
+
+
+def now(machine: Machine = MACHINE, **more: Any) -> Conditions:
+    given: dict[str, Any] = {
+        "lane": LANE,
+        "checkpoint": Checkpoint("miniature", "org/model", "abc"),
+        "serve": {"enforce_eager": True},
+        "plan": planned(),
+    }
+    return conditions(machine=machine, family="qwen3.5", **(given | more))
+
+
+def at(folder: Path, found: Conditions | None = None, **versions: str) -> Baselines:
+    return Baselines(folder, found or now(), versions or {"vllm": "0.32.0"}, "pytest --record")
+
+
+def test_what_was_recorded_is_read_again(tmp_path: Path) -> None:
+    path = at(tmp_path).record(BLOCKS, {"gpus": []})
+    assert path == tmp_path / "a-processor-9000-3-ghz-2-cores" / "0001_qwen3.5-miniature-cpu.json"
+    (found,), differ = at(tmp_path).recorded()
+    assert (found.path, list(found.blocks), differ) == (path, BLOCKS, [])
+
+
+def test_boots_add_up_and_the_newest_versions_count(tmp_path: Path) -> None:
+    at(tmp_path, vllm="0.30.0").record(BLOCKS, {})
+    assert len(at(tmp_path, vllm="0.32.0").recorded()[0]) == 1
+    for _ in range(2):
+        at(tmp_path, vllm="0.31.0").record(BLOCKS, {})
+    found, _ = at(tmp_path, vllm="0.32.0").recorded()
+    assert [one.versions for one in found] == [{"vllm": "0.31.0"}] * 2
+    assert [one.path.name[:4] for one in found] == ["0002", "0003"]
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "says"),
+    [
+        ({"machine": dataclasses.replace(MACHINE, cores=4)}, "machine.cores was 2 and is 4"),
+        (
+            {"serve": {"enforce_eager": False}},
+            "flags.enforce_eager was True and is False",
+        ),
+        ({"plan": planned({"requests": 9})}, "work.requests was 64 and is 9"),
+        (
+            {"checkpoint": Checkpoint("miniature", "org/model", "def")},
+            "model.revision was abc and is def",
+        ),
+        ({"lane": LANE.model_copy(update={"env": {}})}, "flags.$A was 1 and is not given"),
+    ],
+)
+def test_other_conditions_are_never_compared(
+    tmp_path: Path, otherwise: dict[str, Any], says: str
+) -> None:
+    at(tmp_path).record(BLOCKS, {})
+    assert at(tmp_path, now(**otherwise)).recorded() == ([], [says])
+
+
+def test_gpus_name_a_machine() -> None:
+    gpus = dataclasses.replace(MACHINE, gpus=("NVIDIA H100 80GB HBM3",) * 2)
+    assert machine_name(now(gpus)) == "2x-nvidia-h100-80gb-hbm3"
+    elsewhere = LANE.model_copy(update={"command": None, "base_url": "http://gpu7:8000/v1"})
+    assert machine_name(now(lane=elsewhere)) == "gpu7-8000"
+
+
+def test_weights_are_the_same_wherever_they_lie(tmp_path: Path) -> None:
+    told = []
+    for name in ("here", "there", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "config.json").write_text("{}" if name != "other" else "{ }", encoding="utf-8")
+        (folder / "model.safetensors").write_bytes(b"1234")
+        told.append(now(checkpoint=Checkpoint("mine", str(folder))).model["weights"])
+    assert told[0] == told[1] != told[2]
+
+
+def spoilt(tmp_path: Path, change: Any) -> Path:
+    path = at(tmp_path).record(BLOCKS, {})
+    document = json.loads(path.read_text(encoding="utf-8"))
+    change(document["benchmarks"][0]["extra_info"][OURS])
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def test_a_file_cut_short_is_refused_and_told_how_to_restore(tmp_path: Path) -> None:
+    path = at(tmp_path).record(BLOCKS, {})
+    path.write_text(path.read_text(encoding="utf-8")[:-50], encoding="utf-8")
+    with pytest.raises(UserError, match=r"corrupt.*\n.*git checkout -- 0001_.*pytest --record"):
+        at(tmp_path).recorded()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda kept: kept.update(format=2), "of format 2, and this version reads 1"),
+        (lambda kept: kept.pop("blocks"), "corrupt: 'blocks'"),
+        (lambda kept: kept.update(blocks=[]), "it has no blocks"),
+        (lambda kept: kept["blocks"][0].update(took_s=0.0), "took no time"),
+        (lambda kept: kept["blocks"][0].update(took_s="long"), "corrupt: 1 validation error"),
+        (lambda kept: kept.clear(), "nothing of 'vllm_gates' is in it"),
+    ],
+)
+def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path, change: Any, says: str) -> None:
+    spoilt(tmp_path, change)
+    with pytest.raises(UserError, match=says):
+        at(tmp_path).recorded()
+
+
+@pytest.mark.parametrize("text", ["[]", '{"benchmarks": []}', '{"benchmarks": [3]}', "nonsense"])
+def test_any_other_json_is_refused(tmp_path: Path, text: str) -> None:
+    at(tmp_path).record(BLOCKS, {}).write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match="is corrupt"):
+        at(tmp_path).recorded()
+
+
+def test_pytest_benchmark_reads_them(tmp_path: Path) -> None:
+    at(tmp_path).record(BLOCKS, {})
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest_benchmark", "--storage", str(tmp_path), "compare"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "block[qwen3.5]" in done.stdout
+
+
+def test_a_calibration_is_kept_for_its_conditions(tmp_path: Path) -> None:
+    pair = Pair((Group((BLOCKS[0], BLOCKS[1]), (BLOCKS[1], BLOCKS[0])),))
+    assert at(tmp_path).calibration() is None
+    path = at(tmp_path).calibrate(0.0123, [pair] * 5)
+    found = at(tmp_path).calibration()
+    assert found
+    assert (found.pair_sd, found.pairs) == (0.0123, 5)
+    assert at(tmp_path, now(plan=planned({"requests": 9}))).calibration() is None
+    assert at(tmp_path).recorded() == ([], [])
+    path.write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match="corrupt"):
+        at(tmp_path).calibration()

@@ -1,0 +1,45 @@
+"""What the throughput gate measures: the shipped plan, and what families and lanes change of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.throughput import planned
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_lane_has_the_last_word_key_by_key() -> None:
+    found = planned({"requests": 8, "against": {"groups": 9}}, {"against": {"margin": 0.2}})
+    assert (found.requests, found.against.groups, found.against.margin) == (8, 9, 0.2)
+    assert found.work == {
+        "concurrency": 16, "requests": 8, "prompt_tokens": 512, "output_tokens": 128,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"requests": 0}, "throughput.requests"),
+        ({"output_tokens": 1}, "throughput.output_tokens"),
+        ({"against": {"pairs": [3, 2]}}, r"pairs is \[least, most\]"),
+        ({"baseline": {"margin": 1.0}}, "throughput.baseline.margin"),
+        ({"odds": {"alhpa": 0.1}}, "throughput.odds.alhpa"),
+    ],
+)
+def test_what_is_no_plan_is_refused_by_name(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        planned(change)
+
+
+def test_a_fault_in_a_lane_is_told_with_the_file(tmp_path: Path) -> None:
+    (tmp_path / "lanes").mkdir()
+    file = tmp_path / "lanes" / "mine.toml"
+    file.write_text('title = "x"\ncommand = ["x"]\n[throughput]\nrequests = 0\n', encoding="utf-8")
+    with pytest.raises(UserError, match=rf"{file}.*throughput\.requests"):
+        lanes.load("mine", tmp_path)

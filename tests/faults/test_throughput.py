@@ -1,0 +1,84 @@
+"""A real server that becomes slower, and a lane that is: the throughput gate finds both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from e2e import gates, own_lane
+
+from pytest_vllm_gates.drive import http
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from e2e.served import Served
+
+pytestmark = pytest.mark.real
+
+SLOWER = Path(__file__).parent / "slower"
+SHARE = 0.25
+LANE = """\
+title = "the server that spoils"
+base_url = "{url}"
+
+[throughput]
+concurrency = 8
+requests = 8
+prompt_tokens = 128
+output_tokens = 32
+
+[throughput.baseline]
+blocks = 12
+margin = 0.5
+boot_sd = 0.08
+"""
+FEW = {"groups": 12, "pairs": [1, 2], "margin": 0.15, "pair_sd": 0.03}
+
+
+def judged(folder: Path, server: Served, way: str, *more: str) -> gates.Ran:
+    """Let the server spoil what it is told to, and run the gate on it."""
+    http.post(server.endpoint, f"/spoil?{way}", {}).raise_for_status()
+    try:
+        return gates.run(
+            folder, "--lane", "spoilt", "--checkpoint", "miniature", "-m", "throughput", *more,
+            env={"OPENAI_API_KEY": server.endpoint.api_key or ""},
+        )  # fmt: skip
+    finally:
+        http.post(server.endpoint, "/spoil", {})
+
+
+def test_a_server_three_times_slower_than_recorded(
+    tmp_path: Path, spoiling: Callable[[], Served]
+) -> None:
+    server = spoiling()
+    (tmp_path / "lanes").mkdir()
+    lane = LANE.format(url=server.endpoint.base_url)
+    (tmp_path / "lanes" / "spoilt.toml").write_text(lane, encoding="utf-8")
+
+    first = judged(tmp_path, server, "")
+    assert first.outcomes() == {"throughput": "MISSING"}, first.output
+    assert first.status == 0
+    for number in range(1, 3):
+        recording = judged(tmp_path, server, "", "--update-baseline")
+        assert recording.outcomes() == {"throughput": "PASS"}, recording.output
+        assert f"{number:04d}_qwen3.5-miniature-spoilt.json" in recording.output
+    clean = judged(tmp_path, server, "")
+    assert clean.outcomes() == {"throughput": "PASS"}, clean.output
+
+    slow = judged(tmp_path, server, "slows")
+    assert slow.outcomes() == {"throughput": "FAIL"}, slow.output
+    assert "REGRESSION: -" in slow.reasons("throughput")
+    assert "against 2 boots recorded with" in slow.reasons("throughput")
+
+
+def test_a_lane_that_is_slower_than_another(tmp_path: Path) -> None:
+    own_lane.write(tmp_path, "quick", throughput={"against": FEW})
+    slow = {"PYTHONPATH": str(SLOWER), "VLLM_GATES_TEST_SLOWER": str(SHARE)}
+    own_lane.write(tmp_path, "slow", env=slow, throughput={"against": FEW})
+    ran = gates.run(tmp_path, "--lane", "slow", "--against", "quick", "-m", "throughput")
+    assert ran.outcomes() == {"throughput": "FAIL"}, ran.output
+    assert ran.status == 1
+    assert "slow against quick: REGRESSION: -" in ran.reasons("throughput")
+    assert (tmp_path / "report" / "against" / f"{gates.MODEL}.json").is_file()
