@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.drive import long_context
+from pytest_vllm_gates.drive import gpu_activity, long_context
 from pytest_vllm_gates.drive.blocks import Driver, Server
 from pytest_vllm_gates.facts.long_context import load
 from pytest_vllm_gates.facts.outcome import Blocked
@@ -92,7 +92,9 @@ class Comparison:
     def _in_turns(self, number: int, ours: Launch, theirs: Launch) -> tuple[Group, ...]:
         driver = self._driver(ours)
         with contextlib.ExitStack() as stack:
-            one, other = (stack.enter_context(server_of(launch)) for launch in (ours, theirs))
+            one, other = (
+                stack.enter_context(server_of(launch, self.ours)) for launch in (ours, theirs)
+            )
             for server in (one, other):
                 [*driver.blocks(server, f"warm-up-{number}", WARM_UP_BLOCKS)]
             groups = driver.groups(one, other, f"pair-{number}", self.plan.against.groups)
@@ -119,7 +121,7 @@ class Comparison:
 
     def _alone(self, launch: Launch, number: int) -> Sequence[Block]:
         driver = self._driver(launch)
-        with server_of(launch) as server:
+        with server_of(launch, self.ours) as server:
             [*driver.blocks(server, f"warm-up-{number}", WARM_UP_BLOCKS)]
             return [*driver.blocks(server, f"pair-{number}", 2 * self.plan.against.groups)]
 
@@ -158,10 +160,12 @@ class Comparison:
 
 
 @contextlib.contextmanager
-def server_of(launch: Launch) -> Iterator[Server]:
+def server_of(launch: Launch, run: Run) -> Iterator[Server]:
     """Give a boot as it is measured, its metrics open."""
+    on_gpus = bool(launch.owned and run.machine.gpus)
     with long_context.metrics(launch.endpoint()) as metrics:
-        yield Server(launch.endpoint(), metrics, launch.processes)
+        server = Server(launch.endpoint(), metrics, launch.processes)
+        yield dataclasses.replace(server, watched=gpu_activity.watched) if on_gpus else server
 
 
 def first_is_theirs(number: int) -> bool:

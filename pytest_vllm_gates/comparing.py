@@ -111,7 +111,7 @@ def measure_blocks(
             raise Inconclusive(why)
         text = long_context.token_ids(server, load(), against.STRETCHES * plan.prompt_tokens)
         blocks: list[Block] = []
-        with against.server_of(launch) as one, Yardstick() as yardstick:
+        with against.server_of(launch, _run) as one, Yardstick() as yardstick:
             if one.metrics and not launch.owned and (others := one.metrics.load().in_flight):
                 raise Inconclusive(
                     f"others use this server: {others} requests are in flight; measure it when idle"

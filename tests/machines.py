@@ -82,6 +82,11 @@ class Memory:
     used: int = 0
 
 
+@dataclass(frozen=True)
+class Utilization:
+    gpu: int
+
+
 class Nvml:
     """NVML, answering as the driver of a recorded machine would; what it lacks it refuses."""
 
@@ -133,6 +138,24 @@ class Nvml:
         if gpu.mig is None:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return [int(gpu.mig), int(gpu.mig)]
+
+    def nvmlDeviceGetUtilizationRates(self, _: Gpu) -> Utilization:
+        return Utilization(gpu=80)
+
+    def nvmlDeviceGetClockInfo(self, _: Gpu, clock: int) -> int:
+        assert clock == pynvml.NVML_CLOCK_SM
+        return 1410
+
+    def nvmlDeviceGetPowerUsage(self, gpu: Gpu) -> int:
+        if gpu.unified:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return 350_500
+
+    def nvmlDeviceGetTemperature(self, gpu: Gpu, _: int) -> int:
+        return 50 + gpu.index
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, gpu: Gpu) -> int:
+        return int(pynvml.nvmlClocksThrottleReasonSwPowerCap if gpu.index == 0 else 0)
 
     def nvmlDeviceGetNvLinkState(self, _: Gpu, link: int) -> int:
         if not self.links:

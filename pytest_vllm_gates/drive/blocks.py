@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -20,6 +21,7 @@ from pytest_vllm_gates.facts.throughput import Block, Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from pytest_vllm_gates.drive.metrics import Metrics
     from pytest_vllm_gates.facts.launch import Endpoint
@@ -44,8 +46,8 @@ class Server:
     endpoint: Endpoint
     metrics: Metrics | None
     processes: Callable[[], Sequence[int]] = list
-    context: Callable[[], Mapping[str, float]] = dict
-    """What its GPUs tell at the moment, where it has some."""
+    watched: Callable[[], AbstractContextManager[Mapping[str, float] | None]] = nullcontext
+    """Looks at its GPUs while a block lasts, where it has some."""
 
 
 @dataclass
@@ -92,12 +94,12 @@ class Driver:
         plan = self.plan
         requests = self._maker(server.endpoint, name).make(name, [None] * plan.requests)
         before, worked = _figures(server.metrics), _cpu_s(server.processes())
-        context = dict(server.context())
         machine = _machine_times()
         at_s = time.monotonic() - self._began
-        driven = measure(
-            server.endpoint, requests.planned, plan.concurrency, silence_s=self.stall_s
-        )
+        with server.watched() as told:
+            driven = measure(
+                server.endpoint, requests.planned, plan.concurrency, silence_s=self.stall_s
+            )
         steal = _steal(machine, _machine_times())
         answers = [answered(raw) for raw in driven.raws]
         generated = sum(one.output_tokens for one in answers)
@@ -122,7 +124,7 @@ class Driver:
             else None,
             steal=steal,
             server_cpu_s=worked_s - worked if worked is not None and worked_s is not None else None,
-            context=context
+            context=dict(told or {})
             | (
                 {"preempted": float(after.preempted - before.preempted)} if before and after else {}
             ),

@@ -94,6 +94,9 @@ class Loaded:
                 "preempted": one.after.preempted - one.before.preempted
                 if one.after and one.before
                 else None,
+                "cached_tokens": one.after.cached - one.before.cached
+                if one.after and one.before
+                else None,
             }
             for one in self.phases
         }

@@ -123,4 +123,12 @@ def _figures(blocks: Sequence[Block]) -> dict[str, Any]:
         return round(statistics.median(values), 5) if values else None
 
     names = ("output_tokens_per_s", "ttft_s", "itl_s", "cached", "steal", "speed", "server_cpu_s")
-    return {"blocks": len(blocks), **{name: median(name) for name in names}}
+    told = {name for one in blocks for name in one.context}
+    return {
+        "blocks": len(blocks),
+        **{name: median(name) for name in names},
+        "meanwhile": {
+            name: round(statistics.fmean(one.context.get(name, 0.0) for one in blocks), 3)
+            for name in sorted(told)
+        },
+    }

@@ -1,0 +1,47 @@
+"""What GPUs do while a load is on: means over all of them, without what a driver refuses."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pynvml
+from machines import Nvml, recorded
+
+from pytest_vllm_gates.drive import gpu_activity
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_every_gpu_is_looked_at_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_activity, "LOOK_S", 0.001)
+    Nvml(recorded("h100x8")).install(monkeypatch)
+    with gpu_activity.watched() as told:
+        assert told == {}
+        time.sleep(0.01)
+    assert told == {
+        "gpu_utilization": 0.8,
+        "gpu_sm_clock_mhz": 1410.0,
+        "gpu_power_w": 350.5,
+        "gpu_temperature_c": 57.0,
+        "gpu_throttled": 0.125,
+    }
+
+
+def test_what_is_refused_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    Nvml(recorded("gb10")).install(monkeypatch)
+    with gpu_activity.watched() as told:
+        pass
+    assert "gpu_power_w" not in told
+    assert told["gpu_utilization"] == 0.8
+
+
+def test_without_a_driver_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "nvmlInit", refuse)
+    with gpu_activity.watched() as told:
+        pass
+    assert told == {}
