@@ -8,8 +8,8 @@ gate is played by drawing pairs of boots with replacement, which of the two is o
 each pair its groups of blocks with replacement (a two-stage bootstrap); a loss is laid on all
 blocks of ours. Half of the pairs, by lot, calibrate the gate and the others are played with, so
 that no gate knows the noise it is judged by. Printed are the shares of each answer, the pairs of
-boots and the minutes needed. Exits 1 where more than 1 % of the gates alarm without a loss, fewer than 95 %
-find a loss of 5 %, or any misses one of 10 %.
+boots and the minutes needed. Exits 1 where more than 1 % of the gates alarm without a loss, fewer
+than 95 % find a loss of 5 %, or any misses one of 10 %.
 """
 
 from __future__ import annotations

@@ -103,16 +103,17 @@ class Comparison:
     def _alternating(self, number: int, first: Launch, order: Sequence[Run], began: float) -> Pair:
         """Measure one server after the other, where both at once do not fit."""
         before = self._alone(first, number)
+        _ = first.startup  # which only a server that is up tells
         first.stop()
         booting = time.monotonic()
         second = self._boot(order[1], number)
         boots_s = 2 * (time.monotonic() - booting)
         try:
             after = self._alone(second, number)
+            self._note_starts(*((first, second) if order[0] is self.ours else (second, first)))
         finally:
             second.stop()
         ours, theirs = (before, after) if order[0] is self.ours else (after, before)
-        self._note_starts(*((first, second) if order[0] is self.ours else (second, first)))
         groups = tuple(
             Group((ours[at], ours[at + 1]), (theirs[at], theirs[at + 1]))
             for at in range(0, len(ours) - 1, 2)
