@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.drive.measuring.answers import answered
-from pytest_vllm_gates.drive.measuring.loop import Loop, Target
+from pytest_vllm_gates.drive.measuring.flight import Target
+from pytest_vllm_gates.drive.measuring.loop import Loop
 from pytest_vllm_gates.drive.measuring.measure import measure, why_not
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Endpoint

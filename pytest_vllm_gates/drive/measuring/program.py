@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.drive.measuring.loop import Loop, Target
+from pytest_vllm_gates.drive.measuring.flight import Target
+from pytest_vllm_gates.drive.measuring.loop import Loop
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.timing import Planned
