@@ -14,6 +14,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_vllm_gates.facts.timing import Workers
+
 ALL = "all"
 BOOT_TIMEOUT_S = 1800.0
 STALL_TIMEOUT_S = 300.0
@@ -29,6 +31,7 @@ NEED_MODEL = {
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak",
+        "load-workers",
     )
 }  # fmt: skip
 
@@ -52,6 +55,7 @@ class Options:
     answer_tokens: int
     samples: int
     soak_s: float
+    load_workers: Workers
     require_promotion: bool
     rootdir: Path
     verbose: bool
@@ -147,6 +151,13 @@ def declare(parser: pytest.Parser) -> None:
         metavar="DURATION",
     )
     option(
+        "load-workers",
+        "Drive the load gate's load with locust from so many worker processes; N@HOST:PORT listens "
+        "there and waits for N workers of other machines. Default: one process without locust.",
+        ini="gates_load_workers",
+        metavar="N[@HOST:PORT]",
+    )
+    option(
         "no-overlay",
         "Boot without the lane's overlay of documented repairs.",
         ini="gates_no_overlay",
@@ -210,6 +221,7 @@ def parse(config: pytest.Config) -> Options | None:
         answer_tokens=_count("--answer-tokens", given("gates_answer_tokens"), ANSWER_TOKENS, 1),
         samples=_count("--samples", given("gates_samples"), SAMPLES, 0),
         soak_s=_duration("--soak", given("gates_soak")),
+        load_workers=_workers("--load-workers", given("gates_load_workers")),
         require_promotion=bool(given("gates_require_promotion")),
         rootdir=config.rootpath,
         verbose=config.get_verbosity() > 0,
@@ -258,6 +270,33 @@ def _duration(name: str, value: str | None) -> float:
             f"{name} {value!r} is no duration of at least {LEAST_SOAK_S:.0f}s: 90s, 30m, 2h"
         )
     return seconds
+
+
+def _workers(name: str, value: str | None) -> Workers:
+    """Return who shares the sending of a load."""
+    from pytest_vllm_gates.drive.measuring import messages  # noqa: PLC0415
+    from pytest_vllm_gates.facts.timing import ALONE, Workers  # noqa: PLC0415
+
+    count, far, listen = (value or "0").partition("@")
+    try:
+        found = int(count) if count.isdecimal() else -1
+        if far:
+            messages.address(listen)
+    except ValueError:
+        found = -1
+    if found < (1 if far else 0):
+        raise pytest.UsageError(
+            f"{name} {value!r} is no number of workers: 2 starts two here, and 2@HOST:PORT waits "
+            "there for two of other machines"
+        )
+    secret = os.environ.get(messages.SECRET_VARIABLE, "") if far else ""
+    if far and len(secret) < messages.LEAST_SECRET:
+        raise pytest.UsageError(
+            f"{name} {value!r} lets in who knows ${messages.SECRET_VARIABLE}, which has "
+            f"{len(secret)} characters of at least {messages.LEAST_SECRET}: "
+            f"export {messages.SECRET_VARIABLE}=$(openssl rand -hex 32), the same for the workers"
+        )
+    return Workers(found, listen, secret) if found else ALONE
 
 
 def _seconds(name: str, value: str | None, default: float) -> float:

@@ -23,6 +23,8 @@ ADMIT, PART, DEAL, READY, BEGIN, RAWS, DONE, FAILED = (
 DEFAULT_PORT = 5557
 """Locust's own."""
 SECRET_VARIABLE = "GATES_LOAD_SECRET"  # noqa: S105 - where it is, not what it is
+LEAST_SECRET = 16
+"""Characters; a secret that is guessed lets anybody have the server's key."""
 SLICE_BYTES = 2**22
 Row = list[Any]
 

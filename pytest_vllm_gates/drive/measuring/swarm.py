@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.drive.measuring.program import Job
 
 PROGRAM = "pytest_vllm_gates.drive.measuring.worker_run"
+WORKER = "pytest_vllm_gates.drive.measuring.worker"
 HERE = "127.0.0.1"
 GATHER_S = 60.0
 """How long workers may take to come, and each to take its part."""
@@ -207,13 +208,19 @@ class Drive:
         while not done():
             self._look()
             if time.monotonic() > deadline:
-                missing = f"{len(self._master.clients.ready)} have come; " if what == "come" else ""
-                raise RuntimeError(
-                    f"not all {self._job.workers.count} load workers {what} within {within_s:g} s: "
-                    f"{missing}see README on --load-workers"
-                )
+                raise RuntimeError(self._late(what, within_s))
             gevent.sleep(LOOK_S)
         self._look()
+
+    def _late(self, what: str, within_s: float) -> str:
+        workers, come = self._job.workers, len(self._master.clients.ready)
+        told = f"of {workers.count} load workers not all {what} within {within_s:g} s"
+        if what != "come" or not workers.listen:
+            return told
+        return (
+            f"{told}, but {come}; start them where they are: {messages.SECRET_VARIABLE}=... "
+            f"python -m {WORKER} --master {workers.listen}"
+        )
 
     def _look(self) -> None:
         """Raise `RuntimeError` where a worker is lost or failed."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ANSWER_S = 20.0
 """How long a master may take to let a worker in."""
+LINGER_MS = 1000
+"""How long its last words may take; a master that is gone keeps nobody from ending."""
 SKEW_S = 5.0
 """By how much a worker's clock, and the way of a message, may be off."""
 
@@ -52,7 +54,7 @@ class Worker(WorkerRunner):
 
     def connect_to_master(self) -> None:
         """Ask to be let in."""
-        self.client.socket.linger = 0  # a master that is gone keeps nobody from ending
+        self.client.socket.linger = LINGER_MS
         shown = messages.proof(self._secret, self.client_id)
         self.send_message(messages.ADMIT, {"proof": shown, "pid": os.getpid()})
         # Locust types a message as an object; this one of its own is a word.
@@ -120,7 +122,10 @@ def main(host: str, port: str, secret_file: str = "") -> None:
     # Without any, locust would read its own from files and variables of whoever runs this.
     environment.parsed_options = argparse.Namespace(web_base_path="", headless=True)
     runner = environment.runner = Worker(environment, host, int(port), secret)
-    runner.greenlet.join()
+    try:
+        runner.greenlet.join()
+    except KeyboardInterrupt:
+        runner.send_message(messages.FAILED, {"why": "it was interrupted"})
 
 
 if __name__ == "__main__":
