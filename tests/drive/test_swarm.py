@@ -128,7 +128,8 @@ def test_open_arrivals_are_those_of_the_single_loop() -> None:
         other = by_name[raw.name]
         assert raw.answer == other.answer
         assert raw.sent_s is not None and raw.sent_s >= raw.intended_s
-        assert raw.ended_s == pytest.approx(other.ended_s, abs=0.2)
+        # Two runs on a machine that may be busy: the same zero, and the same course.
+        assert raw.ended_s == pytest.approx(other.ended_s, abs=1.0)
         assert raw.arrivals[-1][1] == other.arrivals[-1][1] == len(raw.answer)
 
 
@@ -193,7 +194,7 @@ def stranger(port: int) -> bool:
         asking.linger = 0
         asking.setsockopt(zmq.IDENTITY, b"stranger")
         asking.connect(f"tcp://127.0.0.1:{port}")
-        wrong = {"proof": messages.proof("another", "stranger"), "pid": 1}
+        wrong = {"proof": messages.proof("another", "stranger"), "pid": 1, "version": "0"}
         for kind, data in [(messages.ADMIT, wrong), ("client_ready", "2.0"), ("spawning", None)]:
             asking.send(msgpack.dumps((kind, data, "stranger")))
         asking.send(b"\xc1 no message at all")

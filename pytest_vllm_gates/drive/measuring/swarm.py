@@ -27,6 +27,7 @@ from locust import runners
 from locust.env import Environment
 from locust.exception import RPCError
 
+from pytest_vllm_gates import __version__
 from pytest_vllm_gates.drive.measuring import messages
 from pytest_vllm_gates.drive.measuring.user import LoadUser
 from pytest_vllm_gates.facts.timing import Driven, Planned, Raw
@@ -91,7 +92,7 @@ class Master(runners.MasterRunner):
         """Hear a worker that has been let in, and let in who may be."""
         if client_id not in self.hands:
             if msg.type == messages.ADMIT and len(self.hands) < self._count:
-                self._admit(client_id, msg.data["proof"], msg.data["pid"])
+                self._admit(client_id, **msg.data)
         elif msg.node_id == client_id:
             hand = self.hands[client_id]
             try:
@@ -100,11 +101,13 @@ class Master(runners.MasterRunner):
             except Exception as error:  # noqa: BLE001 - the load is not to wait for ever
                 self.failure = f"{hand.name} sent {msg.type}: {error!r}"
 
-    def _admit(self, client_id: str, shown: str, pid: int) -> None:
-        if hmac.compare_digest(shown, messages.proof(self._secret, client_id)):
+    def _admit(self, client_id: str, proof: str, pid: int, version: str) -> None:
+        if hmac.compare_digest(proof, messages.proof(self._secret, client_id)):
             host = client_id.rpartition("_")[0]
             name = f"load worker {len(self.hands) + 1} of {self._count} (process {pid} on {host})"
             self.hands[client_id] = Hand(name, pid)
+            if version != __version__:
+                self.failure = f"{name} is of version {version}, and this is {__version__}"
 
     def _heard(self, hand: Hand, msg: Message) -> bool:
         """Take in a message of ours; return False for one of locust's own."""

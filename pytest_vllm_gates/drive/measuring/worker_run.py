@@ -21,6 +21,7 @@ import locust
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
+from pytest_vllm_gates import __version__
 from pytest_vllm_gates.drive.measuring import messages
 from pytest_vllm_gates.drive.measuring.flight import Clock, Target, stamping
 from pytest_vllm_gates.drive.measuring.user import LoadUser, Share
@@ -56,7 +57,8 @@ class Worker(WorkerRunner):
         """Ask to be let in."""
         self.client.socket.linger = LINGER_MS
         shown = messages.proof(self._secret, self.client_id)
-        self.send_message(messages.ADMIT, {"proof": shown, "pid": os.getpid()})
+        me = {"proof": shown, "pid": os.getpid(), "version": __version__}
+        self.send_message(messages.ADMIT, me)
         # Locust types a message as an object; this one of its own is a word.
         self.send_message("client_ready", locust.__version__)  # type: ignore[arg-type]
         if not self.connection_event.wait(timeout=ANSWER_S):
