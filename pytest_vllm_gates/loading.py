@@ -82,6 +82,7 @@ def loaded(
                 processes=launch.processes,
                 folder=launch.folder,
                 soak_s=_run.options.soak_s,
+                workers=_run.options.load_workers,
                 progress=gates_progress,
             )
             loads[family.name] = loader.load()

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 
+from pytest_vllm_gates import option_values as values
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pytest_vllm_gates.facts.timing import Workers
 
 ALL = "all"
 BOOT_TIMEOUT_S = 1800.0
 STALL_TIMEOUT_S = 300.0
 ANSWER_TOKENS = 1024
 SAMPLES = 20
-LEAST_SOAK_S = 30.0
-UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 KEY_VARIABLE = "OPENAI_API_KEY"
 # What means nothing without --model, and so would be ignored, with where it is kept.
 NEED_MODEL = {
@@ -29,6 +27,7 @@ NEED_MODEL = {
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
+        "load-workers",
     )
 }  # fmt: skip
 
@@ -54,6 +53,7 @@ class Options:
     answer_tokens: int
     samples: int
     soak_s: float
+    load_workers: Workers
     require_promotion: bool
     rootdir: Path
     verbose: bool
@@ -158,9 +158,16 @@ def declare(parser: pytest.Parser) -> None:
     option(
         "soak",
         "How long the load gate keeps up its streams to look for drift: 90s, 30m, 2h; "
-        f"at least {LEAST_SOAK_S:.0f}s. Default: not at all.",
+        f"at least {values.LEAST_SOAK_S:.0f}s. Default: not at all.",
         ini="gates_soak",
         metavar="DURATION",
+    )
+    option(
+        "load-workers",
+        "Drive the load gate's load with locust from so many worker processes; N@HOST:PORT listens "
+        "there and waits for N workers of other machines. Default: one process without locust.",
+        ini="gates_load_workers",
+        metavar="N[@HOST:PORT]",
     )
     option(
         "no-overlay",
@@ -190,7 +197,7 @@ def parse(config: pytest.Config) -> Options | None:
         value = config.getoption(name)
         return config.getini(name) if value is None else value
 
-    models = _listed(given("gates_model"))
+    models = values.listed(given("gates_model"))
     if not models:
         if config.getoption("gates_model"):
             raise pytest.UsageError("--model names no family: pytest --model NAME")
@@ -219,20 +226,27 @@ def parse(config: pytest.Config) -> Options | None:
         models=models,
         checkpoint=given("gates_checkpoint") or None,
         lane=given("gates_lane") or None,
-        base_url=_url(base_url) if base_url else None,
+        base_url=values.url(base_url) if base_url else None,
         api_key_env=key_variable or KEY_VARIABLE,
         api_key_env_named=bool(key_variable),
         against=given("gates_against") or None,
         update_golden=bool(given("gates_update_golden")),
         update_baseline=bool(given("gates_update_baseline")),
         report_dir=report_dir,
-        boot_timeout_s=_seconds("--boot-timeout", given("gates_boot_timeout"), BOOT_TIMEOUT_S),
-        stall_timeout_s=_seconds("--stall-timeout", given("gates_stall_timeout"), STALL_TIMEOUT_S),
+        boot_timeout_s=values.seconds(
+            "--boot-timeout", given("gates_boot_timeout"), BOOT_TIMEOUT_S
+        ),
+        stall_timeout_s=values.seconds(
+            "--stall-timeout", given("gates_stall_timeout"), STALL_TIMEOUT_S
+        ),
         overlay=not given("gates_no_overlay"),
-        without_repairs=_listed(given("gates_without_repair")),
-        answer_tokens=_count("--answer-tokens", given("gates_answer_tokens"), ANSWER_TOKENS, 1),
-        samples=_count("--samples", given("gates_samples"), SAMPLES, 0),
-        soak_s=_duration("--soak", given("gates_soak")),
+        without_repairs=values.listed(given("gates_without_repair")),
+        answer_tokens=values.count(
+            "--answer-tokens", given("gates_answer_tokens"), ANSWER_TOKENS, 1
+        ),
+        samples=values.count("--samples", given("gates_samples"), SAMPLES, 0),
+        soak_s=values.duration("--soak", given("gates_soak")),
+        load_workers=values.workers("--load-workers", given("gates_load_workers")),
         require_promotion=bool(given("gates_require_promotion") or given("gates_against")),
         rootdir=config.rootpath,
         verbose=config.get_verbosity() > 0,
@@ -244,60 +258,3 @@ def _refuse_without_model(config: pytest.Config) -> None:
     for flag, name in NEED_MODEL.items():
         if config.getoption(name) is not None:
             raise pytest.UsageError(f"{flag} needs --model: pytest --model NAME {flag} ...")
-
-
-def _url(url: str) -> str:
-    """Return a URL that has a host; raises `pytest.UsageError` for anything else."""
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises for what is no port
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname)
-    except ValueError:
-        whole = False
-    if not whole:
-        raise pytest.UsageError(
-            f"--base-url {url!r} is not a URL; for example http://127.0.0.1:8000/v1"
-        )
-    return url
-
-
-def _listed(values: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names in values that may hold several, with commas."""
-    names = (name.strip() for value in values or () for name in value.split(","))
-    return tuple(dict.fromkeys(filter(None, names)))
-
-
-def _duration(name: str, value: str | None) -> float:
-    """Return seconds; 0 for nothing given."""
-    if not value:
-        return 0.0
-    number, unit = (value[:-1], value[-1]) if value[-1] in UNITS_S else (value, "s")
-    try:
-        seconds = float(number) * UNITS_S[unit]
-    except ValueError:
-        seconds = math.nan
-    if not LEAST_SOAK_S <= seconds < math.inf:
-        raise pytest.UsageError(
-            f"{name} {value!r} is no duration of at least {LEAST_SOAK_S:.0f}s: 90s, 30m, 2h"
-        )
-    return seconds
-
-
-def _seconds(name: str, value: str | None, default: float) -> float:
-    if not value:
-        return default
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < float("inf"):
-        raise pytest.UsageError(f"{name} {value!r} is not a number of seconds above zero")
-    return seconds
-
-
-def _count(name: str, value: str | None, default: int, least: int) -> int:
-    if not value:
-        return default
-    if not value.isdecimal() or int(value) < least:
-        raise pytest.UsageError(f"{name} {value!r} is not a whole number from {least} on")
-    return int(value)

@@ -31,9 +31,12 @@ BELOW: dict[str, set[str]] = {
 # The shell knows pytest, but for what a run is.
 WITHOUT_PYTEST = {"run.py"}
 HEAVY = {
-    "httpx2", "huggingface_hub", "openai", "packaging", "pydantic", "pynvml", "safetensors",
-    "syrupy", "torch", "transformers", "urllib3", "uv",
+    "gevent", "httpx2", "huggingface_hub", "locust", "openai", "packaging", "pydantic", "pynvml",
+    "safetensors", "syrupy", "torch", "transformers", "urllib3", "uv",
 }  # fmt: skip
+
+# Where locust is imported, and gevent, which patches the standard library.
+PATCHED = {"swarm", "user", "worker_run"}
 
 Import = tuple[str, bool, bool]
 """Module, whether it is for types alone, whether it stands at the module's top."""
@@ -104,6 +107,16 @@ def test_only_the_shell_and_the_gates_know_pytest(path: Path) -> None:
     allowed = part(path) in {SHELL, "gates"} and path.name not in WITHOUT_PYTEST
     known = {module.split(".")[0] for module, _, _ in imports(path)}
     assert allowed or not known & {"pytest", "_pytest", "syrupy"}, f"{path} imports pytest"
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_what_patches_the_standard_library_is_in_programs_of_its_own(path: Path) -> None:
+    if path.parent.name == "measuring" and path.stem in PATCHED:
+        return
+    for module, for_types, _ in imports(path):
+        inner = module.split(".")
+        assert for_types or not {"gevent", "locust"} & {inner[0]}, f"{path} imports {module}"
+        assert not ("measuring" in inner and PATCHED & {*inner}), f"{path} imports {module}"
 
 
 @pytest.mark.parametrize("name", ["plugin.py", "options.py"])

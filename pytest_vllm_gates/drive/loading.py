@@ -20,6 +20,7 @@ from pytest_vllm_gates.drive.traffic import Maker, poisson
 from pytest_vllm_gates.drive.watchdog import Watchdog
 from pytest_vllm_gates.facts.ladder import Rest
 from pytest_vllm_gates.facts.loaded import Block, Loaded, Phase, Ride
+from pytest_vllm_gates.facts.timing import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.load import Load
     from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.facts.timing import Workers
     from pytest_vllm_gates.facts.traffic import Traffic
 
 STREAMS, ARRIVALS, CROWD = "streams", "arrivals", "crowd"
@@ -104,6 +106,8 @@ class Loader:
     """Where the stacks of a hanging server are written."""
     soak_s: float = 0.0
     """How long the streams are kept up at the end."""
+    workers: Workers = ALONE
+    """Who shares the sending."""
     progress: Callable[[str], None] = lambda _: None
 
     def load(self) -> Loaded:
@@ -147,7 +151,7 @@ class Loader:
             requests = maker.make(f"soak-{number}", [None] * (enough + self.traffic.concurrency))
             driven = measure(
                 self.endpoint, requests.planned, self.traffic.concurrency,
-                silence_s=self.stall_s, seconds=seconds,
+                silence_s=self.stall_s, seconds=seconds, workers=self.workers,
             )  # fmt: skip
             answers = [answered(raw) for raw in driven.raws]
             errors = [one.error for one in answers if one.error]
@@ -176,7 +180,7 @@ class Loader:
         with Watch(self, _quiet_s(requests)) as watch:
             driven = measure(
                 self.endpoint, requests.planned, users,
-                silence_s=self.stall_s, seconds=self.traffic.seconds,
+                silence_s=self.stall_s, seconds=self.traffic.seconds, workers=self.workers,
             )  # fmt: skip
         return Phase(
             name,

@@ -17,6 +17,21 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class Workers:
+    """The processes that share the sending of a load."""
+
+    count: int = 0
+    """None: one process sends everything."""
+    listen: str = ""
+    """HOST:PORT where workers of other machines are awaited; '': they are started on this one."""
+    secret: str = field(default="", repr=False)
+    """What workers of other machines must know."""
+
+
+ALONE = Workers()
+
+
+@dataclass(frozen=True)
 class Raw:
     """How one request went, as seen at the socket. Seconds are from the start of the load."""
 

@@ -13,10 +13,12 @@ import pytest
 from pytest_vllm_gates.drive import loading
 from pytest_vllm_gates.drive.loading import Loader
 from pytest_vllm_gates.drive.long_context import metrics
+from pytest_vllm_gates.drive.measuring.measure import measure
 from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts.isolation import Questions
 from pytest_vllm_gates.facts.launch import Endpoint
 from pytest_vllm_gates.facts.said import Said
+from pytest_vllm_gates.facts.timing import Driven, Workers
 from pytest_vllm_gates.facts.traffic import planned
 from pytest_vllm_gates.judge import loaded as judge
 
@@ -169,6 +171,20 @@ def test_a_server_that_hangs_ends_the_load(server: Server) -> None:
 def test_a_server_that_does_not_answer_to_begin_with_is_not_loaded(server: Server) -> None:
     found = load(server.endpoint, error="answered 500")
     assert (found.phases, found.rides, server.generated) == ((), (), 0)
+
+
+def test_workers_share_every_phase(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[Workers] = []
+
+    def alone(*given: Any, workers: Workers, **more: Any) -> Driven:
+        shared.append(workers)
+        return measure(*given, **more)
+
+    monkeypatch.setattr(loading, "measure", alone)
+    monkeypatch.setattr(loading, "LEAST_BLOCK_S", 0.1)
+    found = load(server.endpoint, soak_s=0.2, workers=Workers(2))
+    assert shared == [Workers(2)] * (len(found.phases) + len(found.soak))
+    assert len(shared) > 3
 
 
 def test_a_soak_is_kept_in_blocks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,15 +6,16 @@ import json
 import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from drive.raw_server import ANSWER, Server, plain, requests
 from pytest_vllm_gates.drive.measuring.answers import answered
-from pytest_vllm_gates.drive.measuring.loop import Loop, Target
+from pytest_vllm_gates.drive.measuring.flight import Target
+from pytest_vllm_gates.drive.measuring.loop import Loop
 from pytest_vllm_gates.drive.measuring.measure import measure, why_not
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Endpoint
@@ -25,46 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SCRIPT = Path(__file__).with_name("streaming_script.py")
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: [DONE]\n\n"
-
-
-class Server:
-    """Answers each connection in a thread of its own, once a whole request has come."""
-
-    def __init__(self, serve: Callable[[socket.socket, bytes], None]) -> None:
-        self._serve = serve
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port: int = self._socket.getsockname()[1]
-        self.at_once = self.most_at_once = 0
-        self._lock = threading.Lock()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                client, _ = self._socket.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(client,), daemon=True).start()
-
-    def _answer(self, client: socket.socket) -> None:
-        with self._lock:
-            self.at_once += 1
-            self.most_at_once = max(self.most_at_once, self.at_once)
-        data = bytearray()
-        while b"\r\n\r\n" not in data:
-            data += client.recv(2**16)
-        head = bytes(data).partition(b"\r\n\r\n")[0]
-        size = len(head) + 4 + int(head.rpartition(b"Content-Length: ")[2])
-        while len(data) < size:
-            data += client.recv(2**16)
-        self._serve(client, bytes(data))
-        with self._lock:
-            self.at_once -= 1
-        client.close()
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 @pytest.fixture
@@ -80,22 +41,11 @@ def start() -> Iterator[Callable[[Callable[[socket.socket, bytes], None]], Serve
         one.close()
 
 
-def requests(count: int, every_s: float | None = None, body: bytes = b"{}") -> list[Planned]:
-    return [
-        Planned(str(number), "/v1/x", body, None if every_s is None else number * every_s)
-        for number in range(count)
-    ]
-
-
 def drive(
     port: int, planned: list[Planned], users: int | None = None, silence_s: float = 60
 ) -> Driven:
     target = Target("127.0.0.1", port, {"X-Own": "yes"})
     return Loop(target, silence_s=silence_s).run(planned, users)
-
-
-def plain(client: socket.socket, _: bytes) -> None:
-    client.sendall(ANSWER)
 
 
 def test_a_request_is_whole_whatever_its_size(start: Callable[..., Server]) -> None:

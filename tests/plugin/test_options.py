@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates import options
+from pytest_vllm_gates.facts.timing import Workers
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -53,6 +54,14 @@ def refused(project: Project, *arguments: str) -> str:
         *(
             (f"--model qwen3.5 --soak {value}", f"--soak '{value}' is no duration of at least 30s")
             for value in ("5s", "long", "1d", "nan", "infm")
+        ),
+        *(
+            (f"--model qwen3.5 --load-workers {value}", f"--load-workers '{value}' is no number of")
+            for value in ("two", "-1", "0@host:5557", "2@host:port", "2@:5557", "2@")
+        ),
+        (
+            "--model qwen3.5 --load-workers 2@127.0.0.1:5557",
+            "lets in who knows $GATES_LOAD_SECRET, which has 0 characters of at least 16: export",
         ),
         ("--model qwen3.5 --samples many", "--samples 'many' is not a whole number from 0 on"),
         (
@@ -123,6 +132,7 @@ EVERY = {
     "gates-report": "out",
     "boot-timeout": "12.5",
     "soak": "30m",
+    "load-workers": "2",
     "stall-timeout": "3",
     "no-overlay": None,
     "without-repair": "a_repair",
@@ -163,6 +173,7 @@ def test_every_option_has_a_twin_in_the_settings(
         answer_tokens=4096,
         samples=0,
         soak_s=1800.0,
+        load_workers=Workers(2),
         require_promotion=True,
         rootdir=project.path,
         verbose=False,
@@ -195,10 +206,20 @@ def test_the_defaults_ask_for_little(project: Project) -> None:
         answer_tokens=options.ANSWER_TOKENS,
         samples=options.SAMPLES,
         soak_s=0.0,
+        load_workers=Workers(),
         require_promotion=False,
         rootdir=project.path,
         verbose=False,
     )
+
+
+def test_workers_of_other_machines_know_a_secret(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATES_LOAD_SECRET", "0123456789abcdef")
+    found = parsed(project, "--model", "a", "--load-workers", "3@10.0.0.1:5557").load_workers
+    assert found == Workers(3, "10.0.0.1:5557", "0123456789abcdef")
+    assert "0123456789" not in repr(found)
 
 
 def test_the_command_line_has_the_last_word(project: Project) -> None:

@@ -1,9 +1,4 @@
-"""Drives a load over raw sockets from one thread; what comes is stamped by the kernel's own clock.
-
-An answer's bytes are read and kept; what they say is found out afterwards (`answers.py`). Their
-time is that of the packet (`SO_TIMESTAMPNS`, see socket(7)), not that of the read: a client that
-falls behind for a moment does not see the server slower for it.
-"""
+"""Drives a load over raw sockets (`flight.py`) from one thread, with a loop of its own."""
 
 from __future__ import annotations
 
@@ -12,60 +7,18 @@ import gc
 import heapq
 import math
 import select
-import socket
-import struct
-import time
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.drive.measuring.flight import SPIN_S, Clock, Flight, stamping
 from pytest_vllm_gates.facts.timing import Driven, Planned, Raw
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterable, Iterator
 
-STAMP = getattr(socket, "SO_TIMESTAMPNS", 35)
-"""Linux's number on every architecture that Python runs on but MIPS, PA-RISC and SPARC."""
-STAMP_BYTES = socket.CMSG_SPACE(struct.calcsize("qq"))
-READ_BYTES = 2**18
-SPIN_S = 0.001
-"""The last of a wait is spent awake: the kernel wakes a sleeper up to so much late."""
-STAMPING_S = 1.0
+    from pytest_vllm_gates.drive.measuring.flight import Target
+
 IN_PROGRESS = (errno.EINPROGRESS, errno.EWOULDBLOCK)
-
-
-class Target:
-    """The server of a load: where it listens, and what goes into every request's head."""
-
-    def __init__(self, host: str, port: int, headers: dict[str, str]) -> None:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        self.family, self.address = found[0], found[4]
-        lines = {"Host": f"{host}:{port}", "Connection": "close", **headers}
-        self._head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-
-    def bytes_of(self, request: Planned) -> bytes:
-        """Return a request as it is sent."""
-        head = f"POST {request.path} HTTP/1.1\r\n{self._head}Content-Length: {len(request.body)}"
-        return f"{head}\r\n\r\n".encode("latin-1") + request.body
-
-
-class _Flight:
-    """One request under way."""
-
-    def __init__(self, request: Planned, intended_s: float, data: bytes) -> None:
-        self.request = request
-        self.intended_s = intended_s
-        self.left = memoryview(data)
-        self.sent_s: float | None = None
-        self.last_s = intended_s
-        self.pieces: list[bytes] = []
-        self.arrivals: list[tuple[float, int]] = []
-        self.size = 0
-        self.lag_s = 0.0
-
-    def ended(self, error: str) -> Raw:
-        return Raw(
-            self.request.name, self.intended_s, self.sent_s, self.last_s, b"".join(self.pieces),
-            tuple(self.arrivals), self.lag_s, error,
-        )  # fmt: skip
 
 
 class Loop:
@@ -77,10 +30,10 @@ class Loop:
         self._silence_s = silence_s
         self._epoll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
-        self._flights: dict[int, _Flight] = {}
+        self._flights: dict[int, Flight] = {}
         self._raws: list[Raw] = []
         self._looks_s = 0.0
-        self._stamped = _stamping()
+        self._stamped = stamping()
 
     def run(
         self, requests: Iterable[Planned], users: int | None = None, *, seconds: float = math.inf
@@ -92,7 +45,7 @@ class Loop:
         self._seconds = seconds
         collects = gc.isenabled()
         gc.disable()  # a pause of the collector's is not the server's
-        self._monotonic, self._unix = time.monotonic(), time.time()
+        self._clock = Clock()
         try:
             if users is None:
                 self._open(requests)
@@ -104,10 +57,10 @@ class Loop:
                 one.close()
             if collects:
                 gc.enable()
-        return Driven(self._unix, self._now(), tuple(self._raws))
+        return Driven(self._clock.begun_unix_s, self._now(), tuple(self._raws))
 
     def _now(self) -> float:
-        return time.monotonic() - self._monotonic
+        return self._clock.now()
 
     def _open(self, requests: Iterable[Planned]) -> None:
         due = [
@@ -135,16 +88,14 @@ class Loop:
                 self._turn(None)
 
     def _start(self, request: Planned, intended_s: float) -> None:
-        flight = _Flight(request, intended_s, self._target.bytes_of(request))
+        flight = Flight(request, intended_s, self._target.bytes_of(request))
         try:
-            made = socket.socket(self._target.family, socket.SOCK_STREAM)
+            made = self._target.socket()
         except OSError as error:
             flight.last_s = self._now()
             self._raws.append(flight.ended(f"no socket: {error}"))
             return
         made.setblocking(False)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setsockopt(socket.SOL_SOCKET, STAMP, 1)
         status = made.connect_ex(self._target.address)
         number = made.fileno()
         self._sockets[number], self._flights[number] = made, flight
@@ -185,26 +136,15 @@ class Loop:
     def _read(self, number: int) -> None:
         flight = self._flights[number]
         try:
-            data, extra, _, _ = self._sockets[number].recvmsg(READ_BYTES, STAMP_BYTES)
+            more = flight.read(self._sockets[number], self._clock)
         except BlockingIOError:
             return
         except OSError as error:
             flight.last_s = self._now()
             self._end(number, f"the connection broke: {error}")
             return
-        if not data:
+        if not more:
             self._end(number, "")
-            return
-        now = at = self._now()
-        for level, kind, stamp in extra:
-            if (level, kind) == (socket.SOL_SOCKET, STAMP):
-                seconds, nanoseconds = struct.unpack("qq", stamp)
-                at = seconds - self._unix + nanoseconds * 1e-9
-        flight.lag_s = max(flight.lag_s, now - at)
-        flight.last_s = at
-        flight.size += len(data)
-        flight.pieces.append(data)
-        flight.arrivals.append((at, flight.size))
 
     def _end(self, number: int, error: str) -> None:
         self._sockets.pop(number).close()
@@ -215,22 +155,3 @@ class Loop:
             if now - flight.last_s > self._silence_s:
                 flight.last_s = now
                 self._end(number, f"nothing came for {self._silence_s:g} s")
-
-
-def _stamping() -> tuple[socket.socket, socket.socket]:
-    """Return two sockets that keep the kernel stamping packets, which it begins a little late.
-
-    It turns the stamps on from a queue of its own once the first socket asks for them, and until
-    then packets have none.
-    """
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        one = socket.create_connection(listener.getsockname())
-        other, _ = listener.accept()
-    other.setsockopt(socket.SOL_SOCKET, STAMP, 1)
-    deadline = time.monotonic() + STAMPING_S
-    while time.monotonic() < deadline:
-        one.send(b"?")
-        if other.recvmsg(1, STAMP_BYTES)[1]:
-            break
-        time.sleep(SPIN_S)
-    return one, other

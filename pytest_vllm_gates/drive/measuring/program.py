@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.drive.measuring.loop import Loop, Target
+from pytest_vllm_gates.drive.measuring.flight import Target
+from pytest_vllm_gates.drive.measuring.loop import Loop
+from pytest_vllm_gates.facts.timing import ALONE
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.timing import Planned
+    from pytest_vllm_gates.facts.timing import Planned, Workers
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Job:
     """So many at a time; None: each at its own time."""
     silence_s: float
     seconds: float
+    workers: Workers = ALONE
 
 
 def main(job_file: str, result_file: str) -> None:

@@ -1,0 +1,127 @@
+"""One request at a raw socket: how it is sent, what is kept of its answer, and the kernel's stamps.
+
+An answer's bytes are read and kept; what they say is found out afterwards (`answers.py`). Their
+time is that of the packet (`SO_TIMESTAMPNS`, see socket(7)), not that of the read: a client that
+falls behind for a moment does not see the server slower for it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.timing import Planned, Raw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+STAMP = getattr(socket, "SO_TIMESTAMPNS", 35)
+"""Linux's number on every architecture that Python runs on but MIPS, PA-RISC and SPARC."""
+STAMP_BYTES = socket.CMSG_SPACE(struct.calcsize("qq"))
+READ_BYTES = 2**18
+SPIN_S = 0.001
+"""The last of a wait is spent awake: the kernel wakes a sleeper up to so much late."""
+STAMPING_S = 1.0
+
+
+class Clock:
+    """Seconds from the start of a load, by this process's clock and by the kernel's stamps."""
+
+    def __init__(self, begun_unix_s: float | None = None) -> None:
+        """`begun_unix_s`: when the load starts or started; None: now."""
+        monotonic, unix = time.monotonic(), time.time()
+        self.begun_unix_s = unix if begun_unix_s is None else begun_unix_s
+        self._monotonic = monotonic + (self.begun_unix_s - unix)
+
+    def now(self) -> float:
+        """Return how long ago the load started; below zero where it is still to."""
+        return time.monotonic() - self._monotonic
+
+    def stamped(self, extra: Iterable[tuple[int, int, bytes]]) -> float | None:
+        """Return the kernel's time of what was read; None where it has none."""
+        at = None
+        for level, kind, stamp in extra:
+            if (level, kind) == (socket.SOL_SOCKET, STAMP):
+                seconds, nanoseconds = struct.unpack("qq", stamp)
+                at = seconds - self.begun_unix_s + nanoseconds * 1e-9
+        return at
+
+
+class Target:
+    """The server of a load: where it listens, and what goes into every request's head."""
+
+    def __init__(self, host: str, port: int, headers: dict[str, str]) -> None:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        self.family, self.address = found[0], found[4]
+        lines = {"Host": f"{host}:{port}", "Connection": "close", **headers}
+        self._head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+
+    def bytes_of(self, request: Planned) -> bytes:
+        """Return a request as it is sent."""
+        head = f"POST {request.path} HTTP/1.1\r\n{self._head}Content-Length: {len(request.body)}"
+        return f"{head}\r\n\r\n".encode("latin-1") + request.body
+
+    def socket(self) -> socket.socket:
+        """Return a socket for one request, not connected yet, whose packets are stamped."""
+        made = socket.socket(self.family, socket.SOCK_STREAM)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, STAMP, 1)
+        return made
+
+
+class Flight:
+    """One request under way."""
+
+    def __init__(self, request: Planned, intended_s: float, data: bytes) -> None:
+        self.request = request
+        self.intended_s = intended_s
+        self.left = memoryview(data)
+        self.sent_s: float | None = None
+        self.last_s = intended_s
+        self.pieces: list[bytes] = []
+        self.arrivals: list[tuple[float, int]] = []
+        self.size = 0
+        self.lag_s = 0.0
+
+    def read(self, source: socket.socket, clock: Clock) -> bool:
+        """Keep what came, with the kernel's time; return False where the answer has ended."""
+        data, extra, _, _ = source.recvmsg(READ_BYTES, STAMP_BYTES)
+        if not data:
+            return False
+        now = clock.now()
+        stamped = clock.stamped(extra)
+        at = now if stamped is None else stamped
+        self.lag_s = max(self.lag_s, now - at)
+        self.last_s = at
+        self.size += len(data)
+        self.pieces.append(data)
+        self.arrivals.append((at, self.size))
+        return True
+
+    def ended(self, error: str) -> Raw:
+        """Return all that came of it."""
+        return Raw(
+            self.request.name, self.intended_s, self.sent_s, self.last_s, b"".join(self.pieces),
+            tuple(self.arrivals), self.lag_s, error,
+        )  # fmt: skip
+
+
+def stamping() -> tuple[socket.socket, socket.socket]:
+    """Return two sockets that keep the kernel stamping packets, which it begins a little late.
+
+    It turns the stamps on from a queue of its own once the first socket asks for them, and until
+    then packets have none.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = socket.create_connection(listener.getsockname())
+        other, _ = listener.accept()
+    other.setsockopt(socket.SOL_SOCKET, STAMP, 1)
+    deadline = time.monotonic() + STAMPING_S
+    while time.monotonic() < deadline:
+        one.send(b"?")
+        if other.recvmsg(1, STAMP_BYTES)[1]:
+            break
+        time.sleep(SPIN_S)
+    return one, other

@@ -1,0 +1,97 @@
+"""What master and workers of a load send each other: lists, numbers, text and bytes as msgpack.
+
+A worker says it belongs here (ADMIT), and once it has its users it is given what they are to send
+(PART, then DEAL); when it is READY the master says when the load begins (BEGIN). What came goes
+back when all is over (RAWS, then DONE), or why there is nothing (FAILED).
+"""
+
+from __future__ import annotations
+
+import hmac
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.facts.timing import Planned, Raw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+ADMIT, PART, DEAL, READY, BEGIN, RAWS, DONE, FAILED = (
+    f"gates-{name}"
+    for name in ("admit", "part", "deal", "ready", "begin", "raws", "done", "failed")
+)
+DEFAULT_PORT = 5557
+"""Locust's own."""
+SECRET_VARIABLE = "GATES_LOAD_SECRET"  # noqa: S105 - where it is, not what it is
+LEAST_SECRET = 16
+"""Characters; a secret that is guessed lets anybody have the server's key."""
+SLICE_BYTES = 2**22
+Row = list[Any]
+
+
+def proof(secret: str, client_id: str) -> str:
+    """Return what a worker shows to be let in: it knows the secret, and it is this one."""
+    return hmac.new(secret.encode(), client_id.encode(), "sha256").hexdigest()
+
+
+def address(text: str) -> tuple[str, int]:
+    """Return the host and port of HOST[:PORT]; raises `ValueError` where it is neither."""
+    host, _, port = text.rpartition(":") if ":" in text else (text, "", str(DEFAULT_PORT))
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return host, int(port)
+
+
+def dealt(requests: Sequence[Planned], users: Mapping[str, int]) -> dict[str, list[Planned]]:
+    """Return each worker's requests: dealt out in turn, to each as often as it has users."""
+    rounds = range(max(users.values()))
+    turns = [name for number in rounds for name in users if users[name] > number]
+    found: dict[str, list[Planned]] = {name: [] for name in users}
+    for request, name in zip(requests, itertools.cycle(turns), strict=False):
+        found[name].append(request)
+    return found
+
+
+def planned_rows(requests: Iterable[Planned]) -> Iterator[list[Row]]:
+    """Yield requests as they are sent, so many at a time."""
+    return _sliced(([one.name, one.path, one.body, one.at_s], len(one.body)) for one in requests)
+
+
+def planned(row: Row) -> Planned:
+    """Return a request that was sent."""
+    return Planned(*row)
+
+
+def raw_rows(raws: Iterable[Raw]) -> Iterator[list[Row]]:
+    """Yield what came as it is sent, so much at a time."""
+    return _sliced(
+        (
+            [
+                one.name, one.intended_s, one.sent_s, one.ended_s, one.answer, one.arrivals,
+                one.lag_s, one.error,
+            ],
+            len(one.answer) + 16 * len(one.arrivals),
+        )
+        for one in raws
+    )  # fmt: skip
+
+
+def raw(row: Row) -> Raw:
+    """Return what came, as it was sent."""
+    name, intended_s, sent_s, ended_s, answer, arrivals, lag_s, error = row
+    times = tuple((at, size) for at, size in arrivals)
+    return Raw(name, intended_s, sent_s, ended_s, answer, times, lag_s, error)
+
+
+def _sliced(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
+    """Yield the rows in lists of about `SLICE_BYTES`, going by each row's bytes."""
+    piece: list[Row] = []
+    size = 0
+    for row, bytes_ in rows:
+        piece.append(row)
+        size += bytes_
+        if size >= SLICE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece

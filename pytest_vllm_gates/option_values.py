@@ -1,0 +1,110 @@
+"""What an option's text means; each raises `pytest.UsageError` for a text that means nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.facts.timing import Workers
+
+LEAST_SOAK_S = 30.0
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def url(url: str) -> str:
+    """Return a URL that has a host; raises `pytest.UsageError` for anything else."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for what is no port
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        whole = False
+    if not whole:
+        raise pytest.UsageError(
+            f"--base-url {url!r} is not a URL; for example http://127.0.0.1:8000/v1"
+        )
+    return url
+
+
+def listed(values: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names in values that may hold several, with commas."""
+    names = (name.strip() for value in values or () for name in value.split(","))
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def duration(name: str, value: str | None) -> float:
+    """Return seconds; 0 for nothing given."""
+    if not value:
+        return 0.0
+    number, unit = (value[:-1], value[-1]) if value[-1] in UNITS_S else (value, "s")
+    try:
+        found = float(number) * UNITS_S[unit]
+    except ValueError:
+        found = math.nan
+    if not LEAST_SOAK_S <= found < math.inf:
+        raise pytest.UsageError(
+            f"{name} {value!r} is no duration of at least {LEAST_SOAK_S:.0f}s: 90s, 30m, 2h"
+        )
+    return found
+
+
+def workers(name: str, value: str | None) -> Workers:
+    """Return who shares the sending of a load."""
+    from pytest_vllm_gates.drive.measuring import messages  # noqa: PLC0415
+    from pytest_vllm_gates.facts.timing import ALONE, Workers  # noqa: PLC0415
+
+    number, far, listen = (value or "0").partition("@")
+    try:
+        found = int(number) if number.isdecimal() else -1
+        if far:
+            messages.address(listen)
+    except ValueError:
+        found = -1
+    if found < (1 if far else 0):
+        raise pytest.UsageError(
+            f"{name} {value!r} is no number of workers: 2 starts two here, and 2@HOST:PORT waits "
+            "there for two of other machines"
+        )
+    if found and importlib.util.find_spec("locust") is None:
+        raise pytest.UsageError(
+            f"{name} needs locust, which is not installed: "
+            "pip install 'pytest-vllm-gates[load-workers]'"
+        )
+    secret = os.environ.get(messages.SECRET_VARIABLE, "") if far else ""
+    if far and len(secret) < messages.LEAST_SECRET:
+        raise pytest.UsageError(
+            f"{name} {value!r} lets in who knows ${messages.SECRET_VARIABLE}, which has "
+            f"{len(secret)} characters of at least {messages.LEAST_SECRET}: "
+            f"export {messages.SECRET_VARIABLE}=$(openssl rand -hex 32), the same for the workers"
+        )
+    return Workers(found, listen, secret) if found else ALONE
+
+
+def seconds(name: str, value: str | None, default: float) -> float:
+    """Return seconds above zero; the default for nothing given."""
+    if not value:
+        return default
+    try:
+        found = float(value)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < math.inf:
+        raise pytest.UsageError(f"{name} {value!r} is not a number of seconds above zero")
+    return found
+
+
+def count(name: str, value: str | None, default: int, least: int) -> int:
+    """Return a whole number from `least` on; the default for nothing given."""
+    if not value:
+        return default
+    if not value.isdecimal() or int(value) < least:
+        raise pytest.UsageError(f"{name} {value!r} is not a whole number from {least} on")
+    return int(value)
