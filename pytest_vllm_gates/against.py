@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import random
 import time
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.drive import gpu_activity, long_context
 from pytest_vllm_gates.drive.blocks import Driver, Server
+from pytest_vllm_gates.facts.files import write_whole
 from pytest_vllm_gates.facts.long_context import load
 from pytest_vllm_gates.facts.outcome import Blocked
 from pytest_vllm_gates.facts.preflight import State
@@ -59,6 +61,7 @@ class Comparison:
         decision = judge.against_lane(self.pairs, self.plan)
         while len(self.pairs) < most:
             self.pairs.append(self._pair(len(self.pairs)))
+            self._keep()
             decision = judge.against_lane(self.pairs, self.plan)
             self.progress(
                 f"{self.subject.family.name}: pair {len(self.pairs)} of {least} to {most}: "
@@ -67,6 +70,12 @@ class Comparison:
             if not whole and decision.answer is not judge.Answer.INCONCLUSIVE:
                 break
         return decision
+
+    def _keep(self) -> None:
+        """Write every block so far beside the servers' logs: a verdict can be worked out again."""
+        path = self.folder / f"{self.subject.family.name.replace('/', '-')}.json"
+        document = {"pairs": [dataclasses.asdict(pair) for pair in self.pairs]}
+        write_whole(path, json.dumps(document) + "\n")
 
     def _pair(self, number: int) -> Pair:
         began = time.monotonic()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.facts.files import write_whole
 from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
@@ -188,10 +185,3 @@ def calibrate(_run: Run, baselines: Baselines) -> Callable[[float, Sequence[Pair
         _run.baselines.append(baselines.calibrate(pair_sd, pairs))
 
     return written
-
-
-def keep(comparison: Comparison) -> None:
-    """Write every block of a comparison beside the servers' logs."""
-    path = comparison.folder / f"{comparison.subject.family.name.replace('/', '-')}.json"
-    document = {"pairs": [dataclasses.asdict(pair) for pair in comparison.pairs]}
-    write_whole(path, json.dumps(document) + "\n")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from pytest_vllm_gates.judge.throughput import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 FEW = {"pairs": [1, 2], "groups": 4, "margin": 0.9, "pair_sd": 0.02}
 PLAN = planned(
@@ -90,7 +91,7 @@ def server() -> Iterator[Completions]:
     found.server_close()
 
 
-def compared(server: Completions, **theirs: Any) -> tuple[Comparison, Lane]:
+def compared(server: Completions, folder: Path, **theirs: Any) -> tuple[Comparison, Lane]:
     up: list[Booted] = []
     booted: list[str] = []
     ours = Lane(server, up, booted)
@@ -99,14 +100,14 @@ def compared(server: Completions, **theirs: Any) -> tuple[Comparison, Lane]:
         theirs=Lane(server, up, booted, **theirs),  # type: ignore[arg-type]
         subject=SimpleNamespace(family=SimpleNamespace(name="a family")),  # type: ignore[arg-type]
         plan=PLAN,
-        folder=Path("out"),
+        folder=folder,
         progress=lambda _: None,
         _text=range(40),
     ), ours
 
 
-def test_servers_that_fit_are_asked_in_turns(server: Completions) -> None:
-    found, ours = compared(server)
+def test_servers_that_fit_are_asked_in_turns(server: Completions, tmp_path: Path) -> None:
+    found, ours = compared(server, tmp_path)
     assert found.measure(whole=False).answer is Answer.NO_REGRESSION
     (pair,) = found.pairs
     assert (found.side_by_side, len(pair.groups)) == (True, 4)
@@ -116,14 +117,16 @@ def test_servers_that_fit_are_asked_in_turns(server: Completions) -> None:
     assert len(set(times)) == 16
 
 
-def test_a_whole_run_uses_every_pair(server: Completions) -> None:
-    found, _ = compared(server)
+def test_a_whole_run_uses_every_pair(server: Completions, tmp_path: Path) -> None:
+    found, _ = compared(server, tmp_path)
     found.measure(whole=True)
     assert len(found.pairs) == 2
+    kept = json.loads((tmp_path / "a family.json").read_text(encoding="utf-8"))
+    assert len(kept["pairs"]) == 2
 
 
-def test_servers_that_do_not_fit_follow_one_another(server: Completions) -> None:
-    found, ours = compared(server, fails=lacks_memory)
+def test_servers_that_do_not_fit_follow_one_another(server: Completions, tmp_path: Path) -> None:
+    found, ours = compared(server, tmp_path, fails=lacks_memory)
     assert found.measure(whole=True).answer is Answer.NO_REGRESSION
     assert (found.side_by_side, [len(pair.groups) for pair in found.pairs]) == (False, [4, 4])
     assert ours.booted[:3] == ["0-ours", "0-theirs", "0-theirs"]
@@ -133,20 +136,22 @@ def test_servers_that_do_not_fit_follow_one_another(server: Completions) -> None
     assert [one.name for one in group.ours] == [one.name for one in group.theirs]
 
 
-def test_a_lane_that_does_not_boot_blocks_and_leaves_nothing(server: Completions) -> None:
+def test_a_lane_that_does_not_boot_blocks_and_leaves_nothing(
+    server: Completions, tmp_path: Path
+) -> None:
     dead = Boot(failure=Failure("no such flag"))
-    found, ours = compared(server, fails=lambda _: dead)
+    found, ours = compared(server, tmp_path, fails=lambda _: dead)
     with pytest.raises(Blocked, match="no such flag"):
         found.measure(whole=False)
     assert ours.up == []
 
 
-def test_a_slower_lane_is_a_regression(server: Completions) -> None:
+def test_a_slower_lane_is_a_regression(server: Completions, tmp_path: Path) -> None:
     slow = Completions(hangs=False)
     slow.RequestHandlerClass = Slow
     threading.Thread(target=slow.serve_forever, args=(0.01,), daemon=True).start()
     try:
-        found, ours = compared(server)
+        found, ours = compared(server, tmp_path)
         ours.server = slow
         assert found.measure(whole=False).answer is Answer.REGRESSION
     finally:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates import comparing
 from pytest_vllm_gates.facts.outcome import Inconclusive, MissingBaseline, NotApplicable
 from pytest_vllm_gates.judge import throughput as judge
 
@@ -83,10 +82,7 @@ def test_is_as_fast_as_the_other_lane(
         raise NotApplicable("no other lane was named: --against NAME")
     comparison: Comparison = request.getfixturevalue("comparison")
     plan, same = comparison.plan, other_lane.name == lane.name
-    try:
-        decision = comparison.measure(whole=same)
-    finally:
-        comparing.keep(comparison)
+    decision = comparison.measure(whole=same)
     evidence["against"] = other_lane.name
     evidence["decision"] = decision.as_evidence()
     evidence["pairs"] = [
