@@ -85,8 +85,12 @@ def loaded(
                 workers=_run.options.load_workers,
                 progress=gates_progress,
             )
-            loads[family.name] = loader.load()
-            gates_progress.done()
+            try:
+                loads[family.name] = loader.load()
+            except RuntimeError as error:  # a client of ours was lost, not the server
+                raise Inconclusive(f"the load could not be driven: {error}") from error
+            finally:
+                gates_progress.done()
     found = loads[family.name]
     if found.healthy.error:
         raise Inconclusive(f"a short question is not answered to begin with: {found.healthy.error}")
