@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import options
+from pytest_vllm_gates import option_values, options
 from pytest_vllm_gates.facts.timing import Workers
 
 if TYPE_CHECKING:
@@ -45,6 +45,14 @@ def refused(project: Project, *arguments: str) -> str:
         (
             "--model qwen3.5 --lane fake --base-url http://127.0.0.1:8000/v1",
             "--base-url judges a server that already runs and --lane boots one: give only one",
+        ),
+        (
+            "--model qwen3.5 --lane fake --against fke",
+            "unknown lane 'fke'; did you mean 'fake'?\nknown: cpu, cpu-previous, cuda, fake",
+        ),
+        (
+            "--model qwen3.5 --against fake --base-url http://127.0.0.1:8000/v1",
+            "--against boots both lanes again and again, and --base-url boots nothing",
         ),
         ("--model qwen3.5 --base-url localhost:8000", "--base-url 'localhost:8000' is not a URL"),
         ("--model qwen3.5 --base-url http://", "--base-url 'http://' is not a URL"),
@@ -83,6 +91,13 @@ def test_a_mistake_is_refused_with_what_was_probably_meant(
     project: Project, arguments: str, told: str
 ) -> None:
     assert told in refused(project, *arguments.split())
+
+
+def test_load_workers_need_locust(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(pytest.UsageError, match=r"pip install 'pytest-vllm-gates\[load-workers\]'"):
+        option_values.workers("--load-workers", "2")
+    assert option_values.workers("--load-workers", "0").count == 0
 
 
 def test_spreading_one_machine_over_workers_is_refused(project: Project) -> None:
