@@ -93,7 +93,7 @@ def test_a_mistake_is_refused_with_what_was_probably_meant(
     assert told in refused(project, *arguments.split())
 
 
-def test_load_workers_need_locust(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_workers_need_locust(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(pytest.UsageError, match=r"pip install 'pytest-vllm-gates\[load-workers\]'"):
         option_values.workers("--load-workers", "2")
