@@ -80,7 +80,7 @@ class Comparison:
     def _pair(self, number: int) -> Pair:
         began = time.monotonic()
         order = [self.ours, self.theirs]
-        if number and first_is_theirs(number):
+        if first_is_theirs(number):
             order.reverse()
         first = self._boot(order[0], number)
         try:
@@ -91,20 +91,23 @@ class Comparison:
                 boots_s = time.monotonic() - began
                 ours, theirs = (first, second) if order[0] is self.ours else (second, first)
                 self._note_starts(ours, theirs)
-                groups = self._in_turns(number, ours, theirs)
+                groups = self._in_turns(number, (first, second), ours, theirs)
             finally:
                 second.stop()
         finally:
             first.stop()
         return Pair(groups, boots_s, time.monotonic() - began - boots_s)
 
-    def _in_turns(self, number: int, ours: Launch, theirs: Launch) -> tuple[Group, ...]:
-        driver = self._driver(ours)
+    def _in_turns(
+        self, number: int, booted: tuple[Launch, Launch], ours: Launch, theirs: Launch
+    ) -> tuple[Group, ...]:
+        driver = self._driver(booted[0])
         with contextlib.ExitStack() as stack:
             one, other = (
                 stack.enter_context(server_of(launch, self.ours)) for launch in (ours, theirs)
             )
-            for server in (one, other):
+            # In the order of the boots, as all that is not done in turns: that order is by lot.
+            for server in (one, other) if booted[0] is ours else (other, one):
                 [*driver.blocks(server, f"warm-up-{number}", WARM_UP_BLOCKS)]
             groups = driver.groups(one, other, f"pair-{number}", self.plan.against.groups)
             return tuple(groups)
@@ -179,8 +182,9 @@ def server_of(launch: Launch, run: Run) -> Iterator[Server]:
 
 
 def first_is_theirs(number: int) -> bool:
-    """Return whether the other lane boots first in a pair, by lot."""
-    return random.Random(number).random() < 0.5  # noqa: S311, PLR2004 - heads or tails
+    """Return whether the other lane boots first in a pair: by lot, and in the next it does not."""
+    lot = random.Random(number // 2).random() < 0.5  # noqa: S311, PLR2004 - heads or tails
+    return lot is bool(number % 2)
 
 
 def _needs_memory(launch: Launch) -> bool:

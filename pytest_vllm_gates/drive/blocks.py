@@ -74,13 +74,14 @@ class Driver:
     def groups(self, ours: Server, theirs: Server, seed: str, count: int) -> Iterator[Group]:
         """Drive so many groups of blocks in turns on two servers.
 
-        Which begins is drawn by lot. The first two blocks of a group are of the same requests, and
-        so are the last two: no server is asked the same twice.
+        Which begins is drawn by lot, either as often. The first two blocks of a group are of the
+        same requests, and so are the last two: no server is asked the same twice.
         """
-        chance = random.Random(seed)  # noqa: S311 - it hides nothing
-        for number in range(count):
+        begins = [number % 2 == 0 for number in range(count)]
+        random.Random(seed).shuffle(begins)  # noqa: S311 - it hides nothing
+        for number, ours_begins in enumerate(begins):
             first, second = (f"{seed}-{number}{part}" for part in "ab")
-            if chance.random() < 0.5:  # noqa: PLR2004 - heads or tails
+            if ours_begins:
                 one, other = self.block(ours, first), self.block(theirs, first)
                 another, last = self.block(theirs, second), self.block(ours, second)
                 yield Group((one, last), (other, another))
