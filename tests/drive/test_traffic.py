@@ -25,8 +25,8 @@ def test_requests_have_the_lengths_they_say() -> None:
         assert one.path == "/under/v1/completions"
         assert len(body["prompt"]) == asked.prompt_tokens
         assert (body["max_tokens"], body["ignore_eos"]) == (asked.output_tokens, True)
-        assert 20 <= asked.prompt_tokens <= 40
-        assert 5 <= asked.output_tokens <= 9
+        assert asked.prompt_tokens in range(20, 41)
+        assert asked.output_tokens in range(5, 10)
 
 
 def test_so_many_begin_alike_as_are_to_share_their_beginning() -> None:
