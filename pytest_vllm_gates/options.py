@@ -28,7 +28,8 @@ NEED_MODEL = {
     for name in (
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
-        "require-promotion", "answer-tokens", "samples", "soak",
+        "require-promotion", "answer-tokens", "samples", "soak", "load-trace",
+        "ramp",
     )
 }  # fmt: skip
 
@@ -52,6 +53,8 @@ class Options:
     answer_tokens: int
     samples: int
     soak_s: float
+    trace: Path | None
+    ramp: bool
     require_promotion: bool
     rootdir: Path
     verbose: bool
@@ -147,6 +150,20 @@ def declare(parser: pytest.Parser) -> None:
         metavar="DURATION",
     )
     option(
+        "load-trace",
+        "What the load gate replays in place of arrivals it makes up: a published trace (Azure LLM "
+        "inference, BurstGPT, Mooncake) or a batch file of OpenAI's.",
+        ini="gates_load_trace",
+        metavar="FILE",
+    )
+    option(
+        "ramp",
+        "Raise the load gate's rate until the server no longer keeps its limits, and tell up to "
+        "which rate it does.",
+        ini="gates_ramp",
+        action="store_true",
+    )
+    option(
         "no-overlay",
         "Boot without the lane's overlay of documented repairs.",
         ini="gates_no_overlay",
@@ -210,10 +227,20 @@ def parse(config: pytest.Config) -> Options | None:
         answer_tokens=_count("--answer-tokens", given("gates_answer_tokens"), ANSWER_TOKENS, 1),
         samples=_count("--samples", given("gates_samples"), SAMPLES, 0),
         soak_s=_duration("--soak", given("gates_soak")),
+        trace=_trace(config),
+        ramp=bool(given("gates_ramp")),
         require_promotion=bool(given("gates_require_promotion")),
         rootdir=config.rootpath,
         verbose=config.get_verbosity() > 0,
     )
+
+
+def _trace(config: pytest.Config) -> Path | None:
+    """Return the trace's path: named from where pytest was called, set from where settings are."""
+    if named := config.getoption("gates_load_trace"):
+        return Path(config.invocation_params.dir, named).resolve()
+    settings = config.inipath.parent if config.inipath else config.rootpath
+    return Path(settings, found).resolve() if (found := config.getini("gates_load_trace")) else None
 
 
 def _refuse_without_model(config: pytest.Config) -> None:
