@@ -175,7 +175,7 @@ class Loader:
 
         def drive(rate: float) -> Phase:
             name = f"{RAMP}, {rate:.4g} a second"
-            times = arrivals(plan.process, rate, count(rate, plan.ramp), name)
+            times = arrivals(plan.process, rate, count(rate, plan.ramp), RAMP)
             requests = maker.make(name, times)
             return self._phase(name, requests, None, (plan.process, rate), seconds=math.inf)
 
