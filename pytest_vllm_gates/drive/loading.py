@@ -163,11 +163,10 @@ class Loader:
             many = max(1, min(len(given), int(rate * plan.seconds)))
             times = arrivals(plan.process, rate, many, TRACE)
             requests, process = maker.given(given, times), (plan.process, rate)
-        replay = Replay(
-            trace.file, trace.format, len(requests.planned), trace.left_out, cut,
-            plan.trace_speed if timed else None,
-        )  # fmt: skip
-        return self._phase(TRACE, requests, None, process), replay
+        phase = self._phase(TRACE, requests, None, process)
+        speed = plan.trace_speed if timed else None
+        sent = len(phase.answers)
+        return phase, Replay(trace.file, trace.format, sent, trace.left_out, cut, speed)
 
     def _ramp(self, maker: Maker, limit: Judge, streams: Phase) -> tuple[Step, ...]:
         """Offer ever higher rates until one is not kept."""
@@ -254,7 +253,9 @@ class Loader:
             requests.asked,
             tuple(answered(raw) for raw in driven.raws),
             driven.took_s,
-            tuple(raw.sent_s - raw.intended_s for raw in driven.raws if raw.sent_s is not None),
+            tuple(
+                raw.dispatched_s - raw.intended_s for raw in raws if raw.dispatched_s is not None
+            ),
             before,
             self._figures() if alone and not watch.hang else None,
             tuple(watch.seen),
@@ -263,7 +264,7 @@ class Loader:
             and Schedule(
                 *process,
                 tuple(raw.intended_s for raw in raws),
-                tuple(raw.sent_s for raw in raws),
+                tuple(raw.dispatched_s for raw in raws),
             ),
         )
 

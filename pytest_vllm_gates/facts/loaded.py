@@ -35,7 +35,7 @@ class Schedule:
     intended_s: tuple[float, ...] = field(repr=False)
     """In order."""
     sent_s: tuple[float | None, ...] = field(repr=False)
-    """Of each of these; None for what never went out."""
+    """When the client did its part of each of these; None for what never went out."""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ class Replay:
     file: str
     format: str
     requests: int
+    """That went out, or should have."""
     left_out: int
     """Without prompt or answer in the trace."""
     cut: int

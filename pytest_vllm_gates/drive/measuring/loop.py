@@ -54,6 +54,7 @@ class _Flight:
         self.request = request
         self.intended_s = intended_s
         self.left = memoryview(data)
+        self.begun_s: float | None = None
         self.sent_s: float | None = None
         self.last_s = intended_s
         self.pieces: list[bytes] = []
@@ -64,7 +65,7 @@ class _Flight:
     def ended(self, error: str) -> Raw:
         return Raw(
             self.request.name, self.intended_s, self.sent_s, self.last_s, b"".join(self.pieces),
-            tuple(self.arrivals), self.lag_s, error,
+            tuple(self.arrivals), self.lag_s, error, self.begun_s,
         )  # fmt: skip
 
 
@@ -148,7 +149,7 @@ class Loop:
         status = made.connect_ex(self._target.address)
         number = made.fileno()
         self._sockets[number], self._flights[number] = made, flight
-        flight.last_s = self._now()
+        flight.begun_s = flight.last_s = self._now()
         if status and status not in IN_PROGRESS:
             self._end(number, f"cannot connect: {errno.errorcode.get(status, status)}")
             return
