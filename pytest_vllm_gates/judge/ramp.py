@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.facts.loaded import Limit
 from pytest_vllm_gates.judge import arrivals, rest, slo
+from pytest_vllm_gates.judge.drift import CONFIDENCE, FEWEST_POINTS
 from pytest_vllm_gates.judge.latency import P95, latency, percentile
 
 if TYPE_CHECKING:
@@ -16,9 +15,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.loaded import Phase, Step
     from pytest_vllm_gates.facts.traffic import Traffic
 
-WITHIN = 1.96
-"""Standard errors of a 95 % interval."""
-FEWEST_TIMES = 3
+MOST_POINTS = 500
+"""Of more answers every second one is looked at, or every third: pairs are many."""
 
 
 def limit(rate: float, phase: Phase, traffic: Traffic) -> Limit | None:
@@ -48,18 +46,18 @@ def achieved(phase: Phase, *, at_most: bool = False) -> float:
 
     A server that keeps up is done as long after the last request as after the first; where it is
     done b seconds later for every second that a request came later, it answers 1 / b of them. The
-    slope is that of least squares; `at_most`: with the end of its 95 % interval that speaks for the
-    server.
+    slope is Sen's, as a soak's drift: a single bad moment leaves it be. `at_most`: with the end of
+    its 95 % interval that speaks for the server.
     """
-    whole = [one for one in phase.answers if not one.error]
-    came, over = [one.intended_s for one in whole], [one.ended_s for one in whole]
-    if len(set(came)) < FEWEST_TIMES:
+    from scipy import stats  # noqa: PLC0415 - half a second of import, for a ramp alone
+
+    whole = sorted((one.intended_s, one.ended_s) for one in phase.answers if not one.error)
+    whole = whole[:: len(whole) // MOST_POINTS + 1]
+    came, over = [one[0] for one in whole], [one[1] for one in whole]
+    if len(set(came)) < FEWEST_POINTS:
         return 1.0
-    slope, begun = statistics.linear_regression(came, over)
-    if at_most:
-        left = sum((y - begun - slope * x) ** 2 for x, y in zip(came, over, strict=True))
-        spread = statistics.variance(came) * (len(came) - 1)
-        slope -= WITHIN * math.sqrt(left / (len(came) - 2) / spread)
+    found, _, low, _ = stats.theilslopes(over, came, alpha=CONFIDENCE)
+    slope = float(low if at_most else found)
     return min(1.0, 1.0 / slope) if slope > 0 else 1.0
 
 

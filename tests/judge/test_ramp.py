@@ -51,6 +51,18 @@ def test_fewer_answers_than_requests_a_second_are_a_limit() -> None:
     assert judge.achieved(offered(served=8.0)) == pytest.approx(0.8)
 
 
+def test_a_moment_in_which_the_machine_stood_still_does_not_saturate_a_server() -> None:
+    found = offered()
+    late = found.answers[-8].ended_s + 1.5
+    answers = [replace(one, ended_s=max(one.ended_s, late)) if number >= 32 else one
+               for number, one in enumerate(found.answers)]  # fmt: skip
+    assert judge.limit(RATE, replace(found, answers=tuple(answers)), TRAFFIC) is None
+
+
+def test_of_many_answers_some_are_enough() -> None:
+    assert judge.achieved(offered(100.0, served=80.0, count=3000)) == pytest.approx(0.8)
+
+
 def test_too_few_times_say_nothing_of_saturation() -> None:
     assert judge.achieved(phase(answer(0), answer(1))) == 1.0
     errors = [replace(answer(number, number * 0.1), error="no") for number in range(9)]
