@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -56,10 +57,13 @@ def loaded(
     from pytest_vllm_gates.drive import long_context  # noqa: PLC0415
     from pytest_vllm_gates.drive.loading import Loader  # noqa: PLC0415
     from pytest_vllm_gates.drive.measuring.measure import why_not  # noqa: PLC0415
-    from pytest_vllm_gates.drive.robustness import ANSWER_LIMIT_S  # noqa: PLC0415
+    from pytest_vllm_gates.drive.robustness import ANSWER_LIMIT_S, context  # noqa: PLC0415
+    from pytest_vllm_gates.drive.traces import take  # noqa: PLC0415
     from pytest_vllm_gates.facts import isolation  # noqa: PLC0415
     from pytest_vllm_gates.facts.long_context import load  # noqa: PLC0415
+    from pytest_vllm_gates.judge.ramp import limit  # noqa: PLC0415
 
+    options = _run.options
     if why := why_not(server):
         raise Inconclusive(why)
     if family.name not in loads:
@@ -83,6 +87,9 @@ def loaded(
                 folder=launch.folder,
                 soak_s=_run.options.soak_s,
                 workers=_run.options.load_workers,
+                trace=take(options.trace, traffic) if options.trace else None,
+                context=context(server, family.context.planned) if options.trace else 0,
+                ramp=partial(limit, traffic=traffic) if options.ramp else None,
                 progress=gates_progress,
             )
             try:
@@ -95,4 +102,6 @@ def loaded(
     if found.healthy.error:
         raise Inconclusive(f"a short question is not answered to begin with: {found.healthy.error}")
     evidence["server"] = found.as_evidence()
+    if found.trace:
+        evidence["trace"] = found.trace.as_evidence()
     return found

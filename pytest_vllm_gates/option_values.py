@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -108,3 +109,11 @@ def count(name: str, value: str | None, default: int, least: int) -> int:
     if not value.isdecimal() or int(value) < least:
         raise pytest.UsageError(f"{name} {value!r} is not a whole number from {least} on")
     return int(value)
+
+
+def trace(config: pytest.Config) -> Path | None:
+    """Return the trace's path: named from where pytest was called, set from where settings are."""
+    if named := config.getoption("gates_load_trace"):
+        return Path(config.invocation_params.dir, named).resolve()
+    settings = config.inipath.parent if config.inipath else config.rootpath
+    return Path(settings, found).resolve() if (found := config.getini("gates_load_trace")) else None

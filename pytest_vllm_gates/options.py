@@ -27,7 +27,7 @@ NEED_MODEL = {
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
-        "load-workers",
+        "load-workers", "load-trace", "ramp",
     )
 }  # fmt: skip
 
@@ -54,6 +54,8 @@ class Options:
     samples: int
     soak_s: float
     load_workers: Workers
+    trace: Path | None
+    ramp: bool
     require_promotion: bool
     rootdir: Path
     verbose: bool
@@ -170,6 +172,20 @@ def declare(parser: pytest.Parser) -> None:
         metavar="N[@HOST:PORT]",
     )
     option(
+        "load-trace",
+        "What the load gate replays in place of arrivals it makes up: a published trace (Azure LLM "
+        "inference, BurstGPT, Mooncake) or a batch file of OpenAI's.",
+        ini="gates_load_trace",
+        metavar="FILE",
+    )
+    option(
+        "ramp",
+        "Raise the load gate's rate until the server no longer keeps its limits, and tell up to "
+        "which rate it does.",
+        ini="gates_ramp",
+        action="store_true",
+    )
+    option(
         "no-overlay",
         "Boot without the lane's overlay of documented repairs.",
         ini="gates_no_overlay",
@@ -248,6 +264,8 @@ def parse(config: pytest.Config) -> Options | None:
         soak_s=values.duration("--soak", given("gates_soak")),
         load_workers=values.workers("--load-workers", given("gates_load_workers")),
         require_promotion=bool(given("gates_require_promotion") or given("gates_against")),
+        trace=values.trace(config),
+        ramp=bool(given("gates_ramp")),
         rootdir=config.rootpath,
         verbose=config.get_verbosity() > 0,
     )

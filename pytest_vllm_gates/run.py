@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.drive import checkpoints, machine
+from pytest_vllm_gates.drive import checkpoints, machine, traces
 from pytest_vllm_gates.drive.overlay import WITHOUT_VARIABLE, Repair, repairs
 from pytest_vllm_gates.facts import conversation as conversations
 from pytest_vllm_gates.facts import family as families
@@ -17,6 +17,7 @@ from pytest_vllm_gates.facts import lane as lanes
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Boot, Failure
 from pytest_vllm_gates.facts.names import choose
+from pytest_vllm_gates.facts.traffic import planned
 from pytest_vllm_gates.options import ALL
 from pytest_vllm_gates.report import preflight as preflight_report
 from pytest_vllm_gates.report.document import Facts
@@ -242,6 +243,9 @@ def resolve(options: Options) -> Run:
     every = sorted(families.files(project))
     names = [one for name in options.models for one in (every if name.lower() == ALL else [name])]
     subjects = [_subject(name, options, lane) for name in names]
+    if options.trace:
+        for subject in subjects:  # a trace that cannot be replayed is told before anything boots
+            traces.take(options.trace, planned(subject.family.load, lane.load))
     server_env = {}
     if options.without_repairs:
         known = [repair.name for repair in repairs(lane.overlay_path)]

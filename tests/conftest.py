@@ -91,6 +91,7 @@ LATE = (
     "pytest_vllm_gates.judge.agreement",
     "pytest_vllm_gates.judge.sense",
     "pytest_vllm_gates.report.progress",
+    "scipy.stats",
 )
 LANE = """\
 title = "a fake server"

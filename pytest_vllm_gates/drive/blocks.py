@@ -108,6 +108,9 @@ class Driver:
         faults = tuple(_faults(answers, plan, before, after))
         whole = [one for one in answers if one.tokens]
         worked_s = _cpu_s(server.processes())
+        late = [
+            raw.dispatched_s - raw.intended_s for raw in driven.raws if raw.dispatched_s is not None
+        ]
         return Block(
             name=name,
             at_s=round(at_s, 3),
@@ -116,10 +119,7 @@ class Driver:
             ttft_s=fmean(one.tokens[0][0] - one.intended_s for one in whole) if whole else 0.0,
             itl_s=_itl_s(whole),
             faults=faults,
-            late_s=max(
-                (raw.sent_s - raw.intended_s for raw in driven.raws if raw.sent_s is not None),
-                default=0.0,
-            ),
+            late_s=max(late, default=0.0),
             cached=(after.cached - before.cached) / (plan.requests * plan.prompt_tokens)
             if before and after
             else None,

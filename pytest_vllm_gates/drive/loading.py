@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import secrets
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -14,38 +14,39 @@ import httpx2 as httpx
 from pytest_vllm_gates.drive.ladder import resident_bytes
 from pytest_vllm_gates.drive.measuring.answers import answered
 from pytest_vllm_gates.drive.measuring.measure import measure
-from pytest_vllm_gates.drive.saying import Saying
-from pytest_vllm_gates.drive.tickets import question, ticket
-from pytest_vllm_gates.drive.traffic import Maker, poisson
+from pytest_vllm_gates.drive.ramp import Climb, count
+from pytest_vllm_gates.drive.riding import riding
+from pytest_vllm_gates.drive.traffic import Maker, arrivals
 from pytest_vllm_gates.drive.watchdog import Watchdog
 from pytest_vllm_gates.facts.ladder import Rest
-from pytest_vllm_gates.facts.loaded import Block, Loaded, Phase, Ride
+from pytest_vllm_gates.facts.loaded import Block, Loaded, Phase, Ride, Schedule
 from pytest_vllm_gates.facts.timing import ALONE
+from pytest_vllm_gates.facts.trace import Arrival, Given, Replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.drive.metrics import Metrics
+    from pytest_vllm_gates.drive.ramp import Judge
+    from pytest_vllm_gates.drive.riding import Riding
     from pytest_vllm_gates.drive.traffic import Requests
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.isolation import Questions
     from pytest_vllm_gates.facts.ladder import Hang
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.load import Load
+    from pytest_vllm_gates.facts.loaded import Step
     from pytest_vllm_gates.facts.said import Said
     from pytest_vllm_gates.facts.timing import Workers
+    from pytest_vllm_gates.facts.trace import Taken
     from pytest_vllm_gates.facts.traffic import Traffic
 
-STREAMS, ARRIVALS, CROWD = "streams", "arrivals", "crowd"
+STREAMS, ARRIVALS, TRACE, CROWD, RAMP = "streams", "arrivals", "trace", "crowd", "ramp"
 LOOK_S = 0.1
 REST_S = 15.0
 ALIKE = 2
 """Equal looks in a row after which a server's counters have come to rest."""
-TICKETS = 2
-"""So many people ask for tickets at the same time."""
-
-
 BLOCKS = 20
 LEAST_BLOCK_S = 2.0
 SPARE = 4.0
@@ -108,6 +109,12 @@ class Loader:
     """How long the streams are kept up at the end."""
     workers: Workers = ALONE
     """Who shares the sending."""
+    trace: Taken | None = None
+    """What is replayed in place of arrivals that are made up."""
+    context: int = 0
+    """Tokens of context the server has; asked of by a trace alone."""
+    ramp: Judge | None = None
+    """Tells what kept a rate from being served; without it there is no ramp."""
     progress: Callable[[str], None] = lambda _: None
 
     def load(self) -> Loaded:
@@ -119,11 +126,12 @@ class Loader:
         maker = Maker(self.endpoint, self.traffic, self.text)
         phases: list[Phase] = []
         rides: list[Ride] = []
-        for name in (STREAMS, ARRIVALS, CROWD):
+        replay: Replay | None = None
+        for name in (STREAMS, TRACE if self.trace else ARRIVALS, CROWD):
             if name == ARRIVALS:
-                rate = self._rate(phases[0])
-                count = max(1, min(self.traffic.requests, int(rate * self.traffic.seconds)))
-                phase = self._phase(name, maker.make(name, poisson(rate, count, name)), None)
+                phase = self._arrivals(name, maker, self._rate(phases[0]))
+            elif name == TRACE and self.trace:
+                phase, replay = self._replay(maker, self.trace, self._rate(phases[0]))
             else:
                 requests = maker.make(name, [None] * self.traffic.requests)
                 if name == CROWD:
@@ -136,8 +144,50 @@ class Loader:
                 break
         broken = bool(phases[-1].hang)
         soak = () if broken or not self.soak_s else tuple(self._soak(maker, phases[0]))
+        ramp = () if broken or not self.ramp else self._ramp(maker, self.ramp, phases[0])
+        broken = broken or any(step.phase.hang for step in ramp)
         rest = None if broken else self._rest()
-        return Loaded(healthy, tuple(phases), tuple(rides), rest, soak)
+        return Loaded(healthy, tuple(phases), tuple(rides), rest, soak, ramp, replay)
+
+    def _arrivals(self, name: str, maker: Maker, rate: float) -> Phase:
+        plan = self.traffic
+        many = max(1, min(plan.requests, int(rate * plan.seconds)))
+        times = arrivals(plan.process, rate, many, name)
+        return self._phase(name, maker.make(name, times), None, (plan.process, rate))
+
+    def _replay(self, maker: Maker, trace: Taken, rate: float) -> tuple[Phase, Replay]:
+        """Send a trace's requests: at its own times, or at the planned rate where it tells none."""
+        plan, cut = self.traffic, 0
+        timed = [one for one in trace.entries if isinstance(one, Arrival)]
+        given = [one for one in trace.entries if isinstance(one, Given)]
+        if timed:
+            requests, cut = maker.replay(TRACE, timed, self.context)
+            process: tuple[str, float | None] = (TRACE, None)
+        else:
+            many = max(1, min(len(given), int(rate * plan.seconds)))
+            times = arrivals(plan.process, rate, many, TRACE)
+            requests, process = maker.given(given, times), (plan.process, rate)
+        phase = self._phase(TRACE, requests, None, process)
+        speed = plan.trace_speed if timed else None
+        sent = len(phase.answers)
+        return phase, Replay(trace.file, trace.format, sent, trace.left_out, cut, speed)
+
+    def _ramp(self, maker: Maker, limit: Judge, streams: Phase) -> tuple[Step, ...]:
+        """Offer ever higher rates until one is not kept."""
+        plan = self.traffic
+
+        def drive(rate: float) -> Phase:
+            name = f"{RAMP}, {rate:.4g} a second"
+            times = arrivals(plan.process, rate, count(rate, plan.ramp), RAMP)
+            requests = maker.make(name, times)
+            return self._phase(name, requests, None, (plan.process, rate), seconds=math.inf)
+
+        def progress(step: Step) -> None:
+            how = f"not kept: {step.limit.why}" if step.limit else "kept"
+            self.progress(f"{self.family.name}: ramp, {step.rate:.4g} requests a second {how}")
+
+        share = plan.ramp.start_share * len(streams.answers) / streams.took_s
+        return Climb(plan.ramp, drive, limit, progress).climb(plan.rate or share)
 
     def _soak(self, maker: Maker, streams: Phase) -> Iterator[Block]:
         """Keep the streams up, block by block; what came is read after each and not kept."""
@@ -174,14 +224,33 @@ class Loader:
     def _rate(self, streams: Phase) -> float:
         return self.traffic.rate or self.traffic.rate_share * len(streams.answers) / streams.took_s
 
-    def _phase(self, name: str, requests: Requests, users: int | None) -> Phase:
+    def _riding(self, rides: list[Ride]) -> Riding:
+        return riding(self.endpoint, self.family, self.questions, self.answer_s, rides)
+
+    def _phase(
+        self,
+        name: str,
+        requests: Requests,
+        users: int | None,
+        process: tuple[str, float | None] | None = None,
+        *,
+        seconds: float | None = None,
+    ) -> Phase:
+        """Drive one kind of load.
+
+        `process`: how requests follow one another, and the rate that was asked for; `seconds`: when
+        to stop sending more, where that is not as planned.
+        """
         alone = name != CROWD
         before = self._figures() if alone else None
         with Watch(self, _quiet_s(requests)) as watch:
             driven = measure(
                 self.endpoint, requests.planned, users,
-                silence_s=self.stall_s, seconds=self.traffic.seconds, workers=self.workers,
+                silence_s=self.stall_s,
+                seconds=self.traffic.seconds if seconds is None else seconds,
+                workers=self.workers,
             )  # fmt: skip
+        raws = sorted(driven.raws, key=lambda raw: raw.intended_s)
         return Phase(
             name,
             alone,
@@ -189,11 +258,19 @@ class Loader:
             requests.asked,
             tuple(answered(raw) for raw in driven.raws),
             driven.took_s,
-            tuple(raw.sent_s - raw.intended_s for raw in driven.raws if raw.sent_s is not None),
+            tuple(
+                raw.dispatched_s - raw.intended_s for raw in raws if raw.dispatched_s is not None
+            ),
             before,
             self._figures() if alone and not watch.hang else None,
             tuple(watch.seen),
             watch.hang,
+            process
+            and Schedule(
+                *process,
+                tuple(raw.intended_s for raw in raws),
+                tuple(raw.dispatched_s for raw in raws),
+            ),
         )
 
     def _figures(self) -> Load | None:
@@ -222,55 +299,8 @@ class Loader:
             resident_bytes(self.processes()),
         )
 
-    def _riding(self, rides: list[Ride]) -> _Riding:
-        saying = Saying(self.endpoint, self.answer_s)
-        tokens = self.questions.answer_tokens
-        asks = [question(self.family, one, tokens) for one in self.questions.questions]
-        alone = [saying.ask(body) for body in asks]
-        beginning = self.questions.filler
-
-        def questions(over: threading.Event) -> Iterator[Ride]:
-            for number in itertools.cycle(range(len(asks))):
-                if over.is_set():
-                    return
-                said = saying.ask(asks[number])
-                yield Ride(self.questions.questions[number], alone[number], None, said)
-
-        def tickets(over: threading.Event) -> Iterator[Ride]:
-            for number in itertools.count():
-                if over.is_set():
-                    return
-                nonce = secrets.token_hex(4)
-                streamed = bool(number % 2)
-                said = saying.ask(ticket(self.family, beginning, nonce, streamed=streamed))
-                yield Ride(f"ticket, {'streamed' if streamed else 'whole'}", None, nonce, said)
-
-        return _Riding(rides, [questions, *[tickets] * TICKETS])
-
 
 def _quiet_s(requests: Requests) -> float:
     """Return the longest time for which no request goes out, because none is to."""
     times = [0.0, *(one.at_s for one in requests.planned if one.at_s is not None)]
     return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
-
-
-class _Riding:
-    """Asks from threads of their own while its `with` block lasts."""
-
-    def __init__(
-        self, rides: list[Ride], riders: Sequence[Callable[[threading.Event], Iterator[Ride]]]
-    ) -> None:
-        self._over = threading.Event()
-        self._threads = [
-            threading.Thread(target=lambda one=rider: rides.extend(one(self._over)), daemon=True)
-            for rider in riders
-        ]
-
-    def __enter__(self) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join()

@@ -10,14 +10,32 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.load import Load
     from pytest_vllm_gates.facts.said import Said
     from pytest_vllm_gates.facts.timing import Answered
+    from pytest_vllm_gates.facts.trace import Replay
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One request of a load, as far as its answer can be held against it. Lengths in tokens."""
+    """One request of a load, as far as its answer can be held against it. Lengths in tokens.
 
-    prompt_tokens: int
-    output_tokens: int
+    None is what was not settled beforehand: a text's tokens, and where an answer ends by itself.
+    """
+
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When the requests of a phase were to go out and when they did, seconds from its start."""
+
+    process: str
+    """`poisson`, `constant`, or `trace` where the times are those of a trace."""
+    rate: float | None
+    """Requests per second that were asked for; None for a trace's own."""
+    intended_s: tuple[float, ...] = field(repr=False)
+    """In order."""
+    sent_s: tuple[float | None, ...] = field(repr=False)
+    """When the client did its part of each of these; None for what never went out."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +59,28 @@ class Phase:
     seen: tuple[Load, ...] = field(repr=False)
     """The same while the load was on."""
     hang: Hang | None = None
+    schedule: Schedule | None = None
+    """None where requests went out as users were free."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What kept a rate from being served as it has to be."""
+
+    why: str
+    clients: bool
+    """Whether it is a limit of the client that drives the load, and says nothing of the server."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rate of a ramp, offered for a while."""
+
+    rate: float
+    """Requests per second that were offered."""
+    phase: Phase
+    limit: Limit | None
+    """None where the rate was kept."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +121,8 @@ class Loaded:
     rest: Rest | None
     """The server when all was over; None where it did not come back."""
     soak: tuple[Block, ...] = ()
+    ramp: tuple[Step, ...] = ()
+    trace: Replay | None = None
 
     def as_evidence(self) -> dict[str, Any]:
         """Return what the server told of itself during each phase, as JSON."""

@@ -50,6 +50,16 @@ class Raw:
     """The longest time that something lay in the kernel before it was read."""
     error: str = ""
     """Why the answer is not whole."""
+    begun_s: float | None = None
+    """When the client took it up and asked for a connection; None where that is not told."""
+
+    @property
+    def dispatched_s(self) -> float | None:
+        """When the client did its part: a connection the server is slow to accept is the server's.
+
+        None where the request never went out.
+        """
+        return self.sent_s if self.begun_s is None else self.begun_s
 
 
 @dataclass(frozen=True)

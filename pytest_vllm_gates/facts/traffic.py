@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -17,7 +17,7 @@ FILE = Path(__file__).parent.parent / "load.toml"
 # TOML knows lists only; a frozen record keeps them as tuples.
 Between = Annotated[tuple[int, int], Field(strict=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Limits(strict.Record):
@@ -32,6 +32,20 @@ class Limits(strict.Record):
     soak_growth_mib: Positive
 
 
+class Ramp(strict.Record):
+    """How the offered rate is raised until the server does not keep it."""
+
+    start_share: Positive
+    """Of the rate at which the streams were answered; where a rate is planned, it begins there."""
+    growth: float = Field(gt=1, allow_inf_nan=False)
+    seconds: Positive
+    """How long a step lasts; longer where it would have too few requests."""
+    steps: int = Field(gt=0)
+    refine: int = Field(ge=0)
+    achieved: Share
+    """Of the offered rate; a server that answers less is saturated."""
+
+
 class Traffic(strict.Record):
     """The planned load: how many at once or how often, how long, and within what limits."""
 
@@ -42,9 +56,13 @@ class Traffic(strict.Record):
     output_tokens: Between
     shared: Share
     shared_tokens: int = Field(ge=0)
-    rate: float | None = Field(default=None, gt=0)
+    rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Requests per second; None: `rate_share` of what `concurrency` streams came to."""
     rate_share: Positive
+    process: Literal["poisson", "constant"]
+    trace_speed: Positive
+    """How many seconds of a trace go by in one of the replay's."""
+    ramp: Ramp
     limits: Limits
 
     @model_validator(mode="after")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
-from pytest_vllm_gates.judge import drift
+from pytest_vllm_gates.judge import arrivals, drift, slo
 from pytest_vllm_gates.judge import loaded as judge
+from pytest_vllm_gates.judge import ramp as ramps
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.checking import Checking
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.load
 
+NO_RAMP = "there was no ramp: ask for it with --ramp, unless the load before it broke"
+NO_RATE = "no rate is planned: rate = N (requests a second) under [load] of the lane or the family"
 NO_SOAK = "there was no soak: ask for it with --soak 30m, unless the load before it broke"
 
 
@@ -31,12 +34,24 @@ def test_every_request_is_answered_whole(
     loaded: Loaded, traffic: Traffic, checking: Checking, evidence: Evidence
 ) -> None:
     evidence["traffic"] = traffic.model_dump(mode="json")
+    kept_back = [why for phase in loaded.phases if (why := arrivals.kept_back(phase))]
+    if kept_back:
+        raise Inconclusive(kept_back[0])
     found = judge.unanswered(loaded, traffic.limits)
     checking(*found, "under the planned load requests are not answered, or not to their last token")
 
 
 def test_nothing_hangs_under_load(loaded: Loaded, checking: Checking) -> None:
     checking(*judge.hangs(loaded), "people wait for ever, and no health check tells")
+
+
+def test_requests_go_out_as_asked(loaded: Loaded, evidence: Evidence) -> None:
+    evidence["arrivals"] = {one.name: arrivals.as_evidence(one) for one in loaded.phases}
+    if not any(one.schedule for one in loaded.phases):
+        raise NotApplicable("the load broke before any request had a time of its own")
+    wrong = [why for one in loaded.phases if (why := arrivals.not_as_asked(one))]
+    if wrong:
+        raise Inconclusive(f"{wrong[0]}; run it on a machine that is less busy, or ask for less")
 
 
 def test_tokens_are_as_many_as_the_server_counts(
@@ -64,7 +79,7 @@ def test_no_stream_stops_while_others_go_on(loaded: Loaded, checking: Checking) 
 def test_latencies_are_within_their_limits(
     loaded: Loaded, traffic: Traffic, checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["figures"] = {one.name: judge.figures(one, traffic.limits) for one in loaded.phases}
+    evidence["figures"] = {one.name: slo.figures(one, traffic.limits) for one in loaded.phases}
     findings, cases = judge.slow(loaded, traffic.limits)
     if not cases:
         raise NotApplicable("nothing was answered, so nothing has a latency")
@@ -91,6 +106,20 @@ def test_server_comes_to_rest_after_load(
     if not cases:
         raise NotApplicable("the server hangs and never came to rest")
     checking(findings, cases, "after its load the server is not what it was before")
+
+
+def test_planned_rate_is_below_capacity(
+    loaded: Loaded, traffic: Traffic, evidence: Evidence
+) -> None:
+    if not loaded.ramp:
+        raise NotApplicable(NO_RAMP)
+    evidence["ramp"] = ramps.as_evidence(loaded.ramp)
+    if traffic.rate is None:
+        raise NotApplicable(NO_RATE)
+    if why := ramps.undecided(traffic.rate, loaded.ramp):
+        raise Inconclusive(why)
+    wrong = ramps.below(traffic.rate, loaded.ramp)
+    assert not wrong, wrong
 
 
 def test_soak_does_not_slow_down(loaded: Loaded, traffic: Traffic, evidence: Evidence) -> None:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.facts.timing import Answered
 
+P95, P99 = 0.95, 0.99
+
 
 @dataclass(frozen=True)
 class Latency:

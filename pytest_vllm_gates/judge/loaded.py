@@ -5,12 +5,13 @@ from __future__ import annotations
 import bisect
 import itertools
 import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.judge import arrivals, slo
 from pytest_vllm_gates.judge import nonces as tickets
 from pytest_vllm_gates.judge import rest as resting
-from pytest_vllm_gates.judge.latency import Limits, goodput, latency, percentile
+from pytest_vllm_gates.judge.latency import latency
 from pytest_vllm_gates.judge.sameness import compare
 
 if TYPE_CHECKING:
@@ -35,9 +36,6 @@ FEWEST_LOOKS = 10
 RUNNING_SHARE = 0.8
 """So many of the open streams are seen running at one of the looks at least: between two requests
 of a user the server has one less."""
-LATE_SHARE = 0.25
-"""The share of the limit on first tokens by which the client may be late itself."""
-P95, P99 = 0.95, 0.99
 
 
 def unanswered(loaded: Loaded, limits: traffic.Limits) -> Judged:
@@ -63,14 +61,15 @@ def _miscounted(phase: Phase) -> Iterator[str]:
         if one.error or one.counted_by == CHUNKS:
             continue
         asked = phase.asked[one.name]
-        if one.output_tokens != asked.output_tokens:
+        both = {one.prompt_tokens, asked.prompt_tokens}
+        if asked.output_tokens not in (None, one.output_tokens):
             yield (
                 f"{asked.output_tokens} tokens were asked for, whatever ends an answer, and "
                 f"{one.output_tokens} came"
             )
         elif one.token_ids not in (None, one.output_tokens):
             yield f"{one.output_tokens} tokens are counted and the ids of {one.token_ids} came"
-        elif one.prompt_tokens not in (None, asked.prompt_tokens):
+        elif None not in both and len(both) > 1:
             yield (
                 f"the prompt had {asked.prompt_tokens} tokens and the server counts "
                 f"{one.prompt_tokens}"
@@ -95,8 +94,11 @@ def uncounted(loaded: Loaded) -> Judged:
             says = f"{streamed} tokens came, and the server counts {generated} as generated"
             found.append(Finding(case, says))
         read = phase.after.read - phase.before.read
-        sent = sum(phase.asked[one.name].prompt_tokens for one in phase.answers)
-        if read != sent:
+        prompts = [
+            phase.asked[one.name].prompt_tokens or one.prompt_tokens for one in phase.answers
+        ]
+        sent = sum(one for one in prompts if one is not None)
+        if None not in prompts and read != sent:
             says = f"prompts of {sent} tokens were sent, and the server counts {read} as read"
             found.append(Finding(case, says))
     return found, cases
@@ -139,48 +141,18 @@ def held_back(loaded: Loaded) -> Judged:
 def slow(loaded: Loaded, limits: traffic.Limits) -> Judged:
     """Find phases whose latencies, SLO attainment or preemptions are beyond their limits."""
     found, cases = [], []
-    good = _slo(limits)
     for phase in loaded.phases:
-        times = [one for one in map(latency, phase.answers) if one]
-        if not (phase.alone and times):
-            continue
-        case = _case(phase)
-        cases.append(case)
-        ttft = percentile([one.ttft_s for one in times], P95)
-        if ttft > limits.ttft_p95_s:
-            says = f"p95 TTFT is {ttft:.2f} s, {limits.ttft_p95_s:g} s is the limit"
-            found.append(Finding(case, says))
-        gaps = [gap for one in times for gap in one.itl_s]
-        if gaps and (itl := percentile(gaps, P95)) > limits.itl_p95_s:
-            says = f"p95 ITL is {1000 * itl:.0f} ms, {1000 * limits.itl_p95_s:.0f} ms is the limit"
-            found.append(Finding(case, says))
-        share = sum(map(good.met_by, times)) / len(phase.answers)
-        if share < limits.slo_attainment:
-            says = (
-                f"{share:.0%} of the requests had their first token within {limits.ttft_p95_s:g} s "
-                f"and then at most {1000 * limits.itl_p95_s:.0f} ms a token, "
-                f"{limits.slo_attainment:.0%} have to"
-            )
-            found.append(Finding(case, says))
-        preempted = 0
-        if phase.before and phase.after:
-            preempted = phase.after.preempted - phase.before.preempted
-        if preempted > limits.preemptions:
-            says = (
-                f"{preempted} requests were put off because the KV cache was full, "
-                f"{limits.preemptions} may be"
-            )
-            found.append(Finding(case, says))
+        if phase.alone and any(map(latency, phase.answers)):
+            case = _case(phase)
+            cases.append(case)
+            found += [Finding(case, says) for says in slo.beyond(phase, limits)]
     return found, cases
 
 
 def client_was_late(loaded: Loaded, limits: traffic.Limits) -> str:
     """Return by how much the client itself was late, where that may be what is seen; else ''."""
-    for phase in loaded.phases:
-        late = percentile(phase.late_s, P99) if phase.late_s else 0.0
-        if late > LATE_SHARE * limits.ttft_p95_s:
-            return f"{phase.name}: this client sent requests up to {late:.2f} s late (p99)"
-    return ""
+    late = ((phase.name, arrivals.late(phase, limits)) for phase in loaded.phases)
+    return next((f"{name}: {says}" for name, says in late if says), "")
 
 
 def stalled(loaded: Loaded) -> Judged:
@@ -253,7 +225,7 @@ def crossed(loaded: Loaded) -> Judged:
 def hangs(loaded: Loaded) -> Judged:
     """Find the phase in which nothing moved any more."""
     found, cases = [], []
-    for phase in loaded.phases:
+    for phase in (*loaded.phases, *(step.phase for step in loaded.ramp)):
         case = _case(phase)
         cases.append(case)
         if phase.hang:
@@ -268,35 +240,6 @@ def unwell(loaded: Loaded, *, invariant: bool) -> Judged:
     case = Case("when all was over")
     faults = resting.faults(loaded.healthy, loaded.rest, invariant=invariant)
     return [Finding(case, says) for says in faults], [case]
-
-
-def figures(phase: Phase, limits: traffic.Limits) -> dict[str, Any]:
-    """Return a phase's figures by the field's names; seconds, and per second."""
-    times = [one for one in map(latency, phase.answers) if one]
-    tokens = sum(one.output_tokens for one in phase.answers)
-    several = {
-        "ttft_s": [one.ttft_s for one in times],
-        "itl_s": [gap for one in times for gap in one.itl_s],
-        "tpot_s": [one.tpot_s for one in times if one.tpot_s is not None],
-        "e2e_s": [one.e2e_s for one in times],
-    }
-    return {
-        "output_tokens_per_s": round(tokens / phase.took_s, 2),
-        "requests_per_s": round(len(times) / phase.took_s, 3),
-        "goodput_per_s": round(goodput(phase.answers, _slo(limits), phase.took_s), 3),
-        **{
-            name: {f"p{share}": round(percentile(values, share / 100), 4) for share in (50, 95, 99)}
-            for name, values in several.items()
-            if values
-        },
-        "sent_late_p99_s": round(percentile(phase.late_s, P99), 4) if phase.late_s else None,
-        "counted_by": sorted({one.counted_by for one in phase.answers if one.counted_by}),
-    }
-
-
-def _slo(limits: traffic.Limits) -> Limits:
-    """Return what one request has to keep to count as good."""
-    return Limits(ttft_s=limits.ttft_p95_s, tpot_s=limits.itl_p95_s)
 
 
 def _case(phase: Phase) -> Case:

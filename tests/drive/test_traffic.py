@@ -7,9 +7,12 @@ import json
 import statistics
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_vllm_gates.drive.traffic import Maker, poisson
+from pytest_vllm_gates.drive.traffic import Maker, arrivals, constant, poisson
 from pytest_vllm_gates.facts.launch import Endpoint
+from pytest_vllm_gates.facts.trace import BLOCK_TOKENS, Arrival, Given
 from pytest_vllm_gates.facts.traffic import planned
 
 ENDPOINT = Endpoint("http://127.0.0.1:1/under/v1", "mini")
@@ -25,8 +28,8 @@ def test_requests_have_the_lengths_they_say() -> None:
         assert one.path == "/under/v1/completions"
         assert len(body["prompt"]) == asked.prompt_tokens
         assert (body["max_tokens"], body["ignore_eos"]) == (asked.output_tokens, True)
-        assert 20 <= asked.prompt_tokens <= 40
-        assert 5 <= asked.output_tokens <= 9
+        assert asked.prompt_tokens in range(20, 41)
+        assert asked.output_tokens in range(5, 10)
 
 
 def test_so_many_begin_alike_as_are_to_share_their_beginning() -> None:
@@ -59,3 +62,77 @@ def test_requests_that_come_independently_are_as_many_as_asked_for_and_spread_as
     assert statistics.variance(counts) / statistics.mean(counts) == pytest.approx(1.0, abs=0.15)
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert statistics.stdev(gaps) == pytest.approx(statistics.mean(gaps), rel=0.03)
+
+
+def test_a_constant_rate_has_equal_gaps() -> None:
+    assert constant(4.0, 5) == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert arrivals("constant", 4.0, 5, "seed") == constant(4.0, 5)
+    assert arrivals("poisson", 4.0, 5, "seed") == poisson(4.0, 5, "seed")
+
+
+@given(
+    at_s=st.floats(0, 1e6),
+    prompt=st.integers(1, 5000),
+    output=st.integers(1, 5000),
+    context=st.integers(2, 4000),
+)
+def test_a_trace_is_replayed_to_the_token_or_cut_to_fit(
+    at_s: float, prompt: int, output: int, context: int
+) -> None:
+    maker = Maker(ENDPOINT, planned({"trace_speed": 4.0}), TEXT)
+    made, cut = maker.replay("trace", [Arrival(at_s, prompt, output)], context)
+    (one,) = made.planned
+    body, asked = json.loads(one.body), made.asked[one.name]
+    assert one.at_s == at_s / 4
+    assert (len(body["prompt"]), body["max_tokens"]) == (asked.prompt_tokens, asked.output_tokens)
+    assert 1 <= len(body["prompt"]) <= prompt
+    assert 1 <= body["max_tokens"] <= output
+    if prompt + output <= context:
+        assert (len(body["prompt"]), body["max_tokens"], cut) == (prompt, output, 0)
+    else:
+        assert (len(body["prompt"]) + body["max_tokens"], cut) == (context, 1)
+
+
+def prompts(*arrivals: Arrival) -> list[list[int]]:
+    made, _ = Maker(ENDPOINT, TRAFFIC, TEXT).replay("trace", arrivals, 100_000)
+    return [json.loads(one.body)["prompt"] for one in made.planned]
+
+
+def test_prompts_begin_alike_where_the_trace_says_so() -> None:
+    first, second, third = prompts(
+        Arrival(0.0, 1500, 1, (0, 1, 2)),
+        Arrival(0.0, 1200, 1, (0, 1, 3)),
+        Arrival(0.0, 1500, 1, (4, 1, 2)),
+    )
+    assert first[: 2 * BLOCK_TOKENS] == second[: 2 * BLOCK_TOKENS]
+    assert first[2 * BLOCK_TOKENS : 1200] != second[2 * BLOCK_TOKENS :]
+    assert first[:BLOCK_TOKENS] != third[:BLOCK_TOKENS]
+    assert first[BLOCK_TOKENS:] == third[BLOCK_TOKENS:]
+
+
+def test_prompts_begin_each_in_its_own_way_where_the_trace_says_nothing() -> None:
+    found = prompts(*[Arrival(0.0, 600, 1)] * 200)
+    assert len({tuple(one[:16]) for one in found}) == 200
+    assert prompts(*[Arrival(0.0, 600, 1)] * 200) == found
+
+
+def test_requests_of_a_batch_go_as_they_are_to_the_served_model_and_streamed() -> None:
+    body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.3}
+    told = {**body, "stream_options": {"include_usage": False, "more": 1}}
+    asked = [
+        Given("a", "/v1/chat/completions", body),
+        Given("b", "/v1/completions", {"prompt": "Once"}),
+        Given("c", "/v1/chat/completions", told),
+    ]
+    made = Maker(ENDPOINT, TRAFFIC, TEXT).given(asked, [0.0, 0.5, 1.0])
+    assert [(one.name, one.path, one.at_s) for one in made.planned] == [
+        ("a", "/under/v1/chat/completions", 0.0),
+        ("b", "/under/v1/completions", 0.5),
+        ("c", "/under/v1/chat/completions", 1.0),
+    ]
+    counted = {"include_usage": True, "continuous_usage_stats": True}
+    first, second, third = (json.loads(one.body) for one in made.planned)
+    assert first == {**body, "model": "mini", "stream": True, "stream_options": counted}
+    assert second["prompt"] == "Once"
+    assert third["stream_options"] == {**counted, "more": 1}
+    assert made.asked["a"].output_tokens is None

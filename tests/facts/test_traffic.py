@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +30,11 @@ def test_a_lane_has_the_last_word_key_by_key() -> None:
         ({"concurrency": 0}, "load.concurrency"),
         ({"rate": 0.0}, "load.rate"),
         ({"rate": -1.0}, "load.rate"),
+        ({"rate": math.inf}, "load.rate"),
+        ({"process": "uniform"}, "load.process: Input should be 'poisson' or 'constant'"),
+        ({"trace_speed": 0.0}, "load.trace_speed"),
+        ({"ramp": {"growth": 1.0}}, "load.ramp.growth"),
+        ({"ramp": {"stepps": 3}}, "load.ramp.stepps"),
         ({"limits": {"error_rate": 2.0}}, "load.limits.error_rate"),
         ({"limits": {"ttft_p59_s": 2.0}}, "load.limits.ttft_p59_s"),
         ({"prompt_tokens": [9, 4]}, r"prompt_tokens is \[least, most\]"),

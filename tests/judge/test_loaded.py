@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vllm_gates.facts.ladder import Hang, Rest
 from pytest_vllm_gates.facts.load import Load
-from pytest_vllm_gates.facts.loaded import Asked, Loaded, Phase, Ride
+from pytest_vllm_gates.facts.loaded import Asked, Limit, Loaded, Phase, Ride, Step
 from pytest_vllm_gates.facts.said import Said
 from pytest_vllm_gates.facts.timing import Answered
 from pytest_vllm_gates.facts.traffic import planned
@@ -127,6 +127,19 @@ def test_counters_that_moved_by_more_were_moved_by_others() -> None:
     assert judge.others_came(loaded(more))
 
 
+def test_what_was_not_settled_beforehand_is_held_against_what_the_server_counts() -> None:
+    found = phase()
+    loose = replace(found, asked={one.name: Asked() for one in found.answers})
+    assert told(judge.unanswered(loaded(loose), LIMITS)) == []
+    assert told(judge.uncounted(loaded(loose))) == []
+    assert loose.after
+    more = replace(loose.after, read=loose.after.read + 1)
+    (says,) = told(judge.uncounted(loaded(replace(loose, after=more))))
+    assert says == "prompts of 200 tokens were sent, and the server counts 201 as read"
+    untold = tuple(replace(one, prompt_tokens=None) for one in loose.answers)
+    assert told(judge.uncounted(loaded(replace(loose, answers=untold, after=more)))) == []
+
+
 def test_counters_say_nothing_where_others_of_this_run_asked() -> None:
     assert judge.uncounted(loaded(phase(alone=False))) == ([], [])
 
@@ -221,10 +234,8 @@ def test_a_hang_is_told_once() -> None:
     assert told(judge.unanswered(found, LIMITS)) == []
 
 
-def test_figures_have_the_fields_names() -> None:
-    found = judge.figures(phase(), LIMITS)
-    assert found["output_tokens_per_s"] == USERS * TOKENS / 2.0
-    assert found["requests_per_s"] == found["goodput_per_s"] == 2.0
-    assert found["ttft_s"]["p50"] == pytest.approx(0.06)
-    assert found["itl_s"]["p99"] == pytest.approx(0.02)
-    assert found["counted_by"] == ["usage"]
+def test_a_hang_of_a_ramp_is_told_too() -> None:
+    hang = Hang(silent_s=30.0, running=8, waiting=2, health="200", stacks=None)
+    step = Step(4.0, phase(hang=hang), Limit("it hangs", clients=False))
+    (says,) = told(judge.hangs(loaded(ramp=(step,), rest=None)))
+    assert "8 running, 2 waiting" in says

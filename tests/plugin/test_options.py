@@ -125,6 +125,43 @@ def test_a_report_that_cannot_be_a_folder_is_refused(project: Project) -> None:
     assert "--gates-report 'out' is a file: name a folder" in told
 
 
+TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "--load-trace {path}: does not exist\nname a trace: --load-trace FILE"),
+        ("", "{path}: the trace is empty"),
+        ("hello\n", "{path}:1: found 'hello'; expected the first line of a trace (Azure LLM"),
+        (f"{TRACE}now,1,2\n", "{path}:2: found TIMESTAMP 'now'; expected a time such as"),
+        (
+            f"{TRACE}2024-05-10 00:00:00,1,2\n2024-05-10 00:01:00,1,2\n",
+            "replay it faster: trace_speed = 3 or more under [load]",
+        ),
+    ],
+)
+def test_a_trace_that_cannot_be_replayed_is_told_before_anything_boots(
+    project: Project, text: str | None, told: str
+) -> None:
+    path = project.path / "a.csv" if text is None else project.write("a.csv", text)
+    says = refused(project, "--model", "qwen3.5", "--lane", "fake", "--load-trace", "a.csv")
+    assert told.format(path=path) in says
+
+
+def test_pytests_own_trace_is_left_alone(project: Project) -> None:
+    assert project.pytester.parseconfig("--trace").getoption("trace") is True
+
+
+def test_a_trace_in_the_settings_lies_beside_them(project: Project) -> None:
+    project.pytester.makeini("[pytest]\ngates_load_trace = traces/a.csv\n")
+    elsewhere = project.pytester.mkdir("elsewhere")
+    project.pytester.chdir()
+    found = parsed(project, "--model", "a", "-c", str(project.path / "tox.ini"), str(elsewhere))
+    assert found.trace == project.path / "traces" / "a.csv"
+    assert parsed(project, "--model", "a", "--load-trace", "b.csv").trace == project.path / "b.csv"
+
+
 def test_names_may_be_spelled_freely(project: Project) -> None:
     result = project.pytest("--model", "Qwen-3.5", "--lane", "FAKE", "--collect-only", "-q")
     assert result.ret == 0
@@ -148,6 +185,8 @@ EVERY = {
     "boot-timeout": "12.5",
     "soak": "30m",
     "load-workers": "2",
+    "load-trace": "trace.csv",
+    "ramp": None,
     "stall-timeout": "3",
     "no-overlay": None,
     "without-repair": "a_repair",
@@ -189,6 +228,8 @@ def test_every_option_has_a_twin_in_the_settings(
         samples=0,
         soak_s=1800.0,
         load_workers=Workers(2),
+        trace=project.path / "trace.csv",
+        ramp=True,
         require_promotion=True,
         rootdir=project.path,
         verbose=False,
@@ -222,6 +263,8 @@ def test_the_defaults_ask_for_little(project: Project) -> None:
         samples=options.SAMPLES,
         soak_s=0.0,
         load_workers=Workers(),
+        trace=None,
+        ramp=False,
         require_promotion=False,
         rootdir=project.path,
         verbose=False,

@@ -78,6 +78,7 @@ class Flight:
         self.request = request
         self.intended_s = intended_s
         self.left = memoryview(data)
+        self.begun_s: float | None = None
         self.sent_s: float | None = None
         self.last_s = intended_s
         self.pieces: list[bytes] = []
@@ -104,7 +105,7 @@ class Flight:
         """Return all that came of it."""
         return Raw(
             self.request.name, self.intended_s, self.sent_s, self.last_s, b"".join(self.pieces),
-            tuple(self.arrivals), self.lag_s, error,
+            tuple(self.arrivals), self.lag_s, error, self.begun_s,
         )  # fmt: skip
 
 

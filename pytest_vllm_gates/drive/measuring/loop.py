@@ -99,7 +99,7 @@ class Loop:
         status = made.connect_ex(self._target.address)
         number = made.fileno()
         self._sockets[number], self._flights[number] = made, flight
-        flight.last_s = self._now()
+        flight.begun_s = flight.last_s = self._now()
         if status and status not in IN_PROGRESS:
             self._end(number, f"cannot connect: {errno.errorcode.get(status, status)}")
             return

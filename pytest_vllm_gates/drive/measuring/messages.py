@@ -68,7 +68,7 @@ def raw_rows(raws: Iterable[Raw]) -> Iterator[list[Row]]:
         (
             [
                 one.name, one.intended_s, one.sent_s, one.ended_s, one.answer, one.arrivals,
-                one.lag_s, one.error,
+                one.lag_s, one.error, one.begun_s,
             ],
             len(one.answer) + 16 * len(one.arrivals),
         )
@@ -78,9 +78,9 @@ def raw_rows(raws: Iterable[Raw]) -> Iterator[list[Row]]:
 
 def raw(row: Row) -> Raw:
     """Return what came, as it was sent."""
-    name, intended_s, sent_s, ended_s, answer, arrivals, lag_s, error = row
+    name, intended_s, sent_s, ended_s, answer, arrivals, lag_s, error, begun_s = row
     times = tuple((at, size) for at, size in arrivals)
-    return Raw(name, intended_s, sent_s, ended_s, answer, times, lag_s, error)
+    return Raw(name, intended_s, sent_s, ended_s, answer, times, lag_s, error, begun_s)
 
 
 def _sliced(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:

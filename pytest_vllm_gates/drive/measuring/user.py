@@ -66,7 +66,7 @@ class Share:
         try:
             with self.target.socket() as made:
                 made.settimeout(self.silence_s)
-                flight.last_s = self.clock.now()
+                flight.begun_s = flight.last_s = self.clock.now()
                 trouble = "cannot connect"
                 made.connect(self.target.address)
                 trouble = "the request could not be sent"

@@ -1,0 +1,300 @@
+"""Traces are recognised, read line by line, and refused with file, line and what to do."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.drive import traces
+from pytest_vllm_gates.drive.traces import take
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.trace import Arrival, Given
+from pytest_vllm_gates.facts.traffic import planned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.facts.trace import Taken
+
+# The first lines of each as they are published.
+AZURE = """\
+TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:15:46.6805900,374,44
+2023-11-16 18:15:50.9951690,396,109
+2023-11-16 18:15:51.2224670,879,55
+"""
+BURSTGPT = """\
+Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,ChatGPT,472,18,490,Conversation log
+6,ChatGPT,1087,0,1087,Conversation log
+18,GPT-4,417,276,693,Conversation log
+"""
+BURSTGPT_3 = """\
+Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type
+5.5,7,1.25,ChatGPT,472,18,490,Conversation log
+"""
+MOONCAKE = """\
+{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0,1,2,3,4,5,6,7,8,9,10,11,12,13]}
+{"timestamp": 3000, "input_length": 915, "output_length": 355, "hash_ids": [0, 462]}
+{"timestamp": 5999, "input_length": 1053, "output_length": 26}
+"""  # noqa: E501 - as it is published
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+
+
+def batch(**changes: Any) -> str:
+    """Return a line of a batch file."""
+    body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}]}
+    line = {"custom_id": "request-1", "method": "POST", "url": CHAT, "body": body} | changes
+    return json.dumps(line) + "\n"
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "the trace"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def taken(folder: Path, text: str | bytes, **traffic: Any) -> Taken:
+    return take(written(folder, text), planned({"seconds": 60, **traffic}))
+
+
+def arrivals(found: Taken) -> list[tuple[float, int, int]]:
+    return [
+        (round(one.at_s, 6), one.prompt_tokens, one.output_tokens)
+        for one in found.entries
+        if isinstance(one, Arrival)
+    ]
+
+
+def test_an_azure_trace(tmp_path: Path) -> None:
+    found = taken(tmp_path, AZURE)
+    assert found.format == "Azure LLM inference trace"
+    assert arrivals(found) == [(0.0, 374, 44), (4.314579, 396, 109), (4.541877, 879, 55)]
+    # That of 2024 tells the zone, and leaves out a fraction that is zero.
+    newer = AZURE[:40] + "2024-05-10 00:00:00+00:00,9,1\n2024-05-10 00:00:00.5+00:00,8,2\n"
+    assert arrivals(taken(tmp_path, newer)) == [(0.0, 9, 1), (0.5, 8, 2)]
+
+
+def test_a_burstgpt_trace_without_the_requests_that_failed(tmp_path: Path) -> None:
+    found = taken(tmp_path, BURSTGPT)
+    assert (found.format, found.left_out) == ("BurstGPT trace", 1)
+    assert arrivals(found) == [(0.0, 472, 18), (13.0, 417, 276)]
+    assert arrivals(taken(tmp_path, BURSTGPT_3)) == [(0.0, 472, 18)]
+
+
+def test_a_mooncake_trace_with_the_blocks_that_prompts_share(tmp_path: Path) -> None:
+    found = taken(tmp_path, MOONCAKE)
+    assert found.format == "Mooncake trace"
+    assert arrivals(found) == [(0.0, 6758, 500), (3.0, 915, 355), (5.999, 1053, 26)]
+    assert [one.blocks[:2] for one in found.entries if isinstance(one, Arrival)] == [
+        (0, 1), (0, 462), (),
+    ]  # fmt: skip
+
+
+def test_a_batch_file(tmp_path: Path) -> None:
+    text = batch() + "\n" + batch(custom_id="b", url=COMPLETIONS, body={"prompt": "Once"})
+    found = taken(tmp_path, text)
+    assert found.format == "OpenAI batch file"
+    assert [(one.name, one.path) for one in found.entries if isinstance(one, Given)] == [
+        ("request-1", CHAT), ("b", COMPLETIONS),
+    ]  # fmt: skip
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_borne(tmp_path: Path) -> None:
+    text = "\ufeff" + AZURE.replace("\n", "\r\n")
+    assert arrivals(taken(tmp_path, text)) == arrivals(taken(tmp_path, AZURE))
+
+
+def test_no_more_is_taken_than_the_plan_has_room_for(tmp_path: Path) -> None:
+    assert len(taken(tmp_path, AZURE, requests=2).entries) == 2
+    assert len(taken(tmp_path, AZURE, seconds=4.4).entries) == 2
+    assert len(taken(tmp_path, AZURE, seconds=4.4, trace_speed=2.0).entries) == 3
+    assert len(taken(tmp_path, batch() + "no JSON", requests=1).entries) == 1
+
+
+def test_a_huge_trace_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    line = traces._line
+
+    def counted(path: Path, number: int, data: bytes) -> Any:
+        read.append(number)
+        return line(path, number, data)
+
+    monkeypatch.setattr(traces, "_line", counted)
+    path = tmp_path / "huge.csv"
+    with path.open("w") as file:
+        file.write(AZURE)
+        file.truncate(2**33)  # 8 GiB, a hole that takes no room on the disk
+    assert len(take(path, planned({"requests": 3})).entries) == 3
+    assert read == [1, 2, 3, 4]
+
+
+def edited(text: str, line: int, new: str) -> str:
+    """Return a text with another line at a place; the first is 1."""
+    lines = text.splitlines()
+    lines[line - 1] = new
+    return "\n".join(lines) + "\n"
+
+
+WRONG: list[tuple[str | bytes, str, str]] = [
+    ("", "", "the trace is empty\nname one that is not: --load-trace FILE"),
+    ("\n \n", "", "the trace is empty"),
+    (AZURE[:40], "", "this Azure LLM inference trace has no request to replay"),
+    (BURSTGPT.replace(",18,490", ",0,490").replace(",276,", ",0,"), "",
+     "this BurstGPT trace has no request to replay; 3 have no prompt or no answer"),
+    ("hello\n", ":1", "found 'hello'; expected the first line of a trace (Azure LLM inference"),
+    ("[\n", ":1", "found '['; expected the first line of a trace"),
+    ("{}\n", ":1", "found '{}'; expected the first line of a trace"),
+    ("TIMESTAMP,ContextTokens\n1,2\n", ":1",
+     "found no GeneratedTokens; expected the columns of the Azure LLM inference trace"),
+    ('{"timestamp": 1, "output_length": 2}\n', ":1",
+     "found no input_length; expected the keys of the Mooncake trace"),
+    (edited(AZURE, 3, "2023-11-16 18:15:50.9951690,396"), ":3",
+     "found 2 columns; expected 3: TIMESTAMP, ContextTokens, GeneratedTokens\nis the file"),
+    (edited(AZURE, 3, "yesterday,396,109"), ":3",
+     "found TIMESTAMP 'yesterday'; expected a time such as 2023-11-16 18:15:46.68"),
+    (edited(AZURE, 3, "2023-11-16 18:15:50.9951690,-396,109"), ":3",
+     "found ContextTokens '-396'; expected a whole number of tokens, 0 or more"),
+    (edited(AZURE, 3, "2023-11-16 18:15:50.9951690,396,1.5"), ":3",
+     "found GeneratedTokens '1.5'; expected a whole number of tokens"),
+    (edited(AZURE, 3, "2023-11-16 18:15:46.1805900,396,109"), ":3",
+     "found a time 0.5 s before that of the request above it; expected requests in the order of "
+     "their times\nsort it: (head -n 1 "),
+    (edited(BURSTGPT, 4, "4,GPT-4,417,276,693,log"), ":4", "| sort -t, -g -k1,1) > sorted.csv"),
+    (edited(BURSTGPT, 4, "nan,GPT-4,417,276,693,log"), ":4",
+     "found Timestamp 'nan'; expected a number of seconds"),
+    (edited(BURSTGPT, 4, '18,"GPT-4,417,276,693,log'), ":4", "expected a line of comma-separated"),
+    (edited(MOONCAKE, 2, '{"timestamp": -1, "input_length": 5, "output_length": 3}'), ":2",
+     "sort it: jq -s -c 'sort_by(.timestamp)[]'"),
+    (edited(MOONCAKE, 2, '{"timestamp": 3, "input_length": 5, "output_'), ":2",
+     "expected a whole JSON object on one line\nis the file cut off?"),
+    (edited(MOONCAKE, 2, '{"timestamp": 3, "input_length": 5}'), ":2",
+     "found no output_length; expected the keys timestamp, input_length, output_length"),
+    (edited(MOONCAKE, 2, '{"timestamp": true, "input_length": 5, "output_length": 3}'), ":2",
+     "found timestamp True; expected a number of milliseconds"),
+    (edited(MOONCAKE, 2, '{"timestamp": 3, "input_length": null, "output_length": 3}'), ":2",
+     "found input_length None; expected a number of tokens"),
+    (edited(MOONCAKE, 2, '{"timestamp": 3, "input_length": 513, "output_length": 3, "hash_ids": '
+            "[1]}"), ":2", "found 1 hash_ids; expected 2, one for every 512 of 513 tokens begun"),
+    (edited(MOONCAKE, 2, '{"timestamp": 3, "input_length": 5, "output_length": 3, "hash_ids": '
+            '["a"]}'), ":2", "found hash_ids that are no list of whole numbers"),
+    (edited(MOONCAKE, 2, "[1]"), ":2", "found '[1]'; expected a JSON object"),
+    (MOONCAKE.splitlines()[1] + '\n{"a":' + "[" * 100_000 + "\n", ":2",
+     "expected a JSON object that can be read"),
+    (batch(method="GET"), ":1", "found method 'GET'; expected 'POST'"),
+    (batch(url="/v1/embeddings"), ":1",
+     "found url '/v1/embeddings'; expected /v1/chat/completions or /v1/completions"),
+    (batch(url=["/v1/completions"]), ":1", "found url ['/v1/completions']"),
+    (batch(body="{}"), ":1", "found a body that is str; expected the request as a JSON object"),
+    (batch(custom_id=3), ":1", "found custom_id 3; expected a text"),
+    (batch(body={"messages": [], "n": 2}), ":1", "found a request for several answers"),
+    (batch(url=COMPLETIONS, body={"prompt": ["a", "b"]}), ":1", "a request for several answers"),
+    (batch() + batch(), ":2", "found the custom_id 'request-1' of line 1; expected a custom_id of"),
+    (AZURE.encode() + b"\xff\xfe\n", ":5", "found the byte 0xff at 0; expected UTF-8\nunpack it"),
+    (b"\x1f\x8b\x08\x00", ":1", "found the byte 0x8b at 1; expected UTF-8\nunpack it first where"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "where", "says"), WRONG)
+def test_what_is_no_trace_is_refused_with_its_line(
+    tmp_path: Path, text: str | bytes, where: str, says: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        taken(tmp_path, text)
+    told = str(error.value)
+    assert told.startswith(f"{tmp_path / 'the trace'}{where}: ")
+    assert says in told
+    assert "\n" in told, "no next step"
+
+
+def test_a_line_without_end_is_refused_and_not_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traces, "LONGEST_BYTES", 2**20)
+    with pytest.raises(UserError, match=r":1: found more than 1 MiB on a line; .*\nis it a trace"):
+        taken(tmp_path, b"x" * (2**20 + 1))
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--load-trace .*nothing: does not exist\nname a trace"):
+        take(tmp_path / "nothing", planned())
+    with pytest.raises(UserError, match="is no file"):
+        take(tmp_path, planned())
+
+
+def test_a_plan_too_short_for_two_requests_says_how_fast_to_replay(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match=r"comes 4\.31\d* s after the first.*\nreplay it faster"
+    ) as e:
+        taken(tmp_path, AZURE, seconds=1.0)
+    assert "trace_speed = 4.4 or more under [load]" in str(e.value)
+    assert len(taken(tmp_path, AZURE, seconds=1.0, trace_speed=4.4).entries) == 2
+
+
+LENGTHS = st.integers(1, 10**6)
+# Steps of a tenth of a millisecond: every format can carry them.
+ORDERED = st.lists(st.tuples(st.integers(0, 10**6), LENGTHS, LENGTHS), min_size=1, max_size=20).map(
+    lambda rows: sorted((at / 10_000, prompt, output) for at, prompt, output in rows)
+)
+Rows = list[tuple[float, int, int]]
+
+
+def as_azure(rows: Sequence[tuple[float, int, int]]) -> str:
+    begun = datetime(2024, 5, 10, tzinfo=UTC)
+    lines = [f"{begun + timedelta(seconds=at)},{prompt},{output}" for at, prompt, output in rows]
+    return "\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *lines])
+
+
+def as_burstgpt(rows: Sequence[tuple[float, int, int]]) -> str:
+    lines = [f"{at!r},GPT-4,{prompt},{output},{prompt + output},log" for at, prompt, output in rows]
+    return "\n".join([BURSTGPT.splitlines()[0], *lines])
+
+
+def as_mooncake(rows: Sequence[tuple[float, int, int]]) -> str:
+    return "\n".join(
+        json.dumps({"timestamp": 1000 * at, "input_length": prompt, "output_length": output})
+        for at, prompt, output in rows
+    )
+
+
+@pytest.mark.parametrize("write", [as_azure, as_burstgpt, as_mooncake])
+@given(rows=ORDERED)
+def test_any_ordered_trace_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, write: Callable[[Rows], str], rows: Rows
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    found = taken(folder, write(rows), seconds=1000)
+    assert [one[1:] for one in arrivals(found)] == [one[1:] for one in rows]
+    times = [at - rows[0][0] for at, _, _ in rows]
+    assert [one[0] for one in arrivals(found)] == pytest.approx(times, abs=1e-5)
+
+
+@given(text=st.text() | st.binary())
+def test_nothing_is_read_as_a_trace_that_is_none(
+    tmp_path_factory: pytest.TempPathFactory, text: str | bytes
+) -> None:
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    with pytest.raises(UserError, match="\n"):  # and nothing else is ever raised
+        taken(tmp_path_factory.getbasetemp(), data)
+
+
+@given(at_s=st.floats(allow_nan=True, allow_infinity=True), length=st.integers() | st.floats())
+def test_any_numbers_are_taken_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, at_s: float, length: float
+) -> None:
+    line = json.dumps({"timestamp": at_s, "input_length": length, "output_length": 1})
+    try:
+        found = taken(tmp_path_factory.getbasetemp(), line)
+    except UserError:
+        assert not (math.isfinite(at_s) and length >= 1 and float(length).is_integer())
+    else:
+        assert [one[1] for one in arrivals(found)] == [length]

@@ -1,0 +1,121 @@
+"""What the load gate is asked for on the command line is driven, judged and written down."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from drive import test_loading as counting
+
+from pytest_vllm_gates import run as runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Project
+
+LOAD = runs.GATES / "test_load.py"
+
+AZURE = """\
+TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:15:46.6805900,374,44
+2023-11-16 18:15:46.9951690,396,0
+2023-11-16 18:15:47.2224670,879,55
+"""
+LANE = """\
+title = "counts"
+base_url = "{url}"
+batch_invariant = true
+
+[load]
+requests = 12
+concurrency = 4
+rate = {rate}
+
+[load.ramp]
+seconds = 0.2
+steps = 2
+refine = 0
+achieved = 0.2
+"""
+
+
+class Handler(counting.Handler):
+    """Answers what attaching asks for, too; its context is of 512 tokens."""
+
+    def do_GET(self) -> None:  # noqa: N802 - its name above
+        if self.path == "/v1/models":
+            self._reply(json.dumps({"data": [{"id": "m", "max_model_len": 512}]}))
+        else:
+            super().do_GET()
+
+    def do_POST(self) -> None:  # noqa: N802
+        if self.path == "/tokenize":
+            text = self.rfile.read(int(self.headers["Content-Length"]))
+            self._reply(json.dumps({"tokens": [*range(len(text))]}))
+        else:
+            super().do_POST()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = counting.Server(hangs=False)
+    server.RequestHandlerClass = Handler
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield server.endpoint.base_url
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def only_load(
+    project: Project,  # noqa: ARG001 - after it has put its own in place
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Put the load gate in place of those a project's tests have."""
+    gates = tmp_path_factory.mktemp("gates")
+    shutil.copy(LOAD, gates)
+    monkeypatch.setattr(runs, "GATES", gates)
+
+
+def run(project: Project, url: str, *arguments: str, rate: float = 20.0) -> dict[str, Any]:
+    """Return the load gate's tests by name."""
+    project.write("lanes/counts.toml", LANE.format(url=url, rate=rate))
+    project.pytest(
+        "--model", "qwen3.5", "--lane", "counts", "--checkpoint", "miniature",
+        "--gates-report", "out", *arguments,
+    )  # fmt: skip
+    (gate,) = project.verdict()["families"][0]["gates"]
+    return {test["test"].partition("[")[0]: test for test in gate["tests"]}
+
+
+def test_a_trace_and_a_ramp(project: Project, url: str) -> None:
+    project.write("trace.csv", AZURE)
+    tests = run(project, url, "--load-trace", "trace.csv", "--ramp")
+    asked = tests["test_requests_go_out_as_asked"]
+    assert asked["outcome"] == "PASS", asked
+    assert asked["evidence"]["arrivals"]["trace"]["process"] == "trace"
+    assert asked["evidence"]["trace"] == {
+        "file": str(project.path / "trace.csv"), "format": "Azure LLM inference trace",
+        "requests": 2, "left_out": 1, "cut": 1, "speed": 1.0,
+    }  # fmt: skip
+    assert tests["test_every_request_is_answered_whole"]["outcome"] == "PASS"
+    assert tests["test_tokens_are_as_many_as_the_server_counts"]["outcome"] == "PASS"
+    ramp = tests["test_planned_rate_is_below_capacity"]
+    assert ramp["evidence"]["ramp"]["steps"][0]["rate"] == 20.0
+    assert ramp["outcome"] in {"PASS", "INCONCLUSIVE"}, ramp  # a busy machine may be the limit
+
+
+def test_without_asking_there_is_no_ramp(project: Project, url: str) -> None:
+    tests = run(project, url)
+    ramp = tests["test_planned_rate_is_below_capacity"]
+    assert (ramp["outcome"], ramp["reason"]) == (
+        "N/A", "there was no ramp: ask for it with --ramp, unless the load before it broke",
+    )  # fmt: skip
+    arrivals = tests["test_requests_go_out_as_asked"]["evidence"]["arrivals"]
+    assert arrivals["streams"] is arrivals["crowd"] is None
+    assert (arrivals["arrivals"]["process"], arrivals["arrivals"]["rate"]) == ("poisson", 20.0)
