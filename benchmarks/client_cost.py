@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import statistics
@@ -79,15 +80,12 @@ def sdk(job: dict[str, Any]) -> None:
     """Drive a load with the openai SDK as one writes that by hand, with bench serve's requests."""
 
     async def stream(client: openai.AsyncOpenAI, number: int) -> list[float]:
-        times = []
-        async for chunk in await client.completions.create(
+        chunks = await client.completions.create(
             model=job["model"], prompt=[number] * PROMPT_TOKENS, max_tokens=job["tokens"],
             temperature=0, stream=True, stream_options={"include_usage": True},
             extra_body={"ignore_eos": True},
-        ):  # fmt: skip
-            if chunk.choices:
-                times.append(time.perf_counter())
-        return times
+        )  # fmt: skip
+        return [time.perf_counter() async for chunk in chunks if chunk.choices]
 
     async def all_of_them() -> list[list[float]]:
         async with openai.AsyncOpenAI(base_url=job["base_url"], api_key="none") as client:
@@ -95,7 +93,7 @@ def sdk(job: dict[str, Any]) -> None:
 
     found = asyncio.run(all_of_them())
     assert {len(times) for times in found} == {job["tokens"]}  # noqa: S101
-    figures([b - a for times in found for a, b in zip(times, times[1:], strict=False)])
+    figures([b - a for times in found for a, b in itertools.pairwise(times)])
 
 
 def figures(itl_s: list[float]) -> None:

@@ -156,10 +156,10 @@ def _data(pieces: list[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
     """Yield each event's data, and where in the answer the event ends, whatever a piece holds."""
     rest = b""
     for piece, end in pieces:
-        if not rest and piece.startswith(b"data:") and piece.find(b"\n") == len(piece) - 2:
-            if piece.endswith(b"\n"):  # one event of one line, as nearly all are
-                yield piece[5:].strip(), end
-                continue
+        one_line = piece.endswith(b"\n\n") and piece.find(b"\n") == len(piece) - 2
+        if one_line and not rest and piece.startswith(b"data:"):  # as nearly all are
+            yield piece[5:].strip(), end
+            continue
         text = rest + piece.replace(b"\r\n", b"\n")
         *events, rest = text.split(b"\n\n")
         left = len(rest) + sum(len(event) + 2 for event in events)
