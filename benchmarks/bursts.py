@@ -2,7 +2,7 @@
 
     python benchmarks/bursts.py --rounds 3
 
-A scripted server sends a chunk to each of 512 streams at once, every 80 ms and one time in twenty
+A scripted server sends a chunk to each of 512 streams at once, every 80 ms and one time in five
 up to 120 ms later, and writes down when it sent which: that is the truth, even where it was late
 itself. Printed are p99 of the inter-token latency by the measuring client and by
 `vllm bench serve`, in turns. A chunk brings 1 to 4 tokens, as with speculative decoding, and the
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 STREAMS = 512
 EVERY_S = 0.08
-STALL_SHARE, STALL_S = 0.05, 0.12
+STALL_SHARE, STALL_S = 0.2, 0.12
 TOKENS_TOGETHER = 4
 CHUNKS = 80
 """About so many a stream."""
