@@ -7,9 +7,9 @@ The measuring client (from the requests' making until the figures are read out o
 `vllm bench serve` and the openai SDK drive it in turns, each from a process that stays: start and
 imports are over before. Every round each drives a short load and a long one; what the long one
 took more, user and system time with that of processes begun, is divided by its further chunks.
-Each asks for what it would ask of vLLM: the measuring client has usage and token ids in every
-chunk and so more than twice the bytes to read. Exits 1 when a chunk costs it, by the medians, more
-than a third of what it costs `vllm bench serve`.
+Each asks for what it asks of vLLM, so that the measuring client has usage and token ids in every
+chunk and half as many bytes again to read; with `--alike` all ask for those. Exits 1 when a chunk
+costs it, by the medians, more than a third of what it costs `vllm bench serve`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ SHORT, LONG = 40, 240
 """Chunks a stream."""
 PROMPT_TOKENS = 128
 LIMIT = 3.0
+USAGE = {"include_usage": True}
+OWN_ASKS = {"stream_options": {**USAGE, "continuous_usage_stats": True}, "return_token_ids": True}
 NAMES = ("ours", "vllm bench serve", "openai SDK")
 # What `run` prints is for people; what it cost is all that goes to the real standard output.
 STAYING = """\
@@ -77,13 +79,12 @@ def ours(job: dict[str, Any]) -> None:
 
 
 def sdk(job: dict[str, Any]) -> None:
-    """Drive a load with the openai SDK as one writes that by hand, with bench serve's requests."""
+    """Drive a load with the openai SDK, as one writes that by hand."""
 
     async def stream(client: openai.AsyncOpenAI, number: int) -> list[float]:
         chunks = await client.completions.create(
             model=job["model"], prompt=[number] * PROMPT_TOKENS, max_tokens=job["tokens"],
-            temperature=0, stream=True, stream_options={"include_usage": True},
-            extra_body={"ignore_eos": True},
+            temperature=0, stream=True, extra_body={"ignore_eos": True, **job["asks"]},
         )  # fmt: skip
         return [time.perf_counter() async for chunk in chunks if chunk.choices]
 
@@ -150,16 +151,21 @@ def main() -> int:
     """Measure in turns and compare the medians."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--alike", action="store_true", help="all ask for the same chunks")
+    asked = parser.parse_args()
+    rounds = asked.rounds
+    asks = OWN_ASKS if asked.alike else {"stream_options": USAGE}
     peer = bench_serve.of_lane()
 
     def jobs(tokens: int) -> list[object]:
-        own = {"base_url": endpoint.base_url, "model": endpoint.model, "tokens": tokens}
+        own = {
+            "base_url": endpoint.base_url, "model": endpoint.model, "tokens": tokens, "asks": asks
+        }  # fmt: skip
         flags = peer.flags(
             endpoint, requests=STREAMS, users=STREAMS,
             prompt_tokens=PROMPT_TOKENS, output_tokens=tokens,
         )  # fmt: skip
-        return [own, flags, own]
+        return [own, [*flags, f"--extra-body={json.dumps(asks)}"], own]
 
     costs: list[list[float]] = [[] for _ in NAMES]
     script = Script(STREAMS, EVERY_S)
