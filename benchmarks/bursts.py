@@ -8,8 +8,10 @@ itself. Printed are p99 of the inter-token latency by the measuring client and b
 `vllm bench serve`, in turns. A chunk brings 1 to 4 tokens, as with speculative decoding, and the
 two count those differently: the measuring client shares the time since the chunk before among
 them, bench serve takes the chunk for one token. Each is held against what its own definition makes
-of the times at which the server sent to it; with `--tokens 1` the definitions are the same. Exits
-1 when the measuring client's median is more than 5 % off.
+of the times at which the server sent to it; with `--tokens 1` the definitions are the same. The
+lag is how long something lay in the kernel unread at most: a busy machine that keeps the client
+waiting for longer than from one chunk to the next leaves it one time for both. Exits 1 when the
+measuring client's median is more than 5 % off.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ PROMPT_TOKENS = 32
 LIMIT = 0.05
 
 
-def ours(endpoint: Endpoint, tokens: int) -> float:
-    """Return p99 of the inter-token latency by the measuring client, in ms."""
+def ours(endpoint: Endpoint, tokens: int) -> tuple[float, float]:
+    """Return p99 of the inter-token latency by the measuring client, and its lag, in ms."""
     same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
     text = range(8 * PROMPT_TOKENS)
     maker = Maker(endpoint, planned(same, {"shared": 0.0}), text)
@@ -52,7 +54,8 @@ def ours(endpoint: Endpoint, tokens: int) -> float:
     answers = [answered(raw) for raw in driven.raws]
     if broken := [one.error for one in answers if one.error]:
         raise SystemExit(broken[0])
-    return _p99_ms([gap for one in map(latency, answers) if one for gap in one.itl_s])
+    itl_s = [gap for one in map(latency, answers) if one for gap in one.itl_s]
+    return _p99_ms(itl_s), 1000 * max(raw.lag_s for raw in driven.raws)
 
 
 def _p99_ms(values: list[float]) -> float:
@@ -75,14 +78,13 @@ def main() -> int:
             prompt_tokens=PROMPT_TOKENS, output_tokens=tokens,
         )  # fmt: skip
         for _ in range(asked.rounds):
-            found = ours(server.endpoint, tokens)
+            found, lag_ms = ours(server.endpoint, tokens)
             shared = [gap / n for gap, n in gaps(server.sent()) for _ in range(n)]
             own.append((found, _p99_ms(shared)))
             found = peer.run(server.endpoint, flags, Path(folder))["p99_itl_ms"]
             other.append((found, _p99_ms([gap for gap, _ in gaps(server.sent())])))
-            print(
-                f"{_line('ours', *own[-1])}   {_line('vllm bench serve', *other[-1])}", flush=True
-            )
+            own_line = f"{_line('ours', *own[-1])}, lag {lag_ms:.1f} ms"
+            print(f"{own_line}   {_line('vllm bench serve', *other[-1])}", flush=True)
     off, peers_off = (
         statistics.median(found / truth - 1 for found, truth in pairs) for pairs in (own, other)
     )

@@ -2,7 +2,8 @@
 
 An answer's bytes are read and kept; what they say is found out afterwards (`answers.py`). Their
 time is that of the packet (`SO_TIMESTAMPNS`, see socket(7)), not that of the read: a client that
-falls behind for a moment does not see the server slower for it.
+falls behind for a moment does not see the server slower for it. Until the stream's next packet,
+that is: of packets that wait together the kernel keeps the last one's time.
 """
 
 from __future__ import annotations
