@@ -11,24 +11,19 @@ token and between tokens of each. Exits 1 when the medians of tokens per second 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from overhead import LANE, MODEL, boot  # type: ignore[import-not-found, unused-ignore]
+import bench_serve  # type: ignore[import-not-found, unused-ignore]
+from overhead import MODEL, boot  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.drive import checkpoints, environment
 from pytest_vllm_gates.drive.long_context import token_ids
 from pytest_vllm_gates.drive.measuring.answers import answered
 from pytest_vllm_gates.drive.measuring.measure import measure
 from pytest_vllm_gates.drive.traffic import Maker
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
 from pytest_vllm_gates.facts import long_context
 from pytest_vllm_gates.facts.traffic import planned
 from pytest_vllm_gates.judge.latency import latency
@@ -40,15 +35,6 @@ USERS = 2
 REQUESTS = 80
 PROMPT_TOKENS, OUTPUT_TOKENS = 128, 48
 LIMIT = 0.03
-LIMIT_S = 300.0
-# The lane has vLLM under another distribution's name, which its own command line does not find.
-PEER = """\
-import argparse
-from vllm.benchmarks import serve
-parser = argparse.ArgumentParser()
-serve.add_cli_args(parser)
-serve.main(parser.parse_args())
-"""
 
 Figures = tuple[float, float, float]
 """Output tokens per second; medians of TTFT and ITL in ms."""
@@ -69,33 +55,13 @@ def ours(endpoint: Endpoint, maker: Maker, seed: str) -> Figures:
     )
 
 
-def peer(endpoint: Endpoint, python: Path, overlay: Path, tokenizer: str, folder: Path) -> Figures:
+def theirs(peer: bench_serve.BenchServe, endpoint: Endpoint, folder: Path) -> Figures:
     """Measure with `vllm bench serve`."""
-    arguments = {
-        "backend": "openai",
-        "base-url": endpoint.root_url,
-        "endpoint": "/v1/completions",
-        "model": endpoint.model,
-        "tokenizer": tokenizer,
-        "dataset-name": "random",
-        "random-input-len": PROMPT_TOKENS,
-        "random-output-len": OUTPUT_TOKENS,
-        "num-prompts": REQUESTS,
-        "max-concurrency": USERS,
-        "temperature": 0,
-        "result-dir": folder,
-        "result-filename": "peer.json",
-    }
-    flags = [f"--{name}={value}" for name, value in arguments.items()]
-    done = subprocess.run(
-        [str(python), "-c", PEER, *flags, "--ignore-eos", "--save-result", "--disable-tqdm"],
-        env=os.environ | {"OPENAI_API_KEY": endpoint.api_key or "", "PYTHONPATH": str(overlay)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=LIMIT_S,
+    flags = peer.flags(
+        endpoint, requests=REQUESTS, users=USERS,
+        prompt_tokens=PROMPT_TOKENS, output_tokens=OUTPUT_TOKENS,
     )  # fmt: skip
-    if done.returncode:
-        raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
-    found = json.loads((folder / "peer.json").read_text(encoding="utf-8"))
+    found = peer.run(endpoint, flags, folder)
     return found["output_throughput"], found["median_ttft_ms"], found["median_itl_ms"]
 
 
@@ -104,11 +70,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
-    lane = lanes.load(LANE, Path())
-    ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
-    assert ready.python  # noqa: S101 - this lane has a lock
-    assert lane.overlay_path  # noqa: S101 - and repairs
-    tokenizer = checkpoints.resolve(families.load(MODEL, Path()), lane.checkpoint).source
+    peer = bench_serve.of_lane()
     same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [OUTPUT_TOKENS] * 2}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -124,7 +86,7 @@ def main() -> int:
                 pairs.append(
                     (
                         ours(endpoint, maker, f"round-{number}"),
-                        peer(endpoint, ready.python, lane.overlay_path, tokenizer, folder),
+                        theirs(peer, endpoint, folder),
                     )
                 )
                 print("   ".join(map(_line, ("ours", "vllm bench serve"), pairs[-1])), flush=True)

@@ -2,7 +2,8 @@
 
 An answer's bytes are read and kept; what they say is found out afterwards (`answers.py`). Their
 time is that of the packet (`SO_TIMESTAMPNS`, see socket(7)), not that of the read: a client that
-falls behind for a moment does not see the server slower for it.
+falls behind for a moment does not see the server slower for it. Until the stream's next packet,
+that is: of packets that wait together the kernel keeps the last one's time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 STAMP = getattr(socket, "SO_TIMESTAMPNS", 35)
 """Linux's number on every architecture that Python runs on but MIPS, PA-RISC and SPARC."""
 STAMP_BYTES = socket.CMSG_SPACE(struct.calcsize("qq"))
-READ_BYTES = 2**18
+READ_BYTES = 2**14
+"""Python makes room for as many before every read: much more, and the kernel maps memory for each
+(mallopt(3), M_MMAP_THRESHOLD), which takes several times as long as to read a chunk."""
 SPIN_S = 0.001
 """The last of a wait is spent awake: the kernel wakes a sleeper up to so much late."""
 STAMPING_S = 1.0

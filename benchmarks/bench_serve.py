@@ -1,0 +1,94 @@
+"""Runs `vllm bench serve` out of a lane's environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from overhead import LANE, MODEL  # type: ignore[import-not-found, unused-ignore]
+
+from pytest_vllm_gates.drive import checkpoints, environment
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.launch import Endpoint
+
+LIMIT_S = 300.0
+# The lane has vLLM under another distribution's name, which its own command line does not find.
+PEER = """\
+import argparse
+from vllm.benchmarks import serve
+parser = argparse.ArgumentParser()
+serve.add_cli_args(parser)
+def run(flags):
+    serve.main(parser.parse_args(flags))
+"""
+ONCE = "import sys\nrun(sys.argv[1:])\n"
+
+
+@dataclass(frozen=True)
+class BenchServe:
+    """Where it is, and a tokenizer for it."""
+
+    python: Path
+    overlay: Path
+    tokenizer: str
+
+    def flags(
+        self,
+        endpoint: Endpoint,
+        *,
+        requests: int,
+        users: int,
+        prompt_tokens: int,
+        output_tokens: int,
+    ) -> list[str]:
+        """Return the flags for so many random requests, so many at a time."""
+        arguments = {
+            "backend": "openai",
+            "base-url": endpoint.root_url,
+            "endpoint": "/v1/completions",
+            "model": endpoint.model,
+            "tokenizer": self.tokenizer,
+            "dataset-name": "random",
+            "random-input-len": prompt_tokens,
+            "random-output-len": output_tokens,
+            "num-prompts": requests,
+            "max-concurrency": users,
+            "temperature": 0,
+        }
+        named = [f"--{name}={value}" for name, value in arguments.items()]
+        return [*named, "--ignore-eos", "--disable-tqdm"]
+
+    def environment(self, endpoint: Endpoint) -> dict[str, str]:
+        """Return the environment variables it needs."""
+        key = {"OPENAI_API_KEY": endpoint.api_key or ""}
+        return os.environ | key | {"PYTHONPATH": str(self.overlay)}
+
+    def run(self, endpoint: Endpoint, flags: list[str], folder: Path) -> dict[str, Any]:
+        """Run it and return what it saves; raises SystemExit with its last words."""
+        kept = ["--save-result", f"--result-dir={folder}", "--result-filename=peer.json"]
+        done = subprocess.run(
+            [str(self.python), "-c", PEER + ONCE, *flags, *kept],
+            env=self.environment(endpoint), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False, timeout=LIMIT_S,
+        )  # fmt: skip
+        if done.returncode:
+            raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
+        found: dict[str, Any] = json.loads((folder / "peer.json").read_text(encoding="utf-8"))
+        return found
+
+
+def of_lane() -> BenchServe:
+    """Return the CPU lane's, with a miniature's tokenizer; the lane is made where it is not yet."""
+    lane = lanes.load(LANE, Path())
+    ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    assert ready.python  # noqa: S101 - this lane has a lock
+    assert lane.overlay_path  # noqa: S101 - and repairs
+    tokenizer = checkpoints.resolve(families.load(MODEL, Path()), lane.checkpoint).source
+    return BenchServe(ready.python, lane.overlay_path, tokenizer)

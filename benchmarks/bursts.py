@@ -1,0 +1,103 @@
+"""Whether the measuring client finds the latencies that were there when 512 streams burst at once.
+
+    python benchmarks/bursts.py --rounds 3
+
+A scripted server sends a chunk to each of 512 streams at once, every 80 ms and one time in five
+up to 120 ms later, and writes down when it sent which: that is the truth, even where it was late
+itself. Printed are p99 of the inter-token latency by the measuring client and by
+`vllm bench serve`, in turns. A chunk brings 1 to 4 tokens, as with speculative decoding, and the
+two count those differently: the measuring client shares the time since the chunk before among
+them, bench serve takes the chunk for one token. Each is held against what its own definition makes
+of the times at which the server sent to it; with `--tokens 1` the definitions are the same. The
+lag is how long something lay in the kernel unread at most: a busy machine that keeps the client
+waiting for longer than from one chunk to the next leaves it one time for both. Exits 1 when the
+measuring client's median is more than 5 % off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import bench_serve  # type: ignore[import-not-found, unused-ignore]
+from scripted_streams import Script, gaps, serving  # type: ignore[import-not-found, unused-ignore]
+
+from pytest_vllm_gates.drive.measuring.answers import answered
+from pytest_vllm_gates.drive.measuring.measure import measure
+from pytest_vllm_gates.drive.traffic import Maker
+from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.judge.latency import latency, percentile
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.launch import Endpoint
+
+STREAMS = 512
+EVERY_S = 0.08
+STALL_SHARE, STALL_S = 0.2, 0.12
+TOKENS_TOGETHER = 4
+CHUNKS = 80
+"""About so many a stream."""
+PROMPT_TOKENS = 32
+LIMIT = 0.05
+
+
+def ours(endpoint: Endpoint, tokens: int) -> tuple[float, float]:
+    """Return p99 of the inter-token latency by the measuring client, and its lag, in ms."""
+    same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
+    text = range(8 * PROMPT_TOKENS)
+    maker = Maker(endpoint, planned(same, {"shared": 0.0}), text)
+    driven = measure(endpoint, maker.make("bursts", [None] * STREAMS).planned, STREAMS)
+    answers = [answered(raw) for raw in driven.raws]
+    if broken := [one.error for one in answers if one.error]:
+        raise SystemExit(broken[0])
+    itl_s = [gap for one in map(latency, answers) if one for gap in one.itl_s]
+    return _p99_ms(itl_s), 1000 * max(raw.lag_s for raw in driven.raws)
+
+
+def _p99_ms(values: list[float]) -> float:
+    return 1000 * percentile(values, 0.99)
+
+
+def main() -> int:
+    """Measure in turns and compare the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=TOKENS_TOGETHER, help="of a chunk, at most")
+    asked = parser.parse_args()
+    peer = bench_serve.of_lane()
+    script = Script(STREAMS, EVERY_S, STALL_SHARE, STALL_S, asked.tokens)
+    tokens = CHUNKS * (1 + asked.tokens) // 2
+    own, other = [], []
+    with tempfile.TemporaryDirectory() as folder, serving(script) as server:
+        flags = peer.flags(
+            server.endpoint, requests=STREAMS, users=STREAMS,
+            prompt_tokens=PROMPT_TOKENS, output_tokens=tokens,
+        )  # fmt: skip
+        for _ in range(asked.rounds):
+            found, lag_ms = ours(server.endpoint, tokens)
+            shared = [gap / n for gap, n in gaps(server.sent()) for _ in range(n)]
+            own.append((found, _p99_ms(shared)))
+            found = peer.run(server.endpoint, flags, Path(folder))["p99_itl_ms"]
+            other.append((found, _p99_ms([gap for gap, _ in gaps(server.sent())])))
+            own_line = f"{_line('ours', *own[-1])}, lag {lag_ms:.1f} ms"
+            print(f"{own_line}   {_line('vllm bench serve', *other[-1])}", flush=True)
+    off, peers_off = (
+        statistics.median(found / truth - 1 for found, truth in pairs) for pairs in (own, other)
+    )
+    print(
+        f"medians of {asked.rounds}: ours {off:+.1%} (at most {LIMIT:.0%}), vllm bench serve "
+        f"{peers_off:+.1%}"
+    )
+    return 0 if abs(off) <= LIMIT else 1
+
+
+def _line(name: str, found: float, truth: float) -> str:
+    return f"{name} p99 {found:6.1f} ms of {truth:6.1f} ms sent ({found / truth - 1:+.1%})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

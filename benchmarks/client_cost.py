@@ -1,0 +1,207 @@
+"""What a streamed chunk costs the measuring client in CPU time, and what it costs others.
+
+    python benchmarks/client_cost.py --rounds 5
+
+A scripted server sends a token to each of 64 streams every 25 ms, in chunks as vLLM prints them.
+The measuring client (from the requests' making until the figures are read out of the answers),
+`vllm bench serve` and the openai SDK drive it in turns, each from a process that stays: start and
+imports are over before. Every round each drives a short load and a long one; what the long one
+took more, user and system time with that of processes begun, is divided by its further chunks.
+Each asks for what it asks of vLLM, so that the measuring client has usage and token ids in every
+chunk and half as many bytes again to read; with `--alike` all ask for those. Exits 1 when a chunk
+costs it, by the medians, more than a third of what it costs `vllm bench serve`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import bench_serve  # type: ignore[import-not-found, unused-ignore]
+import openai
+from scripted_streams import Script, gaps, serving  # type: ignore[import-not-found, unused-ignore]
+
+from pytest_vllm_gates.drive.measuring.answers import answered
+from pytest_vllm_gates.drive.measuring.measure import measure
+from pytest_vllm_gates.drive.traffic import Maker
+from pytest_vllm_gates.facts.launch import Endpoint
+from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.judge.latency import latency, percentile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STREAMS = 64
+EVERY_S = 0.025
+SHORT, LONG = 40, 240
+"""Chunks a stream."""
+PROMPT_TOKENS = 128
+LIMIT = 3.0
+USAGE = {"include_usage": True}
+OWN_ASKS = {"stream_options": {**USAGE, "continuous_usage_stats": True}, "return_token_ids": True}
+NAMES = ("ours", "vllm bench serve", "openai SDK")
+# What `run` prints is for people; what it cost is all that goes to the real standard output.
+STAYING = """\
+import json, resource, sys
+told, sys.stdout = sys.stdout, sys.stderr
+def cpu_s():
+    both = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, both))
+for line in sys.stdin:
+    before = cpu_s()
+    run(json.loads(line))
+    print(cpu_s() - before, file=told, flush=True)
+"""
+OWN = "from client_cost import {name} as run\n"
+
+
+def ours(job: dict[str, Any]) -> None:
+    """Drive a load with the measuring client, and read its figures."""
+    endpoint = Endpoint(job["base_url"], job["model"])
+    same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [job["tokens"]] * 2}
+    maker = Maker(endpoint, planned(same, {"shared": 0.0}), range(8 * PROMPT_TOKENS))
+    driven = measure(endpoint, maker.make("cost", [None] * STREAMS).planned, STREAMS)
+    answers = [answered(raw) for raw in driven.raws]
+    assert {one.error for one in answers} == {""}  # noqa: S101
+    assert {one.output_tokens for one in answers} == {job["tokens"]}  # noqa: S101
+    figures([gap for one in map(latency, answers) if one for gap in one.itl_s])
+
+
+def sdk(job: dict[str, Any]) -> None:
+    """Drive a load with the openai SDK, as one writes that by hand."""
+
+    async def stream(client: openai.AsyncOpenAI, number: int) -> list[float]:
+        chunks = await client.completions.create(
+            model=job["model"], prompt=[number] * PROMPT_TOKENS, max_tokens=job["tokens"],
+            temperature=0, stream=True, extra_body={"ignore_eos": True, **job["asks"]},
+        )  # fmt: skip
+        return [time.perf_counter() async for chunk in chunks if chunk.choices]
+
+    async def all_of_them() -> list[list[float]]:
+        async with openai.AsyncOpenAI(base_url=job["base_url"], api_key="none") as client:
+            return await asyncio.gather(*(stream(client, number) for number in range(STREAMS)))
+
+    found = asyncio.run(all_of_them())
+    assert {len(times) for times in found} == {job["tokens"]}  # noqa: S101
+    figures([b - a for times in found for a, b in itertools.pairwise(times)])
+
+
+def figures(itl_s: list[float]) -> None:
+    """Print what bench serve prints, too."""
+    print([1000 * percentile(itl_s, share) for share in (0.5, 0.99)])
+
+
+class Staying:
+    """A client's process: it drives one load after another."""
+
+    def __init__(self, argv: list[str], env: dict[str, str], said: IO[str]) -> None:
+        """`said`: where what it says goes."""
+        self._process = subprocess.Popen(
+            argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True
+        )
+        self._said = Path(said.name)
+
+    def cpu_s(self, job: object) -> float:
+        """Return the CPU seconds of one load; raises SystemExit with its last words."""
+        assert self._process.stdin  # noqa: S101 - it has pipes
+        assert self._process.stdout  # noqa: S101
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        if line := self._process.stdout.readline():
+            return float(line)
+        raise SystemExit(self._said.read_text(encoding="utf-8")[-4000:])
+
+    def stop(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextlib.contextmanager
+def staying(peer: bench_serve.BenchServe, endpoint: Endpoint) -> Iterator[list[Staying]]:
+    """Keep the three clients while the block lasts."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    lane = peer.environment(endpoint)
+    commands = [
+        ([sys.executable, "-c", OWN.format(name="ours") + STAYING], env),
+        ([str(peer.python), "-c", bench_serve.PEER + STAYING], lane),
+        ([sys.executable, "-c", OWN.format(name="sdk") + STAYING], env),
+    ]
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for argv, given in commands:
+            said = stack.enter_context(tempfile.NamedTemporaryFile("w"))
+            clients.append(Staying(argv, given, said))
+            stack.callback(clients[-1].stop)
+        yield clients
+
+
+def main() -> int:
+    """Measure in turns and compare the medians."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--alike", action="store_true", help="all ask for the same chunks")
+    asked = parser.parse_args()
+    rounds = asked.rounds
+    asks = OWN_ASKS if asked.alike else {"stream_options": USAGE}
+    peer = bench_serve.of_lane()
+
+    def jobs(tokens: int) -> list[object]:
+        own = {
+            "base_url": endpoint.base_url, "model": endpoint.model, "tokens": tokens, "asks": asks
+        }  # fmt: skip
+        flags = peer.flags(
+            endpoint, requests=STREAMS, users=STREAMS,
+            prompt_tokens=PROMPT_TOKENS, output_tokens=tokens,
+        )  # fmt: skip
+        return [own, [*flags, f"--extra-body={json.dumps(asks)}"], own]
+
+    costs: list[list[float]] = [[] for _ in NAMES]
+    script = Script(STREAMS, EVERY_S)
+    with serving(script) as server:
+        endpoint = server.endpoint
+        with staying(peer, endpoint) as clients:
+            for client, job in zip(clients, jobs(SHORT), strict=True):
+                client.cpu_s(job)  # the first time is none like the others
+                server.sent()
+            for _ in range(rounds):
+                late_ms = []
+                for client, short, long, found in zip(
+                    clients, jobs(SHORT), jobs(LONG), costs, strict=True
+                ):
+                    short_s, long_s = client.cpu_s(short), client.cpu_s(long)
+                    server.sent()
+                    late_ms += [1000 * (gap - EVERY_S) for gap, _ in gaps(server.sent())]
+                    found.append(1e6 * (long_s - short_s) / (STREAMS * (LONG - SHORT)))
+                figures = (found[-1] for found in costs)
+                print(
+                    f"{_line(figures)}   (the server itself up to {max(late_ms):.1f} ms late)",
+                    flush=True,
+                )
+    own, bench, other = (statistics.median(found) for found in costs)
+    print(f"medians of {rounds}: {_line((own, bench, other))}")
+    print(
+        f"ours is {bench / own:.1f} times cheaper than vllm bench serve (at least {LIMIT:g}), "
+        f"{other / own:.1f} times cheaper than the SDK"
+    )
+    return 0 if own > 0 and bench / own >= LIMIT else 1
+
+
+def _line(figures: Any) -> str:
+    pairs = zip(NAMES, figures, strict=True)
+    return "   ".join(f"{name} {figure:6.1f} us/chunk" for name, figure in pairs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
