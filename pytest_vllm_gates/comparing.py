@@ -41,7 +41,11 @@ def other_lane(_run: Run) -> Lane | None:
 
 @pytest.fixture
 def baselines(
-    _run: Run, subject: Subject, serve: dict[str, Any], plan: Plan, version: str | None
+    _run: Run,
+    subject: Subject,
+    serve: dict[str, Any],
+    plan: Plan,
+    request: pytest.FixtureRequest,
 ) -> Baselines:
     """What was recorded on this machine for this family, checkpoint and lane."""
     from pytest_vllm_gates.drive.baselines import Baselines  # noqa: PLC0415 - heavy
@@ -51,6 +55,8 @@ def baselines(
 
     lane, name = _run.lane, subject.family.name
     shown = {name: _run.versions[name] for name in SHOWN if name in _run.versions}
+    if not shown:  # only the server itself can say, while it is up
+        shown = {"vllm": request.getfixturevalue("version") or "not told"}
     which = f"--base-url {lane.base_url}" if _run.options.base_url else f"--lane {lane.name}"
     return Baselines(
         root=_run.options.rootdir / FOLDER / BASELINES,
@@ -62,7 +68,7 @@ def baselines(
             serve=serve,
             plan=plan,
         ),
-        versions=shown or {"vllm": version or "not told"},
+        versions=shown,
         command=f"pytest --model {name} {which} -m throughput --update-baseline",
     )
 
