@@ -40,10 +40,12 @@ def test_is_as_fast_as_recorded(
         raise NotApplicable(f"it is held against lane {other_lane.name} itself (--against)")
     recorded, differ = ([], []) if record else baselines.recorded()
     if not recorded and not record:
-        what = f"no baseline for this in {baselines.folder}"
+        what = "no baseline is recorded for this machine and what is served on it"
         if differ:
-            what += "; the newest one there is differs: " + "; ".join(differ)
-        raise MissingBaseline(f"{what}\nrecord one: {baselines.command}")
+            what += " (the newest one differs: " + "; ".join(differ) + ")"
+        raise MissingBaseline(
+            f"{what}; record one: {baselines.command}\nit would be in {baselines.folder}"
+        )
     blocks = measure_blocks()
     evidence["figures"] = _figures(blocks)
     if record:
