@@ -33,6 +33,6 @@ RULES: Mapping[str, str] = {
     "one_gpu": "one GPU answers",
     "packages_disagree": "an installed package's requirement is not met",
     "requirements_met": "every installed package's requirements are met",
-    "small_shared_memory": "/dev/shm has less than 1 GiB",
+    "small_shared_memory": "less than 1 GiB of shared memory",
     "unified_memory": "a GPU shares the machine's memory",
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates.facts import literals, strict
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.machine_rules import RULES
 from pytest_vllm_gates.facts.names import nearest
@@ -30,13 +30,17 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern compiled; raises `ValueError` that quotes it."""
+    """Return a pattern compiled; raises `ValueError` that quotes it.
+
+    It must have a literal piece, by which lines are found that it could match.
+    """
     try:
         found = re.compile(pattern)
     except re.error as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
     if found.search(""):
         raise ValueError(f"{pattern!r} matches an empty line, and so every line")
+    literals.required(pattern)
     return found
 
 

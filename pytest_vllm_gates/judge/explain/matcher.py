@@ -1,0 +1,222 @@
+"""Reads a log once, block by block, and keeps what each signature came to.
+
+What is kept does not grow with the log: for each signature its first line and a count, and a
+bounded number of errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.log_line import free
+from pytest_vllm_gates.judge.explain import marks
+from pytest_vllm_gates.judge.explain.conditions import Conditions
+from pytest_vllm_gates.judge.explain.sieve import Candidate, Reader, Sieve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vllm_gates.facts.signature import Signature, SignatureClass
+
+MAX_ERRORS = 100
+MAX_CHAINS = 1000
+MAX_PROCESSES = 64
+SAME_BLOCK = 60
+"""Lines within which a later line may fill captures that the first one misses."""
+ERROR_BEFORE, ERROR_AFTER = 4, 2
+ANSWERED_LINES = 30
+LAST_LINES = 12
+
+
+@dataclass
+class Hit:
+    """A line that a signature's patterns match."""
+
+    number: int
+    text: str
+    level: str
+    process: str
+    captures: dict[str, str]
+    pattern: int
+
+
+@dataclass
+class Seen:
+    """What a signature came to in one boot: its first line, and what further ones add."""
+
+    signature: Signature
+    boot: int
+    first: Hit
+    last: int
+    times: int = 1
+    captures: dict[str, str] = field(default_factory=dict)
+    processes: dict[str, None] = field(default_factory=dict)
+    patterns: set[int] = field(default_factory=set)
+
+    def add(self, hit: Hit) -> None:
+        """Take in one more line."""
+        if hit.number < self.first.number:
+            self.first = hit
+        if hit.number - self.first.number <= SAME_BLOCK:
+            self.captures = {**hit.captures, **self.captures}
+        # Several of its patterns may match one line.
+        self.times += hit.number != self.last
+        self.last = max(self.last, hit.number)
+        self.note(hit)
+
+    def note(self, hit: Hit) -> None:
+        """Remember who said it, and by which pattern it was known."""
+        if hit.process and len(self.processes) < MAX_PROCESSES:
+            self.processes[hit.process] = None
+        self.patterns.add(hit.pattern)
+
+
+@dataclass(frozen=True)
+class Error:
+    """A line that tells of an error, with the lines around it."""
+
+    number: int
+    boot: int
+    excerpt: tuple[str, ...]
+    text: str
+
+
+class Table:
+    """Every pattern of some signatures, and what each is there for."""
+
+    def __init__(self, classes: Iterable[SignatureClass]) -> None:
+        self.classes = {one.id: each.name for each in classes for one in each.signatures}
+        self.signatures = tuple(one for each in classes for one in each.signatures)
+        places: dict[str, int] = {}
+        for pattern in marks.MARKS:
+            places.setdefault(pattern, len(places))
+        self.matching: dict[int, list[Signature]] = {}
+        for signature in self.signatures:
+            when = signature.when
+            for pattern in (*when.after, *when.not_after, *when.near, *when.not_near):
+                places.setdefault(pattern, len(places))
+            for pattern in signature.patterns:
+                place = places.setdefault(pattern, len(places))
+                self.matching.setdefault(place, []).append(signature)
+        self.places = places
+        self.sieve = Sieve(tuple(places))
+
+
+class Matcher:
+    """One reading of one log: `feed` it whole lines, then look at what it kept."""
+
+    def __init__(self, table: Table, exit_status: int | None = None) -> None:
+        self.table = table
+        self.exit_status = exit_status
+        self.seen: dict[tuple[int, str], Seen] = {}
+        self.errors: list[Error] = []
+        self.chains: list[int] = []
+        self.answered: int | None = None
+        """A line after the first error on which the server answered a request."""
+        self.boot = 0
+        self.shutdowns: dict[int, int] = {}
+        """The line on which a boot was asked to end."""
+        self._ended = False
+        self._conditions = Conditions(table.places, exit_status)
+        self._reader = Reader(table.sieve)
+        self._last_block = b""
+
+    @property
+    def lines(self) -> int:
+        """Lines read so far."""
+        return self._reader.lines
+
+    def feed(self, block: bytes) -> None:
+        """Take in a block of whole lines."""
+        before = self._reader.lines
+        for candidate in self._reader.candidates(block):
+            self._look_at(candidate)
+        self._look_for_an_answer(block, before)
+        self._last_block = (self._last_block + block)[-100_000:] if len(block) < 10_000 else block  # noqa: PLR2004
+
+    def finish(self) -> None:
+        """Settle what waited for lines that did not come."""
+        for signature, hit, boot in self._conditions.settle():
+            self._accept(signature, hit, boot)
+
+    def last_lines(self) -> tuple[str, ...]:
+        """Return the log's last words."""
+        lines = self._last_block.decode("utf-8", "replace").replace("\r", "\n").split("\n")
+        texts = list(dict.fromkeys(free(one).text for one in lines[-10 * LAST_LINES :]))
+        return tuple([one for one in texts if one.strip()][-LAST_LINES:])
+
+    def _look_at(self, candidate: Candidate) -> None:
+        text = candidate.line.text
+        found = {
+            place: match
+            for place in candidate.patterns
+            if (match := self.table.sieve.patterns[place].search(text))
+        }
+        if not found or marks.QUOTES.match(text):
+            return
+        if marks.is_code(candidate.line, candidate.before(marks.FRAME_LINES)):
+            return
+        number = candidate.number
+        for signature, hit, boot in self._conditions.note(number, found):
+            self._accept(signature, hit, boot)
+        for place, match in found.items():
+            for signature in self.table.matching.get(place, ()):
+                captures = {name: said.strip() for name, said in match.groupdict().items() if said}
+                hit = Hit(
+                    number, text.strip(), candidate.line.level, candidate.line.process,
+                    captures, place,
+                )  # fmt: skip
+                if self._conditions.met(signature, hit, self.boot):
+                    self._accept(signature, hit, self.boot)
+        self._conditions.passed(found)
+        self._mark(candidate, found)
+
+    def _mark(self, candidate: Candidate, found: Iterable[int]) -> None:
+        places, number = self.table.places, candidate.number
+        if places[marks.BANNER] in found and self._ended:
+            self.boot += 1
+            self._ended = False
+            self._conditions.begin()
+        if places[marks.SHUTDOWN] in found:
+            self.shutdowns.setdefault(self.boot, number)
+            self._ended = True
+        if places[marks.CHAIN] in found and len(self.chains) < MAX_CHAINS:
+            self.chains.append(number)
+        if (
+            places[marks.ERROR] in found
+            and len(self.errors) < MAX_ERRORS
+            and marks.tells_an_error(candidate.line)
+            and self.boot not in self.shutdowns
+        ):
+            around = [
+                *candidate.before(ERROR_BEFORE), candidate.line, *candidate.after(ERROR_AFTER),
+            ]  # fmt: skip
+            lines = dict.fromkeys(one.text.rstrip() for one in around if one.text.strip())
+            self.errors.append(Error(number, self.boot, tuple(lines), candidate.line.text.strip()))
+
+    def _accept(self, signature: Signature, hit: Hit, boot: int) -> None:
+        if signature.kind == "wrapper" and boot in self.shutdowns:
+            return
+        key = (boot, signature.id)
+        if key in self.seen:
+            self.seen[key].add(hit)
+        else:
+            self.seen[key] = Seen(signature, boot, hit, hit.number, captures=hit.captures)
+            self.seen[key].note(hit)
+        if signature.kind == "wrapper" or (
+            signature.kind == "failure" and signature.phase != "client"
+        ):
+            self._ended = True
+
+    def _look_for_an_answer(self, block: bytes, before: int) -> None:
+        """Note whether the server answers a request some lines after the first error."""
+        if self.answered is not None or not self.errors:
+            return
+        start = 0
+        for _ in range(max(0, self.errors[0].number + ANSWERED_LINES - before)):
+            start = block.find(b"\n", start) + 1
+            if not start:
+                return
+        if found := marks.ANSWERED.search(block, start):
+            self.answered = before + 1 + block.count(b"\n", 0, found.start())
