@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 MIN_CHARACTERS = 4
+"""Of a piece that is searched for."""
+CHECKED_CHARACTERS = 2
+"""Of a piece that a line found by another one must hold, too."""
 ENOUGH_CHARACTERS = 20
-KEPT_CHARACTERS = 8
+KEPT_CHARACTERS = 5
 # Characters as logs have them, rare ones first: a search stops at what a piece begins with.
-RARE_FIRST = "qjzx{}~|^`[@!#$%'*?;]+-=()kv,:/bgywpfhm_ucldrnisoate.0123456789 "
+RARE_FIRST = "$*@~+#?|!;j`^%zxq}{b'[],_y=()wgud9836457-vmfacklhs:/n2ri.pe0to1 "
 # What stands otherwise in a JSON line, and what small letters do not settle.
 ESCAPED = re.compile(r"[^ !#-%'-;=?-\[\]-~]")
 
@@ -25,12 +28,21 @@ Choice = frozenset[str]
 """Pieces of which a matching line holds at least one."""
 
 
+def choices(pattern: str) -> tuple[Choice, ...]:
+    """Return, for each place of a pattern, the pieces of which a line it matches holds one."""
+    return tuple(dict.fromkeys(_choices(_parser.parse(pattern))))
+
+
 def required(pattern: str) -> Choice:
-    """Return the pieces of which every line that `pattern` matches holds one.
+    """Return the pieces by which to search for lines that `pattern` could match.
 
     Raises `ValueError` where there is none of four characters.
     """
-    best = _best(_choices(_parser.parse(pattern)))
+    best = _best(
+        frozenset(map(_rare, one))
+        for one in choices(pattern)
+        if min(map(len, one)) >= MIN_CHARACTERS
+    )
     if best is None:
         raise ValueError(
             f"{pattern!r} has no literal piece of {MIN_CHARACTERS} characters to look for first"
@@ -89,18 +101,18 @@ def _inside(operation: str, argument: Any) -> Iterator[Choice]:
     elif operation == "BRANCH":
         bests = [_best(_choices(one)) for one in argument[1]]
         if all(bests):
-            yield frozenset().union(*(one for one in bests if one))
+            yield frozenset[str]().union(*(one for one in bests if one))
 
 
 def _pieces(run: str) -> Iterator[Choice]:
     for piece in ESCAPED.split(run):
-        if len(piece) >= MIN_CHARACTERS:
-            yield frozenset({_rare(piece.lower())})
+        if len(piece) >= CHECKED_CHARACTERS:
+            yield frozenset({piece.lower()})
 
 
 def _rare(piece: str) -> str:
     """Return the part of a piece that begins with its rarest character and still says enough."""
-    last = max(0, len(piece) - KEPT_CHARACTERS)
+    last = max(0, len(piece) - min(KEPT_CHARACTERS, max(MIN_CHARACTERS, len(piece) - 1)))
     start = min(range(last + 1), key=lambda at: RARE_FIRST.find(piece[at]))
     return piece[start : start + ENOUGH_CHARACTERS]
 

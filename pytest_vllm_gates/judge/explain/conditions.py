@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from pytest_vllm_gates.facts.signature import Signature
     from pytest_vllm_gates.judge.explain.matcher import Hit
 
-MAX_WAITING = 500
+MAX_WAITING = 100
 
 
 @dataclass
@@ -34,8 +34,6 @@ class Conditions:
         self._exit_status = exit_status
         self._passed: set[int] = set()
         """Patterns that an earlier line of this boot matches."""
-        self._last: dict[int, int] = {}
-        """The last line that each pattern matches."""
         self._waiting: list[Waiting] = []
 
     def begin(self) -> None:
@@ -44,8 +42,6 @@ class Conditions:
 
     def note(self, number: int, found: Collection[int]) -> Iterator[tuple[Signature, Hit, int]]:
         """Take in what a line matches; yield the matches that it settles."""
-        for place in found:
-            self._last[place] = number
         if not self._waiting:
             return
         still = []
@@ -66,8 +62,16 @@ class Conditions:
         """Take in that a line is past, so that later ones come after it."""
         self._passed.update(found)
 
-    def met(self, signature: Signature, hit: Hit, boot: int) -> bool:
-        """Return whether all conditions hold; one that following lines decide waits for them."""
+    @property
+    def wait(self) -> bool:
+        """Whether there is a match that following lines decide."""
+        return bool(self._waiting)
+
+    def met(self, signature: Signature, hit: Hit, boot: int, seen: Callable[[int], bool]) -> bool:
+        """Return whether all conditions hold; one that following lines decide waits for them.
+
+        `seen` says whether the line, or one of those before it that count, matches a pattern.
+        """
         when = signature.when
         if when.exit_status and self._exit_status not in (None, *when.exit_status):
             return False
@@ -75,12 +79,9 @@ class Conditions:
             return False
         if when.not_after and self._any(when.not_after, self._passed):
             return False
-        recent = {
-            place for place, number in self._last.items() if number >= hit.number - when.within
-        } if when.near or when.not_near else set()  # fmt: skip
-        if when.not_near and self._any(when.not_near, recent):
+        if any(seen(self._places[one]) for one in when.not_near):
             return False
-        near = not when.near or self._any(when.near, recent)
+        near = not when.near or any(seen(self._places[one]) for one in when.near)
         if near and not when.not_near:
             return True
         if len(self._waiting) < MAX_WAITING:

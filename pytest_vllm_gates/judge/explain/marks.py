@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from pytest_vllm_gates.facts.log_line import LogLine
 
@@ -49,13 +49,18 @@ def tells_an_error(line: LogLine) -> bool:
     return line.level in ERROR_LEVELS and not NO_ERROR.search(line.text)
 
 
-def is_code(line: LogLine, before: Sequence[LogLine]) -> bool:
+def may_be_code(text: str) -> bool:
+    """Return whether a line looks as those of a traceback's frames do."""
+    return text.startswith(" " * CODE_INDENT) or FRAME.match(text) is not None
+
+
+def is_code(line: LogLine, above: Iterable[LogLine]) -> bool:
     """Return whether a line is of a traceback's code, and says nothing itself."""
     if FRAME.match(line.text):
         return True
     if not line.text.startswith(" " * CODE_INDENT):
         return False
-    for one in reversed(before):
+    for one in above:
         if one.process != line.process:
             continue
         if FRAME.match(one.text):

@@ -7,6 +7,7 @@ bounded number of errors.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.facts.log_line import free
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.signature import Signature, SignatureClass
 
 MAX_ERRORS = 100
+MAX_LINES = 1000
+"""Lines that a pattern may match before further ones are left alone."""
 MAX_CHAINS = 1000
 MAX_PROCESSES = 64
 SAME_BLOCK = 60
@@ -53,6 +56,8 @@ class Seen:
     captures: dict[str, str] = field(default_factory=dict)
     processes: dict[str, None] = field(default_factory=dict)
     patterns: set[int] = field(default_factory=set)
+    numbers: set[int] = field(default_factory=set)
+    """Its lines, up to as many as errors are kept."""
 
     def add(self, hit: Hit) -> None:
         """Take in one more line."""
@@ -70,6 +75,8 @@ class Seen:
         if hit.process and len(self.processes) < MAX_PROCESSES:
             self.processes[hit.process] = None
         self.patterns.add(hit.pattern)
+        if len(self.numbers) < MAX_ERRORS:
+            self.numbers.add(hit.number)
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,16 @@ class Table:
                 place = places.setdefault(pattern, len(places))
                 self.matching.setdefault(place, []).append(signature)
         self.places = places
+        before, nearby = set[int](), set[int]()
+        for when in (one.when for one in self.signatures):
+            before.update(places[one] for one in (*when.after, *when.not_after))
+            nearby.update(places[one] for one in (*when.near, *when.not_near))
+        marked = {places[one] for one in marks.MARKS}
+        self.once = frozenset(before - marked - self.matching.keys())
+        """Patterns of which it is enough to know that an earlier line matches them."""
+        self.nearby = frozenset(nearby - marked - self.matching.keys())
+        """Patterns that are of interest while a match waits for what follows it."""
+        self.only_matching = frozenset(self.matching.keys() - before - nearby - marked)
         self.sieve = Sieve(tuple(places))
 
 
@@ -120,6 +137,13 @@ class Matcher:
         self._ended = False
         self._conditions = Conditions(table.places, exit_status)
         self._reader = Reader(table.sieve)
+        self._known: set[int] = set()
+        """Patterns of which further lines would tell nothing new."""
+        self._lines: dict[int, int] = {}
+        """How many lines each pattern matched."""
+        self._waited = False
+        self._noted: set[int] = set()
+        self._ignore()
         self._last_block = b""
 
     @property
@@ -155,7 +179,9 @@ class Matcher:
         }
         if not found or marks.QUOTES.match(text):
             return
-        if marks.is_code(candidate.line, candidate.before(marks.FRAME_LINES)):
+        if marks.may_be_code(text) and marks.is_code(
+            candidate.line, candidate.above(marks.FRAME_LINES)
+        ):
             return
         number = candidate.number
         for signature, hit, boot in self._conditions.note(number, found):
@@ -167,10 +193,31 @@ class Matcher:
                     number, text.strip(), candidate.line.level, candidate.line.process,
                     captures, place,
                 )  # fmt: skip
-                if self._conditions.met(signature, hit, self.boot):
+                window = candidate.window(signature.when.within)
+                near = partial(self.table.sieve.matches, window=window)
+                if self._conditions.met(signature, hit, self.boot, near):
                     self._accept(signature, hit, self.boot)
         self._conditions.passed(found)
+        self._attend(found)
         self._mark(candidate, found)
+
+    def _attend(self, found: Iterable[int]) -> None:
+        """Say which patterns are of interest from here on."""
+        for place in found:
+            self._lines[place] = self._lines.get(place, 0) + 1
+            once = place in self.table.once
+            if once or (self._lines[place] >= MAX_LINES and place in self.table.only_matching):
+                self._known.add(place)
+        if self._waited != self._conditions.wait or not self._known <= self._noted:
+            self._ignore()
+
+    def _ignore(self) -> None:
+        """Tell the reader which patterns are of no interest now."""
+        self._waited, self._noted = self._conditions.wait, set(self._known)
+        if self._waited:
+            self._reader.ignore(self._known - self.table.nearby)
+        else:
+            self._reader.ignore(self._known | (self.table.nearby - self.table.once))
 
     def _mark(self, candidate: Candidate, found: Iterable[int]) -> None:
         places, number = self.table.places, candidate.number
@@ -178,6 +225,8 @@ class Matcher:
             self.boot += 1
             self._ended = False
             self._conditions.begin()
+            self._known -= self.table.once
+            self._ignore()
         if places[marks.SHUTDOWN] in found:
             self.shutdowns.setdefault(self.boot, number)
             self._ended = True
@@ -185,15 +234,15 @@ class Matcher:
             self.chains.append(number)
         if (
             places[marks.ERROR] in found
-            and len(self.errors) < MAX_ERRORS
             and marks.tells_an_error(candidate.line)
             and self.boot not in self.shutdowns
         ):
-            around = [
-                *candidate.before(ERROR_BEFORE), candidate.line, *candidate.after(ERROR_AFTER),
-            ]  # fmt: skip
+            above = reversed(list(candidate.above(ERROR_BEFORE)))
+            around = [*above, candidate.line, *candidate.after(ERROR_AFTER)]
             lines = dict.fromkeys(one.text.rstrip() for one in around if one.text.strip())
             self.errors.append(Error(number, self.boot, tuple(lines), candidate.line.text.strip()))
+            if len(self.errors) == MAX_ERRORS:
+                self._known.add(places[marks.ERROR])
 
     def _accept(self, signature: Signature, hit: Hit, boot: int) -> None:
         if signature.kind == "wrapper" and boot in self.shutdowns:

@@ -65,21 +65,16 @@ def together(matcher: Matcher, first: int, second: int) -> bool:
 
 
 def unexplained(matcher: Matcher) -> Error | None:
-    """Return the earliest error that is of no block in which a signature is seen.
+    """Return the earliest error that is of no block which a signature explains.
 
-    Lines of the block around a wrapper are explained only as far as they follow it.
+    A wrapper explains its own line alone: the traceback below it may be of the root.
     """
-    known = [one.first.number for one in matcher.seen.values()]
-    wrappers = [
-        one.first.number for one in matcher.seen.values() if one.signature.kind == "wrapper"
-    ]
-    others = [number for number in known if number not in wrappers]
+    known = {number for one in matcher.seen.values() for number in one.numbers}
+    others = [one.first.number for one in matcher.seen.values() if one.signature.kind != "wrapper"]
     for error in matcher.errors:
         if NO_ERROR.search(error.text) or error.number in known:
             continue
         if any(together(matcher, error.number, number) for number in others):
-            continue
-        if any(number <= error.number for number in wrappers):
             continue
         return error
     return None
