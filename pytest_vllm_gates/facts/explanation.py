@@ -102,6 +102,13 @@ class Explanation:
         return UNKNOWN if self.error else None
 
     @property
+    def name(self) -> str:
+        """The id and what it stands for; empty where there is none."""
+        if self.answer:
+            return f"{self.answer.id}, {self.answer.title}"
+        return f"{UNKNOWN}, {self.error_text or self.error[-1]}" if self.error else ""
+
+    @property
     def brief(self) -> str:
         """The name and the fix in one line; empty where there is neither."""
         if self.answer:
