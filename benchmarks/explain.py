@@ -153,8 +153,9 @@ def main() -> int:
                 if not options.json:
                     print(
                         f"{kind:8} {size:4} MB  {found['read_s']:6.2f} s  "
-                        f"({found['cpu_s']:5.2f} s of CPU)  {found['mb_per_s']:6.1f} MB/s  peak {found['peak_mb']:5.0f} MB, "
-                        f"{found['grew_mb']:4.1f} of them reading  {found['id']}"
+                        f"({found['cpu_s']:5.2f} s of CPU)  {found['mb_per_s']:6.1f} MB/s  "
+                        f"peak {found['peak_mb']:5.0f} MB, {found['grew_mb']:4.1f} of them for the "
+                        f"log  {found['id']}"
                     )
     if options.json:
         print(json.dumps(results, indent=2))

@@ -25,13 +25,19 @@ CHAIN = r"(?:During handling of|The) above exception(?:,| was)"
 ERROR = (
     r"(?:^|[\s:'(])(?:[A-Za-z_.]*(?:Error|Exception|Interrupt)\b[:(]|error: |Fatal |fatal error)"
     r"|^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)$"
-    r"|^cannot start |Segmentation fault|\bKilled\b"
+    r"|^cannot start |Segmentation fault|\bKilled\b|^terminate called "
 )
 MARKS = (BANNER, SHUTDOWN, CHAIN, ERROR)
 
 # Of these lines no error speaks: they warn of the future, or tell of the past.
 NO_ERROR = re.compile(
     r"DeprecationWarning|FutureWarning|UserWarning|^\s*warnings\.warn|non-default args|Namespace\("
+)
+# How a line without a level begins that tells of an error: what it quotes may have been retried.
+BEGINS = re.compile(
+    r"\s*(?:[|+] *)?(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt)\b(?:[:(]|$)"
+    r"|(?:\S+: )*(?:fatal )?error: |(?:\S+: )*[Ff]atal |cannot start |terminate called "
+    r"|.*(?:Segmentation fault|\bKilled\b)"
 )
 ERROR_LEVELS = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
 # What a client sent is quoted here, and may say anything.
@@ -46,7 +52,9 @@ ANSWERED = re.compile(rb'"POST /v1/[^"\n]*" 200')
 
 def tells_an_error(line: LogLine) -> bool:
     """Return whether a line that the mark `ERROR` matches tells of an error."""
-    return line.level in ERROR_LEVELS and not NO_ERROR.search(line.text)
+    if line.level not in ERROR_LEVELS or NO_ERROR.search(line.text):
+        return False
+    return bool(line.level) or BEGINS.match(line.text) is not None
 
 
 def may_be_code(text: str) -> bool:
