@@ -12,17 +12,17 @@ ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 COLLECTORS = (
     # kubectl --prefix: "[pod/vllm-0/vllm] "
     re.compile(r"\[pod/[^\]]+\] "),
-    # CRI: "2026-11-20T10:00:00.1Z stdout F ", and Docker's --timestamps, which ends after the time
-    re.compile(ISO.replace("[T ]", "T") + r" (?:std(?:out|err) [FP] )?"),
     # journald and syslog: "Nov 20 10:00:00 host vllm[12]: "
     re.compile(
         r"(?:<\d+>)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
         rf"|{ISO.replace('[T ]', 'T')}) \S+ [\w./@\\-]+\[\d+\]: ?"
     ),
+    # CRI: "2026-11-20T10:00:00.1Z stdout F ", and Docker's --timestamps, which ends after the time
+    re.compile(ISO.replace("[T ]", "T") + r" (?:std(?:out|err) [FP] )?"),
     # Syslog of RFC 5424: "<14>1 2026-11-20T10:00:00Z host vllm 12 - - "
     re.compile(rf"<\d+>1 {ISO} \S+ \S+ \S+ \S+ (?:-|\[[^\]]*\]) "),
     # docker compose: "vllm-1  | "
-    re.compile(r"[\w.-]+-\d+ +\| "),
+    re.compile(r"[A-Za-z][\w.-]* +\| "),
 )
 JSON_KEYS = ("log", "message", "MESSAGE", "msg")
 # As "(EngineCore_DP0 pid=12) ", "(Worker rank=1 pid=12) ", "(raylet) ", "[rank0]: ", and Ray's
@@ -69,6 +69,8 @@ def free(line: str) -> LogLine:
     if "\x1b" in line:
         line = ANSI.sub("", line)
     line = _without_collectors(line.rstrip())
+    if "\x1b" in line:
+        line = ANSI.sub("", line)
     process = ""
     for _ in range(MAX_PREFIXES):
         found = PROCESS.match(line)

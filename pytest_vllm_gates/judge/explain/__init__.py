@@ -154,23 +154,21 @@ class _Telling:
     ) -> Confidence:
         if rivals is None:
             return Confidence.POSSIBLE
-        others = list(rivals)
-        beside = [
-            other.signature.id
-            for other in others
-            if other.boot == one.boot
+        rival = any(
+            other.boot == one.boot
+            and ranking.specificity(other) >= ranking.specificity(one)
             and ranking.together(self._matcher, one.first.number, other.first.number)
-        ]
+            for other in rivals
+        )
         when = one.signature.when
         return confidence.judged(
             kind=one.signature.kind,
             agrees=agrees,
             disagrees=disagrees,
             said_often=len(one.patterns) > 1 or len(one.processes) > 1,
-            alone=not others,
             specific=bool(one.captures or when.conditions or _says_much(one)),
             error_before=self._shown_error(one) is not None,
-            rivals=beside,
+            rivals=rival,
             status_unknown=bool(when.exit_status) and self._matcher.exit_status is None,
         )
 

@@ -38,7 +38,7 @@ def ranked(matcher: Matcher, found: Sequence[Seen]) -> list[Seen]:
     last = max(one.boot for one in found)
     inside = [one for one in found if one.boot == last]
     block = first_block(matcher, inside)
-    best = sorted(block, key=lambda one: _specificity(matcher, one), reverse=True)
+    best = sorted(block, key=lambda one: _order(matcher, one), reverse=True)
     later = sorted((one for one in inside if one not in block), key=lambda one: one.first.number)
     earlier = sorted((one for one in found if one.boot < last), key=lambda one: -one.first.number)
     by_id = {one.signature.id: one for one in reversed([*best, *later, *earlier])}
@@ -80,8 +80,11 @@ def unexplained(matcher: Matcher) -> Error | None:
     return None
 
 
-def _specificity(matcher: Matcher, one: Seen) -> tuple[int, int, int]:
-    conditions = one.signature.when.conditions
-    captures = min(len(one.captures), CAPTURES_COUNTED)
+def specificity(one: Seen) -> int:
+    """Return how much had to hold for a signature to be seen."""
+    return 2 * one.signature.when.conditions + min(len(one.captures), CAPTURES_COUNTED)
+
+
+def _order(matcher: Matcher, one: Seen) -> tuple[int, int, int]:
     pattern = matcher.table.sieve.patterns[one.first.pattern].pattern
-    return 2 * conditions + captures, -one.first.number, len(pattern)
+    return specificity(one), -one.first.number, len(pattern)
