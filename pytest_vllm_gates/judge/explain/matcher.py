@@ -243,6 +243,7 @@ class Matcher:
             self.errors.append(Error(number, self.boot, tuple(lines), candidate.line.text.strip()))
             if len(self.errors) == MAX_ERRORS:
                 self._known.add(places[marks.ERROR])
+                self._ignore()
 
     def _accept(self, signature: Signature, hit: Hit, boot: int) -> None:
         if signature.kind == "wrapper" and boot in self.shutdowns:
