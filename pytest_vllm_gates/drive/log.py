@@ -8,15 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.facts.log_line import free
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# What vLLM puts before a message: "(EngineCore pid=12) ERROR 11-20 10:00:00 [core.py:1] "
-PREFIX = re.compile(
-    r"^(?:\[rank\d+\]: ?|\([A-Za-z][\w ]*?(?:rank=\d+ )?pid=\d+\) ?)*"
-    r"(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\]\s?)?"
-)
 ERROR = re.compile(
     r"(?:^|[\s:'(])(?:[A-Za-z_.]*(?:Error|Exception|Interrupt)\b[:(]|error: |Fatal |fatal error)"
     r"|^cannot start |Segmentation fault|Killed"
@@ -65,7 +62,7 @@ def read_from(path: Path, offset: int = 0) -> str:
 
 def bare(line: str) -> str:
     """Return a log line without process, level and time prefixes."""
-    return PREFIX.sub("", line).rstrip()
+    return free(line).text
 
 
 def earliest_error(path: Path) -> tuple[str, ...]:
