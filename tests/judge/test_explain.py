@@ -262,6 +262,13 @@ def test_what_came_before_an_earlier_boot_ended_is_no_condition_of_this_one() ->
     assert (found.id, [one.id for one in found.candidates]) == ("LOAD", ["RUN"])
 
 
+def test_a_server_that_was_killed_and_started_anew_is_another_boot() -> None:
+    load = signature("LOAD", "short of memory", when={"not_after": [READY]})
+    assert said(*HEALTHY, *APART, *HEALTHY[:4], MEMORY, by=classes(load)).id == "LOAD"
+    assert said(*HEALTHY, *APART, MEMORY, by=classes(load)).id == "UNKNOWN"
+    assert said(*HEALTHY[:2], *HEALTHY[:2], READY, MEMORY, by=classes(load)).id == "UNKNOWN"
+
+
 @pytest.mark.parametrize(
     "line",
     [

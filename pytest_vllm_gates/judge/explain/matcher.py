@@ -29,6 +29,7 @@ SAME_BLOCK = 60
 """Lines within which a later line may fill captures that the first one misses."""
 ERROR_BEFORE, ERROR_AFTER = 4, 2
 ANSWERED_LINES = 30
+BANNER_LINES = 20
 LAST_LINES = 12
 
 
@@ -135,6 +136,7 @@ class Matcher:
         self.shutdowns: dict[int, int] = {}
         """The line on which a boot was asked to end."""
         self._ended = False
+        self._banner = 0
         self._conditions = Conditions(table.places, exit_status)
         self._reader = Reader(table.sieve)
         self._known: set[int] = set()
@@ -211,6 +213,14 @@ class Matcher:
         if self._waited != self._conditions.wait or not self._known <= self._noted:
             self._ignore()
 
+    def _begin(self) -> None:
+        """Take what follows as said of another boot."""
+        self.boot += 1
+        self._ended = False
+        self._conditions.begin()
+        self._known -= self.table.once
+        self._ignore()
+
     def _ignore(self) -> None:
         """Tell the reader which patterns are of no interest now."""
         self._waited, self._noted = self._conditions.wait, set(self._known)
@@ -221,12 +231,11 @@ class Matcher:
 
     def _mark(self, candidate: Candidate, found: Iterable[int]) -> None:
         places, number = self.table.places, candidate.number
-        if places[marks.BANNER] in found and self._ended:
-            self.boot += 1
-            self._ended = False
-            self._conditions.begin()
-            self._known -= self.table.once
-            self._ignore()
+        if places[marks.BANNER] in found:
+            # A server that was killed says no last word; one banner has several lines.
+            if self._ended or 0 < self._banner < number - BANNER_LINES:
+                self._begin()
+            self._banner = number
         if places[marks.SHUTDOWN] in found:
             self.shutdowns.setdefault(self.boot, number)
             self._ended = True

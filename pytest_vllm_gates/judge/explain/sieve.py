@@ -66,6 +66,7 @@ class Sieve:
         by_piece: dict[str, set[int]] = {}
         for place, pattern in enumerate(patterns):
             choices = [[piece.encode() for piece in one] for one in literals.choices(pattern)]
+            choices.sort(key=lambda one: -min(len(piece) for piece in one))
             self._choices.append(tuple(tuple(one) for one in choices))
             for piece in literals.required(pattern):
                 by_piece.setdefault(piece, set()).add(place)
@@ -101,11 +102,18 @@ class Sieve:
 
     def could(self, line: bytes, places: set[int]) -> tuple[int, ...]:
         """Return those of some patterns whose other pieces a line, in small letters, holds, too."""
-        return tuple(
-            place
-            for place in sorted(places)
-            if all(any(piece in line for piece in one) for one in self._choices[place])
-        )
+        found = []
+        # Loops, and no generators: this runs for every line that a traceback repeats.
+        for place in places:
+            for choice in self._choices[place]:
+                for piece in choice:
+                    if piece in line:
+                        break
+                else:
+                    break
+            else:
+                found.append(place)
+        return tuple(sorted(found))
 
 
 class Reader:
