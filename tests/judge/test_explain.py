@@ -266,6 +266,9 @@ def test_a_server_that_was_killed_and_started_anew_is_another_boot() -> None:
     load = signature("LOAD", "short of memory", when={"not_after": [READY]})
     assert said(*HEALTHY, *APART, *HEALTHY[:4], MEMORY, by=classes(load)).id == "LOAD"
     assert said(*HEALTHY, *APART, MEMORY, by=classes(load)).id == "UNKNOWN"
+    near = signature("NEAR", "short of memory", when={"not_near": ["loading"]})
+    again = [*HEALTHY[:4], *APART[:25], "loading", *HEALTHY[:4], MEMORY, *HEALTHY[:2]]
+    assert said(*again, by=classes(near)).id == "NEAR"
     assert said(*HEALTHY[:2], *HEALTHY[:2], READY, MEMORY, by=classes(load)).id == "UNKNOWN"
 
 

@@ -137,6 +137,8 @@ class Matcher:
         """The line on which a boot was asked to end."""
         self._ended = False
         self._banner = 0
+        self._first_line = 1
+        """Where this boot begins, beyond which no condition looks."""
         self._conditions = Conditions(table.places, exit_status)
         self._reader = Reader(table.sieve)
         self._known: set[int] = set()
@@ -195,7 +197,8 @@ class Matcher:
                     number, text.strip(), candidate.line.level, candidate.line.process,
                     captures, place,
                 )  # fmt: skip
-                window = candidate.window(signature.when.within)
+                lines = min(signature.when.within, number - self._first_line)
+                window = candidate.window(lines)
                 near = partial(self.table.sieve.matches, window=window)
                 if self._conditions.met(signature, hit, self.boot, near):
                     self._accept(signature, hit, self.boot)
@@ -213,9 +216,12 @@ class Matcher:
         if self._waited != self._conditions.wait or not self._known <= self._noted:
             self._ignore()
 
-    def _begin(self) -> None:
+    def _begin(self, number: int) -> None:
         """Take what follows as said of another boot."""
+        for signature, hit, boot in self._conditions.settle():
+            self._accept(signature, hit, boot)
         self.boot += 1
+        self._first_line = number
         self._ended = False
         self._conditions.begin()
         self._known -= self.table.once
@@ -234,7 +240,7 @@ class Matcher:
         if places[marks.BANNER] in found:
             # A server that was killed says no last word; one banner has several lines.
             if self._ended or 0 < self._banner < number - BANNER_LINES:
-                self._begin()
+                self._begin(number)
             self._banner = number
         if places[marks.SHUTDOWN] in found:
             self.shutdowns.setdefault(self.boot, number)
