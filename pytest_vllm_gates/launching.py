@@ -40,10 +40,10 @@ class Launch:
     def endpoint(self) -> Endpoint:
         """Return where the server answers; raises `Blocked` when it did not boot or has died."""
         if self.boot.endpoint is None:
-            what = self.boot.failure.what if self.boot.failure else "no server"
-            raise Blocked(f"the server did not boot: {what.splitlines()[0]}")
+            what = self.boot.failure.brief if self.boot.failure else "no server"
+            raise Blocked(f"the server did not boot: {what}")
         if self._death:
-            raise Blocked(f"the server is gone: {self._death.what}")
+            raise Blocked(f"the server is gone: {self._death.brief}")
         return self.boot.endpoint
 
     def death(self, wait_s: float = 0.0) -> Failure | None:

@@ -53,7 +53,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
         return
     outcome, reason, breaks = _outcome(call, report)
     if death := _death(item, call):
-        reason = f"{death.what}\n{reason}"
+        reason = f"{death.brief}\n{reason}"
         report.sections.append(("The server died", death.explain()))
     judged = item.stash.setdefault(
         _judged_key,

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.drive import checkpoints, machine, traces
 from pytest_vllm_gates.drive.overlay import WITHOUT_VARIABLE, Repair, repairs
+from pytest_vllm_gates.explaining import explainer
 from pytest_vllm_gates.facts import conversation as conversations
 from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import known_defects
+from pytest_vllm_gates.facts import known_defects, signature
 from pytest_vllm_gates.facts import lane as lanes
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Boot, Failure
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.lane import Lane
     from pytest_vllm_gates.facts.machine import Machine
     from pytest_vllm_gates.facts.outcome import TestResult
-    from pytest_vllm_gates.facts.preflight import Check
+    from pytest_vllm_gates.facts.preflight import Check, Situation
     from pytest_vllm_gates.options import Options
 
 MEMORY_BACK_S = 5.0
@@ -142,7 +143,7 @@ class Run:
             checks: tuple[Check, ...] = ()
             try:
                 environment = self._prepare(progress)
-                checks = self._preflight(subject, environment, renderer=renderer)
+                given, checks = self._preflight(subject, environment, renderer=renderer)
                 plan = launch.Plan(
                     family=subject.family,
                     lane=self.lane,
@@ -163,7 +164,8 @@ class Run:
             if failure:
                 boot, server = Boot(failure=failure), None
             else:
-                server = launch.Server(plan, progress, on_log)
+                explain = explainer(options.rootdir, given)
+                server = launch.Server(plan, progress, on_log, explain)
                 boot = server.boot
             boot.evidence["preflight"] = preflight_report.document(checks)
         self.boots[subject.family.name] = boot
@@ -196,8 +198,8 @@ class Run:
 
     def _preflight(
         self, subject: Subject, environment: Environment, *, renderer: bool
-    ) -> tuple[Check, ...]:
-        """Return what is known of a boot before it."""
+    ) -> tuple[Situation, tuple[Check, ...]]:
+        """Return what is known of a boot before it, and what that comes to."""
         from pytest_vllm_gates.drive import situation  # noqa: PLC0415 - only before a boot
         from pytest_vllm_gates.judge import preflight  # noqa: PLC0415
 
@@ -218,7 +220,7 @@ class Run:
             time.sleep(MEMORY_POLL_S)
             given = replace(given, machine=machine.inspect())
             checks = preflight.run(given)
-        return checks
+        return given, checks
 
     def _cannot_boot(self, subject: Subject, checks: Sequence[Check]) -> Failure | None:
         """Return the failure of a boot that need not be tried; None where it may be."""
@@ -239,6 +241,8 @@ def resolve(options: Options) -> Run:
     """Settle lane, families and checkpoints; raises `UserError` for a name that is none."""
     here = machine.inspect()
     project = options.rootdir
+    if (project / signature.FOLDER).is_dir():
+        signature.load_all(project)
     lane, why = _lane(options, here)
     every = sorted(families.files(project))
     names = [one for name in options.models for one in (every if name.lower() == ALL else [name])]

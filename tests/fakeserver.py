@@ -23,6 +23,7 @@ SAYS = "Paris is the capital of France."
 BANGS = "!" * 24
 CALL = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
 USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
+DEATH = "an illegal memory access was encountered"
 CAUSE = "No available memory for the cache blocks."
 SLEEPER = "import os, time; os.setsid(); time.sleep(600)"
 
@@ -104,7 +105,7 @@ class Handler(BaseHTTPRequestHandler):
     def chat(self, body: dict[str, Any]) -> None:
         faults = self.server.faults
         if "dies-after" in faults and self.server.chats > faults["dies-after"]:
-            print("(EngineCore pid=7) torch.AcceleratorError: CUDA error: an illegal memory access")
+            print(f"(EngineCore pid=7) torch.AcceleratorError: CUDA error: {DEATH}")
             sys.stdout.flush()
             os._exit(9)
         for word, status in {"chat-404": 404, "chat-500": 500}.items():

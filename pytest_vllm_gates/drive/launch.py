@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.facts.checkpoint import Checkpoint
+    from pytest_vllm_gates.facts.explanation import Explanation
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.lane import Lane
+
+    Explain = Callable[[Path, int | None], Explanation | None]
 
 POLL_S = 0.1
 PORT_TRIES = 3
@@ -63,15 +66,20 @@ class Plan:
 
 
 class Server:
-    """One boot of a plan and what runs of it; `stop` ends it and everything it started."""
+    """One boot of a plan and what runs of it; `stop` ends it and everything it started.
+
+    `explain` names a failure from the log and the exit status; None where nobody is to.
+    """
 
     def __init__(
         self,
         plan: Plan,
         progress: Callable[[str], None],
         on_log: Callable[[str], None] | None = None,
+        explain: Explain | None = None,
     ) -> None:
         self._plan = plan
+        self._explain = explain
         self._progress = progress
         self._on_log = on_log
         self.process: GuardedProcess | None = None
@@ -92,7 +100,8 @@ class Server:
     def died(self) -> Failure:
         """Return the failure of a server that served and then went away."""
         assert self.process is not None  # noqa: S101 - only a booted server can die
-        return self._failure(f"the server died while serving{_status(self.process.poll())}")
+        status = self.process.poll()
+        return self._failure(f"the server died while serving{_status(status)}", status)
 
     def _boot(self) -> Boot:
         for attempt in range(1, PORT_TRIES + 1):
@@ -127,7 +136,9 @@ class Server:
             what = f"the server came up healthy and failed its first prompt: {error}"
             status = self.process.wait(1.0)
             return Boot(
-                failure=self._failure(what + (_status(status) if status is not None else "")),
+                failure=self._failure(
+                    what + (_status(status) if status is not None else ""), status
+                ),
                 evidence=evidence,
             )
         times = BootTimes(
@@ -156,7 +167,8 @@ class Server:
             # After both, so that a server's last words before either are told, too.
             silent_s = watch.silent_s()
             if status is not None:
-                return self._failure(f"the server ended before it was ready{_status(status)}")
+                what = f"the server ended before it was ready{_status(status)}"
+                return self._failure(what, status)
             if healthy:
                 return None
             waited_s = time.monotonic() - started
@@ -174,9 +186,13 @@ class Server:
             )
             time.sleep(POLL_S)
 
-    def _failure(self, what: str) -> Failure:
+    def _failure(self, what: str, status: int | None = None) -> Failure:
         assert self.process is not None  # noqa: S101 - nothing fails before it starts
-        return Failure(what=what, log=self.process.log, excerpt=earliest_error(self.process.log))
+        log = self.process.log
+        told = self._explain(log, status) if self._explain and log.exists() else None
+        # An explanation quotes the log itself, and reads one of any size.
+        excerpt = () if told and told.id else earliest_error(log)
+        return Failure(what=what, log=log, excerpt=excerpt, explanation=told)
 
 
 def attach(base_url: str, api_key: str | None, timeout_s: float) -> Boot:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import sys
 import time
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.facts.log_line import free
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# What vLLM puts before a message: "(EngineCore pid=12) ERROR 11-20 10:00:00 [core.py:1] "
-PREFIX = re.compile(
-    r"^(?:\[rank\d+\]: ?|\([A-Za-z][\w ]*?(?:rank=\d+ )?pid=\d+\) ?)*"
-    r"(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[^\]]*\]\s?)?"
-)
 ERROR = re.compile(
     r"(?:^|[\s:'(])(?:[A-Za-z_.]*(?:Error|Exception|Interrupt)\b[:(]|error: |Fatal |fatal error)"
     r"|^cannot start |Segmentation fault|Killed"
@@ -25,6 +24,7 @@ WRAPPER = re.compile(
     r"|EngineDeadError|EngineCore (?:failed to start|encountered)|DeprecationWarning|FutureWarning"
 )
 TAIL_LINES = 12
+BLOCK_BYTES = 2**20
 AROUND = 2
 
 
@@ -62,7 +62,7 @@ def read_from(path: Path, offset: int = 0) -> str:
 
 def bare(line: str) -> str:
     """Return a log line without process, level and time prefixes."""
-    return PREFIX.sub("", line).rstrip()
+    return free(line).text
 
 
 def earliest_error(path: Path) -> tuple[str, ...]:
@@ -79,3 +79,21 @@ def earliest_error(path: Path) -> tuple[str, ...]:
         if ERROR.search(line) and not WRAPPER.search(line):
             return tuple(lines[max(0, position - AROUND) : position + 1 + AROUND])
     return tuple(lines[-TAIL_LINES:])
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """Yield a log in blocks of whole lines, as bytes; `-` is the standard input."""
+    with contextlib.ExitStack() as stack:
+        source = sys.stdin.buffer if str(path) == "-" else stack.enter_context(path.open("rb"))
+        rest = b""
+        while chunk := source.read(BLOCK_BYTES):
+            chunk = rest + chunk
+            end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+            # A line that never ends is cut, for memory to stay what it is.
+            if not end and len(chunk) >= BLOCK_BYTES:
+                end = len(chunk)
+            rest = chunk[end:]
+            if end:
+                yield chunk[:end]
+        if rest:
+            yield rest

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pytest_vllm_gates.facts.explanation import Explanation
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -25,17 +27,30 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a server is not there: one sentence, the log's own words and the next step."""
+    """Why a server is not there: one sentence, what its log comes to and the next step."""
 
     what: str
     log: Path | None = None
     excerpt: tuple[str, ...] = ()
     hint: str = ""
+    explanation: Explanation | None = None
+    """What the log's signatures say; None where there is no log, or nothing to know it by."""
+
+    @property
+    def brief(self) -> str:
+        """The failure in one line, with its name and the fix where it has one."""
+        named = self.explanation.brief if self.explanation else ""
+        what = self.what.splitlines()[0]
+        return f"{what}: {named}" if named else what
 
     def explain(self) -> str:
         """Return the failure as a person reads it in a terminal."""
-        lines = [self.what]
-        if self.excerpt:
+        told = self.explanation
+        # The name stands on the first line, which is all that a summary shows.
+        lines = [f"{self.what}: {told.name}" if told and told.name else self.what]
+        if told and told.id:
+            lines += ["", *told.lines()]
+        elif self.excerpt:
             lines += ["", "the log says:", *(f"    {line}" for line in self.excerpt)]
         if self.log:
             lines += ["", f"whole log: {self.log}"]

@@ -159,9 +159,12 @@ def _line_of(text: str, location: tuple[str | int, ...]) -> int | None:
         if head:
             table = [part.strip().strip("\"'") for part in _split_key(head[2])]
             if head[1] == "[[":
-                seen[head[2]] = seen.get(head[2], -1) + 1
-                if indexes and table == wanted[: len(table)] and seen[head[2]] != indexes[0]:
-                    table = ["\0"]
+                seen[".".join(table)] = seen.get(".".join(table), -1) + 1
+            # Of an array's tables, and of those inside them, only the one that is meant counts.
+            above = [".".join(table[:length]) for length in range(1, len(table) + 1)]
+            array = next((name for name in above if name in seen), None)
+            if array and indexes and table == wanted[: len(table)] and seen[array] != indexes[0]:
+                table = ["\0"]
             if table == wanted[: len(table)]:
                 best = number
             continue

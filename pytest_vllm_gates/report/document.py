@@ -98,9 +98,11 @@ def _family(
 
 
 def _boot(boot: Boot) -> dict[str, Any]:
+    told = boot.failure.explanation if boot.failure else None
     return {
         "ok": boot.endpoint is not None,
         "failure": boot.failure.explain() if boot.failure else None,
+        "explanation": told.document() if told else None,
         "times": dataclasses.asdict(boot.times) if boot.times else None,
         "evidence": boot.evidence,
     }

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive.log import LogWatch, bare, earliest_error, read_from
+from pytest_vllm_gates.drive.log import (
+    BLOCK_BYTES,
+    LogWatch,
+    bare,
+    blocks,
+    earliest_error,
+    read_from,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,3 +198,24 @@ def test_a_log_that_was_cut_counts_as_progress_and_is_read_on(log: Path) -> None
 def test_a_log_can_be_read_from_where_one_stopped(log: Path) -> None:
     log.write_bytes("één\ntwee\n".encode())
     assert read_from(log, len("één\n".encode())) == "twee\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"no end",
+        b"one\ntwo\n",
+        b"10%\r20%\r",
+        b"x" * 100 + b"\n",
+        (b"a line of a log\n" * (BLOCK_BYTES // 8)),
+        b"x" * (3 * BLOCK_BYTES),
+    ],
+    ids=["empty", "one", "two", "bar", "long", "large", "endless"],
+)
+def test_a_log_is_read_in_blocks_of_whole_lines(log: Path, text: bytes) -> None:
+    log.write_bytes(text)
+    found = list(blocks(log))
+    assert b"".join(found) == text
+    assert all(len(one) <= 2 * BLOCK_BYTES for one in found)
+    assert b"\n" not in text or all(one.endswith((b"\n", b"\r")) for one in found)

@@ -86,17 +86,25 @@ def test_a_server_that_does_not_boot_fails_one_test_and_blocks_the_others(
     assert set(outcomes.values()) == {"BLOCKED"}
     told = result.stdout.str()
     assert "the server ended before it was ready (exit status 1)" in told
-    assert "    ValueError: No available memory for the cache blocks." in told
+    assert "         ValueError: No available memory for the cache blocks." in told
+    assert "KV_NONE (certain): nothing is left for the KV cache" in told.splitlines()
+    assert re.search(r"^  next: +\S+", told, re.MULTILINE)
     assert "Traceback" not in told
     assert "1 failed, 10 blocked" in told
-    what = "the server did not boot: the server ended before it was ready (exit status 1)"
+    boot = project.verdict()["families"][0]["boot"]
+    assert boot["ok"] is False
+    explained = boot["explanation"]
+    assert (explained["id"], explained["answer"]["class"]) == ("KV_NONE", "kv_cache")
+    assert [one["id"] for one in explained["wrappers"]] == ["ENGINE_INIT"]
+    ended = "the server ended before it was ready (exit status 1)"
+    named = "KV_NONE (certain): nothing is left for the KV cache"
+    what = f"the server did not boot: {ended}: {named}; next: {explained['answer']['fixes'][0]}"
     assert verdict_lines(result) == [
         "verdict: REJECT",
-        "  - qwen3.5: boot is FAIL: the server ended before it was ready (exit status 1)",
+        f"  - qwen3.5: boot is FAIL: {ended}: KV_NONE, nothing is left for the KV cache",
         f"  - qwen3.5: streaming is BLOCKED: {what}",
         f"  - qwen3.5: words is BLOCKED: {what}",
     ]
-    assert project.verdict()["families"][0]["boot"]["ok"] is False
 
 
 def test_a_server_that_dies_of_a_test_fails_that_one_and_blocks_the_rest(
@@ -113,10 +121,10 @@ def test_a_server_that_dies_of_a_test_fails_that_one_and_blocks_the_rest(
     told = result.stdout.str()
     assert "the server died while serving (exit status 9)" in told
     assert "torch.AcceleratorError: CUDA error: an illegal memory access" in told
-    assert (
-        "  - qwen3.5: words is BLOCKED: the server is gone: the server died while serving "
-        "(exit status 9)" in verdict_lines(result)
-    )
+    gone = "  - qwen3.5: words is BLOCKED: the server is gone: the server died while serving "
+    (line,) = (line for line in verdict_lines(result) if line.startswith(gone))
+    assert line.startswith(f"{gone}(exit status 9): IMA (")
+    assert "; next: " in line
 
 
 @pytest.mark.parametrize(

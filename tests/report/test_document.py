@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from pytest_vllm_gates.facts import signature
 from pytest_vllm_gates.facts.bundle import Bundle, Kernels
 from pytest_vllm_gates.facts.checkpoint import Checkpoint
 from pytest_vllm_gates.facts.finding import GONE, STANDING
@@ -16,6 +17,7 @@ from pytest_vllm_gates.facts.lane import Lane
 from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
 from pytest_vllm_gates.facts.machine import Machine
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult
+from pytest_vllm_gates.judge import explain
 from pytest_vllm_gates.judge.verdict import Verdict, decide
 from pytest_vllm_gates.report import document
 from pytest_vllm_gates.report.inventory import bundle_document
@@ -29,6 +31,12 @@ BOOTED = Boot(
     evidence={"log": Path("/x/server.log"), "boot_attempts": 1},
 )
 FAILED = Boot(failure=Failure("it died", log=Path("/x.log"), excerpt=("a line",), hint="look"))
+LOGS = {
+    "KV_NONE": b"ValueError: No available memory for the cache blocks.\nfalling back\n",
+    "UNKNOWN": b"before\nValueError: nobody has seen this\n",
+    "ENGINE_INIT": b"RuntimeError: Engine core initialization failed. See root cause above.\n",
+    None: b"all is well\n",
+}
 
 
 def facts(boot: Boot | None = BOOTED, **env: str) -> document.Facts:
@@ -66,6 +74,18 @@ def composed(boot: Boot | None, found: Verdict, **env: str) -> dict[str, Any]:
 @pytest.mark.parametrize("outcomes", [(), *((one,) for one in Outcome), tuple(Outcome)])
 def test_every_run_fits_the_schema(boot: Boot | None, outcomes: tuple[Outcome, ...]) -> None:
     SCHEMA.validate(composed(boot, verdict(*outcomes)))
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_what_a_log_comes_to_fits_the_schema(name: str | None) -> None:
+    told = explain.explain([LOGS[name]], signature.load_all())
+    failure = Failure("it died", explanation=told)
+    whole = composed(Boot(failure=failure), verdict(Outcome.FAIL))
+    SCHEMA.validate(whole)
+    (family,) = whole["families"]
+    assert family["boot"]["explanation"]["id"] == name
+    first = failure.explain().splitlines()[0]
+    assert first == "it died" if name is None else first.startswith(f"it died: {name}, ")
 
 
 def test_the_schema_is_one() -> None:

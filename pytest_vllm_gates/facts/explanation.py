@@ -1,0 +1,167 @@
+"""What a log's failure is called, why it happened and what to do next."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+UNKNOWN = "UNKNOWN"
+CANDIDATES_SHOWN = 3
+QUOTED_CHARACTERS = 300
+
+
+class Confidence(StrEnum):
+    """How sure a diagnosis is; `judge/explain/confidence.py` has the rule."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One signature that a log shows."""
+
+    id: str
+    title: str
+    name: str
+    """The class of signatures it is of, as its file is called."""
+    phase: str
+    kind: str
+    confidence: Confidence
+    cause: str
+    fixes: tuple[str, ...]
+    line: int | None
+    """Of the log, from 1; None for what the exit status alone tells."""
+    quoted: str
+    times: int = 1
+    processes: tuple[str, ...] = ()
+    captures: tuple[tuple[str, str], ...] = ()
+    supported_by: tuple[str, ...] = ()
+    """What this machine says for it."""
+    contradicted_by: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The diagnosis in one line."""
+        return f"{self.id} ({self.confidence}): {self.title}"
+
+    def lines(self) -> list[str]:
+        """Return the diagnosis as a person reads it: what, why, what next, and on what grounds."""
+        lines = [self.headline, f"  why:   {self.cause}"]
+        lines += [
+            f"  {'or:  ' if number else 'next:'}  {fix}" for number, fix in enumerate(self.fixes)
+        ]
+        if self.line is not None:
+            often = f", {self.times} times" if self.times > 1 else ""
+            if self.processes:
+                listed = ", ".join(self.processes[:CANDIDATES_SHOWN])
+                more = len(self.processes) - CANDIDATES_SHOWN
+                often += f", by {listed}" + (f" and {more} more" if more > 0 else "")
+            lines += [f"  seen:  line {self.line}{often}", f"         {self.quoted}"]
+        lines += [f"  this machine agrees: {said}" for said in self.supported_by]
+        lines += [f"  this machine speaks against it: {said}" for said in self.contradicted_by]
+        if self.references:
+            lines.append(f"  see:   {', '.join(self.references)}")
+        return lines
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a log says went wrong."""
+
+    answer: Diagnosis | None = None
+    """None where nothing is known of it; then `error` says whether anything went wrong at all."""
+    error: tuple[str, ...] = ()
+    """The earliest error block that no signature explains."""
+    error_line: int | None = None
+    error_text: str = ""
+    """The line of the block that tells of it."""
+    survived: bool = False
+    """Whether the server went on serving after that error."""
+    refused: bool = False
+    """Whether the server is well and only refused what clients asked."""
+    candidates: tuple[Diagnosis, ...] = ()
+    warnings: tuple[Diagnosis, ...] = ()
+    wrappers: tuple[Diagnosis, ...] = ()
+    lines_read: int = 0
+
+    @property
+    def unknown(self) -> bool:
+        """Whether something went wrong that no signature knows."""
+        return self.answer is None and bool(self.error)
+
+    @property
+    def id(self) -> str | None:
+        """The answer's id, UNKNOWN, or None where nothing wrong is said."""
+        if self.answer:
+            return self.answer.id
+        return UNKNOWN if self.error else None
+
+    @property
+    def name(self) -> str:
+        """The id and what it stands for; empty where there is none."""
+        if self.answer:
+            return f"{self.answer.id}, {self.answer.title}"
+        return f"{UNKNOWN}, {self.error_text or self.error[-1]}" if self.error else ""
+
+    @property
+    def brief(self) -> str:
+        """The name and the fix in one line; empty where there is neither."""
+        if self.answer:
+            return f"{self.answer.headline}; next: {self.answer.fixes[0]}"
+        return f"{UNKNOWN}: {self.error_text or self.error[-1]}" if self.error else ""
+
+    def lines(self) -> list[str]:
+        """Return the explanation as a person reads it in a terminal."""
+        if self.answer:
+            lines = self.answer.lines()
+            if self.refused:
+                lines.append("  the server itself is well: it refused requests of this kind")
+        elif self.error:
+            lines = [f"{UNKNOWN}: no signature knows this failure"]
+        else:
+            lines = ["nothing wrong is said"]
+        if self.error:
+            went_on = ", after which the server went on serving" if self.survived else ""
+            where = f" (line {self.error_line}{went_on})" if self.error_line else ""
+            what = "an error that it does not explain" if self.answer else "the earliest error"
+            lines += ["", f"{what}{where}:", *(f"    {line}" for line in self.error)]
+        for what, listed in (
+            ("also possible", self.candidates),
+            ("reported by", self.wrappers),
+            ("besides, a warning", self.warnings),
+        ):
+            for number, one in enumerate(listed[:CANDIDATES_SHOWN]):
+                if not number:
+                    lines.append("")
+                at = f" (line {one.line})" if one.line else ""
+                lines.append(f"{what}: {one.id}{at}: {one.title}")
+        return lines
+
+    def document(self) -> dict[str, Any]:
+        """Return the explanation as JSON has it."""
+        return {
+            "id": self.id,
+            "answer": _document(self.answer) if self.answer else None,
+            "error": list(self.error),
+            "error_line": self.error_line,
+            "error_text": self.error_text,
+            "survived": self.survived,
+            "refused": self.refused,
+            "candidates": [_document(one) for one in self.candidates],
+            "wrappers": [_document(one) for one in self.wrappers],
+            "warnings": [_document(one) for one in self.warnings],
+            "lines_read": self.lines_read,
+        }
+
+
+def _document(one: Diagnosis) -> dict[str, Any]:
+    found = dataclasses.asdict(one)
+    found["class"] = found.pop("name")
+    found["confidence"] = str(one.confidence)
+    found["captures"] = dict(one.captures)
+    return found

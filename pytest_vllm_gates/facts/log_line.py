@@ -1,0 +1,116 @@
+"""One line of a server's log, freed from what collectors, terminals and processes put before it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+# What collectors put before a line, outermost first; a line may have several.
+COLLECTORS = (
+    # kubectl --prefix: "[pod/vllm-0/vllm] "
+    re.compile(r"\[pod/[^\]]+\] "),
+    # journald and syslog: "Nov 20 10:00:00 host vllm[12]: "
+    re.compile(
+        r"(?:<\d+>)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
+        rf"|{ISO.replace('[T ]', 'T')}) \S+ [\w./@\\-]+\[\d+\]: ?"
+    ),
+    # CRI: "2026-11-20T10:00:00.1Z stdout F ", and Docker's --timestamps, which ends after the time
+    re.compile(ISO.replace("[T ]", "T") + r" (?:std(?:out|err) [FP] )?"),
+    # Syslog of RFC 5424: "<14>1 2026-11-20T10:00:00Z host vllm 12 - - "
+    re.compile(rf"<\d+>1 {ISO} \S+ \S+ \S+ \S+ (?:-|\[[^\]]*\]) "),
+    # docker compose: "vllm-1  | "
+    re.compile(r"[A-Za-z][\w.-]* +\| "),
+)
+JSON_KEYS = ("log", "message", "MESSAGE", "msg")
+# As "(EngineCore_DP0 pid=12) ", "(Worker rank=1 pid=12) ", "(raylet) ", "[rank0]: ", and Ray's
+# "(RayWorkerWrapper pid=12, ip=10.0.0.1) ".
+PROCESS = re.compile(
+    r"\[(?P<rank>rank ?\d+)\]:? ?"
+    r"|\((?P<name>[A-Za-z_][\w. ]*?)? ?(?:rank=(?P<number>\d+) )?pid=\d+(?:, ip=[\w.:]+)?\) ?"
+    r"|\((?P<ray>raylet|autoscaler|gcs_server)[^)]*\) "
+)
+LEVELS = r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)"
+STAMPS = (
+    # vLLM: "ERROR 11-20 10:00:00 [core.py:1] ", up to 0.7 "ERROR 11-20 10:00:00 core.py:1] "
+    re.compile(
+        rf"{LEVELS} (?:\d{{4}}-)?\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? "
+        r"(?:\[[^\]]*\]|[\w./]+:\d+\])\s?"
+    ),
+    # Ray, logging: "2026-11-20 10:00:00,123 ERROR worker.py:1 -- ", "… - vllm.engine - ERROR - "
+    re.compile(
+        rf"{ISO},?\d* (?:- [\w.]+ )?-? ?\[?{LEVELS}\]? (?:[\w./]+:\d+ )?(?:--?|\[[^\]]*\]) "
+    ),
+    # uvicorn, as "ERROR:    "
+    re.compile(rf"{LEVELS}: {{3,}}"),
+)
+REPEATED = re.compile(r" (?:\[repeated \d+x across (?:cluster|all nodes)\].*)$")
+LINE_CHARACTERS = 20_000
+MAX_PREFIXES = 8
+
+
+class LogLine(NamedTuple):
+    """A line without its prefixes, and what they said."""
+
+    text: str
+    level: str = ""
+    """`ERROR` and the like; empty where the line has none."""
+    process: str = ""
+    """`Worker_TP1`, `rank0`; empty where the line does not say."""
+
+
+def free(line: str) -> LogLine:
+    """Return a line of a log as the program wrote it; its indentation stays."""
+    if line.startswith("{"):
+        line = _out_of_json(line)
+    line = line[:LINE_CHARACTERS]
+    if "\x1b" in line:
+        line = ANSI.sub("", line)
+    line = _without_collectors(line.rstrip())
+    if "\x1b" in line:
+        line = ANSI.sub("", line)
+    process = ""
+    for _ in range(MAX_PREFIXES):
+        found = PROCESS.match(line)
+        if found is None:
+            break
+        number = found["number"]
+        process = found["rank"] or found["ray"] or found["name"] or ""
+        process = f"{process} {number}" if number else process
+        line = line[found.end() :]
+    level = ""
+    for stamp in STAMPS:
+        found = stamp.match(line)
+        if found:
+            level, line = found["level"], line[found.end() :]
+            break
+    if "[repeated " in line:
+        line = REPEATED.sub("", line)
+    return LogLine(line.rstrip(), level, process)
+
+
+def _without_collectors(line: str) -> str:
+    for _ in range(MAX_PREFIXES):
+        found = next((one for one in (each.match(line) for each in COLLECTORS) if one), None)
+        if found is None:
+            return line
+        line = line[found.end() :]
+        if line.startswith('{"'):
+            line = _out_of_json(line)
+    return line
+
+
+def _out_of_json(line: str) -> str:
+    """Return what a JSON line says, as Docker's `json-file` driver and others write them."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(found, dict):
+        return line
+    for key in JSON_KEYS:
+        if isinstance(said := found.get(key), str):
+            return said.rstrip("\n")
+    return line

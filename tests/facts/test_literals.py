@@ -1,0 +1,69 @@
+"""What a pattern needs a line to hold, and the one search for all of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.facts import literals, signature
+
+PATTERNS = [
+    pattern
+    for each in signature.load_all()
+    for one in each.signatures
+    for pattern in (*one.patterns, *one.when.after, *one.when.near)
+]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "pieces"),
+    [
+        ("out of memory", {"f memory"}),
+        ("(?:first one|second one)", {"first one", "d one"}),
+        ("(?:abcdef)?x+needed", {"needed"}),
+        ("(?:abcdef)+", {"bcdef"}),
+        ("(?i)LOUD", {"loud"}),
+        (r"a\s+b\d+cdefg", {"defg"}),
+        (r"(?=never)hello", {"hello"}),
+    ],
+)
+def test_a_line_that_matches_holds_a_piece(pattern: str, pieces: set[str]) -> None:
+    found = literals.required(pattern)
+    whole = pattern.lower()
+    assert all(len(one) >= literals.MIN_CHARACTERS and one in whole for one in found)
+    assert len(found) == len(pieces)
+    assert all(any(one in piece or piece in one for piece in pieces) for one in found)
+
+
+@pytest.mark.parametrize("pattern", [r"\d+", "a|bcdefg", "abc", "(?:long enough)?", '"\\\\"'])
+def test_a_pattern_without_a_piece_is_refused(pattern: str) -> None:
+    with pytest.raises(ValueError, match="no literal piece of 4 characters"):
+        literals.required(pattern)
+
+
+@given(st.sampled_from(PATTERNS).flatmap(lambda one: st.tuples(st.just(one), st.from_regex(one))))
+def test_whatever_a_shipped_pattern_matches_is_found(case: tuple[str, str]) -> None:
+    pattern, line = case
+    raw = line.encode("utf-8", "surrogatepass").lower()
+    search = literals.any_of(literals.required(pattern))
+    assert search.search(raw)
+    for choice in literals.choices(pattern):
+        assert any(piece.encode() in raw for piece in choice)
+
+
+@given(st.sets(st.text("abc", min_size=1, max_size=5), min_size=1), st.text("abcd", max_size=40))
+def test_the_search_finds_what_any_of_the_pieces_would(pieces: set[str], text: str) -> None:
+    found = literals.any_of(pieces).search(text.encode())
+    starts = [text.find(one) for one in pieces if one in text]
+    assert (found.start() if found else None) == (min(starts) if starts else None)
+    if found:
+        longest = max((one for one in pieces if text.startswith(one, found.start())), key=len)
+        assert found[0].decode() == longest
+
+
+def test_special_characters_stand_for_themselves() -> None:
+    assert re.fullmatch(literals.any_of({"a.c", "(x)", "[y]"}), b"(x)")
+    assert literals.any_of({"a.c"}).search(b"abc") is None

@@ -1,0 +1,117 @@
+"""Signatures are read strictly, and a project's own replace those that ship."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts import signature
+from pytest_vllm_gates.facts.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HEAD = 'title = "a class"\n'
+ONE = """
+[[signatures]]
+id = "ONE"
+title = "one"
+phase = "load"
+patterns = ['''it is (?P<size>\\d+) bytes short''']
+[signatures.text]
+cause = "It lacks {size} bytes."
+fixes = ["give it {size}"]
+"""
+PATTERNS = "patterns = ['''it is (?P<size>\\d+) bytes short''']"
+TWO = ONE.replace("ONE", "TWO").replace("phase", "phase ")
+
+
+def own(folder: Path, text: str, name: str = "mine") -> Path:
+    path = folder / "signatures" / f"{name}.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def complaint(folder: Path, text: str) -> str:
+    own(folder, text)
+    with pytest.raises(UserError) as caught:
+        signature.load_all(folder)
+    return str(caught.value)
+
+
+def ids(classes: tuple[signature.SignatureClass, ...]) -> list[str]:
+    return [name for each in classes for name in each.ids]
+
+
+def test_what_ships_can_be_read_and_has_each_id_once() -> None:
+    shipped = ids(signature.load_all())
+    assert len(shipped) == len(set(shipped)) > 50
+    assert {"OOM_LOAD", "OOM_WARMUP", "OOM_RUN", "KV_NONE", "PORT", "GATED"} <= set(shipped)
+
+
+def test_a_project_adds_signatures_of_its_own(tmp_path: Path) -> None:
+    own(tmp_path, HEAD + ONE)
+    classes = signature.load_all(tmp_path)
+    assert ids(classes) == [*ids(signature.load_all()), "ONE"]
+    assert classes[-1].name == "mine"
+
+
+def test_a_projects_signature_replaces_the_shipped_one_of_its_id(tmp_path: Path) -> None:
+    own(tmp_path, HEAD + ONE.replace("ONE", "KV_NONE"))
+    found = [
+        one
+        for each in signature.load_all(tmp_path)
+        for one in each.signatures
+        if one.id == "KV_NONE"
+    ]
+    assert [one.title for one in found] == ["one"]
+
+
+def test_an_id_given_twice_is_an_error(tmp_path: Path) -> None:
+    assert "the id 'ONE' is given in" in complaint(tmp_path, HEAD + ONE + ONE)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (ONE.replace("phase", "phaze"), "mine.toml:6: unknown key 'signatures.0.phaze'"),
+        (ONE.replace("title", "titel"), "did you mean 'title'?"),
+        (ONE + TWO + "casue = 1\n", "mine.toml:20: unknown key 'signatures.1.text.casue'"),
+        (ONE.replace('"load"', '"later"'), "mine.toml:6: signatures.0.phase"),
+        (ONE.replace("ONE", "one"), "an id is written in capitals"),
+        (ONE.replace("(?P<size>", "(?P<size"), "is no regular expression"),
+        (ONE.replace("it is (?P<size>\\d+) bytes short", "(?P<size>\\d+)"), "no literal piece"),
+        (ONE.replace("it is (?P<size>\\d+) bytes short", "(?P<size>ab)?"), "an empty line"),
+        (ONE.replace("{size} bytes", "{siez} bytes"), "no pattern captures {siez}; did you mean"),
+        (ONE.replace("short'''", "short''', '''too short'''"), "add cause_plain"),
+        (
+            ONE.replace("short'''", "short''', '''too short'''").replace(
+                "fixes", 'cause_plain = "It is short."\nfixes'
+            ),
+            "no fix can be said of every pattern's line",
+        ),
+        (ONE.replace("[signatures.text]", "[signatures.when]\nnear = ['[']\n[signatures.text]"),
+         "is no regular expression"),
+        (ONE + '[signatures.machine]\nsupports = ["no_gpus"]\n', "did you mean 'no_gpu'?"),
+        (ONE.replace(PATTERNS, "").replace("{size}", "9"),
+         "has neither patterns nor an exit status"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_told_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+    assert said in complaint(tmp_path, HEAD + text)
+
+
+def test_braces_that_name_no_capture_stay(tmp_path: Path) -> None:
+    own(tmp_path, HEAD + ONE.replace("give it {size}", """pass '{\\"a\\": {\\"b\\": 1}}'"""))
+    assert ids(signature.load_all(tmp_path))[-1] == "ONE"
+
+
+def test_an_exit_status_alone_may_be_a_signature(tmp_path: Path) -> None:
+    by_status = ONE.replace(PATTERNS, "")
+    by_status = by_status.replace("{size}", "9").replace(
+        "[signatures.text]", "[signatures.when]\nexit_status = [-9]\n[signatures.text]"
+    )
+    own(tmp_path, HEAD + by_status)
+    assert ids(signature.load_all(tmp_path))[-1] == "ONE"

@@ -1,0 +1,84 @@
+"""The texts that signatures know still stand in what is installed.
+
+When a lane moves to a new vLLM and a text changed there, this says which signature has to learn the
+new one. The old pattern stays: logs of older versions are read too.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.drive import environment
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts import signature
+
+SOURCES = [
+    pytest.param(one.id, source, id=f"{one.id}-{number}")
+    for each in signature.load_all()
+    for one in each.signatures
+    for number, source in enumerate(one.sources, 1)
+]
+
+
+# Flags of other programs: docker, uv, pip, hf, ray, nvidia-smi.
+OTHERS = {
+    "--address", "--cap-add", "--device", "--force-download", "--format", "--gpus", "--head",
+    "--ipc", "--managed-python", "--memory", "--network", "--no-build-isolation",
+    "--node-ip-address", "--num-gpus", "--pid", "--pids-limit", "--privileged", "--python",
+    "--query-gpu", "--reinstall", "--runtime", "--shm-size", "--torch-backend", "--ulimit",
+    "--upgrade", "--version",
+}  # fmt: skip
+NAMED = re.compile(r"--[a-z][a-z0-9-]+|\bVLLM_[A-Z0-9_]+")
+ADVICE = sorted(
+    {
+        (one.id, name)
+        for each in signature.load_all()
+        for one in each.signatures
+        for said in (one.text.cause, one.text.cause_plain, *one.text.fixes)
+        for name in NAMED.findall(said)
+        if name not in OTHERS
+    }
+)
+
+
+@cache
+def sources(packages: Path) -> str:
+    """Return what vLLM's own Python files say, where flags and variables are declared."""
+    files = (*(packages / "vllm").glob("*.py"), *(packages / "vllm").glob("e*/**/*.py"))
+    configs = (packages / "vllm" / "config").glob("*.py")
+    return "\n".join(path.read_text() for path in (*files, *configs))
+
+
+@pytest.fixture(scope="module", params=["cpu", "cpu-previous"])
+def packages(request: pytest.FixtureRequest) -> Path:
+    """Return where a lane's packages lie."""
+    lane = lanes.load(request.param, Path("/nowhere"))
+    found = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    assert found.python is not None
+    return next(found.python.parent.parent.glob("lib/python3*/site-packages"))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("name", "source"), SOURCES)
+def test_a_text_still_stands_where_a_signature_says(
+    name: str, source: signature.Source, packages: Path
+) -> None:
+    file = packages / source.package / source.file
+    assert file.is_file(), f"{name}: {source.package} has no {source.file} any more"
+    assert source.text in file.read_text(), (
+        f"{name}: {source.package}/{source.file} no longer says {source.text!r}; look what it says "
+        f"now, and add it to the signature's patterns"
+    )
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("name", "advice"), ADVICE, ids=lambda one: one)
+def test_what_a_fix_names_still_exists(name: str, advice: str, packages: Path) -> None:
+    field = advice.removeprefix("--").removeprefix("no-").replace("-", "_")
+    assert re.search(rf"\b{field}\b", sources(packages)) or advice in sources(packages), (
+        f"{name} advises {advice}, which this vLLM does not have"
+    )
