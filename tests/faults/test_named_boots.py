@@ -1,0 +1,149 @@
+"""Real vLLM that does not come up, in as many ways as a CPU has: each is called by its name.
+
+The servers are booted without preflight, which would have foreseen most of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import socket
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from e2e import gates
+from e2e.served import LANE, ROOT, subject_of
+
+from pytest_vllm_gates.drive import environment
+from pytest_vllm_gates.drive.launch import Limits, Plan, Server
+from pytest_vllm_gates.explaining import explainer
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.report.progress import Progress
+
+pytestmark = pytest.mark.real
+
+NAMED_WITHIN_S = 5.0
+CACHE = {"VLLM_CPU_KVCACHE_SPACE": ""}
+TEMPLATE = "{{ raise_exception('no conversation is ever right') }}"
+
+
+@dataclass(frozen=True)
+class Way:
+    """What is wrong with a boot, and the name of that."""
+
+    name: str
+    id: str
+    serve: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    """What is otherwise in `config.json`."""
+    spoil: Callable[[Path], object] = lambda _: None
+    """Changes the copy of the weights."""
+    env: dict[str, str] = field(default_factory=dict)
+    overlay: bool = True
+    source: str = ""
+    """Served in place of the copy."""
+
+
+def cut(name: str) -> Callable[[Path], object]:
+    """Return what cuts a file short."""
+
+    def shorten(folder: Path) -> None:
+        data = (folder / name).read_bytes()
+        (folder / name).write_bytes(data[: len(data) // 2])
+
+    return shorten
+
+
+WAYS = [
+    Way("context", "MAXLEN_CFG", {"max_model_len": 40_000}),
+    Way("batch", "MAXLEN_CFG", {"max_num_batched_tokens": 8, "max_num_seqs": 16}),
+    Way("cache", "KV_TOO_SMALL", {"kv_cache_memory_bytes": 2_000_000}, env=CACHE),
+    Way("reasoning-parser", "CFG", {"reasoning_parser": "no_such_parser"}),
+    Way("tool-parser", "CFG", {"tool_call_parser": "no_such_parser"}),
+    Way("flag", "ARGS", {"swap_spaces": 4}),
+    Way("ranks", "TP_CPU", {"tensor_parallel_size": 2}, env={"CPU_VISIBLE_MEMORY_NODES": "0"}),
+    Way("architecture", "ARCH_UNKNOWN_VLLM", config={"architectures": ["NoSuchForCausalLM"]}),
+    Way("model-type", "ARCH_UNKNOWN_HF", config={"model_type": "no_such_type"}),
+    Way("no-weights", "NO_WEIGHTS", spoil=lambda at: (at / "model.safetensors").unlink()),
+    Way("cut-weights", "CORRUPT", spoil=cut("model.safetensors")),
+    Way("cut-tokenizer", "TOKENIZER", spoil=cut("tokenizer.json")),
+    Way("offline", "HF_OFFLINE", source="no-such-org/no-such-model"),
+    Way("remote-code", "REMOTE_CODE", config={"auto_map": {"AutoConfig": "own.OwnConfig"}}),
+    Way("torchvision", "ARCH_INSPECT", overlay=False),
+    Way(
+        "template",
+        "TEMPLATE_RAISES",
+        spoil=lambda at: (at / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8"),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def lane() -> Lane:
+    return lanes.load(LANE, ROOT)
+
+
+def booted(way: Way, lane: Lane, folder: Path, progress: Progress, **serve: Any) -> Server:
+    """Boot the miniature wrongly."""
+    family, miniature = subject_of(gates.MODEL)
+    weights = shutil.copytree(miniature.source, folder / "weights")
+    config = json.loads((weights / "config.json").read_text(encoding="utf-8"))
+    (weights / "config.json").write_text(json.dumps(config | way.config), encoding="utf-8")
+    way.spoil(weights)
+    ready = environment.prepare(lane, cache=environment.default_cache(), progress=progress)
+    env = {name: value for name, value in (lane.env | way.env).items() if value}
+    more = {"HF_HUB_OFFLINE": "1"} if way.source else {}
+    plan = Plan(
+        family=family,
+        lane=lane.model_copy(update={"env": env | more, "serve": lane.serve | way.serve | serve}),
+        checkpoint=dataclasses.replace(miniature, source=way.source or str(weights)),
+        python=ready.python,
+        overlay=lane.overlay_path if way.overlay else None,
+        folder=folder / "server",
+        limits=Limits(boot_s=300.0, stall_s=120.0),
+    )
+    server = Server(plan, progress, explain=explainer(folder, None))
+    progress.done()
+    return server
+
+
+def named(server: Server) -> str:
+    """Return the name on the first line that a person reads; the server is gone after that."""
+    server.stop()
+    failure = server.boot.failure
+    assert failure, "it came up"
+    assert failure.explanation, failure.explain()
+    assert failure.explanation.id, failure.explain()
+    first_screen = failure.explain().splitlines()[:20]
+    assert failure.explanation.id in first_screen[0], failure.explain()
+    assert any("next: " in line for line in first_screen), failure.explain()
+    return str(failure.explanation.id)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
+def test_is_called_by_its_name(
+    way: Way, lane: Lane, tmp_path: Path, gates_progress: Progress
+) -> None:
+    server = booted(way, lane, tmp_path, gates_progress)
+    ended = time.time()
+    log = server.boot.evidence["log"]
+    assert named(server) == way.id, server.boot.failure and server.boot.failure.explain()
+    assert ended - (tmp_path / log).stat().st_mtime < NAMED_WITHIN_S
+
+
+def test_a_port_that_is_taken(lane: Lane, tmp_path: Path, gates_progress: Progress) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        server = booted(Way("port", "PORT"), lane, tmp_path, gates_progress, port=port)
+        assert named(server) == "PORT"
