@@ -1,6 +1,7 @@
-"""Real vLLM that does not come up, in as many ways as a CPU has: each is called by its name.
+"""Real vLLM that does not come up, in ways a CPU has: each is called by its name.
 
-The servers are booted without preflight, which would have foreseen most of it.
+The servers are booted without preflight, which would have foreseen most of it. More ways, named
+likewise, are in `test_preflight_boots.py` and `test_real_boots.py`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 NAMED_WITHIN_S = 5.0
-CACHE = {"VLLM_CPU_KVCACHE_SPACE": ""}
 TEMPLATE = "{{ raise_exception('no conversation is ever right') }}"
 
 
@@ -47,8 +47,6 @@ class Way:
     """What is otherwise in `config.json`."""
     spoil: Callable[[Path], object] = lambda _: None
     """Changes the copy of the weights."""
-    env: dict[str, str] = field(default_factory=dict)
-    overlay: bool = True
     source: str = ""
     """Served in place of the copy."""
 
@@ -64,21 +62,17 @@ def cut(name: str) -> Callable[[Path], object]:
 
 
 WAYS = [
-    Way("context", "MAXLEN_CFG", {"max_model_len": 40_000}),
     Way("batch", "MAXLEN_CFG", {"max_num_batched_tokens": 8, "max_num_seqs": 16}),
-    Way("cache", "KV_TOO_SMALL", {"kv_cache_memory_bytes": 2_000_000}, env=CACHE),
-    Way("reasoning-parser", "CFG", {"reasoning_parser": "no_such_parser"}),
     Way("tool-parser", "CFG", {"tool_call_parser": "no_such_parser"}),
-    Way("flag", "ARGS", {"swap_spaces": 4}),
-    Way("ranks", "TP_CPU", {"tensor_parallel_size": 2}, env={"CPU_VISIBLE_MEMORY_NODES": "0"}),
-    Way("architecture", "ARCH_UNKNOWN_VLLM", config={"architectures": ["NoSuchForCausalLM"]}),
-    Way("model-type", "ARCH_UNKNOWN_HF", config={"model_type": "no_such_type"}),
     Way("no-weights", "NO_WEIGHTS", spoil=lambda at: (at / "model.safetensors").unlink()),
     Way("cut-weights", "CORRUPT", spoil=cut("model.safetensors")),
-    Way("cut-tokenizer", "TOKENIZER", spoil=cut("tokenizer.json")),
+    Way("no-tokenizer", "TOKENIZER", spoil=lambda at: (at / "tokenizer.json").unlink()),
     Way("offline", "HF_OFFLINE", source="no-such-org/no-such-model"),
-    Way("remote-code", "REMOTE_CODE", config={"auto_map": {"AutoConfig": "own.OwnConfig"}}),
-    Way("torchvision", "ARCH_INSPECT", overlay=False),
+    Way(
+        "remote-code",
+        "REMOTE_CODE",
+        config={"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}},
+    ),
     Way(
         "template",
         "TEMPLATE_RAISES",
@@ -100,14 +94,13 @@ def booted(way: Way, lane: Lane, folder: Path, progress: Progress, **serve: Any)
     (weights / "config.json").write_text(json.dumps(config | way.config), encoding="utf-8")
     way.spoil(weights)
     ready = environment.prepare(lane, cache=environment.default_cache(), progress=progress)
-    env = {name: value for name, value in (lane.env | way.env).items() if value}
-    more = {"HF_HUB_OFFLINE": "1"} if way.source else {}
+    env = lane.env | ({"HF_HUB_OFFLINE": "1"} if way.source else {})
     plan = Plan(
         family=family,
-        lane=lane.model_copy(update={"env": env | more, "serve": lane.serve | way.serve | serve}),
+        lane=lane.model_copy(update={"env": env, "serve": lane.serve | way.serve | serve}),
         checkpoint=dataclasses.replace(miniature, source=way.source or str(weights)),
         python=ready.python,
-        overlay=lane.overlay_path if way.overlay else None,
+        overlay=lane.overlay_path,
         folder=folder / "server",
         limits=Limits(boot_s=300.0, stall_s=120.0),
     )

@@ -24,6 +24,8 @@ class Wrong:
     """A lane or a checkpoint that cannot boot, and the words for it."""
 
     check: str
+    id: str
+    """The name of it."""
     both: str
     """Said by preflight and by the server's log alike."""
     serve: dict[str, Any] = field(default_factory=dict)
@@ -34,18 +36,30 @@ class Wrong:
 WRONG = [
     Wrong(
         "max_model_len",
+        "MAXLEN_CFG",
         "User-specified max_model_len (40000) is greater than the derived max_model_len",
         {"max_model_len": 40_000},
     ),
-    Wrong("kv_cache", "To serve at least one request", {"kv_cache_memory_bytes": 2_000_000}),
-    Wrong("parsers", "no_such_parser", {"reasoning_parser": "no_such_parser"}),
+    Wrong(
+        "kv_cache",
+        "KV_TOO_SMALL",
+        "To serve at least one request",
+        {"kv_cache_memory_bytes": 2_000_000},
+    ),
+    Wrong("parsers", "CFG", "no_such_parser", {"reasoning_parser": "no_such_parser"}),
     Wrong(
         "cpu_ranks",
+        "TP_CPU",
         "Not enough allowed NUMA nodes to bind threads of 2 local CPUWorkers",
         {"tensor_parallel_size": 2},
     ),
-    Wrong("architecture", "NoSuchForCausalLM", config={"architectures": ["NoSuchForCausalLM"]}),
-    Wrong("model_type", "no_such_type", config={"model_type": "no_such_type"}),
+    Wrong(
+        "architecture",
+        "ARCH_UNKNOWN_VLLM",
+        "NoSuchForCausalLM",
+        config={"architectures": ["NoSuchForCausalLM"]},
+    ),
+    Wrong("model_type", "ARCH_UNKNOWN_HF", "no_such_type", config={"model_type": "no_such_type"}),
 ]
 
 
@@ -83,3 +97,4 @@ def test_a_boot_says_what_preflight_said(
     words = ran.reasons("boot")
     assert "the server ended before it was ready" in words
     assert wrong.both in words
+    assert wrong.id in words.splitlines()[0]
