@@ -82,6 +82,8 @@ class Explanation:
     """The line of the block that tells of it."""
     survived: bool = False
     """Whether the server went on serving after that error."""
+    well: bool = False
+    """Whether it did so to the end, as far as anything says: then the error ended nothing."""
     refused: bool = False
     """Whether the server is well and only refused what clients asked."""
     candidates: tuple[Diagnosis, ...] = ()
@@ -92,28 +94,28 @@ class Explanation:
     @property
     def unknown(self) -> bool:
         """Whether something went wrong that no signature knows."""
-        return self.answer is None and bool(self.error)
+        return self.answer is None and bool(self.error) and not self.well
 
     @property
     def id(self) -> str | None:
         """The answer's id, UNKNOWN, or None where nothing wrong is said."""
         if self.answer:
             return self.answer.id
-        return UNKNOWN if self.error else None
+        return UNKNOWN if self.unknown else None
 
     @property
     def name(self) -> str:
         """The id and what it stands for; empty where there is none."""
         if self.answer:
             return f"{self.answer.id}, {self.answer.title}"
-        return f"{UNKNOWN}, {self.error_text or self.error[-1]}" if self.error else ""
+        return f"{UNKNOWN}, {self.error_text or self.error[-1]}" if self.unknown else ""
 
     @property
     def brief(self) -> str:
         """The name and the fix in one line; empty where there is neither."""
         if self.answer:
             return f"{self.answer.headline}; next: {self.answer.fixes[0]}"
-        return f"{UNKNOWN}: {self.error_text or self.error[-1]}" if self.error else ""
+        return f"{UNKNOWN}: {self.error_text or self.error[-1]}" if self.unknown else ""
 
     def lines(self) -> list[str]:
         """Return the explanation as a person reads it in a terminal."""
@@ -121,10 +123,10 @@ class Explanation:
             lines = self.answer.lines()
             if self.refused:
                 lines.append("  the server itself is well: it refused requests of this kind")
-        elif self.error:
+        elif self.unknown:
             lines = [f"{UNKNOWN}: no signature knows this failure"]
         else:
-            lines = ["nothing wrong is said"]
+            lines = ["nothing is said of a failure"] if self.error else ["nothing wrong is said"]
         if self.error:
             went_on = ", after which the server went on serving" if self.survived else ""
             where = f" (line {self.error_line}{went_on})" if self.error_line else ""
@@ -151,6 +153,7 @@ class Explanation:
             "error_line": self.error_line,
             "error_text": self.error_text,
             "survived": self.survived,
+            "well": self.well,
             "refused": self.refused,
             "candidates": [_document(one) for one in self.candidates],
             "wrappers": [_document(one) for one in self.wrappers],

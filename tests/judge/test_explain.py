@@ -310,8 +310,18 @@ def test_a_line_that_only_speaks_of_errors_is_none(line: str) -> None:
 
 def test_an_error_that_the_server_survived_is_told_as_such() -> None:
     served = ['INFO: 1.1.1.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'] * 40
-    assert said(TRACEBACK, "ValueError: unheard of", *served).survived
-    assert not said(*served, TRACEBACK, "ValueError: unheard of").survived
+    found = said(TRACEBACK, "ValueError: unheard of", *served)
+    assert found.survived
+    assert (found.id, found.name, found.well) == (None, "", True)
+    assert "the server went on serving" in "\n".join(found.lines())
+    found = said(*served, TRACEBACK, "ValueError: unheard of")
+    assert (found.survived, found.id) == (False, "UNKNOWN")
+
+
+def test_a_server_that_went_down_after_all_was_not_well() -> None:
+    served = ['INFO: 1.1.1.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'] * 40
+    found = said(TRACEBACK, "ValueError: unheard of", *served, exit_status=1)
+    assert (found.well, found.id) == (False, "UNKNOWN")
 
 
 def test_a_progress_bar_hides_nothing() -> None:

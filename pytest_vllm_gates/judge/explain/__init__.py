@@ -80,12 +80,14 @@ class _Telling:
             answer = max(wrappers, key=lambda one: (one.boot, -one.first.number))
         error = self._shown_error(answer)
         others = [one for one in found if one is not answer]
+        survived = bool(error and matcher.answered and matcher.answered > error.number)
         return Explanation(
             answer=self._told(answer, others) if answer else None,
             error=error.excerpt if error else self._last_words(answer),
             error_line=error.number if error else None,
             error_text=error.text if error else "",
-            survived=bool(error and matcher.answered and matcher.answered > error.number),
+            survived=survived,
+            well=survived and answer is None and not self._died(wrappers),
             refused=refused,
             candidates=tuple(self._told(one) for one in others),
             warnings=tuple(self._told(one) for one in warnings),
