@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 
@@ -17,7 +16,7 @@ from pytest_vllm_gates.drive.measuring.measure import measure
 from pytest_vllm_gates.drive.ramp import Climb, count
 from pytest_vllm_gates.drive.riding import riding
 from pytest_vllm_gates.drive.traffic import Maker, arrivals
-from pytest_vllm_gates.drive.watchdog import Watchdog
+from pytest_vllm_gates.drive.watching import LOOK_S, Watch
 from pytest_vllm_gates.facts.ladder import Rest
 from pytest_vllm_gates.facts.loaded import Block, Loaded, Phase, Ride, Schedule
 from pytest_vllm_gates.facts.timing import ALONE
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.drive.ramp import Judge
     from pytest_vllm_gates.drive.riding import Riding
     from pytest_vllm_gates.drive.traffic import Requests
+    from pytest_vllm_gates.drive.watchdog import Watchdog
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.isolation import Questions
     from pytest_vllm_gates.facts.ladder import Hang
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.traffic import Traffic
 
 STREAMS, ARRIVALS, TRACE, CROWD, RAMP = "streams", "arrivals", "trace", "crowd", "ramp"
-LOOK_S = 0.1
 REST_S = 15.0
 ALIKE = 2
 """Equal looks in a row after which a server's counters have come to rest."""
@@ -51,38 +50,6 @@ BLOCKS = 20
 LEAST_BLOCK_S = 2.0
 SPARE = 4.0
 """So many times the requests are made ready for a block that should be needed."""
-
-
-class Watch:
-    """Looks at the server from a thread of its own while its `with` block lasts."""
-
-    def __init__(self, loader: Loader, quiet_s: float) -> None:
-        """`quiet_s`: how long nobody may ask anything, so that nothing need move."""
-        self._loader = loader
-        self._quiet_s = quiet_s
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
-        self.seen: list[Load] = []
-        self.hang: Hang | None = None
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        loader = self._loader
-        watchdog = Watchdog(loader.metrics)
-        while not self._over.wait(LOOK_S):
-            silent_s = watchdog.silent_s()
-            if watchdog.last is not None and watchdog.last not in self.seen[-1:]:
-                self.seen.append(watchdog.last)
-            told = watchdog.last is not None
-            if told and silent_s > loader.stall_s + self._quiet_s and not self.hang:
-                self.hang = watchdog.hang(loader.endpoint, loader.processes(), loader.folder)
 
 
 @dataclass
@@ -243,7 +210,7 @@ class Loader:
         """
         alone = name != CROWD
         before = self._figures() if alone else None
-        with Watch(self, _quiet_s(requests)) as watch:
+        with Watch(self.metrics, self.stall_s + _quiet_s(requests), self._hang) as watch:
             driven = measure(
                 self.endpoint, requests.planned, users,
                 silence_s=self.stall_s,
@@ -272,6 +239,9 @@ class Loader:
                 tuple(raw.dispatched_s for raw in raws),
             ),
         )
+
+    def _hang(self, watchdog: Watchdog) -> Hang:
+        return watchdog.hang(self.endpoint, self.processes(), self.folder)
 
     def _figures(self) -> Load | None:
         """Return the server's figures once they have come to rest; None where it tells none."""
