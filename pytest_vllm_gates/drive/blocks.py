@@ -6,7 +6,7 @@ import os
 import random
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -146,8 +146,6 @@ class Driver:
 
 
 def _at_speed(block: Block, before: float | None, after: float | None) -> Block:
-    from dataclasses import replace  # noqa: PLC0415
-
     if before is None or after is None:
         return block
     return replace(block, speed=(before + after) / 2)
