@@ -165,7 +165,7 @@ def test_a_lanes_libraries_are_looked_at_first(site: Path) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["cpu", "cpu-previous"])
+@pytest.mark.parametrize("name", ["cpu", pytest.param("cpu-previous", marks=pytest.mark.slow)])
 def test_released_vllms_are_read(name: str, tmp_path: Path) -> None:
     made = environment.prepare(
         lanes.load(name, tmp_path), cache=environment.default_cache(), progress=print

@@ -79,6 +79,7 @@ def test_a_long_template_renders_as_the_short_one(
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_a_server_renders_a_long_conversation_alike(
     shared: Served, reference: Reference, long: dict[str, Any]
 ) -> None:

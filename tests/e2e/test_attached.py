@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 
+@pytest.mark.slow
 def test_a_running_server_is_judged_and_left_running(shared: Served, tmp_path: Path) -> None:
     endpoint = shared.endpoint
     key = {"OPENAI_API_KEY": endpoint.api_key or ""}

@@ -59,7 +59,9 @@ def taught() -> Iterator[ParameterSet]:
         for dialogue in asked(name):
             for way in WAYS:
                 known = KNOWN.get((name, dialogue.kind, way))
-                marks = [pytest.mark.xfail(reason=known)] if known else []
+                marks = [] if name == SHARED else [pytest.mark.slow]
+                if known:
+                    marks.append(pytest.mark.xfail(reason=known))
                 yield pytest.param(
                     name, dialogue, way, id=f"{name}-{dialogue.id}-{way}", marks=marks
                 )

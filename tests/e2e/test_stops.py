@@ -19,6 +19,7 @@ pytestmark = pytest.mark.real
 THINKS = "<think>"
 
 
+@pytest.mark.slow
 def test_stop_tokens_a_server_has_too_many_and_too_few_of(tmp_path: Path) -> None:
     family, miniature = subject_of(gates.MODEL)
     weights = shutil.copytree(miniature.source, tmp_path / "weights" / "own")

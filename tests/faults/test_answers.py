@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
+from sweeps import first_of_each, sweep
 
 from faults import boot, chat_template, isolation, robustness
 from faults.conversations import GATES, NOT_LONG, SHORT
@@ -28,6 +30,7 @@ FAULTS = [
     *isolation.FAULTS.all,
     *robustness.FAULTS.all,
 ]
+GATE = attrgetter("gate")
 # What only these gates ask for, in requests that are no chats, the other gates do not see.
 ASK_NO_CHAT = ("chat_template", "numerics")
 # These gates ask what the others never do: wrong requests, and more than ten at once. Their faults
@@ -45,7 +48,12 @@ def concerned(fault: Fault) -> Sequence[str]:
     return [*SHORT, "-m", GATES] if fault.chats_only else NOT_LONG
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[f"{fault.gate}-{fault.name}" for fault in FAULTS])
+@pytest.mark.parametrize(
+    "fault",
+    sweep(
+        FAULTS, lambda one: f"{one.gate}-{one.name}", first_of_each(FAULTS, lambda one: one.gate)
+    ),
+)
 def test_turns_one_gate_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
         judged = run("--base-url", proxy.base_url, *concerned(fault))
@@ -65,6 +73,7 @@ def test_a_server_unchanged_is_promoted(upstream: Upstream, run: Run) -> None:
     assert judged.status == 0
 
 
+@pytest.mark.slow
 def test_a_request_that_hangs_turns_robustness_red(
     upstream: Upstream, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
+from sweeps import first_of_each, sweep
 
 from faults import frames, innocent, reasoning, stop, streaming, structured, tools
 from faults.conversations import ARRIVAL, GATES, NOT_ARRIVAL, NOT_LONG, SAMPLED, SHORT
@@ -25,6 +27,7 @@ FAULTS = [
     *stop.FAULTS.all,
     *structured.FAULTS.all,
 ]
+GATE = attrgetter("gate")
 
 
 def concerned(fault: Fault) -> list[str]:
@@ -38,7 +41,12 @@ def concerned(fault: Fault) -> list[str]:
     return [*SHORT, "-m", GATES, *when, *(SAMPLED if fault.check == tools.SAMPLED else ())]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[f"{fault.gate}-{fault.name}" for fault in FAULTS])
+@pytest.mark.parametrize(
+    "fault",
+    sweep(
+        FAULTS, lambda one: f"{one.gate}-{one.name}", first_of_each(FAULTS, lambda one: one.gate)
+    ),
+)
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
         judged = run("--base-url", proxy.base_url, *concerned(fault))
@@ -50,7 +58,12 @@ def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None
 
 
 @pytest.mark.parametrize(
-    "change", innocent.CHANGES.all, ids=[change.name for change in innocent.CHANGES.all]
+    "change",
+    sweep(
+        innocent.CHANGES.all,
+        lambda one: one.name,
+        first_of_each(innocent.CHANGES.all, lambda one: one.on),
+    ),
 )
 def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=change.request, reply=change.reply) as proxy:

@@ -38,6 +38,7 @@ def failed(ran: gates.Ran) -> set[str]:
     return {gate for gate, outcome in ran.outcomes().items() if outcome == "FAIL"}
 
 
+@pytest.mark.slow
 def test_parsers_of_other_families(tmp_path: Path) -> None:
     parsers = {"reasoning_parser": "deepseek_v3", "tool_call_parser": "hermes"}
     own_lane.write(tmp_path, "others", serve=parsers)
@@ -50,6 +51,7 @@ def test_parsers_of_other_families(tmp_path: Path) -> None:
     assert "and the tokens hold 1: '<tool_call>" in words
 
 
+@pytest.mark.slow
 def test_a_template_that_reads_no_switch(tmp_path: Path, weights: Path) -> None:
     """The parser does (vllm#54744); the tag between thinking and answer is no text to a client."""
     template = weights / "chat_template.jinja"

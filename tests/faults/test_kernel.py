@@ -24,6 +24,7 @@ def test_positions_that_are_off_turn_numerics_red(tmp_path: Path) -> None:
     assert not any("rotary" in repair for repair in ran.verdict["lane"]["overlay"])
 
 
+@pytest.mark.slow
 def test_the_repair_turns_it_green(tmp_path: Path) -> None:
     ran = gates.run(tmp_path, *MLA, model=MODEL)
     assert ran.outcomes() == {"boot": "PASS", "numerics": "PASS"}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import httpx2 as httpx
 import pytest
 from e2e import gates
+from sweeps import named, sweep
 
 from pytest_vllm_gates.drive import http
 
@@ -82,7 +83,7 @@ def test_nothing_spoilt_is_green(tmp_path: Path, spoiling: Callable[[], Served])
     assert ran.outcomes() == {"boot": "PASS", "load": "PASS"}, ran.output
 
 
-@pytest.mark.parametrize("way", WAYS, ids=[way.name for way in WAYS])
+@pytest.mark.parametrize("way", sweep(WAYS, lambda one: one.name, named("halves", "crosses")))
 def test_is_seen(tmp_path: Path, spoiling: Callable[[], Served], way: Way) -> None:
     ran = judged(tmp_path, spoiling(), way.name, *way.more)
     assert ran.outcomes() == {"boot": "PASS", "load": "FAIL"}, ran.output

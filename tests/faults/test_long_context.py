@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from sweeps import named, sweep
 
 from faults import long_context
 from faults.proxy import Proxy
@@ -22,7 +23,9 @@ LIMIT = ("--stall-timeout", f"{long_context.LIMIT_S}")
 FAULTS = long_context.FAULTS.all
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+@pytest.mark.parametrize(
+    "fault", sweep(FAULTS, lambda one: one.name, named("corrupts_a_long_prefix", "preempts"))
+)
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     limit = LIMIT if fault.check == "nothing_hangs" else ()
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:

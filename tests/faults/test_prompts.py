@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from sweeps import named, sweep
 
 from faults.prompt_edits import EDITS, Edit, replace
 from faults.proxy import Proxy
@@ -48,7 +49,14 @@ def goldens(project: Path) -> Path:
     return shutil.copytree(shipped_root() / "qwen3.5" / "miniature", project / GOLDENS)
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=[edit.name for edit in EDITS])
+@pytest.mark.parametrize(
+    "edit",
+    sweep(
+        EDITS,
+        lambda one: one.name,
+        named("one_newline_more", "a_dropped_role_marker", "a_split_special_token"),
+    ),
+)
 def test_an_edited_checkpoint_is_seen(
     edit: Edit, checkpoint: Path, base_url: str, run: Run
 ) -> None:

@@ -44,6 +44,7 @@ def test_weights_cut_short_are_told_before_anything_boots(tmp_path: Path) -> Non
     assert "model.safetensors is cut off: " in words
 
 
+@pytest.mark.slow
 def test_without_the_overlay_the_model_cannot_be_inspected(tmp_path: Path) -> None:
     words = only_the_boot_failed(gates.run(tmp_path, "--no-overlay"))
     assert "the server ended before it was ready" in words

@@ -28,6 +28,7 @@ class Leaking:
 """
 
 
+@pytest.mark.slow
 def test_a_leak_is_seen(tmp_path: Path) -> None:
     (tmp_path / "leaking_app.py").write_text(LEAK, encoding="utf-8")
     leaking = {"middleware": "leaking_app.Leaking"}

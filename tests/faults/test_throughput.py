@@ -49,6 +49,7 @@ def judged(folder: Path, server: Served, way: str, *more: str) -> gates.Ran:
         http.post(server.endpoint, "/spoil", {})
 
 
+@pytest.mark.slow
 def test_a_server_three_times_slower_than_recorded(
     tmp_path: Path, spoiling: Callable[[], Served]
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_server_three_times_slower_than_recorded(
     assert "against 2 boots recorded with" in slow.reasons("throughput")
 
 
+@pytest.mark.slow
 def test_a_lane_that_is_slower_than_another(tmp_path: Path) -> None:
     own_lane.write(tmp_path, "quick", throughput={"against": FEW})
     slow = {"PYTHONPATH": str(SLOWER), "VLLM_GATES_TEST_SLOWER": str(SHARE)}

@@ -268,7 +268,9 @@ for style, mended in ((True, True), (False, False)):
     ]
 
 
-@pytest.fixture(scope="module", params=["cpu", "cpu-previous"])
+@pytest.fixture(
+    scope="module", params=["cpu", pytest.param("cpu-previous", marks=pytest.mark.slow)]
+)
 def python(request: pytest.FixtureRequest) -> Path:
     lane = lanes.load(request.param, Path("/nowhere"))
     found = environment.prepare(lane, cache=environment.default_cache(), progress=print)

@@ -25,6 +25,7 @@ NAME = "gemma-3"  # the quickest to build
 OUTPUT_TOKENS = 24
 
 
+@pytest.mark.slow
 def test_a_rebuilt_miniature_answers_as_the_shipped_one(tmp_path: Path) -> None:
     built = tmp_path / NAME
     subprocess.run(
