@@ -63,10 +63,17 @@ def lane(_run: Run) -> Lane:
 @pytest.fixture(scope="session")
 def gates_progress(request: pytest.FixtureRequest) -> Iterator[Progress]:
     """Where long waits are shown, whatever pytest captures."""
+    progress = progress_of(request.config)
+    yield progress
+    progress.done()
+
+
+def progress_of(config: pytest.Config) -> Progress:
+    """Return where long waits are shown, whatever pytest captures."""
     from pytest_vllm_gates.report.progress import Progress  # noqa: PLC0415
 
-    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    capture = request.config.pluginmanager.get_plugin("capturemanager")
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    capture = config.pluginmanager.get_plugin("capturemanager")
     terminal = bool(reporter and reporter.isatty)
 
     def write(text: str) -> None:
@@ -77,9 +84,7 @@ def gates_progress(request: pytest.FixtureRequest) -> Iterator[Progress]:
                 reporter.ensure_newline()
             reporter.write(text, flush=True)
 
-    progress = Progress(write, terminal=terminal)
-    yield progress
-    progress.done()
+    return Progress(write, terminal=terminal)
 
 
 @pytest.fixture(scope="session")

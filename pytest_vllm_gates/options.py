@@ -19,6 +19,8 @@ BOOT_TIMEOUT_S = 1800.0
 STALL_TIMEOUT_S = 300.0
 ANSWER_TOKENS = 1024
 SAMPLES = 20
+REPORT = "gates-report"
+"""Where a run with --against writes its report when nothing else is asked for."""
 KEY_VARIABLE = "OPENAI_API_KEY"
 # What means nothing without --model, and so would be ignored, with where it is kept.
 NEED_MODEL = {
@@ -94,8 +96,9 @@ def declare(parser: pytest.Parser) -> None:
     )
     option(
         "against",
-        "Measure the throughput of --lane against this lane's, boot by boot, in place of a "
-        "baseline; the same lane twice says how small a difference this machine can show.",
+        "Hold --lane against this one: its gates run first and both are laid side by side, and "
+        "throughput is measured boot by boot in place of a baseline. The same lane twice says how "
+        "small a difference this machine can show.",
         ini="gates_against",
         metavar="NAME",
     )
@@ -127,7 +130,8 @@ def declare(parser: pytest.Parser) -> None:
     )
     option(
         "gates-report",
-        "Write verdict.json and the server's log into this folder.",
+        "Write verdict.json and the server's log into this folder. "
+        f"Default: none; with --against {REPORT}.",
         ini="gates_report",
         metavar="DIR",
     )
@@ -248,7 +252,7 @@ def parse(config: pytest.Config) -> Options | None:
         against=given("gates_against") or None,
         update_golden=bool(given("gates_update_golden")),
         update_baseline=bool(given("gates_update_baseline")),
-        report_dir=report_dir,
+        report_dir=report_dir or (config.rootpath / REPORT if given("gates_against") else None),
         boot_timeout_s=values.seconds(
             "--boot-timeout", given("gates_boot_timeout"), BOOT_TIMEOUT_S
         ),

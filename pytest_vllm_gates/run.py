@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.outcome import TestResult
     from pytest_vllm_gates.facts.preflight import Check, Situation
     from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.other_lane import OtherRun
 
 MEMORY_BACK_S = 5.0
 MEMORY_POLL_S = 0.5
@@ -87,7 +88,9 @@ class Run:
     finished: set[str] = field(default_factory=set)
     interrupted: bool = False
     against: Lane | None = None
-    """The lane that this one's throughput is measured against."""
+    """The lane that this one is held against."""
+    other: OtherRun | None = None
+    """What the gates came to there, once they ran."""
     needs_weights: set[str] = field(default_factory=set)
     """Families of which a test was collected that a renderer alone cannot serve."""
 

@@ -12,17 +12,15 @@ from pytest_vllm_gates import (
     climbing,
     comparing,
     conversing,
+    ending,
     fixtures,
-    goldens,
     loading,
+    other_lane,
     outcomes,
     run,
     spread,
 )
 from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.outcome import Outcome
-from pytest_vllm_gates.judge.verdict import Verdict, decide
-from pytest_vllm_gates.report import document, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -54,7 +52,8 @@ class GatesSession:
         config.pluginmanager.register(comparing, "vllm-gates-comparing")
         self._name_paths(config)
         self._config = config
-        self._verdict: Verdict | None = None
+        self._end: ending.End | None = None
+        self._failed: set[str] = set()
 
     def _name_paths(self, config: pytest.Config) -> None:
         """Run the shipped gates, and besides them whatever paths were named."""
@@ -144,6 +143,8 @@ class GatesSession:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the results."""
+        if report.failed:
+            self._failed.add(report.nodeid)
         if result := outcomes.result_of(report):
             self.run.results.append(result)
             self.run.finished.add(report.nodeid)
@@ -158,93 +159,38 @@ class GatesSession:
         """Take over what an xdist worker knows of its boots."""
         spread.take_over(getattr(node, "workeroutput", None) or {}, self.run)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Run the gates on the other lane first, where there is one to be held beside."""
+        config = session.config
+        if hasattr(config, "workerinput") or config.option.collectonly:
+            return
+        gates = {fixtures.gate_of(item) for item in session.items if outcomes.subject_of(item)}
+        beside = gates - {other_lane.NOT_THERE} or not session.items  # xdist's workers collect
+        if self.run.against and self.run.against.name != self.run.lane.name and beside:
+            progress = fixtures.progress_of(config)
+            self.run.other = other_lane.run(config, self.run.options, progress)
+            progress.done()
+
     def pytest_keyboard_interrupt(self) -> None:
         """Remember that the run was cut short."""
         self.run.interrupted = True
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Decide, write the report, and let the verdict speak in the exit status."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """Decide and write the report before others end, and set the exit status after them."""
         spread.hand_over(self._config, self.run)
         if self._config.option.collectonly or hasattr(self._config, "workerinput"):
-            return
-        self._verdict = decide(
-            self.run.results,
-            {subject.family.name: list(run.gate_files()) for subject in self.run.subjects},
-            not_applicable={
-                (subject.family.name, gate): reason
-                for subject in self.run.subjects
-                for gate, reason in subject.family.not_applicable.items()
-            },
-            holds=self._holds(session),
-        )
-        status = self._verdict.exit_status(require_promotion=self.run.options.require_promotion)
-        if session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = status
-        if self.run.options.report_dir:
-            facts = self.run.facts(self._config.invocation_params.args)
-            composed = document.compose(facts, self._verdict, int(session.exitstatus))
-            document.write(self.run.options.report_dir, composed)
+            return (yield)
+        self._end = ending.end(session, self.run, self._failed)
+        yield
+        # Others add theirs by or: of two that are known no third is to be made.
+        session.exitstatus = self._end.status
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show one line a gate, then the verdict."""
-        if self._verdict is None:
-            return
-        names = ", ".join(subject.family.name for subject in self.run.subjects)
-        terminalreporter.section(f"vllm gates: {names} on lane {self.run.lane.name}")
-        for colour, line in terminal.lines(self._verdict):
-            terminalreporter.write_line(line, **({colour: True} if colour else {}))
-        for path, what in sorted(self.run.recorded.items()):
-            terminalreporter.write_line(f"  recorded ({what}): {path}")
-        for path in self.run.baselines:
-            terminalreporter.write_line(f"  recorded (baseline): {path}")
-        for line in self.run.notes:
-            terminalreporter.write_line(f"  {line}")
-        for path in self._unused_goldens():
-            terminalreporter.write_line(f"  golden nobody uses (delete it?): {path}")
-        if self.run.options.report_dir:
-            terminalreporter.write_line(f"report: {self.run.options.report_dir / document.NAME}")
-
-    def _unused_goldens(self) -> list[Path]:
-        """Return the project's goldens that no test of a whole run asked for."""
-        if self.run.left_out or self.run.interrupted or self.run.collected - self.run.finished:
-            return []
-        return sorted(
-            path
-            for subject in self.run.subjects
-            for path in goldens.folder(self.run.options.rootdir, subject).glob("*.txt")
-            if path not in self.run.goldens_used
-        )
-
-    def _holds(self, session: pytest.Session) -> list[str]:
-        """Return what keeps this run as a whole from promoting."""
-        holds = []
-        if self.run.options.update_golden:
-            holds.append(
-                f"this run recorded goldens ({len(self.run.recorded)} written): "
-                "run it again without --update-golden"
-            )
-        if self.run.options.update_baseline:
-            holds.append(
-                f"this run recorded baselines ({len(self.run.baselines)} written): "
-                "run it again without --update-baseline"
-            )
-        if self.run.interrupted:
-            holds.append("the run was interrupted")
-        unrun = self.run.collected - self.run.finished
-        if unrun:
-            holds.append(f"{len(unrun)} tests were collected and did not run to their end")
-        broke = session.exitstatus in (
-            pytest.ExitCode.TESTS_FAILED,
-            pytest.ExitCode.INTERNAL_ERROR,
-        )
-        if broke and not any(one.outcome is Outcome.FAIL for one in self.run.results):
-            holds.append("something besides the gates failed: an ordinary test, or a collection")
-        ran = {result.gate for result in self.run.results}
-        left_out = sum(gate in ran for gate in self.run.left_out.values())
-        if left_out:
-            holds.append(f"{left_out} tests of the gates that ran were deselected")
-        return holds
+        if self._end:
+            ending.tell(terminalreporter, self.run, self._end)
 
 
 def _is_left_to_others(item: pytest.Item) -> bool:

@@ -84,7 +84,10 @@ def test_rare_requests_are_answered(treatment: Treatment, checking: Checking) ->
     )
 
 
-def test_wrong_requests_are_refused(treatment: Treatment, checking: Checking) -> None:
+def test_wrong_requests_are_refused(
+    treatment: Treatment, checking: Checking, evidence: Evidence
+) -> None:
+    evidence["refusals"] = judge.refusals(treatment.reactions)
     checking(
         *judge.accepted(treatment),
         "a client's mistake is answered as if it were none, and nobody learns of it",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.facts.finding import Case, Finding
@@ -17,8 +18,24 @@ Judged = tuple[list[Finding], list[Case]]
 
 SUCCESS = range(200, 300)
 REFUSAL = range(400, 500)
+NUMBER = re.compile(r"\b(?:0x)?[0-9a-f]*[0-9][0-9a-f]*\b", re.IGNORECASE)
 SHOWN = 160
 """Characters of a body in a sentence."""
+
+
+def refusals(reactions: Iterable[Reaction]) -> dict[str, str]:
+    """Return status and message of each refused request by its name, to be held beside others.
+
+    What differs from boot to boot is taken out: the model's alias and every number.
+    """
+    found = {}
+    for one in reactions:
+        if one.status in REFUSAL:
+            message = (one.message or one.text)[:SHOWN]
+            if one.request and (model := str(one.request.get("model") or "")):
+                message = message.replace(model, "MODEL")
+            found[one.case.name] = f"{one.status}: {NUMBER.sub('N', message)}"
+    return found
 
 
 def unsurvived(treatment: Treatment) -> Judged:

@@ -10,7 +10,7 @@ from pytest_vllm_gates.facts.finding import GONE, STANDING
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 # The worst outcome of its tests is the gate's; a test that does not apply says nothing.
 SEVERITY = (
@@ -85,16 +85,27 @@ def decide(
     *,
     not_applicable: Mapping[tuple[str, str], str] | None = None,
     holds: Sequence[str] = (),
+    fails_there: Collection[tuple[str, str, str]] = (),
+    there: str = "",
 ) -> Verdict:
     """Turn the outcomes of a run into its verdict.
 
     `expected` names for every family the gates that must have spoken; one without a result holds
     the promotion, unless `not_applicable` has a reason for that (family, gate). `holds` are
     reasons of the run as a whole: it was recording, it was cut short. Nothing unseen passes.
+
+    `fails_there` are the checks, by family, gate and test, that fail on the lane called `there` as
+    well: a defect of the deployment, which holds the promotion and is no reason to go back.
     """
     gates = _by_gate(results, expected, not_applicable or {})
-    rejects = [_sentence(gate) for gate in gates if gate.outcome is Outcome.FAIL]
+    failed = [gate for gate in gates if gate.outcome is Outcome.FAIL]
+    rejects = [_sentence(gate) for gate in failed if _fails_here_alone(gate, fails_there)]
     undecided = [
+        f"{_sentence(gate)} (no regression: it fails on lane {there} as well)"
+        for gate in failed
+        if not _fails_here_alone(gate, fails_there)
+    ]
+    undecided += [
         _sentence(gate)
         for outcome in (Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE)
         for gate in gates
@@ -120,6 +131,13 @@ def decide(
     if standing:
         summary += f"; known defects that stand: {len(standing)}"
     return Verdict(Promotion.PROMOTE, (summary,), gates, standing, gone)
+
+
+def _fails_here_alone(gate: GateResult, there: Collection[tuple[str, str, str]]) -> bool:
+    return any(
+        test.outcome is Outcome.FAIL and (test.family, test.gate, test.test) not in there
+        for test in gate.tests
+    )
 
 
 def _told(gates: Iterable[GateResult], key: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.facts.outcome import Outcome, TestResult
 from pytest_vllm_gates.facts.secrets import redacted
 from pytest_vllm_gates.report.inventory import machine_document
 
@@ -44,7 +45,12 @@ class Facts:
     """What the lane's environment brings; empty where nothing looked into it."""
 
 
-def compose(facts: Facts, verdict: Verdict, exit_status: int) -> dict[str, Any]:
+def compose(
+    facts: Facts,
+    verdict: Verdict,
+    exit_status: int,
+    against: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return the document. Environment values whose name speaks of a secret are left out."""
     return {
         "format": FORMAT,
@@ -72,7 +78,26 @@ def compose(facts: Facts, verdict: Verdict, exit_status: int) -> dict[str, Any]:
             _family(name, checkpoint, facts.boots.get(name), verdict)
             for name, checkpoint in facts.checkpoints.items()
         ],
+        "against": against,
     }
+
+
+def results(document: Mapping[str, Any]) -> list[TestResult]:
+    """Return the results that a document holds."""
+    return [
+        TestResult(
+            family=family["name"],
+            gate=gate["gate"],
+            test=test["test"],
+            outcome=Outcome(test["outcome"]),
+            reason=test["reason"],
+            duration_s=test["duration_s"],
+            evidence=test["evidence"],
+        )
+        for family in document["families"]
+        for gate in family["gates"]
+        for test in gate["tests"]
+    ]
 
 
 def write(folder: Path, document: Mapping[str, Any]) -> Path:

@@ -15,12 +15,17 @@ from pytest_vllm_gates.judge import robustness
 HEALTHY = Said(content="Paris.", finish_reason="stop", token_ids=(1, 2))
 
 
-def reaction(status: int | None, message: str | None = "no", **more: Any) -> Reaction:
+def reaction(
+    status: int | None,
+    message: str | None = "no",
+    request: dict[str, Any] | None = None,
+    **more: Any,
+) -> Reaction:
     case = Misuse(
         name="a case", **{key: more.pop(key) for key in ("expect", "names", "raw") if key in more}
     )
     given: dict[str, Any] = {"completion": False, "text": "what came", "seconds": 0.1}
-    return Reaction(case, None, status, message, **{**given, **more})
+    return Reaction(case, request, status, message, **{**given, **more})
 
 
 def treatment(*reactions: Reaction, checkups: tuple[Checkup, ...] = ()) -> Treatment:
@@ -118,3 +123,10 @@ def test_a_case_is_told_as_it_stands_in_its_file() -> None:
 def test_the_slowest_is_named() -> None:
     quick, slow = reaction(400), reaction(400, seconds=2.3456)
     assert robustness.slowest([quick, slow, quick]) == ("a case", 2.346)
+
+
+def test_refusals_are_told_without_what_differs_from_boot_to_boot() -> None:
+    asked = {"model": "qwen-1f2e"}
+    told = robustness.refusals([reaction(400, "model qwen-1f2e has 4096 tokens", asked)])
+    assert list(told.values()) == ["400: model MODEL has N tokens"]
+    assert robustness.refusals([reaction(200, None), reaction(500)]) == {}

@@ -1,0 +1,122 @@
+"""Two lanes side by side: regressions, defects of the deployment, and what changed unnoticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts import watched
+from pytest_vllm_gates.facts.outcome import Outcome, TestResult
+from pytest_vllm_gates.facts.watched import Watched
+from pytest_vllm_gates.judge import sides
+
+WATCHED = (
+    Watched(gate="startup", test="test_starts", where="how it starts"),
+    Watched(gate="chat", test="test_sampling", key="sampling", where="sampling"),
+)
+
+
+def result(outcome: str, gate: str = "tools", test: str = "test_a[x]", **more: Any) -> TestResult:
+    return TestResult("x", gate, test, Outcome(outcome), **more)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "kind"),
+    [
+        ("PASS", "PASS", None),
+        ("FAIL", "PASS", "regression"),
+        ("FAIL", "MISSING", "regression"),
+        ("FAIL", "BLOCKED", "regression"),
+        ("FAIL", None, "regression"),
+        ("FAIL", "FAIL", "both"),
+        ("PASS", "FAIL", "mended"),
+        ("BLOCKED", "FAIL", "mended"),
+        ("BLOCKED", "PASS", "unequal"),
+        ("PASS", None, "unequal"),
+        (None, "PASS", "unequal"),
+        ("BLOCKED", "BLOCKED", None),
+        ("N/A", "N/A", None),
+    ],
+)
+def test_kinds(ours: str | None, theirs: str | None, kind: str | None) -> None:
+    found = sides.checks(
+        [result(ours, reason="here")] if ours else [],
+        [result(theirs, reason="there")] if theirs else [],
+    )
+    assert [one.kind for one in found] == ([kind] if kind else [])
+    for one in found:
+        assert (one.ours, one.theirs) == (ours, theirs)
+        assert one.ours_says == ("here" if ours else "")
+        assert one.theirs_says == ("there" if theirs else "")
+
+
+def test_regressions_come_first() -> None:
+    ours = [result("PASS", test="a"), result("FAIL", test="b"), result("FAIL", test="c")]
+    theirs = [result("FAIL", test="a"), result("FAIL", test="b"), result("PASS", test="c")]
+    assert [one.test for one in sides.checks(ours, theirs)] == ["c", "b", "a"]
+
+
+def drifted(ours: Any, theirs: Any, outcome: str = "PASS") -> list[tuple[str, Any, Any]]:
+    found = sides.drift(
+        [result(outcome, "startup", "test_starts[x]", evidence=ours)],
+        [result("PASS", "startup", "test_starts[x]", evidence=theirs)],
+        WATCHED,
+    )
+    assert {one.where for one in found} <= {"how it starts"}
+    return [(one.name, one.ours, one.theirs) for one in found]
+
+
+def test_drift_names_what_differs() -> None:
+    ours = {"backend": "B", "same": 1, "flags": {"a": True}, "routes": ["/x", "/new"]}
+    theirs = {"backend": "A", "same": 1, "flags": {"a": False}, "routes": ["/x", "/old"]}
+    assert drifted(ours, theirs) == [
+        ("backend", "B", "A"),
+        ("flags: a", "True", "False"),
+        ("routes: /new", "there", None),
+        ("routes: /old", None, "there"),
+    ]
+
+
+def test_figures_may_differ_a_little() -> None:
+    assert drifted({"kv": 1000}, {"kv": 1040}) == []
+    assert drifted({"kv": 1000}, {"kv": 1100}) == [("kv", "1000", "1100")]
+    assert drifted({"on": True}, {"on": False}) == [("on", "True", "False")]
+
+
+def test_a_failure_tells_its_difference_itself() -> None:
+    assert drifted({"backend": "B"}, {"backend": "A"}, outcome="FAIL") == []
+
+
+def test_a_check_that_one_lane_did_not_run_is_no_drift() -> None:
+    ours = [result("PASS", "startup", "test_starts[x]", evidence={"backend": "B"})]
+    assert sides.drift(ours, [], WATCHED) == ()
+
+
+def test_only_the_watched_key_counts() -> None:
+    one, other = (
+        [result("PASS", "chat", "test_sampling[x]", evidence={"sampling": value, "seconds": at})]
+        for value, at in (({"top_p": 0.9}, 1), ({"top_p": 1.0}, 9))
+    )
+    (found,) = sides.drift(one, other, WATCHED)
+    assert (found.where, found.name, found.ours, found.theirs) == ("sampling", "top_p", "0.9", "1")
+    assert sides.drift(one, one, WATCHED) == ()
+
+
+def test_what_is_watched_is_a_check_of_a_gate() -> None:
+    from pytest_vllm_gates import run  # noqa: PLC0415 - the gates' files
+
+    for one in watched.load():
+        source = (run.GATES / f"test_{one.gate}.py").read_text(encoding="utf-8")
+        assert f"def {one.test}(" in source
+        assert one.key is None or f'evidence["{one.key}"]' in source, one
+
+
+def test_documents_are_json() -> None:
+    found = sides.checks([result("FAIL", reason="r")], [])
+    told = sides.documents(found, (sides.Drift("x", "w", "n", "1", None),))
+    assert told["checks"][0]["ours"] == "FAIL"
+    assert told["checks"][0]["theirs"] is None
+    assert told["drift"] == [
+        {"family": "x", "where": "w", "name": "n", "ours": "1", "theirs": None}
+    ]
