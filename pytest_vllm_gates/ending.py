@@ -53,8 +53,10 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
     found = End(verdict, status)
     if of.options.report_dir:
         facts = of.facts(session.config.invocation_params.args)
-        against = _against(of, other.document) if other and other.document else None
-        composed = document.compose(facts, verdict, status, against)
+        beside = document.Beside()
+        if other and other.document:
+            beside["against"] = _against(of, other.document)
+        composed = document.compose(facts, verdict, status, beside)
         document.write(of.options.report_dir, composed)
     return found
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates import again
 from pytest_vllm_gates.drive import checkpoints, machine, traces
 from pytest_vllm_gates.drive.overlay import WITHOUT_VARIABLE, Repair, repairs
 from pytest_vllm_gates.explaining import explainer
@@ -23,6 +24,7 @@ from pytest_vllm_gates.options import ALL
 from pytest_vllm_gates.report import preflight as preflight_report
 from pytest_vllm_gates.report.document import Facts
 from pytest_vllm_gates.report.inventory import bundle_document
+from pytest_vllm_gates.titles import titles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,6 +119,8 @@ class Run:
             machine=self.machine,
             checkpoints={one.family.name: one.checkpoint for one in self.subjects},
             boots=self.boots,
+            titles=titles(gate_files()),
+            reproduce=again.commands(self, gate_files()),
         )
 
     def renderer_is_enough(self, subject: Subject) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +20,7 @@ from pytest_vllm_gates import (
     spread,
 )
 from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.titles import titles
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -201,16 +201,11 @@ def _is_left_to_others(item: pytest.Item) -> bool:
 
 def declare_markers(config: pytest.Config) -> None:
     """Declare one marker a gate, in the words of the gate's own docstring."""
-    for name, path in run.gate_files().items():
-        config.addinivalue_line("markers", f"{name}: {_first_line(path)}")
+    for name, title in titles(run.gate_files()).items():
+        config.addinivalue_line("markers", f"{name}: {title}")
     config.addinivalue_line(
         "markers", "without_weights: vLLM's renderer alone serves this test; no weights are loaded"
     )
     config.addinivalue_line(
         "markers", "ends_the_server: this test stops the family's server, and so runs last"
     )
-
-
-def _first_line(path: Path) -> str:
-    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
-    return text.splitlines()[0]

@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.facts.files import write_whole
@@ -43,13 +43,26 @@ class Facts:
     boots: Mapping[str, Boot]
     inventory: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What the lane's environment brings; empty where nothing looked into it."""
+    titles: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What each gate says of itself, by its name."""
+    reproduce: Mapping[tuple[str, str, str], str] = dataclasses.field(default_factory=dict)
+    """The command that runs a test again, by (family, gate, test)."""
+
+
+class Beside(TypedDict, total=False):
+    """What a run is told besides its own outcomes, as the schema has it."""
+
+    against: Mapping[str, Any] | None
+    bundle: Mapping[str, Any] | None
+    waivers: Sequence[Mapping[str, Any]]
+    next: Sequence[str]
+    rollback: Mapping[str, Any] | None
+    history: Sequence[Mapping[str, Any]]
+    incidents: Sequence[Mapping[str, Any]]
 
 
 def compose(
-    facts: Facts,
-    verdict: Verdict,
-    exit_status: int,
-    against: Mapping[str, Any] | None = None,
+    facts: Facts, verdict: Verdict, exit_status: int, beside: Beside | None = None
 ) -> dict[str, Any]:
     """Return the document. Environment values whose name speaks of a secret are left out."""
     return {
@@ -75,10 +88,17 @@ def compose(
         },
         "machine": machine_document(facts.machine),
         "families": [
-            _family(name, checkpoint, facts.boots.get(name), verdict)
+            _family(name, checkpoint, facts, verdict)
             for name, checkpoint in facts.checkpoints.items()
         ],
-        "against": against,
+        "against": None,
+        "bundle": None,
+        "waivers": [],
+        "next": [],
+        "rollback": None,
+        "history": [],
+        "incidents": [],
+        **(beside or {}),
     }
 
 
@@ -107,9 +127,8 @@ def write(folder: Path, document: Mapping[str, Any]) -> Path:
     return path
 
 
-def _family(
-    name: str, checkpoint: Checkpoint, boot: Boot | None, verdict: Verdict
-) -> dict[str, Any]:
+def _family(name: str, checkpoint: Checkpoint, facts: Facts, verdict: Verdict) -> dict[str, Any]:
+    boot = facts.boots.get(name)
     return {
         "name": name,
         "checkpoint": {
@@ -118,7 +137,7 @@ def _family(
             "revision": checkpoint.revision,
         },
         "boot": _boot(boot) if boot else None,
-        "gates": [_gate(gate) for gate in verdict.gates if gate.family == name],
+        "gates": [_gate(gate, facts) for gate in verdict.gates if gate.family == name],
     }
 
 
@@ -133,20 +152,25 @@ def _boot(boot: Boot) -> dict[str, Any]:
     }
 
 
-def _gate(gate: GateResult) -> dict[str, Any]:
+def _gate(gate: GateResult, facts: Facts) -> dict[str, Any]:
     return {
         "gate": gate.gate,
+        "title": facts.titles.get(gate.gate, ""),
         "outcome": str(gate.outcome),
         "reason": gate.reason,
         "duration_s": round(gate.duration_s, 3),
-        "tests": [
-            {
-                "test": test.test,
-                "outcome": str(test.outcome),
-                "reason": test.reason,
-                "duration_s": round(test.duration_s, 3),
-                "evidence": test.evidence,
-            }
-            for test in gate.tests
-        ],
+        "tests": [_test(test, facts) for test in gate.tests],
     }
+
+
+def _test(test: TestResult, facts: Facts) -> dict[str, Any]:
+    found = {
+        "test": test.test,
+        "outcome": str(test.outcome),
+        "reason": test.reason,
+        "duration_s": round(test.duration_s, 3),
+        "evidence": test.evidence,
+    }
+    if command := facts.reproduce.get((test.family, test.gate, test.test)):
+        found["reproduce"] = command
+    return found
