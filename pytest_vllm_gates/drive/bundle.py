@@ -59,16 +59,14 @@ VLLM_KERNELS = ("vllm/_C.abi3.so", "vllm/_C_stable_libtorch.abi3.so")
 def read(folders: Iterable[Path], versions: Mapping[str, str], python: str = "") -> Bundle:
     """Return what the environment with these folders and versions brings."""
     folders = tuple(folders)
-    torch = _assigned(_tree(folders, "torch/version.py"))
-    device = _device(torch, versions)
-    cuda = torch.get("cuda") if torch else _runtime(versions)
+    device, cuda = serves_on(folders, versions)
     registry = _tree(folders, REGISTRY)
     on_cuda = device == "cuda"
     return Bundle(
         versions=versions,
         locations=_locations(folders, versions),
         device=device,
-        torch_cuda=str(cuda) if cuda else None,
+        torch_cuda=cuda,
         torch_kernels=_torch_kernels(folders, str(cuda)) if on_cuda else None,
         vllm_kernels=_first_kernels(folders, VLLM_KERNELS) if on_cuda else None,
         nccl=next((one for name, one in versions.items() if name.startswith(NCCL)), None),
@@ -82,6 +80,15 @@ def read(folders: Iterable[Path], versions: Mapping[str, str], python: str = "")
         utilization=_utilization(folders),
         plugins=tuple(_plugins(folders)),
     )
+
+
+def serves_on(
+    folders: Iterable[Path], versions: Mapping[str, str]
+) -> tuple[Literal["cpu", "cuda", "rocm"] | None, str | None]:
+    """Return what the environment's torch serves on, and its CUDA where it has one."""
+    torch = _assigned(_tree(tuple(folders), "torch/version.py"))
+    cuda = torch.get("cuda") if torch else _runtime(versions)
+    return _device(torch, versions), str(cuda) if cuda else None
 
 
 def _device(

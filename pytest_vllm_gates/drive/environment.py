@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.lane import Lane
 
 CACHE_VARIABLE = "VLLM_GATES_CACHE"
-ASK = "import json, sys; print(json.dumps(sys.path))"
+ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
 ASK_LIMIT_S = 60.0
 
 
@@ -36,6 +36,8 @@ class Environment:
     """Whether it was made just now."""
     folders: tuple[Path, ...] = ()
     """Where its packages lie, as on its import path."""
+    python_version: str | None = None
+    """That of the interpreter: of one that is not made yet, the one it would be made on."""
 
     @property
     def vllm(self) -> str | None:
@@ -63,7 +65,9 @@ def prepare(lane: Lane, *, cache: Path, progress: Callable[[str], None]) -> Envi
                 f"lane {lane.name}: what is installed is not what {lane.lock_path} says:\n"
                 f"{installed.bulleted(drift)}\nhave it made again: rm -r {home}"
             )
-        return Environment(locked.interpreter(home), found, made, locked.folders(home))
+        return Environment(
+            locked.interpreter(home), found, made, locked.folders(home), locked.python_of(home)
+        )
     if lane.form == "python":
         return _given(lane)
     return Environment(None)
@@ -75,7 +79,7 @@ def at_hand(lane: Lane, *, cache: Path) -> Environment:
     Raises `UserError` where `prepare` would for what is there.
     """
     if lane.form == "lock" and locked.made(lane, cache) is None:
-        return Environment(None, locked.pinned(lane))
+        return Environment(None, locked.pinned(lane), python_version=locked.python_for(lane))
     return prepare(lane, cache=cache, progress=lambda _: None)
 
 
@@ -101,7 +105,7 @@ def _given(lane: Lane) -> Environment:
             [str(python), "-c", ASK], env=env, cwd="/", timeout=ASK_LIMIT_S,
             capture_output=True, check=True, text=True,
         )  # fmt: skip
-        folders = json.loads(asked.stdout.strip().splitlines()[-1])
+        version, folders = json.loads(asked.stdout.strip().splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         words = str(getattr(error, "stderr", None) or error).strip()
         raise UserError(
@@ -114,4 +118,5 @@ def _given(lane: Lane) -> Environment:
             f"{lane.file}: the interpreter {str(python)!r} has no vllm\n"
             f"install it: {python} -m pip install vllm"
         )
-    return Environment(python, versions, folders=tuple(Path(one) for one in folders if one))
+    places = tuple(Path(one) for one in folders if one)
+    return Environment(python, versions, folders=places, python_version=version)

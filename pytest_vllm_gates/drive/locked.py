@@ -56,9 +56,20 @@ def folders(home: Path) -> tuple[Path, ...]:
 
 def wanted(lane: Lane, home: Path) -> dict[str, Requirement]:
     """Return what the lane's lock pins for the Python of the environment at `home`."""
+    return installed.wanted(_lock(lane), python_of(home) or platform.python_version())
+
+
+def python_of(home: Path) -> str | None:
+    """Return the version of the Python that the environment at `home` was made on."""
     config = (home / "pyvenv.cfg").read_text(encoding="utf-8")
     found = re.search(r"^version(?:_info)?\s*=\s*([\d.]+)", config, re.MULTILINE)
-    return installed.wanted(_lock(lane), found[1] if found else platform.python_version())
+    return found[1] if found else None
+
+
+def python_for(lane: Lane) -> str | None:
+    """Return the version of the Python that the lane's environment would be made on, if known."""
+    python = _python(lane)
+    return python if python == platform.python_version() else None
 
 
 def made(lane: Lane, cache: Path) -> Path | None:

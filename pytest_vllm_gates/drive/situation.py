@@ -45,11 +45,11 @@ def gather(
     """Return everything known before a boot of this checkpoint on this lane."""
     own = lane.form in ("lock", "python")
     serve = flags.serving(family, checkpoint, lane)
-    here = own or (lane.command is not None and Path(lane.command[0]).name in CONTAINERS)
+    here = serves_here(lane)
     return Situation(
         lane=lane.name,
         machine=machine if here else None,
-        model=model.read(checkpoint, reads_alike=own and not _reads_elsewhere(lane)),
+        model=model.read(checkpoint, reads_alike=own and not reads_elsewhere(lane)),
         bundle=of(environment),
         serve=serve,
         environment={**os.environ, **lane.env, **(env or {})} if own else _inside(lane),
@@ -63,6 +63,12 @@ def gather(
     )
 
 
+def serves_here(lane: Lane) -> bool:
+    """Return whether the lane's servers run on this machine, in a container perhaps."""
+    own = lane.form in ("lock", "python")
+    return own or (lane.command is not None and Path(lane.command[0]).name in CONTAINERS)
+
+
 def _inside(lane: Lane) -> dict[str, str]:
     """Return the variables that a command hands to its container: the rest stays outside."""
     words = [ASSIGNED.fullmatch(word) for word in lane.command or ()]
@@ -70,7 +76,7 @@ def _inside(lane: Lane) -> dict[str, str]:
     return {name: value if value is not None else os.environ.get(name, "") for name, value in given}
 
 
-def _reads_elsewhere(lane: Lane) -> bool:
+def reads_elsewhere(lane: Lane) -> bool:
     """Return whether the lane fetches checkpoints in a way of its own."""
     return any(name.startswith(OWN_WAYS) for name in lane.env)
 

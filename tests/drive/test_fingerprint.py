@@ -1,0 +1,131 @@
+"""Checksums of a checkpoint's template, tokenizer and config."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.drive import fingerprint
+from pytest_vllm_gates.facts.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "weights"
+    write(place)
+    return place
+
+
+def write(place: Path) -> None:
+    place.mkdir(parents=True)
+    (place / "config.json").write_text('{"model_type": "glm"}')
+    (place / "tokenizer.json").write_text("{}")
+    (place / "tokenizer_config.json").write_text(
+        '{"eos_token": "</s>", "chat_template": "{{ a }}"}'
+    )
+
+
+def of(place: Path, **serve: object) -> fingerprint.Fingerprint:
+    return fingerprint.of(Checkpoint("weights", str(place)), serve)
+
+
+def changed(before: fingerprint.Fingerprint, after: fingerprint.Fingerprint) -> set[str]:
+    return {
+        name
+        for name in ("template", "tokenizer", "config", "revision")
+        if getattr(before, name) != getattr(after, name)
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "part"),
+    [
+        ("tokenizer_config.json", '{"eos_token": "</s>", "chat_template": "{{ b }}"}', "template"),
+        ("chat_template.jinja", "{{ b }}", "template"),
+        ("additional_chat_templates/tool.jinja", "{{ c }}", "template"),
+        ("tokenizer_config.json", '{"eos_token": "<s>", "chat_template": "{{ a }}"}', "tokenizer"),
+        ("tokenizer.json", '{"added": 1}', "tokenizer"),
+        ("special_tokens_map.json", "{}", "tokenizer"),
+        ("config.json", '{"model_type": "gemma"}', "config"),
+        ("generation_config.json", '{"temperature": 1}', "config"),
+    ],
+)
+def test_a_change_shows_in_its_own_part_alone(
+    folder: Path, file: str, text: str, part: str
+) -> None:
+    before = of(folder)
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_text(text)
+    assert changed(before, of(folder)) == {part}
+
+
+def test_the_weights_are_no_part_of_it(folder: Path) -> None:
+    before = of(folder)
+    (folder / "model.safetensors").write_text("weights")
+    assert of(folder) == before
+
+
+def test_a_template_moved_into_a_file_of_its_own_is_the_same(folder: Path) -> None:
+    before = of(folder)
+    (folder / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
+    (folder / "chat_template.jinja").write_text("{{ a }}")
+    assert of(folder) == before
+
+
+def test_a_folder_without_a_template_has_none(folder: Path) -> None:
+    (folder / "tokenizer_config.json").write_text("{}")
+    assert of(folder).template == "none"
+
+
+def test_the_template_that_a_flag_names_is_the_one_that_counts(folder: Path) -> None:
+    own = folder.parent / "own.jinja"
+    own.write_text("{{ own }}")
+    found = of(folder, chat_template=str(own))
+    assert changed(of(folder), found) == {"template"}
+    own.write_text("{{ changed }}")
+    assert changed(found, of(folder, chat_template=str(own))) == {"template"}
+
+
+def test_the_tokenizer_that_a_flag_names_is_the_one_that_counts(folder: Path) -> None:
+    write(folder.parent / "other")
+    (folder.parent / "other" / "tokenizer.json").write_text('{"other": 1}')
+    assert changed(of(folder), of(folder, tokenizer=str(folder.parent / "other"))) == {"tokenizer"}
+
+
+def test_a_checkpoint_of_the_hub_is_read_from_the_cache_and_never_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub.constants  # noqa: PLC0415 - only here
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    checkpoint = Checkpoint("glm", "org/glm")
+    assert fingerprint.of(checkpoint, {}) == fingerprint.Fingerprint()
+    repository = tmp_path / "models--org--glm"
+    write(repository / "snapshots" / "abc123")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("abc123")
+    found = fingerprint.of(checkpoint, {})
+    assert found.revision == "abc123"
+    assert found.tokenizer and found.template
+    # Of a cache that may lack files nobody can say that there is no template.
+    (repository / "snapshots" / "abc123" / "tokenizer_config.json").write_text("{}")
+    assert fingerprint.of(checkpoint, {}).template is None
+
+
+def test_a_config_that_is_no_json_tells_no_template(folder: Path) -> None:
+    (folder / "tokenizer_config.json").write_text("{")
+    assert of(folder).template == "none"
+    (folder / "tokenizer_config.json").write_text(json.dumps([1]))
+    assert of(folder).template == "none"
+
+
+def test_a_folders_files_are_told_by_their_paths(tmp_path: Path) -> None:
+    (tmp_path / "repairs/__pycache__").mkdir(parents=True)
+    (tmp_path / "repairs/one.py").write_text("1")
+    (tmp_path / "repairs/__pycache__/one.pyc").write_text("2")
+    assert [*fingerprint.folder(tmp_path)] == ["repairs/one.py"]

