@@ -139,7 +139,7 @@ class GatesSession:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Show BLOCKED, MISSING, INCONCLUSIVE and N/A under their own names."""
+        """Show BLOCKED, MISSING, WAIVED and the like under their own names."""
         return outcomes.status_of(report)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -177,6 +177,7 @@ class GatesSession:
                 for gate, reason in subject.family.not_applicable.items()
             },
             holds=self._holds(session),
+            waivers=self.run.waivers.settle(self.run.results),
         )
         status = self._verdict.exit_status(require_promotion=self.run.options.require_promotion)
         if session.exitstatus == pytest.ExitCode.OK:

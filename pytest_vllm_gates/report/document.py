@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.launch import Boot
     from pytest_vllm_gates.facts.machine import Machine
     from pytest_vllm_gates.judge.verdict import GateResult, Verdict
+    from pytest_vllm_gates.judge.waivers import Settled
 
 NAME = "verdict.json"
 SCHEMA = Path(__file__).with_name("verdict.schema.json")
@@ -55,6 +56,7 @@ def compose(facts: Facts, verdict: Verdict, exit_status: int) -> dict[str, Any]:
         "promotion": str(verdict.promotion),
         "reasons": list(verdict.reasons),
         "known_defects": {"standing": list(verdict.standing), "gone": list(verdict.gone)},
+        "waivers": [_waiver(settled) for settled in verdict.waivers],
         "exit_status": exit_status,
         "lane": {
             "name": facts.lane.name,
@@ -94,6 +96,17 @@ def _family(
         },
         "boot": _boot(boot) if boot else None,
         "gates": [_gate(gate) for gate in verdict.gates if gate.family == name],
+    }
+
+
+def _waiver(settled: Settled) -> dict[str, str]:
+    waiver = settled.waiver
+    return {
+        "check": waiver.check,
+        "who": waiver.who,
+        "why": waiver.why,
+        "until": waiver.until.isoformat(),
+        "state": str(settled.state),
     }
 
 
