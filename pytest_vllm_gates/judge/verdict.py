@@ -12,12 +12,15 @@ from pytest_vllm_gates.facts.outcome import Outcome, TestResult
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from pytest_vllm_gates.judge.waivers import Settled
+
 # The worst outcome of its tests is the gate's; a test that does not apply says nothing.
 SEVERITY = (
     Outcome.FAIL,
     Outcome.BLOCKED,
     Outcome.MISSING,
     Outcome.INCONCLUSIVE,
+    Outcome.WAIVED,
     Outcome.KNOWN,
     Outcome.PASS,
     Outcome.NOT_APPLICABLE,
@@ -67,6 +70,8 @@ class Verdict:
     """Known defects that were seen: they stand, and hold nothing."""
     gone: tuple[str, ...] = ()
     """Known defects that were not seen where they should have been: their entries can go."""
+    waivers: tuple[Settled, ...] = ()
+    """What became of the waivers that this run had to do with."""
 
     def exit_status(self, *, require_promotion: bool) -> int:
         """Return 1 when something broke, else 0; `require_promotion` wants PROMOTE for a 0."""
@@ -87,6 +92,7 @@ def decide(
     holds: Sequence[str] = (),
     fails_there: Collection[tuple[str, str, str]] = (),
     there: str = "",
+    waivers: Sequence[Settled] = (),
 ) -> Verdict:
     """Turn the outcomes of a run into its verdict.
 
@@ -96,20 +102,23 @@ def decide(
 
     `fails_there` are the checks, by family, gate and test, that fail on the lane called `there` as
     well: a defect of the deployment, which holds the promotion and is no reason to go back.
+    `waivers` are told with the verdict; which failures they cover is in the outcomes.
     """
     gates = _by_gate(results, expected, not_applicable or {})
     failed = [gate for gate in gates if gate.outcome is Outcome.FAIL]
-    rejects = [_sentence(gate) for gate in failed if _fails_here_alone(gate, fails_there)]
+    new = {id(gate): _fails_here_alone(gate, fails_there) for gate in failed}
+    rejects = [
+        _sentence([gate], told_by=_reason(new[id(gate)])) for gate in failed if new[id(gate)]
+    ]
     undecided = [
-        f"{_sentence(gate)} (no regression: it fails on lane {there} as well)"
+        f"{_sentence([gate])} (no regression: it fails on lane {there} as well)"
         for gate in failed
-        if not _fails_here_alone(gate, fails_there)
+        if not new[id(gate)]
     ]
     undecided += [
-        _sentence(gate)
+        _sentence(alike)
         for outcome in (Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE)
-        for gate in gates
-        if gate.outcome is outcome
+        for alike in _alike(gate for gate in gates if gate.outcome is outcome)
     ]
     ran = {(gate.family, gate.gate) for gate in gates}
     unseen = [
@@ -125,19 +134,33 @@ def decide(
     standing, gone = _told(gates, STANDING), _told(gates, GONE)
     if reasons:
         promotion = Promotion.REJECT if rejects else Promotion.HOLD
-        return Verdict(promotion, tuple(reasons), gates, standing, gone)
-    passed = sum(gate.outcome in (Outcome.PASS, Outcome.KNOWN) for gate in gates)
-    summary = f"all {passed} applicable gates passed ({tests} tests)"
+        return Verdict(promotion, tuple(reasons), gates, standing, gone, tuple(waivers))
+    applicable = sum(gate.outcome is not Outcome.NOT_APPLICABLE for gate in gates)
+    waived = sum(test.outcome is Outcome.WAIVED for gate in gates for test in gate.tests)
+    summary = f"all {applicable} applicable gates passed ({tests} tests)"
+    if waived:
+        summary += f"; failures that are waived: {waived}"
     if standing:
         summary += f"; known defects that stand: {len(standing)}"
-    return Verdict(Promotion.PROMOTE, (summary,), gates, standing, gone)
+    return Verdict(Promotion.PROMOTE, (summary,), gates, standing, gone, tuple(waivers))
 
 
-def _fails_here_alone(gate: GateResult, there: Collection[tuple[str, str, str]]) -> bool:
-    return any(
-        test.outcome is Outcome.FAIL and (test.family, test.gate, test.test) not in there
+def _fails_here_alone(
+    gate: GateResult, there: Collection[tuple[str, str, str]]
+) -> list[TestResult]:
+    return [
+        test
         for test in gate.tests
-    )
+        if test.outcome is Outcome.FAIL and (test.family, test.gate, test.test) not in there
+    ]
+
+
+def _alike(gates: Iterable[GateResult]) -> list[list[GateResult]]:
+    """Return a family's gates together that are undecided for one reason."""
+    found: dict[tuple[str, str], list[GateResult]] = {}
+    for gate in gates:
+        found.setdefault((gate.family, gate.reason), []).append(gate)
+    return [*found.values()]
 
 
 def _told(gates: Iterable[GateResult], key: str) -> tuple[str, ...]:
@@ -172,15 +195,22 @@ def _by_gate(
 def _judge(family: str, gate: str, tests: tuple[TestResult, ...]) -> GateResult:
     outcome = next(one for one in SEVERITY if any(test.outcome is one for test in tests))
     worst = [test for test in tests if test.outcome is outcome]
-    reason = ""
-    if outcome is not Outcome.PASS:
-        reasons = list(dict.fromkeys(test.reason for test in worst))
-        reason = reasons[0]
-        if len(reasons) > 1:
-            reason += f" (and {len(reasons) - 1} more)"
+    reason = "" if outcome is Outcome.PASS else _reason(worst)
     return GateResult(family, gate, outcome, reason, tests)
 
 
-def _sentence(gate: GateResult) -> str:
-    first = gate.reason.strip().splitlines()[0] if gate.reason.strip() else "no reason given"
-    return f"{gate.family}: {gate.gate} is {gate.outcome}: {first}"
+def _reason(tests: Sequence[TestResult]) -> str:
+    """Return the first of their reasons, and how many others there are."""
+    reasons = list(dict.fromkeys(test.reason for test in tests))
+    return reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
+
+
+def _sentence(gates: Sequence[GateResult], told_by: str | None = None) -> str:
+    """Return the reason of gates that share one; `told_by` stands for it where it is given."""
+    first = gates[0]
+    reason = (first.reason if told_by is None else told_by).strip()
+    line = reason.splitlines()[0] if reason else "no reason given"
+    if len(gates) == 1:
+        return f"{first.family}: {first.gate} is {first.outcome}: {line}"
+    names = ", ".join(gate.gate for gate in gates)
+    return f"{first.family}: {len(gates)} gates are {first.outcome}: {line} ({names})"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.launch import Boot
     from pytest_vllm_gates.facts.machine import Machine
     from pytest_vllm_gates.judge.verdict import GateResult, Verdict
+    from pytest_vllm_gates.judge.waivers import Settled
 
 NAME = "verdict.json"
 SCHEMA = Path(__file__).with_name("verdict.schema.json")
@@ -54,7 +55,6 @@ class Beside(TypedDict, total=False):
 
     against: Mapping[str, Any] | None
     bundle: Mapping[str, Any] | None
-    waivers: Sequence[Mapping[str, Any]]
     next: Sequence[str]
     rollback: Mapping[str, Any] | None
     history: Sequence[Mapping[str, Any]]
@@ -74,6 +74,7 @@ def compose(
         "promotion": str(verdict.promotion),
         "reasons": list(verdict.reasons),
         "known_defects": {"standing": list(verdict.standing), "gone": list(verdict.gone)},
+        "waivers": [_waiver(settled) for settled in verdict.waivers],
         "exit_status": exit_status,
         "lane": {
             "name": facts.lane.name,
@@ -93,7 +94,6 @@ def compose(
         ],
         "against": None,
         "bundle": None,
-        "waivers": [],
         "next": [],
         "rollback": None,
         "history": [],
@@ -138,6 +138,17 @@ def _family(name: str, checkpoint: Checkpoint, facts: Facts, verdict: Verdict) -
         },
         "boot": _boot(boot) if boot else None,
         "gates": [_gate(gate, facts) for gate in verdict.gates if gate.family == name],
+    }
+
+
+def _waiver(settled: Settled) -> dict[str, str]:
+    waiver = settled.waiver
+    return {
+        "check": waiver.check,
+        "who": waiver.who,
+        "why": waiver.why,
+        "until": waiver.until.isoformat(),
+        "state": str(settled.state),
     }
 
 

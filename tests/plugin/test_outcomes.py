@@ -102,8 +102,7 @@ def test_a_server_that_does_not_boot_fails_one_test_and_blocks_the_others(
     assert verdict_lines(result) == [
         "verdict: REJECT",
         f"  - qwen3.5: boot is FAIL: {ended}: KV_NONE, nothing is left for the KV cache",
-        f"  - qwen3.5: streaming is BLOCKED: {what}",
-        f"  - qwen3.5: words is BLOCKED: {what}",
+        f"  - qwen3.5: 2 gates are BLOCKED: {what} (streaming, words)",
     ]
 
 
@@ -121,7 +120,7 @@ def test_a_server_that_dies_of_a_test_fails_that_one_and_blocks_the_rest(
     told = result.stdout.str()
     assert "the server died while serving (exit status 9)" in told
     assert "torch.AcceleratorError: CUDA error: an illegal memory access" in told
-    gone = "  - qwen3.5: words is BLOCKED: the server is gone: the server died while serving "
+    gone = "  - qwen3.5: 2 gates are BLOCKED: the server is gone: the server died while serving "
     (line,) = (line for line in verdict_lines(result) if line.startswith(gone))
     assert line.startswith(f"{gone}(exit status 9): IMA (")
     assert "; next: " in line
