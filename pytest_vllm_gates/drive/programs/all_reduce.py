@@ -35,7 +35,7 @@ class Diary:
     """What a rank tells of itself, written through at once."""
 
     def __init__(self, folder: Path, rank: int) -> None:
-        self._file = (folder / f"rank-{rank}.jsonl").open("w", encoding="utf-8", buffering=1)
+        self._path = folder / f"rank-{rank}.jsonl"
         self._number = 0
 
     def step(self, name: str) -> None:
@@ -48,7 +48,8 @@ class Diary:
         self._write({FOUND: what})
 
     def _write(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line) + "\n")
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 def named(size: int) -> str:
