@@ -106,11 +106,11 @@ def _hang(seen: Ranks) -> str:
     where = "; ".join(_where(rank, seen) for rank in late)
     if not ahead:
         return f"{head}: all ranks of this machine are at the same place: {where}"
-    next_step = min(ahead, key=_place)
-    step = next(one for one in next_step.steps if one.number == behind + 1)
+    # Those in front wait where they need the others; what only one does alone lies before that.
+    step = min(ahead, key=_place).steps[-1].name
     waiting = "; ".join(_where(rank, seen) for rank in ahead)
     numbers = _ranks([rank.number for rank in late])
-    return f"{head}: {numbers} of {seen.world} never came to {step.name}: {where}; {waiting}"
+    return f"{head}: {numbers} of {seen.world} never came to {step}: {where}; {waiting}"
 
 
 def _place(rank: Rank) -> int:

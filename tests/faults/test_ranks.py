@@ -17,8 +17,10 @@ from pytest_vllm_gates.drive.guard import parents
 pytestmark = pytest.mark.real
 
 OVERLAY = Path(__file__).parent / "ranks"
-LIMIT_S = 20.0
-RANKS = ("allreduce", "--lane", "ranks", "--ranks", "2", "--stall-timeout", "6")
+# Longer than the import of torch takes on a busy machine.
+STALL_S = 15.0
+LIMIT_S = 4 * STALL_S
+RANKS = ("allreduce", "--lane", "ranks", "--ranks", "2", "--stall-timeout", str(STALL_S))
 NO_INTERFACE = {"GLOO_SOCKET_IFNAME": "nonexistent0"}
 
 
@@ -33,13 +35,14 @@ class Fault:
 FAULTS = [
     Fault(
         "never-comes",
-        r"hangs \(after \d+ s, \d+ s without a step\): all ranks of this machine are at the same "
-        r"place: rank 0 is in the rendezvous since \d+ s; rank 1 is in the rendezvous since \d+ s, "
-        r"and is stopped \(SIGSTOP, or a debugger\)",
+        r"hangs \(after \d+ s, \d+ s without a step\): rank 1 of 2 never came to the rendezvous: "
+        r"rank 1 is in the import of torch since \d+ s, and is stopped \(SIGSTOP, or a debugger\); "
+        r"rank 0 is in the rendezvous since \d+ s",
     ),
     Fault(
         "stops",
-        r"rank 1 is in the all-reduce of 8 KiB since \d+ s, and is stopped \(SIGSTOP",
+        r"all ranks of this machine are at the same place: rank 0 is in the all-reduce of 8 KiB "
+        r"since \d+ s; rank 1 is in the all-reduce of 8 KiB since \d+ s, and is stopped \(SIGSTOP",
     ),
     Fault("is-killed", r"rank 1 of 2 ended in the all-reduce of 8 KiB by SIGKILL"),
     Fault(
@@ -56,7 +59,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def lane(project: Path, overlay: Path | None = None, **env: str) -> None:
+def lane(project: Path, env: dict[str, str], overlay: Path | None = None) -> None:
     """Write a lane of two ranks; with an overlay in place of the shipped one."""
     bind = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     own_lane.write(project, "ranks", env=bind | env, serve={"tensor_parallel_size": 2})
@@ -70,7 +73,7 @@ def lane(project: Path, overlay: Path | None = None, **env: str) -> None:
 def test_the_rank_that_spoils_it_is_named_within_the_limit(
     fault: Fault, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lane(project, OVERLAY, RANK_FAULT=fault.name)
+    lane(project, {"RANK_FAULT": fault.name}, OVERLAY)
     assert main([*RANKS, "--json"]) == 1
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert found["state"] == "fails"
@@ -88,7 +91,7 @@ def _left(asked: str) -> list[int]:
 def test_an_interface_that_is_none_is_named_with_what_to_do(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lane(project, **NO_INTERFACE)
+    lane(project, NO_INTERFACE)
     assert main(list(RANKS)) == 1
     told = capsys.readouterr().out
     assert re.search(r"rank \d of 2 ended in the rendezvous: RuntimeError: ", told)
@@ -100,7 +103,7 @@ def test_an_interface_that_is_none_is_named_with_what_to_do(
 def test_an_interface_that_is_named_is_the_one_that_is_taken(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lane(project, GLOO_SOCKET_IFNAME="lo")
+    lane(project, {"GLOO_SOCKET_IFNAME": "lo"})
     assert main([*RANKS, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["interfaces"] == ["lo 127.0.0.1"]
@@ -111,7 +114,7 @@ def test_an_interface_that_is_named_is_the_one_that_is_taken(
 
 
 def test_no_server_boots_on_ranks_that_do_not_talk(project: Path) -> None:
-    lane(project, **NO_INTERFACE)
+    lane(project, NO_INTERFACE)
     ran = gates.run(project, "--lane", "ranks", "-m", "boot or streaming")
     assert ran.status == 1
     assert ran.outcomes() == {"boot": "FAIL", "streaming": "BLOCKED"}, ran.output

@@ -102,7 +102,7 @@ def test_a_rank_that_never_comes_is_named_with_where_it_is() -> None:
 
 def test_ranks_that_never_started_are_named() -> None:
     seen = ranks(rank(0), rank(1, 0), rank(2, 0), status=None, silent_s=30.0)
-    assert "ranks 1, 2 of 3 never came to the import of torch" in judge.fault(seen)
+    assert "ranks 1, 2 of 3 never came to done" in judge.fault(seen)
     assert "rank 1 did not start; rank 2 did not start; rank 0 is in done" in judge.fault(seen)
 
 
@@ -122,7 +122,8 @@ def test_of_ranks_that_end_the_first_is_named() -> None:
         ended=((1, -9),),
     )
     assert judge.fault(seen) == (
-        "the all-reduce over 2 ranks failed: rank 1 of 2 ended in the all-reduce of 1 MiB by SIGKILL"
+        "the all-reduce over 2 ranks failed: rank 1 of 2 ended in the all-reduce of 1 MiB by "
+        "SIGKILL"
     )
 
 

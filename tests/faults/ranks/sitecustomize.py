@@ -38,9 +38,9 @@ def spoil(distributed: Any, fault: str) -> None:
         all_reduce(tensor)
 
     if fault == "never-comes":
-        distributed.init_process_group = lambda *_, **__: end(signal.SIGSTOP)
+        end(signal.SIGSTOP)
     distributed.all_reduce = spoiled
 
 
 if os.environ.get("RANK") == RANK and "RANK_FAULT" in os.environ:
-    builtins.__import__ = spoiling_import
+    builtins.__import__ = spoiling_import  # type: ignore[assignment]
