@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates import again
+from pytest_vllm_gates import again, ranks
 from pytest_vllm_gates.drive import checkpoints, machine, traces
 from pytest_vllm_gates.drive.overlay import WITHOUT_VARIABLE, Repair, repairs
 from pytest_vllm_gates.explaining import explainer
@@ -99,6 +99,8 @@ class Run:
     """What the gates came to there, once they ran."""
     needs_weights: set[str] = field(default_factory=set)
     """Families of which a test was collected that a renderer alone cannot serve."""
+    all_reduced: dict[int, ranks.Tried] = field(default_factory=dict)
+    """What came of the all-reduce over so many ranks; it is tried once a run."""
 
     @property
     def overlay(self) -> Path | None:
@@ -152,6 +154,7 @@ class Run:
         else:
             renderer = self.renderer_is_enough(subject)
             checks: tuple[Check, ...] = ()
+            tried: ranks.Tried | None = None
             try:
                 environment = self._prepare(progress)
                 given, checks = self._preflight(subject, environment, renderer=renderer)
@@ -172,6 +175,9 @@ class Run:
                 failure: Failure | None = Failure(str(error))
             else:
                 failure = self._cannot_boot(subject, checks)
+                if not failure and not renderer:
+                    tried = ranks.before(self, plan, given, progress)
+                    failure = tried.failure if tried else None
             if failure:
                 boot, server = Boot(failure=failure), None
             else:
@@ -179,6 +185,8 @@ class Run:
                 server = launch.Server(plan, progress, on_log, explain)
                 boot = server.boot
             boot.evidence["preflight"] = preflight_report.document(checks)
+            if tried:
+                boot.evidence["all_reduce"] = tried.document
         self.boots[subject.family.name] = boot
         return boot, server
 
@@ -191,6 +199,7 @@ class Run:
             inventory={},
             versions={},
             boots={},
+            all_reduced={},
         )
 
     def _prepare(self, progress: Callable[[str], None]) -> Environment:

@@ -256,15 +256,27 @@ def command(plan: Plan, port: int, alias: str) -> list[str]:
 
 def environment(plan: Plan, api_key: str) -> dict[str, str]:
     """Return the server's environment: this one's, the lane's, the key and the overlay."""
-    env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    env |= {"VLLM_API_KEY": api_key, "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
+    server = {"VLLM_API_KEY": api_key}
     if plan.checkpoint.folder:
-        env["HF_HUB_OFFLINE"] = "1"
-    if plan.python:
-        env["PATH"] = os.pathsep.join([str(plan.python.parent), env.get("PATH", os.defpath)])
-    env |= plan.lane.env | dict(plan.env)
-    if plan.overlay:
-        paths = [str(plan.overlay), plan.lane.env.get("PYTHONPATH", "")]
+        server["HF_HUB_OFFLINE"] = "1"
+    return lane_environment(plan.lane, plan.python, plan.overlay, plan.env, server)
+
+
+def lane_environment(
+    lane: Lane,
+    python: Path | None,
+    overlay: Path | None,
+    more: Mapping[str, str],
+    under: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the environment of a process in a lane: this one's, `under`, the lane's and `more`."""
+    env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    env |= {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"} | dict(under or {})
+    if python:
+        env["PATH"] = os.pathsep.join([str(python.parent), env.get("PATH", os.defpath)])
+    env |= lane.env | dict(more)
+    if overlay:
+        paths = [str(overlay), lane.env.get("PYTHONPATH", "")]
         env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     return env
 

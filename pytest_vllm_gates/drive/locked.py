@@ -1,6 +1,6 @@
 """Environments made from a lane's lock, kept in a cache, always whole.
 
-One lies in the cache as `environments/<lane>-<key>`, the key being a hash of the lock's text, the
+One lies in the cache as `environments/<lock>-<key>`, the key being a hash of the lock's text, the
 Python version and the platform: a changed lock is another environment, and the old one stays as it
 was. It is built in a folder of its own and renamed into place by whoever holds its file lock, so
 what lies under the final name is whole, whatever happened to earlier builders.
@@ -95,7 +95,7 @@ def _home(lane: Lane, cache: Path) -> tuple[Path, str]:
     text = _lock(lane).read_bytes()
     kind = f"\n{python} {sysconfig.get_platform()}".encode()
     key = hashlib.sha256(text + kind).hexdigest()[:12]
-    return cache / "environments" / f"{lane.name}-{key}", python
+    return cache / "environments" / f"{_lock(lane).stem}-{key}", python
 
 
 def ensure(lane: Lane, cache: Path, progress: Progress) -> tuple[Path, bool]:

@@ -30,18 +30,19 @@ def read(text: str) -> Startup:
     # Several ranks say the same: the first one counts.
     lines = "\n".join(dict.fromkeys(bare(line) for line in text.splitlines()))
     wanted = patterns()
-    facts = {one.name: value for one in wanted.facts if (value := _value(one, lines))}
+    facts = {one.name: found for one in wanted.facts if (found := value(one, lines))}
     figures = {
-        one.name: float(value.replace(",", ""))
+        one.name: float(found.replace(",", ""))
         for one in wanted.figures
-        if (value := _value(one, lines))
+        if (found := value(one, lines))
     }
     return Startup(facts, figures)
 
 
-def _value(pattern: Pattern, lines: str) -> str:
+def value(pattern: Pattern, lines: str) -> str:
+    """Return what a pattern finds in a log; empty where it finds nothing."""
     if pattern.every:
-        found = [value for each in pattern.patterns for value in re.findall(each, lines)]
+        found = [one for each in pattern.patterns for one in re.findall(each, lines)]
         return ", ".join(sorted(set(found)))
     matches = (re.search(each, lines) for each in pattern.patterns)
     return next((match[1] for match in matches if match), "")

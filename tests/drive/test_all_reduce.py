@@ -1,0 +1,140 @@
+"""How the ranks are started, and what they and NCCL tell of themselves."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.drive import all_reduce, startup
+from pytest_vllm_gates.drive.programs import all_reduce as program
+from pytest_vllm_gates.facts import all_reduce as facts
+from pytest_vllm_gates.facts.all_reduce import Nodes
+from pytest_vllm_gates.facts.lane import Lane
+
+# As NCCL 2.21 and 2.27 write them, two ranks on one machine of two GPUs and one network card.
+NCCL = """\
+node1:4242:4242 [0] NCCL INFO Bootstrap: Using enp1s0f0np0:10.0.0.1<0>
+node1:4242:4242 [0] NCCL INFO NCCL version 2.27.3+cuda12.9
+node1:4243:4243 [1] NCCL INFO Bootstrap : Using enp1s0f0np0:10.0.0.1<0>
+node1:4242:4270 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB enp1s0f0np0:10.0.0.1<0>
+node1:4242:4270 [0] NCCL INFO Using network IB
+node1:4243:4271 [1] NCCL INFO NET/Socket : Using [0]enp1s0f0np0:10.0.0.1<0> [1]eth1:10.1.0.1<0>
+node1:4242:4270 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM
+node1:4242:4270 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM
+node1:4243:4271 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [send] via NET/IB/0/GDRDMA
+"""
+
+
+def task(tmp_path: Path, **more: object) -> all_reduce.Task:
+    lane = Lane(
+        name="mine", file=tmp_path, title="t", python="/lane/bin/python",
+        env={"GLOO_SOCKET_IFNAME": "eth7", "NCCL_DEBUG_FILE": "/elsewhere"},
+    )  # fmt: skip
+    given = {
+        "lane": lane,
+        "python": Path("/lane/bin/python"),
+        "overlay": Path("/overlay"),
+        "env": {"CUDA_VISIBLE_DEVICES": "2,3"},
+        "backend": "nccl",
+        "world": 2,
+        "nodes": Nodes(),
+        "folder": tmp_path,
+        "plan": facts.load(),
+    }
+    return all_reduce.Task(**(given | more))  # type: ignore[arg-type]
+
+
+def test_the_ranks_get_what_the_server_would_get(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/of/this/process")
+    env = all_reduce.environment(task(tmp_path))
+    assert env["GLOO_SOCKET_IFNAME"] == "eth7"
+    assert env["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert env["PYTHONPATH"] == "/overlay"
+    assert env["PATH"].startswith("/lane/bin:")
+    assert env["NCCL_DEBUG"] == "INFO"
+    assert "NCCL_DEBUG_FILE" not in env
+    assert "VLLM_API_KEY" not in env
+
+
+def test_torchrun_meets_on_this_machine(tmp_path: Path) -> None:
+    argv = all_reduce.command(task(tmp_path))
+    assert argv[:3] == ["/lane/bin/python", "-m", "torch.distributed.run"]
+    assert "--standalone" in argv
+    assert "--nproc-per-node=2" in argv
+    asked = json.loads(Path(argv[-1]).read_text())
+    assert asked["backend"] == "nccl"
+    assert asked["sizes"][0] == 8192
+
+
+def test_each_of_several_machines_starts_its_own_ranks(tmp_path: Path) -> None:
+    one = task(tmp_path, world=4, nodes=Nodes(2, 1, "10.0.0.1", 4000))
+    argv = all_reduce.command(one)
+    assert "--standalone" not in argv
+    for word in ("--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1", "--master-port=4000"):
+        assert word in argv
+    assert "--nproc-per-node=2" in argv
+    assert [rank.number for rank in all_reduce.read(one)] == [2, 3]
+
+
+def test_nccls_own_words_tell_version_interface_and_links() -> None:
+    told = {one.name: startup.value(one, NCCL) for one in facts.load().told}
+    assert told == {
+        "nccl": "2.27.3+cuda12.9",
+        "bootstrap": "enp1s0f0np0:10.0.0.1",
+        "sockets": "[0]enp1s0f0np0:10.0.0.1<0> [1]eth1:10.1.0.1<0>",
+        "infiniband": "[0]mlx5_0:1/RoCE [RO]; OOB enp1s0f0np0:10.0.0.1<0>",
+        "network": "IB",
+        "links": "NET/IB, P2P/CUMEM",
+    }
+
+
+def test_what_a_rank_wrote_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
+    diary = program.Diary(tmp_path, 1)
+    diary.found(pid=7, host="h")
+    diary.step("the rendezvous")
+    diary.found(summed={"bytes": 4, "round_s": 0.5, "wrong": None})
+    diary.found(failed="RuntimeError: x")
+    with (tmp_path / "rank-1.jsonl").open("a") as file:
+        file.write('{"step": "half a li')
+    nothing, rank = all_reduce.read(task(tmp_path))
+    assert nothing.steps == ()
+    assert [step.name for step in rank.steps] == ["the rendezvous"]
+    assert rank.summed[0].round_s == 0.5
+    assert rank.failed == "RuntimeError: x"
+    assert rank.facts == {"pid": 7, "host": "h"}
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        ("0100007F", "127.0.0.1"),
+        ("020200C0", "192.0.2.2"),
+        ("0000000000000000FFFF00000100007F", "127.0.0.1"),
+        ("000000000000000000000000" + "01000000", "::1"),
+    ],
+)
+def test_addresses_are_read_as_the_kernel_writes_them(words: str, address: str) -> None:
+    assert str(program.address_of(words)) == address
+
+
+def test_own_addresses_are_those_of_connections_but_not_the_stores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)), server.accept()[0]:
+            monkeypatch.setenv("MASTER_PORT", "1")
+            assert "lo 127.0.0.1" in program.own_addresses()
+            monkeypatch.setenv("MASTER_PORT", str(port))
+            others = program.own_addresses()
+        monkeypatch.setenv("MASTER_PORT", "1")
+        assert program.own_addresses() == others
+
+
+def test_every_interface_of_this_machine_has_its_name() -> None:
+    assert program.interfaces()["127.0.0.1"] == "lo"

@@ -1,0 +1,127 @@
+"""Ranks that do not work together are named before anything boots on them: real torchrun, gloo."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e import gates, own_lane
+
+from pytest_vllm_gates.command import main
+from pytest_vllm_gates.drive.guard import parents
+
+pytestmark = pytest.mark.real
+
+OVERLAY = Path(__file__).parent / "ranks"
+# Longer than the import of torch takes on a busy machine.
+STALL_S = 15.0
+LIMIT_S = 4 * STALL_S
+RANKS = ("allreduce", "--lane", "ranks", "--ranks", "2", "--stall-timeout", str(STALL_S))
+NO_INTERFACE = {"GLOO_SOCKET_IFNAME": "nonexistent0"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One rank of two, spoiled, and what is to be said of it."""
+
+    name: str
+    told: str
+
+
+FAULTS = [
+    Fault(
+        "never-comes",
+        r"hangs \(after \d+ s, \d+ s without a step\): rank 1 of 2 never came to the rendezvous: "
+        r"rank 1 is in the import of torch since \d+ s, and is stopped \(SIGSTOP, or a debugger\); "
+        r"rank 0 is in the rendezvous since \d+ s",
+    ),
+    Fault(
+        "stops",
+        r"all ranks of this machine are at the same place: rank 0 is in the all-reduce of 8 KiB "
+        r"since \d+ s; rank 1 is in the all-reduce of 8 KiB since \d+ s, and is stopped \(SIGSTOP",
+    ),
+    Fault("is-killed", r"rank 1 of 2 ended in the all-reduce of 8 KiB by SIGKILL"),
+    Fault(
+        "is-left-out",
+        r"sums wrongly: rank 0 has 1 in place of 3 at element 0 of 8 KiB \(2048 elements are "
+        r"wrong\), as if the part of rank 1 were missing",
+    ),
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lane(project: Path, env: dict[str, str], overlay: Path | None = None) -> None:
+    """Write a lane of two ranks; with an overlay in place of the shipped one."""
+    bind = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    own_lane.write(project, "ranks", env=bind | env, serve={"tensor_parallel_size": 2})
+    if overlay:
+        file = project / "lanes" / "ranks.toml"
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace('"cpu-overlay"', json.dumps(str(overlay))), encoding="utf-8")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[one.name for one in FAULTS])
+def test_the_rank_that_spoils_it_is_named_within_the_limit(
+    fault: Fault, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lane(project, {"RANK_FAULT": fault.name}, OVERLAY)
+    assert main([*RANKS, "--json"]) == 1
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["state"] == "fails"
+    assert re.search(fault.told, found["why"]), found["why"]
+    assert found["took_s"] < LIMIT_S
+    assert not _left(found["command"][-1]), "a rank outlived its all-reduce"
+
+
+def _left(asked: str) -> list[int]:
+    """Return the processes that were started with these words."""
+    lines = {pid: Path(f"/proc/{pid}/cmdline") for pid in parents()}
+    return [pid for pid, file in lines.items() if file.exists() and asked in file.read_text()]
+
+
+def test_an_interface_that_is_none_is_named_with_what_to_do(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lane(project, NO_INTERFACE)
+    assert main(list(RANKS)) == 1
+    told = capsys.readouterr().out
+    assert re.search(r"rank \d of 2 ended in the rendezvous: RuntimeError: ", told)
+    assert "NCCL_IFACE" in told
+    assert "nonexistent0" in told
+    assert "GLOO_SOCKET_IFNAME=eth0" in told
+
+
+def test_an_interface_that_is_named_is_the_one_that_is_taken(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lane(project, {"GLOO_SOCKET_IFNAME": "lo"})
+    assert main([*RANKS, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["interfaces"] == ["lo 127.0.0.1"]
+    assert found["backend"] == "gloo"
+    assert [one["bytes"] for one in found["sizes"]] == [2**13, 2**20, 2**24, 2**26]
+    for one in found["sizes"]:  # two ranks: what goes over the bus is what is summed
+        assert one["busbw"] == pytest.approx(one["algbw"]) == one["bytes"] / one["round_s"] / 1e9
+
+
+def test_no_server_boots_on_ranks_that_do_not_talk(project: Path) -> None:
+    lane(project, NO_INTERFACE)
+    ran = gates.run(project, "--lane", "ranks", "-m", "boot or streaming")
+    assert ran.status == 1
+    assert ran.outcomes() == {"boot": "FAIL", "streaming": "BLOCKED"}, ran.output
+    words = ran.reasons("boot")
+    assert "the all-reduce over 2 ranks failed: rank" in words
+    assert "NCCL_IFACE" in words
+    assert "next: vllm-gates allreduce --lane ranks --ranks 2" in words
+    (family,) = ran.verdict["families"]
+    assert family["boot"]["evidence"]["all_reduce"]["state"] == "fails"
+    assert not (project / "report" / gates.MODEL / "server.log").exists(), "a server was started"
