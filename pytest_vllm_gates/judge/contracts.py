@@ -91,12 +91,12 @@ def broken(what: str, recorded: Contracts, now: Contracts) -> tuple[list[Finding
 
 
 def drift(what: str, recorded: Contracts, now: Contracts) -> list[dict[str, Any]]:
-    """Return what is new or otherwise and breaks nobody; `theirs` is recorded, `ours` is now."""
+    """Return what is new and breaks nobody; `theirs` is what was recorded, `ours` what is now."""
     broken_by = _lost if what in (ROUTES, METRICS) else _foreign
     found = []
     for name, terms in now.items():
         before = recorded.get(name, ())
-        if {*terms} == {*before} or (before and broken_by(before, terms)):
+        if {*terms} <= {*before} or (before and broken_by(before, terms)):
             continue
         ours, theirs = (", ".join(some) or None for some in (terms, before))
         found.append({"where": what, "name": name, "ours": ours, "theirs": theirs})

@@ -21,6 +21,7 @@ STATUS, KIND, BODY = "status", "content type", "body"
 NO_ANSWER, NO_JSON = "no answer", "no JSON"
 OK = "200"
 NULL = "null"
+STREAM = "event-stream"
 TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array",
          dict: "object", type(None): NULL}  # fmt: skip
 WORD = re.compile(r"[A-Za-z][\w .-]{0,40}")
@@ -47,12 +48,18 @@ def replies(found: Iterable[Reply], plan: Plan) -> Contracts:
     """Return status, content type and the fields' types of replies, those of one name together.
 
     The first chunk of a stream and the one with the usage stand for themselves; how the others are
-    cut is nobody's promise.
+    cut is nobody's promise, nor which of them leave a field null.
     """
     terms: dict[str, set[str]] = {}
+    streamed: set[str] = set()
     for reply in found:
-        for name, term in _told(reply, plan):
-            terms.setdefault(" ".join(name.split()), set()).add(term)
+        for told, term in _told(reply, plan):
+            name = " ".join(told.split())
+            terms.setdefault(name, set()).add(term)
+            if STREAM in reply.kind:
+                streamed.add(name)
+    for name in streamed:
+        terms[name] = terms[name] - {NULL} or terms[name]
     order = list(dict.fromkeys(name.partition(": ")[0] for name in terms))
     names = sorted(terms, key=lambda name: (order.index(name.partition(": ")[0]), *_place(name)))
     return {name: tuple(sorted(terms[name], key=_order)) for name in names}
@@ -81,7 +88,7 @@ def _told(reply: Reply, plan: Plan) -> Iterator[tuple[str, str]]:
         yield f"{reply.name}: {BODY}", NO_JSON
     for number, body in enumerate(reply.bodies or ()):
         name = reply.name
-        if "stream" in reply.kind and isinstance(body, dict):
+        if STREAM in reply.kind and isinstance(body, dict):
             name += _chunk(body, number)
         if isinstance(body, dict) and body:
             for key, value in body.items():
