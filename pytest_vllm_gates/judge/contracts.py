@@ -126,7 +126,7 @@ def _metrics(recorded: Contracts, now: Contracts) -> Iterator[Finding]:
         for term in _lost(terms, now[name]):
             if term == kind:
                 says = (
-                    f"{name} is a {now[name][0]} and was a {kind}: queries of it mean another thing"
+                    f"{name} is a {now[name][0]} and was a {kind}: its queries mean something else"
                 )
             else:
                 hint = _hint(term, {*now[name][1:]} - {*terms})
@@ -181,9 +181,16 @@ def _wider(term: str) -> str:
 
 def _renamed(name: str, recorded: Contracts, now: Contracts) -> str:
     """Return under which name a field may be found now, of those that are new beside it."""
-    parent = name.rpartition(".")[0] or _reply(name)
-    new = (one.rpartition(".") for one in now.keys() - recorded)
-    return _hint(name.rpartition(".")[2], (last for above, _, last in new if above == parent))
+    parent, key = _parent(name)
+    new = map(_parent, now.keys() - recorded)
+    return _hint(key, (other for beside, other in new if beside == parent))
+
+
+def _parent(name: str) -> tuple[str, str]:
+    """Return what a field is in, and its key there."""
+    reply, _, path = name.partition(SEPARATOR)
+    above, _, key = path.rpartition(".")
+    return f"{reply}{SEPARATOR}{above}", key
 
 
 def _hint(name: str, new: Iterable[str]) -> str:
