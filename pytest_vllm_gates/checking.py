@@ -50,8 +50,12 @@ class Checking:
         defects = (*self._own, *self._shared)
         return not known.sort(self._check, findings, cases, defects, self._version).new
 
-    def __call__(self, findings: Sequence[Finding], cases: Sequence[Case], sees: str) -> None:
+    def __call__(
+        self, findings: Sequence[Finding], cases: Sequence[Case], sees: str, next_step: str = ""
+    ) -> None:
         """Judge what was found in `cases`; `sees` says what a user would see of it.
+
+        `next_step` is told after all that is wrong.
 
         Raises `NotApplicable` when there was no case, `Known` when the family file lists all that
         was found, and fails the test otherwise.
@@ -70,7 +74,8 @@ class Checking:
                 one.reference: [each.case.name for each in some] for one, some in found.known
             }
         if found.new:
-            pytest.fail(_told(found.new, len(cases), sees), pytrace=False)
+            told = _told(found.new, len(cases), sees)
+            pytest.fail("\n".join(filter(None, [told, next_step])), pytrace=False)
         if found.known:
             raise Known("; ".join(f"{one.what} ({one.reference})" for one, _ in found.known))
 

@@ -1,0 +1,230 @@
+"""What is gone or of another type is told as its users meet it; what is new is drift."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from pytest_vllm_gates.facts import contracts as facts
+from pytest_vllm_gates.facts.contracts import Observed, Reply
+from pytest_vllm_gates.judge import contracts as judge
+from pytest_vllm_gates.judge.golden import CorruptGolden
+from pytest_vllm_gates.judge.shapes import ERRORS, FIELDS, METRICS, ROUTES, Contracts, replies
+
+PLAN = facts.load()
+KINDS = (ROUTES, METRICS, FIELDS, ERRORS)
+ROUTE = {"/ping": ("GET", "POST"), "/tokenize": ("POST",)}
+METRIC = {"vllm:kv_cache_usage_perc": ("gauge", "engine"), "vllm:hits_total": ("counter",)}
+FIELD = {
+    "chat: status": ("200",),
+    "chat: usage": ("object",),
+    "chat: usage.prompt_tokens": ("integer",),
+    "chat: usage.total_tokens": ("integer",),
+    "chat: content": ("string", "null"),
+    "stream, usage chunk: usage": ("object",),
+}
+ERROR = {
+    "unknown model: status": ("404",),
+    "unknown model: error": ("object",),
+    "unknown model: error.type": ('"NotFoundError"',),
+}
+
+
+def says(what: str, recorded: Contracts, now: Contracts) -> list[str]:
+    return [finding.says for finding in judge.broken(what, recorded, now)[0]]
+
+
+def changed(contracts: Contracts, **now: Any) -> Contracts:
+    """Return contracts with some of other terms, or without them."""
+    found = {**contracts, **now}
+    return {name: terms for name, terms in found.items() if terms}
+
+
+def test_a_golden_reads_as_it_was_written() -> None:
+    for what, contracts in zip(KINDS, (ROUTE, METRIC, FIELD, ERROR), strict=True):
+        text = judge.written(what, "Qwen", contracts)
+        assert judge.parsed(text) == contracts
+        assert says(what, contracts, contracts) == []
+        assert judge.drift(what, contracts, contracts) == []
+
+
+def test_a_line_that_is_no_contract_is_corrupt() -> None:
+    text = judge.written(ROUTES, "Qwen", ROUTE).replace("/tokenize: POST", "/tokenize")
+    with pytest.raises(CorruptGolden, match="the line '/tokenize' is no contract"):
+        judge.parsed(text)
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_what_is_not_in_the_golden_is_not_pinned(what: str) -> None:
+    assert says(what, {}, {"anything": ("x",)}) == []
+    assert judge.drift(what, {}, {"anything": ("x", "y")}) == [
+        {"where": what, "name": "anything", "ours": "x, y", "theirs": None}
+    ]
+
+
+def test_routes_and_methods_that_are_gone() -> None:
+    now = changed(ROUTE, **{"/ping": ("GET",), "/tokenize": (), "/v1/tokenize": ("POST",)})
+    assert says(ROUTES, ROUTE, now) == [
+        "POST /ping is gone: whoever asks for it is refused",
+        "POST /tokenize is gone: whoever asks for it is refused; perhaps it is /v1/tokenize now",
+    ]
+
+
+def test_metrics_that_are_gone_or_otherwise() -> None:
+    renamed = changed(
+        METRIC, **{"vllm:kv_cache_usage_perc": (), "vllm:gpu_cache_usage_perc": ("gauge", "engine")}
+    )
+    assert says(METRICS, METRIC, renamed) == [
+        "the metric vllm:kv_cache_usage_perc is gone: dashboards that use it show nothing; "
+        "perhaps it is vllm:gpu_cache_usage_perc now"
+    ]
+    other = {"vllm:kv_cache_usage_perc": ("counter", "engine_id"), "vllm:hits_total": ("counter",)}
+    assert says(METRICS, METRIC, other) == [
+        "vllm:kv_cache_usage_perc is a counter and was a gauge: its queries mean something else",
+        "vllm:kv_cache_usage_perc has no label engine: queries that select or group by it fail; "
+        "perhaps it is engine_id now",
+    ]
+    assert says(METRICS, METRIC, {}) == [
+        "the server tells no metrics at all: every dashboard is empty"
+    ]
+
+
+def test_labels_of_a_metric_without_a_sample_are_not_missed() -> None:
+    unseen = changed(METRIC, **{"vllm:kv_cache_usage_perc": ("gauge", "…")})
+    assert says(METRICS, METRIC, unseen) == []
+    assert says(METRICS, unseen, METRIC) == []
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "told"),
+    [
+        (("string",), ("null",), "is null and was string"),
+        (("string",), ("string", "null"), "is string or null and was string"),
+        (("string", "null"), ("null",), "is null and was string or null"),
+        (("integer",), ("number",), "is number and was integer"),
+        (('"NotFoundError"',), ('"not_found"',), 'is "not_found" and was "NotFoundError"'),
+        (('"NotFoundError"',), ("string",), 'is string and was "NotFoundError"'),
+        (("404",), ('"404"',), 'is "404" and was 404'),
+        (("number",), ("integer",), ""),
+        (("string", "null"), ("string",), ""),
+        (("string",), ('"NotFoundError"',), ""),
+        (("integer",), ("404",), ""),
+        (("null",), ("null",), ""),
+    ],
+)
+def test_a_field_of_another_type(
+    recorded: tuple[str, ...], now: tuple[str, ...], told: str
+) -> None:
+    expected = [f"chat: usage {told}"] if told else []
+    assert says(FIELDS, {"chat: usage": recorded}, {"chat: usage": now}) == expected
+
+
+def test_what_is_below_a_field_goes_with_it() -> None:
+    gone = {name: terms for name, terms in FIELD.items() if not name.startswith("chat: usage")}
+    assert says(FIELDS, FIELD, {**gone, "chat: use": ("object",)}) == [
+        "chat: usage is gone: clients that read it find nothing; perhaps it is use now"
+    ]
+    assert says(FIELDS, FIELD, {**gone, "chat: usage": ("null",)}) == [
+        "chat: usage is null and was object"
+    ]
+
+
+def test_a_renamed_field_is_looked_for_beside_it() -> None:
+    now = changed(
+        FIELD, **{"chat: usage.prompt_tokens": (), "chat: usage.input_tokens": ("integer",),
+                  "chat: prompt_tokens": ("integer",)},
+    )  # fmt: skip
+    assert says(FIELDS, FIELD, now) == [
+        "chat: usage.prompt_tokens is gone: clients that read it find nothing; "
+        "perhaps it is input_tokens now"
+    ]
+
+
+def test_a_chunk_that_does_not_come_is_told_once() -> None:
+    now = {name: terms for name, terms in FIELD.items() if "usage chunk" not in name}
+    assert says(FIELDS, FIELD, now) == ["no stream, usage chunk came: clients wait for it in vain"]
+
+
+def test_another_status_says_all() -> None:
+    now = {"unknown model: status": ("400",), "unknown model: detail": ("string",)}
+    assert says(ERRORS, ERROR, now) == ["unknown model: status is 400 and was 404"]
+
+
+def test_findings_of_one_reply_are_one_case() -> None:
+    now = {"unknown model: status": ("404",), "unknown model: body": ("no JSON",)}
+    found, cases = judge.broken(ERRORS, ERROR, now)
+    assert [case.name for case in cases] == ["unknown model"]
+    assert [(one.case.name, one.says) for one in found] == [
+        ("unknown model", "unknown model: error is gone: clients that read it find nothing")
+    ]
+    assert cases[0].traits == {"contract": "unknown model"}
+
+
+def test_drift_is_what_is_new_and_breaks_nobody() -> None:
+    assert judge.drift(ROUTES, ROUTE, {"/ping": ("GET",), "/tokenize": ("POST", "PUT")}) == [
+        {"where": ROUTES, "name": "/tokenize", "ours": "POST, PUT", "theirs": "POST"}
+    ]
+    now = changed(FIELD, **{"chat: content": ("integer",), "chat: cost": ("number",)})
+    assert judge.drift(FIELDS, FIELD, now) == [
+        {"where": FIELDS, "name": "chat: cost", "ours": "number", "theirs": None}
+    ]
+
+
+def test_answers_that_were_refused_and_what_is_always_null_are_not_worth_a_golden() -> None:
+    now: Contracts = {
+        "chat: status": ("200",), "chat: audio": ("null",), "chat: id": ("string",),
+        "version: status": ("404",), "version: detail": ("string",),
+        "tokenize: status": ("200", "500"), "tokenize: count": ("integer",),
+    }  # fmt: skip
+    assert judge.pinnable(FIELDS, now) == {"chat: status": ("200",), "chat: id": ("string",)}
+    refused: Contracts = {"no key: status": ("401",), "no key: param": ("null",)}
+    assert judge.pinnable(ERRORS, refused) == {"no key: status": ("401",)}
+
+
+def test_only_what_was_asked_is_judged() -> None:
+    reply = Reply("chat", 200)
+    observed = Observed({}, False, None, (reply,), (), "m")
+    assert set(judge.judgeable(FIELDS, {**FIELD, **ERROR}, observed, PLAN)) == {
+        name for name in FIELD if name.startswith("chat")
+    }
+    routes: Contracts = {"/health": ("GET",), "/load": ("GET",), "/tokenize": ("GET", "POST")}
+    assert judge.judgeable(ROUTES, routes, observed, PLAN) == {
+        "/health": ("GET",), "/tokenize": ("POST",),
+    }  # fmt: skip
+    listed = Observed({}, True, None, (), (), "m")
+    assert judge.judgeable(ROUTES, routes, listed, PLAN) == routes
+
+
+JSON = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats(allow_nan=False) | some.text(),
+    lambda inner: (
+        some.lists(inner, max_size=3)
+        | some.dictionaries(some.sampled_from("abcde") | some.text(min_size=1), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(some.lists(JSON, min_size=1, max_size=4))
+def test_whatever_comes_can_be_recorded_and_is_then_as_recorded(bodies: list[Any]) -> None:
+    now = replies([Reply("chat", 200, "application/json", tuple(bodies))], PLAN)
+    recorded = judge.parsed(judge.written(FIELDS, "any", now))
+    assert recorded == now
+    assert says(FIELDS, recorded, now) == []
+    assert judge.drift(FIELDS, recorded, now) == []
+
+
+@given(some.dictionaries(some.sampled_from("abcdef"), JSON, min_size=2), some.data())
+def test_a_field_that_comes_breaks_nothing_and_one_that_goes_is_told(
+    body: dict[str, Any], data: some.DataObject
+) -> None:
+    key = data.draw(some.sampled_from(sorted(body)))
+    less = {name: value for name, value in body.items() if name != key}
+    before, after = (
+        replies([Reply("chat", 200, "application/json", (one,))], PLAN) for one in (body, less)
+    )
+    assert says(FIELDS, after, before) == []
+    assert any(f"chat: {key} is gone" in one for one in says(FIELDS, before, after))

@@ -1,0 +1,149 @@
+"""What can be relied on of a reply is its names and types, however its values fall out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts import contracts as facts
+from pytest_vllm_gates.facts.contracts import Metric, Observed, Reply
+from pytest_vllm_gates.judge import shapes
+from pytest_vllm_gates.judge.contracts import lines
+
+PLAN = facts.load()
+JSON = "application/json"
+EVENTS = "text/event-stream"
+
+
+def reply(*bodies: Any, kind: str = JSON, status: int | None = 200, name: str = "chat") -> Reply:
+    return Reply(name, status, kind, bodies)
+
+
+def told(*replies: Reply) -> list[str]:
+    """Return the lines of replies, without status and content type."""
+    found = lines(shapes.replies(replies, PLAN))
+    return [line for line in found if ": status: " not in line and ": content type: " not in line]
+
+
+def test_every_type_of_json_has_its_name() -> None:
+    body = {"a": None, "b": True, "c": 1, "d": 0.5, "e": "x", "f": [1, 0.5], "g": {"h": []}}
+    assert told(reply(body)) == [
+        "chat: a: null",
+        "chat: b: boolean",
+        "chat: c: integer",
+        "chat: d: number",
+        "chat: e: string",
+        "chat: f: array",
+        "chat: f[]: integer, number",
+        "chat: g: object",
+        "chat: g.h: array",
+    ]
+
+
+def test_replies_of_one_name_are_looked_at_together() -> None:
+    assert told(reply({"a": "x"}), reply({"a": None, "b": 1}), reply({}, name="other")) == [
+        "chat: a: string, null",
+        "chat: b: integer",
+        "other: body: object",
+    ]
+
+
+def test_status_and_content_type_come_first() -> None:
+    found = shapes.replies([reply({"choices": []}), reply({"error": ""}, status=400)], PLAN)
+    assert lines(found)[:2] == ["chat: status: 200, 400", "chat: content type: application/json"]
+
+
+def test_what_is_no_json_and_what_is_no_answer() -> None:
+    page = Reply("chat", 502, "text/html", None, "<html>")
+    assert lines(shapes.replies([page], PLAN)) == [
+        "chat: status: 502",
+        "chat: content type: text/html",
+        "chat: body: no JSON",
+    ]
+    silent = Reply("chat", None, text="ConnectError")
+    assert lines(shapes.replies([silent], PLAN)) == ["chat: status: no answer"]
+
+
+@pytest.mark.parametrize(
+    ("value", "term"),
+    [
+        ("NotFoundError", '"NotFoundError"'),
+        ("chat.completion.chunk", '"chat.completion.chunk"'),
+        (404, "404"),
+        (True, "boolean"),
+        ("", "string"),
+        ("a: b, c", "string"),
+        ("two\nlines", "string"),
+        (None, "null"),
+    ],
+)
+def test_a_constant_is_pinned_by_its_value_where_that_is_a_word(value: Any, term: str) -> None:
+    assert told(reply({"type": value})) == [f"chat: type: {term}"]
+
+
+def test_the_chunks_of_a_stream_are_told_apart_as_far_as_they_are_promised() -> None:
+    first = {"choices": [{"delta": {"role": "assistant"}, "logprobs": None}]}
+    middle = {"choices": [{"delta": {"content": "x"}, "finish_reason": None}]}
+    last = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+    usage = {"choices": [], "usage": {"total_tokens": 3}}
+    assert told(reply(first, middle, last, usage, kind=EVENTS)) == [
+        "chat: choices: array",
+        "chat: choices[]: object",
+        "chat: choices[].delta: object",
+        "chat: choices[].delta.content: string",
+        "chat: choices[].finish_reason: string",
+        "chat, first chunk: choices: array",
+        "chat, first chunk: choices[]: object",
+        "chat, first chunk: choices[].delta: object",
+        "chat, first chunk: choices[].delta.role: string",
+        "chat, first chunk: choices[].logprobs: null",
+        "chat, usage chunk: choices: array",
+        "chat, usage chunk: usage: object",
+        "chat, usage chunk: usage.total_tokens: integer",
+    ]
+
+
+def test_how_a_stream_is_cut_changes_nothing() -> None:
+    def chunk(text: str, finish: str | None) -> dict[str, Any]:
+        return {"choices": [{"delta": {"content": text}, "finish_reason": finish}]}
+
+    cut = reply(chunk("a", None), chunk("b", "stop"), kind=EVENTS)
+    whole = reply(chunk("ab", "stop"), kind=EVENTS)
+    assert told(cut) == told(whole)
+
+
+def test_the_keys_of_a_map_are_no_fields() -> None:
+    logprobs = {"top_logprobs": [{" Paris": -0.5, ": a": -1.0}]}
+    assert told(reply({"choices": [{"logprobs": logprobs}]}))[-1] == (
+        "chat: choices[].logprobs.top_logprobs[]{}: number"
+    )
+
+
+def test_metrics_that_are_never_pinned_are_left_out() -> None:
+    found = {
+        "vllm:a_total": Metric("counter", ("engine", "model_name")),
+        "vllm:a_created": Metric("gauge", ()),
+        "python_info": Metric("gauge", ("version",)),
+        "vllm:b": Metric("gauge", None),
+    }
+    assert lines(shapes.metrics(found, PLAN)) == [
+        "vllm:a_total: counter, engine, model_name",
+        "vllm:b: gauge, …",
+    ]
+
+
+def test_routes_have_their_methods() -> None:
+    routes = {"/ping": frozenset({"POST", "GET"}), "/health": frozenset({"GET"})}
+    observed = Observed(routes, True, None, (), (), "m")
+    assert lines(shapes.routes(observed)) == ["/health: GET", "/ping: GET, POST"]
+
+
+def test_messages_are_told_without_what_changes_from_boot_to_boot() -> None:
+    one = reply({"error": {"message": "m-1f2e takes 4096\n tokens"}}, name="too long")
+    other = reply({"detail": "Not Found"}, name="unknown route")
+    none = Reply("page", 502, "text/html", None, "<html>")
+    assert list(shapes.messages([one, other, none], "m-1f2e")) == [
+        "too long: says: MODEL takes N tokens",
+        "unknown route: says: Not Found",
+    ]
