@@ -121,9 +121,14 @@ def larger(folder: Path) -> None:
         file.truncate(100 * 2**20)
 
 
+def emptied(folder: Path) -> None:
+    for path in folder.rglob("*.*"):
+        path.unlink()
+
+
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "an empty folder": (
-        lambda folder: [path.unlink() for path in folder.rglob("*") if path.is_file()],
+        emptied,
         "holds no incident.json",
     ),
     "cut short": (cut_short, "is truncated, or no JSON"),
@@ -237,7 +242,7 @@ def test_a_response_that_is_none_is_told(tmp_path: Path) -> None:
     lines = file.read_bytes().splitlines()
     file.write_bytes(b'{"at_s": "never"}'.join([*lines[:1], b""]))
     bundle = incidents.Bundle(folder, incidents.read(written(tmp_path)).incident)
-    with pytest.raises(UserError, match="responses/1.jsonl is no response"):
+    with pytest.raises(UserError, match=r"responses/1\.jsonl is no response"):
         bundle.sent(bundle.incident.sends[0])
 
 
