@@ -49,8 +49,7 @@ class Chat:
             http_client=openai.DefaultHttpxClient(
                 trust_env=False,
                 timeout=REQUEST_TIMEOUT_S,
-                verify=http.encrypted(endpoint),
-                transport=transport,
+                transport=transport or http.transport(endpoint),
             ),
         )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx2 as httpx
 
+from pytest_vllm_gates.drive.recorder import Recorder
 from pytest_vllm_gates.facts.exchange import Recording
 
 if TYPE_CHECKING:
@@ -32,8 +34,14 @@ def client(endpoint: Endpoint, *, api_key: str | None = None) -> httpx.Client:
         headers=headers,
         timeout=TIMEOUT_S,
         trust_env=False,
-        verify=encrypted(endpoint),
+        transport=transport(endpoint),
     )
+
+
+def transport(endpoint: Endpoint) -> Recorder:
+    """Return what carries requests to a server and keeps them on its tape, where it has one."""
+    root = urlsplit(endpoint.root_url).path
+    return Recorder(verify=encrypted(endpoint), tape=endpoint.tape, root=root)
 
 
 def encrypted(endpoint: Endpoint) -> bool:

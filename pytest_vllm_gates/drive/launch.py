@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.explanation import Explanation
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.facts.tape import Tape
 
     Explain = Callable[[Path, int | None], Explanation | None]
 
@@ -63,6 +64,8 @@ class Plan:
     """What this boot gets besides the lane's environment: its devices, where it has its own."""
     renderer: bool = False
     """Boot vLLM's renderer alone: tokenizer, template and config, no weights and no accelerator."""
+    tape: Tape | None = None
+    """Where what is sent to the server is kept."""
 
 
 class Server:
@@ -123,7 +126,7 @@ class Server:
         key = secrets.token_urlsafe(24)
         argv = command(self._plan, port, alias)
         evidence = {"command": argv, "log": str(log)}
-        endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", alias, key)
+        endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", alias, key, self._plan.tape)
         started = time.monotonic()
         self.process = GuardedProcess(argv, env=environment(self._plan, key), log=log)
         failure = self._await_health(endpoint, started, log)
@@ -195,9 +198,9 @@ class Server:
         return Failure(what=what, log=log, excerpt=excerpt, explanation=told)
 
 
-def attach(base_url: str, api_key: str | None, timeout_s: float) -> Boot:
+def attach(base_url: str, api_key: str | None, timeout_s: float, tape: Tape | None = None) -> Boot:
     """Take a server that already runs: find what it serves and ask it one real chat."""
-    endpoint = Endpoint(base_url.rstrip("/"), "", api_key)
+    endpoint = Endpoint(base_url.rstrip("/"), "", api_key, tape)
     evidence: dict[str, Any] = {"base_url": endpoint.base_url}
     started = time.monotonic()
     try:

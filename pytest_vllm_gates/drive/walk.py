@@ -11,7 +11,7 @@ import openai
 
 from pytest_vllm_gates.drive import http
 from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.drive.recorder import HEADER, Recorder
+from pytest_vllm_gates.drive.recorder import HEADER
 from pytest_vllm_gates.facts import matrix, stopping
 from pytest_vllm_gates.facts.exchange import Exchange
 from pytest_vllm_gates.facts.matrix import UNSET
@@ -47,7 +47,7 @@ class Walk:
         self._matrix = cells
         self._conversations = {one.name: one for one in conversations}
         self._max_tokens = max_tokens
-        self._recorder = Recorder(verify=http.encrypted(endpoint))
+        self._recorder = http.transport(endpoint)
         self._chat = Chat(endpoint, family, self._recorder)
         self.requests = 0
         self.not_applicable: dict[str, str] = {}

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.facts.explanation import Explanation
+    from pytest_vllm_gates.facts.tape import Tape
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Endpoint:
     base_url: str
     model: str
     api_key: str | None = field(default=None, repr=False)
+    tape: Tape | None = field(default=None, repr=False, compare=False)
+    """Where what is sent there is kept, and what comes back."""
 
     @property
     def root_url(self) -> str:

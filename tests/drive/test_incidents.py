@@ -1,0 +1,260 @@
+"""Bundles are read as they were written, and what is none is refused with the reason."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from incident_bundles import BODY, PIECES, SENT, incident, written
+
+from pytest_vllm_gates.drive import incident_writer, incidents
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.incident import NAME, SCHEMA, Sent, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def changed(change: Callable[[dict[str, Any]], object], *, signed: bool = True) -> Any:
+    """Return what changes a bundle's incident.json, and makes its digest fit again."""
+
+    def spoil(folder: Path) -> None:
+        document = json.loads((folder / NAME).read_text())
+        change(document)
+        if signed:
+            document["sha256"] = incidents.digest(document)
+        (folder / NAME).write_text(json.dumps(document))
+
+    return spoil
+
+
+def test_a_bundle_is_read_as_it_was_written(tmp_path: Path) -> None:
+    bundle = incidents.read(written(tmp_path))
+    assert bundle.incident.family == "qwen3.5"
+    assert bundle.incident.command == f"pytest --repro {tmp_path / '2026-11-20-leak'}"
+    (send,) = bundle.incident.sends
+    sent = bundle.sent(send)
+    assert (sent.body, sent.pieces, sent.status) == (BODY, PIECES, 200)
+    assert sent.response_headers == {"content-type": "text/event-stream"}
+    assert bundle.text("log-excerpt.txt") == "it broke\n"
+    assert bundle.text("lane.toml") is None
+    assert incidents.read(bundle.folder / NAME).incident == bundle.incident
+
+
+def test_two_of_one_name_lie_side_by_side(tmp_path: Path) -> None:
+    folders = [written(tmp_path).name for _ in range(3)]
+    assert folders == ["2026-11-20-leak", "2026-11-20-leak-2", "2026-11-20-leak-3"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == folders
+
+
+def test_nothing_is_left_of_a_bundle_that_could_not_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds data and no programs"):
+        incident_writer.write(tmp_path, "a", incident(), [SENT], {"conftest.py": b""})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_schema_is_that_of_the_records(tmp_path: Path) -> None:
+    recorded = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert recorded == schema(), "write it again: SCHEMA.write_text(json.dumps(schema(), indent=2))"
+    document = json.loads((written(tmp_path) / NAME).read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(recorded).validate(document)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**document, "more": 1}, recorded)
+
+
+@given(
+    pieces=st.lists(st.tuples(st.floats(0, 1e6).map(lambda at: round(at, 6)), st.binary())),
+    body=st.binary(),
+    says=st.text(),
+)
+def test_any_bytes_come_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    pieces: list[tuple[float, bytes]],
+    body: bytes,
+    says: str,
+) -> None:
+    sent = Sent("POST", "/v1/x", {}, body, "a", 200, {}, tuple(pieces))
+    folder = tmp_path_factory.mktemp("any")
+    found = incidents.read(incident_writer.write(folder, "a", incident(says=says), [sent], {}))
+    assert found.sent(found.incident.sends[0]).body == body
+    assert found.sent(found.incident.sends[0]).pieces == tuple(one for one in pieces if one[1])
+    assert found.incident.says == says
+
+
+def test_half_a_surrogate_pair_is_no_harm(tmp_path: Path) -> None:
+    assert incidents.read(written(tmp_path, says="a\ud800b")).incident.says == "a?b"
+
+
+def test_a_long_response_is_cut_and_it_is_said(tmp_path: Path) -> None:
+    long = Sent("POST", "/v1/x", {}, b"{}", "a", 200, {}, ((0.1, b"x" * 5_000_000),))
+    bundle = incidents.read(incident_writer.write(tmp_path, "a", incident(), [long], {}))
+    lost = 5_000_000 - incident_writer.RESPONSE_BYTES
+    assert bundle.incident.cut == (f"responses/1.jsonl: the last {lost} bytes were not kept",)
+    assert bundle.sent(bundle.incident.sends[0]).cut_bytes == lost
+
+
+def test_a_bundle_has_room_for_so_much_and_says_what_was_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incident_writer, "BUNDLE_BYTES", 2000)
+    sends = [Sent("POST", "/v1/x", {}, b"x" * 900, str(n), 200) for n in range(4)]
+    bundle = incidents.read(incident_writer.write(tmp_path, "a", incident(), sends, {}))
+    assert [send.body is None for send in bundle.incident.sends] == [False, False, True, True]
+    assert bundle.incident.cut == tuple(
+        f"requests/{n}.json: left out, for its 900 bytes there was no room" for n in (3, 4)
+    )
+
+
+def cut_short(folder: Path) -> None:
+    file = folder / NAME
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def larger(folder: Path) -> None:
+    with (folder / "requests/1.json").open("r+b") as file:
+        file.truncate(100 * 2**20)
+
+
+def emptied(folder: Path) -> None:
+    for path in folder.rglob("*.*"):
+        path.unlink()
+
+
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "an empty folder": (
+        emptied,
+        "holds no incident.json",
+    ),
+    "cut short": (cut_short, "is truncated, or no JSON"),
+    "a file short": (lambda folder: (folder / "requests/1.json").unlink(), "requests/1.json is mi"),
+    "a file cut short": (
+        lambda folder: (folder / "requests/1.json").write_bytes(BODY[:-1]),
+        f"it is truncated: requests/1.json has {len(BODY) - 1} bytes of {len(BODY)}",
+    ),
+    "another format": (changed(lambda one: one.update(format="har")), "is not of the format"),
+    "no object": (lambda folder: (folder / NAME).write_text("[]"), "is not of the format"),
+    "deep": (lambda folder: (folder / NAME).write_text("[" * 100_000), "truncated, or no JSON"),
+    "another version": (changed(lambda one: one.update(version=2)), "of format version 2"),
+    "edited": (changed(lambda one: one.update(says="well"), signed=False), "was changed since"),
+    "not signed": (changed(lambda one: one.pop("sha256"), signed=False), "was changed since"),
+    "an edited request": (
+        lambda folder: (folder / "requests/1.json").write_bytes(BODY.replace(b"Hi", b"Ho")),
+        "requests/1.json was changed since",
+    ),
+    "an edited excerpt, longer": (
+        lambda folder: (folder / "log-excerpt.txt").write_text("it did not break at all\n"),
+        "log-excerpt.txt was changed since",
+    ),
+    "huge": (larger, "it is larger than"),
+    "an unknown key": (changed(lambda one: one.update(run="rm")), "does not fit the format: "),
+    "a program": (
+        lambda folder: (folder / "sitecustomize.py").write_text("boom"),
+        "'sitecustomize.py' is no file of a bundle, which holds data and no programs",
+    ),
+    "a file nobody lists": (
+        lambda folder: (folder / "requests/7.json").write_text("{}"),
+        "it holds 'requests/7.json', which incident.json does not list",
+    ),
+    "a deep folder": (
+        lambda folder: (folder / "requests" / "more").mkdir(),
+        "'requests/more' is no plain file",
+    ),
+    "a link": (
+        lambda folder: (folder / "lane.toml").symlink_to("/etc/passwd"),
+        "'lane.toml' is a link",
+    ),
+    "a linked folder": (
+        lambda folder: (folder / "expected").symlink_to("/etc"),
+        "'expected' is a link",
+    ),
+    "a pipe": (lambda folder: os.mkfifo(folder / "lane.toml"), "'lane.toml' is no plain file"),
+    "a path outside": (
+        changed(lambda one: one["files"].update({"../x": one["files"]["requests/1.json"]})),
+        "'../x' leads out of it",
+    ),
+    "a path outside, later": (
+        changed(lambda one: one["files"].update({"requests/../../x": {"sha256": "", "bytes": 1}})),
+        "leads out of it",
+    ),
+    "an absolute path": (
+        changed(lambda one: one["files"].update({"/etc/passwd": {"sha256": "", "bytes": 1}})),
+        "'/etc/passwd' leads out of it",
+    ),
+    "an unlisted body": (
+        changed(lambda one: one["sends"][0].update(body="/etc/passwd")),
+        "names '/etc/passwd', which is not listed",
+    ),
+    "another host": (
+        changed(lambda one: one["sends"][0].update(path="http://elsewhere/")),
+        "is no request below a server's root",
+    ),
+    "two sends of one name": (
+        changed(lambda one: one["sends"].append(one["sends"][0])),
+        "two sends have one name",
+    ),
+    "a cell of nothing": (
+        changed(
+            lambda one: one.update(
+                walk={
+                    "max_tokens": 1,
+                    "cells": [
+                        {
+                            "cell": {},
+                            "asked": {
+                                "turns": "a", "tools": [], "format": "b", "conversation": "c",
+                            },
+                            "thinks": True, "whole": "1", "streamed": "1", "widened": "9",
+                        }
+                    ],
+                }
+            )
+        ),
+        "a cell names the send '9', which there is not",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SPOILT)
+def test_what_is_no_bundle_is_refused_with_the_reason(what: str, tmp_path: Path) -> None:
+    spoil, says = SPOILT[what]
+    folder = written(tmp_path)
+    spoil(folder)
+    with pytest.raises(UserError) as refused:
+        incidents.read(folder)
+    assert says in str(refused.value)
+    assert str(folder) in str(refused.value)
+
+
+def test_a_path_that_is_no_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no incident at .*: a bundle is a folder"):
+        incidents.read(tmp_path / "leak.zip")
+
+
+def test_a_response_that_is_none_is_told(tmp_path: Path) -> None:
+    folder = incident_writer.write(tmp_path, "a", incident(), [SENT], {})
+    file = folder / "responses/1.jsonl"
+    lines = file.read_bytes().splitlines()
+    file.write_bytes(b'{"at_s": "never"}'.join([*lines[:1], b""]))
+    bundle = incidents.Bundle(folder, incidents.read(written(tmp_path)).incident)
+    with pytest.raises(UserError, match=r"responses/1\.jsonl is no response"):
+        bundle.sent(bundle.incident.sends[0])
+
+
+@pytest.mark.parametrize(
+    ("test", "name"),
+    [
+        ("test_no_marker[qwen3.5]", "2026-11-20-qwen3.5-reasoning-no-marker"),
+        ("test_prompt[qwen3.5-tool-one]", "2026-11-20-qwen3.5-reasoning-prompt-tool-one"),
+        ("test_a[qwen3.5-../../etc]", "2026-11-20-qwen3.5-reasoning-a-..-..-etc"),
+    ],
+)
+def test_a_bundle_is_called_after_its_day_and_its_test(test: str, name: str) -> None:
+    found = incident_writer.name_of("2026-11-20T10:00:00+00:00", "qwen3.5", "reasoning", test)
+    assert found == name
+    assert Path(found).name == found

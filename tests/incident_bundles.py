@@ -1,0 +1,48 @@
+"""Incidents for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.drive.incident_writer import write
+from pytest_vllm_gates.facts.incident import Checkpoint, Finding, Incident, Lane, Sent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BODY = b'{"model": "alias", "messages": [{"role": "user", "content": "Hi"}], "stream": true}'
+PIECES = ((0.01, b'data: {"a": "\xc3\xa9"}\n\n'), (0.5, b"\xff\xfe"), (0.75, b"data: [DONE]\n\n"))
+SENT = Sent(
+    method="POST",
+    path="/v1/chat/completions",
+    headers={"Content-Type": "application/json"},
+    body=BODY,
+    name="1",
+    status=200,
+    response_headers={"content-type": "text/event-stream"},
+    pieces=PIECES,
+)
+
+
+def incident(**more: Any) -> Incident:
+    """Return a plain incident."""
+    given: dict[str, Any] = {
+        "created": "2026-11-20T10:00:00+00:00",
+        "tool": {"name": "pytest-vllm-gates", "version": "1"},
+        "family": "qwen3.5",
+        "model": "alias",
+        "checkpoint": Checkpoint(name="miniature", source="/weights", revision=None),
+        "lane": Lane(name="cpu", title="a lane", form="lock", env={}, serve={}, overlay=()),
+        "gate": "reasoning",
+        "test": "test_no_marker_reaches_a_field[qwen3.5]",
+        "says": "content holds a marker",
+        "findings": (Finding(case="plain", says="content holds a marker"),),
+        "command": "pytest --repro {path}",
+    }
+    return Incident(**{**given, **more})
+
+
+def written(folder: Path, **more: Any) -> Path:
+    """Write a plain bundle and return its folder."""
+    files = {"log-excerpt.txt": b"it broke\n"}
+    return write(folder, "2026-11-20-leak", incident(**more), [SENT], files)
