@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 PROG = "vllm-gates"
 COMMANDS: tuple[str, ...] = (
-    "inventory", "preflight", "allreduce", "plan", "explain", "signatures",
-)  # fmt: skip
+    "lane", "inventory", "preflight", "allreduce", "plan", "explain", "signatures",
+    )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

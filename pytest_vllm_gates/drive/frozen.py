@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.drive import distributions
 from pytest_vllm_gates.facts.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.facts.lane import Lane
@@ -17,9 +18,9 @@ FORMAT = "pytest-vllm-gates/frozen-lane"
 VERSION = 1
 
 
-def path(lane: Lane) -> Path:
-    """Return where the inventory of a lane lies, or would."""
-    return lane.file.with_name(f"{lane.file.stem}.inventory.json")
+def path_of(file: Path) -> Path:
+    """Return where the inventory of the lane in `file` lies, or would."""
+    return file.with_name(f"{file.stem}.inventory.json")
 
 
 def read(lane: Lane) -> dict[str, Any] | None:
@@ -27,7 +28,7 @@ def read(lane: Lane) -> dict[str, Any] | None:
 
     Raises `UserError` for a file that is no inventory.
     """
-    place = path(lane)
+    place = path_of(lane.file)
     if lane.form not in ("lock", "python") or not place.is_file():
         return None
     try:
@@ -48,6 +49,10 @@ def contents(lane: Lane) -> dict[str, str]:
     return {str(name): str(one) for name, one in (recorded.get("contents") or {}).items()}
 
 
-def tampered(recorded: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Return the packages that are other builds than when the lane was frozen."""
+def tampered(lane: Lane, folders: Sequence[Path]) -> list[str]:
+    """Return the packages in `folders` that are other builds than when the lane was frozen."""
+    recorded = contents(lane)
+    if not recorded or not folders:
+        return []
+    found = distributions.contents(folders)
     return [name for name in sorted(recorded) if found.get(name, recorded[name]) != recorded[name]]

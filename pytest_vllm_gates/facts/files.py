@@ -6,10 +6,45 @@ import contextlib
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def write_whole(path: Path, text: str) -> None:
     """Write `text` to a file aside in the same folder, flush it, and rename it into place."""
+    aside = _aside(path, text)
+    try:
+        aside.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+
+
+def write_together(texts: Mapping[Path, str]) -> None:
+    """Write several files, in their order, or none: a failure puts back what was there before."""
+    asides: dict[Path, Path] = {}
+    before: dict[Path, bytes | None] = {}
+    try:
+        for path, text in texts.items():
+            asides[path] = _aside(path, text)
+        for path, aside in asides.items():
+            before[path] = path.read_bytes() if path.exists() else None
+            aside.replace(path)
+    except BaseException:
+        for path, content in before.items():
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True) if content is None else path.write_bytes(content)
+        for aside in asides.values():
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+        raise
+
+
+def _aside(path: Path, text: str) -> Path:
+    """Write `text` to a hidden file beside `path`, flushed to the disk; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     aside = Path(name)
@@ -19,8 +54,8 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         aside.chmod(0o644)
-        aside.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             aside.unlink()
         raise
+    return aside

@@ -38,7 +38,9 @@ def install(arguments: list[str], trouble: str) -> int:
     if "-r" in arguments:
         text = Path(arguments[arguments.index("-r") + 1]).read_text().splitlines()
         wanted = [
-            line.partition(" ;")[0] for line in text if line[:1] != "#" and "win32" not in line
+            line.partition(" ;")[0].removesuffix(" \\")
+            for line in text
+            if line[:1] != "#" and "win32" not in line and "--hash" not in line
         ]
     else:
         wanted = [argument for argument in arguments if "==" in argument]
@@ -63,6 +65,22 @@ def install(arguments: list[str], trouble: str) -> int:
     return 0
 
 
+def compile_lock(arguments: list[str], trouble: str) -> int:
+    """Give every package of an index checksums; one from a folder, as builds of torch, has none."""
+    asked = Path(arguments[2]).read_text().split()
+    builds = [one for one in asked if "+cpu" in one]
+    if trouble == "no-torch" and builds and "--torch-backend" not in arguments:
+        say(NO_SOLUTION.format(builds[0]))
+        return 1
+    lines = []
+    for one in asked:
+        name, _, version = one.partition("==")
+        hashes = f" \\\n    --hash=sha256:{name}-{version} \\\n    --hash=sha256:other"
+        lines.append(one if one in builds else one + hashes)
+    Path(arguments[arguments.index("-o") + 1]).write_text("\n".join(lines) + "\n")
+    return 0
+
+
 def main() -> int:
     arguments = sys.argv[1:]
     trouble = os.environ.get("FAKE_UV", "")
@@ -73,6 +91,8 @@ def main() -> int:
     if trouble in FAILURES:
         say(FAILURES[trouble])
         return 1
+    if arguments[:2] == ["pip", "compile"]:
+        return compile_lock(arguments, trouble)
     return install(arguments, trouble)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.facts.files import write_together, write_whole
 
 
 def test_text_is_written_as_it_stands_and_folders_are_made(tmp_path: Path) -> None:
@@ -45,3 +45,22 @@ def test_text_that_cannot_be_encoded_leaves_the_old_file(tmp_path: Path) -> None
         write_whole(path, "new \ud800")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_several_files_are_written_together(tmp_path: Path) -> None:
+    one, two = tmp_path / "lanes" / "a.txt", tmp_path / "lanes" / "a.toml"
+    write_together({one: "1", two: "2"})
+    assert (one.read_text(), two.read_text()) == ("1", "2")
+    write_together({one: "3", two: "4"})
+    assert sorted(path.name for path in one.parent.iterdir()) == ["a.toml", "a.txt"]
+    assert (one.read_text(), two.read_text()) == ("3", "4")
+
+
+def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:
+    old, new, last = tmp_path / "old", tmp_path / "new", tmp_path / "last"
+    old.write_text("before")
+    last.mkdir()  # a file cannot take the place of a folder
+    with pytest.raises(OSError, match="last"):
+        write_together({old: "after", new: "new", last: "last"})
+    assert old.read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["last", "old"]
