@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from pytest_vllm_gates.facts.contracts import Metric, Observed, Plan, Reply
 
-Contracts = dict[str, tuple[str, ...]]
+Contracts = Mapping[str, tuple[str, ...]]
 """The terms of each contract by its name; the first term of a metric is its type."""
 
 ROUTES, METRICS, FIELDS, ERRORS = "routes", "metrics", "fields", "errors"

@@ -44,7 +44,8 @@ def changed(contracts: Contracts, **now: Any) -> Contracts:
 
 
 def test_a_golden_reads_as_it_was_written() -> None:
-    for what, contracts in zip(KINDS, (ROUTE, METRIC, FIELD, ERROR), strict=True):
+    every: tuple[Contracts, ...] = (ROUTE, METRIC, FIELD, ERROR)
+    for what, contracts in zip(KINDS, every, strict=True):
         text = judge.written(what, "Qwen", contracts)
         assert judge.parsed(text) == contracts
         assert says(what, contracts, contracts) == []

@@ -27,7 +27,15 @@ def told(*replies: Reply) -> list[str]:
 
 
 def test_every_type_of_json_has_its_name() -> None:
-    body = {"a": None, "b": True, "c": 1, "d": 0.5, "e": "x", "f": [1, 0.5], "g": {"h": []}}
+    body: dict[str, Any] = {
+        "a": None,
+        "b": True,
+        "c": 1,
+        "d": 0.5,
+        "e": "x",
+        "f": [1, 0.5],
+        "g": {"h": []},
+    }
     assert told(reply(body)) == [
         "chat: a: null",
         "chat: b: boolean",

@@ -1,0 +1,46 @@
+"""What is asked for contracts is data, and every line of it can be asked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_vllm_gates.facts import contracts, strict
+from pytest_vllm_gates.facts.conversation import load_all
+from pytest_vllm_gates.facts.errors import UserError
+
+NOWHERE = Path("/nowhere")
+
+
+def test_the_shipped_file_can_be_asked() -> None:
+    plan = contracts.load()
+    known = {one.name for one in load_all(NOWHERE)}
+    asked = {one.conversation for one in plan.answers if one.conversation}
+    assert asked <= known
+    assert all(re.fullmatch(r"(GET|POST) /\S+", route) for route in plan.routes)
+    assert all(re.compile(pattern) for pattern in plan.unpinned)
+    names = [one.name for one in plan.mistakes]
+    assert len(names) == len(set(names))
+    assert not {*names} & {one.name for one in plan.answers}
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ('[[mistakes]]\nname = "a: b"\n', "mistakes.0.name"),
+        ('[[answers]]\nname = "chat, whole"\n', "answers.0.name"),
+        ('[[mistakes]]\nname = "a"\nkey = "other"\n', "'right', 'wrong' or 'none'"),
+        ("[metrics]\n", "unknown key 'metrics'"),
+    ],
+)
+def test_a_fault_in_the_file_is_told(table: str, says: str, tmp_path: Path) -> None:
+    text = contracts.FILE.read_text(encoding="utf-8")
+    head = text[: text.index("[[answers]]")]
+    rest = "" if "answers" in table else "[[answers]]\nname = 'x'\n"
+    rest += "" if "mistakes" in table else "[[mistakes]]\nname = 'y'\n"
+    (tmp_path / "contracts.toml").write_text(head + table + rest, encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        strict.load(tmp_path / "contracts.toml", contracts.Plan)
+    assert says in str(error.value)

@@ -1,0 +1,192 @@
+"""Servers that answer well and otherwise than others rely on, and such as only say more."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from faults.exchange import CHAT
+from faults.fault import Faults
+from faults.robustness import answer
+
+if TYPE_CHECKING:
+    from faults.exchange import Exchange
+
+FAULTS = Faults("contracts")
+CHANGES = Faults(None)
+
+ROUTES = "routes_are_served"
+METRICS = "metrics_keep_their_names"
+FIELDS = "answers_keep_their_fields"
+ERRORS = "errors_keep_their_shape"
+
+
+def rewrite(exchange: Exchange, old: str, new: str) -> None:
+    """Put another text into the metrics."""
+    if exchange.path == "/metrics" and exchange.text:
+        exchange.text = exchange.text.replace(old, new)
+
+
+def errors(exchange: Exchange, status: HTTPStatus) -> list[dict[str, Any]]:
+    """Return the errors OpenAI's API tells, where the answer is one of that status."""
+    if exchange.status != status or exchange.path != CHAT:
+        return []
+    return [event["error"] for event in exchange.events if isinstance(event.get("error"), dict)]
+
+
+def listed(exchange: Exchange) -> dict[str, Any]:
+    """Return the routes that are listed, where they are asked for."""
+    found: dict[str, Any] = {}
+    if exchange.path == "/openapi.json":
+        found = exchange.events[0]["paths"]
+    return found
+
+
+@FAULTS.add("anything", check=ROUTES, says="POST /v1/responses is gone: whoever asks for it")
+def has_a_route_no_more(exchange: Exchange) -> None:
+    """It is listed all the same."""
+    if exchange.path == "/v1/responses":
+        answer(exchange, HTTPStatus.NOT_FOUND, '{"detail":"Not Found"}', "application/json")
+
+
+@FAULTS.add("anything", check=ROUTES, says="GET /load is gone: whoever asks for it")
+def lists_a_route_no_more(exchange: Exchange) -> None:
+    """One that nobody can ask for without harm, or that is seldom asked for."""
+    listed(exchange).pop("/load", None)
+
+
+@FAULTS.add(
+    "anything",
+    check=METRICS,
+    says="the metric vllm:kv_cache_usage_perc is gone: dashboards that use it show nothing; "
+    "perhaps it is vllm:gpu_cache_usage_perc now",
+)
+def renames_a_metric(exchange: Exchange) -> None:
+    """As releases have done, and back again."""
+    rewrite(exchange, "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+
+
+@FAULTS.add(
+    "anything", check=METRICS, says="vllm:request_success_total has no label finished_reason"
+)
+def renames_a_label(exchange: Exchange) -> None:
+    """The series are there, and no query finds them."""
+    rewrite(exchange, 'finished_reason="', 'reason="')
+
+
+@FAULTS.add(
+    "anything", check=METRICS, says="vllm:num_requests_running is a counter and was a gauge"
+)
+def counts_what_was_measured(exchange: Exchange) -> None:
+    """Of the same name, and of another type."""
+    name = "# TYPE vllm:num_requests_running"
+    rewrite(exchange, f"{name} gauge", f"{name} counter")
+
+
+@FAULTS.add("anything", check=METRICS, says="the server tells no metrics at all")
+def answers_for_metrics_with_a_page(exchange: Exchange) -> None:
+    """Somebody's gateway knows better what is at this path."""
+    if exchange.path == "/metrics":
+        answer(exchange, HTTPStatus.OK, "<html>Welcome</html>")
+
+
+@FAULTS.add("whole", check=FIELDS, says="chat: created is gone: clients that read it find nothing")
+def drops_a_field(exchange: Exchange) -> None:
+    """No client of ours reads it, and somebody's does."""
+    for event in exchange.events:
+        event.pop("created", None)
+
+
+@FAULTS.add("anything", check=FIELDS, says="tokenize: count is gone: clients that read it find")
+def renames_a_field(exchange: Exchange) -> None:
+    """Of an answer that is no chat's."""
+    if exchange.path == "/tokenize":
+        for event in exchange.events:
+            if "count" in event:
+                event["num_tokens"] = event.pop("count")
+
+
+@FAULTS.add("whole", check=FIELDS, says="chat: id is integer and was string")
+def numbers_its_answers(exchange: Exchange) -> None:
+    """The field is there, and of another type."""
+    for number, event in enumerate(exchange.events):
+        event["id"] = number
+
+
+@FAULTS.add("whole", check=FIELDS, says="chat: usage is null and was object")
+def counts_nothing(exchange: Exchange) -> None:
+    """Who bills by it bills nothing."""
+    for event in exchange.events:
+        event["usage"] = None
+
+
+@FAULTS.add("stream", check=FIELDS, says="no streamed chat, usage chunk came")
+def counts_nothing_in_streams(exchange: Exchange) -> None:
+    """Although it was asked for."""
+    exchange.events = [event for event in exchange.events if not event.get("usage")]
+
+
+@FAULTS.add(
+    "anything", check=ERRORS, says="wrong key: content type is text/plain and was application/json"
+)
+def refuses_keys_in_plain_text(exchange: Exchange) -> None:
+    """The gateway that looks at keys has words of its own."""
+    if exchange.status == HTTPStatus.UNAUTHORIZED:
+        answer(exchange, HTTPStatus.UNAUTHORIZED, "Unauthorized", "text/plain")
+
+
+@FAULTS.add("anything", check=ERRORS, says="unknown model: status is 400 and was 404")
+def answers_with_another_status(exchange: Exchange) -> None:
+    """A router that goes to the next server on 404 stays with this one."""
+    for error in errors(exchange, HTTPStatus.NOT_FOUND):
+        exchange.status = error["code"] = HTTPStatus.BAD_REQUEST
+
+
+@FAULTS.add(
+    "anything",
+    check=ERRORS,
+    says='unknown model: error.type is "not_found_error" and was "NotFoundError"',
+)
+def names_an_error_otherwise(exchange: Exchange) -> None:
+    """As other servers call it."""
+    for error in errors(exchange, HTTPStatus.NOT_FOUND):
+        error["type"] = "not_found_error"
+
+
+@CHANGES.add("anything")
+def has_more_routes(exchange: Exchange) -> None:
+    """The next release adds some, and methods to others."""
+    if routes := listed(exchange):
+        routes["/v2/chat"] = {"post": {}}
+        routes["/v1/models"]["head"] = routes["/v1/models"]["delete"] = {}
+
+
+@CHANGES.add("anything")
+def lists_no_routes(exchange: Exchange) -> None:
+    """As it is advised for production."""
+    if exchange.path == "/openapi.json":
+        answer(exchange, HTTPStatus.NOT_FOUND, '{"detail":"Not Found"}', "application/json")
+
+
+@CHANGES.add("anything")
+def has_more_metrics(exchange: Exchange) -> None:
+    """And more labels on those that there were."""
+    rewrite(exchange, 'model_name="', 'instance="a",model_name="')
+    if exchange.path == "/metrics" and exchange.text:
+        exchange.text += "# TYPE vllm:novelty gauge\nvllm:novelty 1.0\n"
+
+
+@CHANGES.add("anything")
+def says_more_in_errors(exchange: Exchange) -> None:
+    """Other words for the same, and a link to the manual."""
+    for status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND):
+        for error in errors(exchange, status):
+            error |= {"message": "That will not do.", "documentation": "https://example.org"}
+
+
+@CHANGES.add("anything")
+def says_more_of_itself(exchange: Exchange) -> None:
+    """New fields in answers that are no chats."""
+    if exchange.method == "GET" or exchange.path == "/tokenize":
+        for event in exchange.events:
+            event["novelty"] = [1, None]

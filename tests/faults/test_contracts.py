@@ -1,0 +1,65 @@
+"""What others rely on is missed by the check that is for it; what is only new, by none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from faults import contracts, innocent
+from faults.conversations import GATES, NOT_ARRIVAL, SHORT
+from faults.proxy import Proxy
+
+if TYPE_CHECKING:
+    from faults.conftest import Run
+    from faults.fault import Fault
+    from faults.upstream import Upstream
+
+pytestmark = pytest.mark.real
+
+FAULTS = contracts.FAULTS.all
+# Another status for a client's mistake is as good to a user, and no innocent change to a program.
+INNOCENT = [
+    *contracts.CHANGES.all,
+    *(one for one in innocent.CHANGES.all if one.name != "refuses_in_a_shape_of_its_own"),
+]
+
+
+def concerned(fault: Fault) -> list[str]:
+    """Return the arguments that choose the gates a fault can reach."""
+    gates = GATES if fault.chats_only else "boot or robustness"
+    return [*SHORT, "-m", f"contracts or {gates}", *NOT_ARRIVAL]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
+    with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
+        judged = run("--base-url", proxy.base_url, *concerned(fault))
+    assert judged.gates("FAIL") == fault.gates, judged.told
+    said = judged.failed("contracts")
+    assert set(said) == {fault.check}, said
+    assert fault.says in said[fault.check]
+    assert judged.verdict["promotion"] == "REJECT"
+    assert judged.status == 1
+
+
+@pytest.mark.parametrize("change", INNOCENT, ids=[change.name for change in INNOCENT])
+def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:
+    with Proxy(upstream, request=change.request, reply=change.reply) as proxy:
+        judged = run("--base-url", proxy.base_url, *SHORT, "-m", "contracts")
+    assert judged.told == []
+    assert judged.gates("PASS") == {"contracts"}
+    assert judged.status == 0
+
+
+def test_what_is_new_is_written_down(upstream: Upstream, run: Run) -> None:
+    (change,) = [one for one in INNOCENT if one.name == "has_more_metrics"]
+    with Proxy(upstream, reply=change.reply) as proxy:
+        judged = run("--base-url", proxy.base_url, *SHORT, "-m", "contracts")
+    (family,) = judged.verdict["families"]
+    (gate,) = [one for one in family["gates"] if one["gate"] == "contracts"]
+    (found,) = [one for one in gate["tests"] if contracts.METRICS in one["test"]]
+    drift = found["evidence"]["drift"]
+    novelty = {"where": "metrics", "name": "vllm:novelty", "ours": "gauge", "theirs": None}
+    assert novelty in drift
+    assert "vllm:novelty: gauge" in found["evidence"]["contracts"]["metrics"]
