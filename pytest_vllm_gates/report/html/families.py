@@ -228,9 +228,7 @@ def _streams(
         if not theirs and lanes.folder:
             beside = lanes.folder / str(mapping(lanes.ours.get("against")).get("document", ""))
             paths = _incidents(lanes.theirs, where)
-            theirs = [
-                each for path in paths for each in streams.of_incident(beside.parent / path)
-            ]
+            theirs = [each for path in paths for each in streams.of_incident(beside.parent / path)]
     if not ours:
         return None, bundles
     if not theirs:

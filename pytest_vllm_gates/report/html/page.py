@@ -58,24 +58,28 @@ def _render(lanes: Lanes, limits: Limits) -> str:
     document = lanes.ours
     shown, left_out = families(lanes, limits)
     known = mapping(document.get("known_defects"))
-    return _environment(limits).get_template("page.html").render(
-        style=style,
-        # Only this very style is allowed: none that somebody's output brings.
-        style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
-        head=sections.head(document),
-        reasons=_few(document.get("reasons"), limits),
-        next=_few(document.get("next"), limits),
-        rollback=mapping(document.get("rollback")) or None,
-        waivers=[mapping(one) for one in listing(document.get("waivers"))][: limits.items],
-        bundle=sections.bundle(document, limits),
-        comparison=sections.comparison(document, limits),
-        families=shown,
-        families_left_out=left_out,
-        gates=list(dict.fromkeys(gate.name for one in shown for gate in one.gates)),
-        standing=_few(known.get("standing"), limits),
-        gone=_few(known.get("gone"), limits),
-        trends=trends(document, limits),
-        facts=sections.facts(document, limits),
+    return (
+        _environment(limits)
+        .get_template("page.html")
+        .render(
+            style=style,
+            # Only this very style is allowed: none that somebody's output brings.
+            style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+            head=sections.head(document),
+            reasons=_few(document.get("reasons"), limits),
+            next=_few(document.get("next"), limits),
+            rollback=mapping(document.get("rollback")) or None,
+            waivers=[mapping(one) for one in listing(document.get("waivers"))][: limits.items],
+            bundle=sections.bundle(document, limits),
+            comparison=sections.comparison(document, limits),
+            families=shown,
+            families_left_out=left_out,
+            gates=list(dict.fromkeys(gate.name for one in shown for gate in one.gates)),
+            standing=_few(known.get("standing"), limits),
+            gone=_few(known.get("gone"), limits),
+            trends=trends(document, limits),
+            facts=sections.facts(document, limits),
+        )
     )
 
 

@@ -75,7 +75,9 @@ def _sentence(promotion: str, lane: str, against: str, other: Mapping[str, Any])
             "into production as it is."
         )
     beside = f" that works on {against}" if against and "regression" in kinds else ""
-    return f"Something users would notice{beside} is broken: lane {lane} must not go into production."
+    return (
+        f"Something users would notice{beside} is broken: lane {lane} must not go into production."
+    )
 
 
 def _counts(document: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -168,7 +170,9 @@ def _lane(lane: dict[str, Any], limits: Limits) -> dict[str, Any]:
         "main": [(name, versions[name]) for name in SHOWN if name in versions],
         "rest": [(name, versions[name]) for name in rest],
         "rest_left_out": left_out,
-        "serve": [(str(k), value(v)) for k, v in mapping(lane.get("serve")).items()][: limits.items],
+        "serve": [(str(k), value(v)) for k, v in mapping(lane.get("serve")).items()][
+            : limits.items
+        ],
         "env": [(str(k), value(v)) for k, v in mapping(lane.get("env")).items()][: limits.items],
         "overlay": [str(one) for one in listing(lane.get("overlay"))][: limits.items],
     }

@@ -145,9 +145,7 @@ def _distribution(
     return Distribution(called, drawing, summaries)
 
 
-def _strip(
-    drawing: Drawing, across: Scale, top: float, side: str, values: Sequence[float]
-) -> None:
+def _strip(drawing: Drawing, across: Scale, top: float, side: str, values: Sequence[float]) -> None:
     middle = top + 30
     drawing.text(1, top + 13, side, "label")
     if len(values) >= LEAST_FOR_BOX:
