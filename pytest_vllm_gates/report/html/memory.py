@@ -89,9 +89,10 @@ def _cache(whole: float | None, each: float | None, at_once: int) -> tuple[Part,
         return _known(("KV cache", "rest", whole))
     used = min(whole, each * at_once)
     many = f"{at_once} requests" if at_once != 1 else "one request"
-    return _known((f"cache of {many} of full length", "used", used)) + _known(
-        ("rest of the cache", "rest", whole - used)
-    )
+    name = f"cache of {many} of full length"
+    if used < each * at_once:
+        name += f" (not enough: {size(each * at_once)} are needed)"
+    return _known((name, "used", used)) + _known(("rest of the cache", "rest", whole - used))
 
 
 def _known(part: tuple[str, str, float | None]) -> tuple[Part, ...]:

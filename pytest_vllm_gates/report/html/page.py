@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.facts.files import write_whole
 from pytest_vllm_gates.report.html import sections
 from pytest_vllm_gates.report.html.bounds import Limits, clean, cut, listing, mapping
-from pytest_vllm_gates.report.html.families import Lanes, families
+from pytest_vllm_gates.report.html.families import families
+from pytest_vllm_gates.report.html.lanes import Lanes
 from pytest_vllm_gates.report.html.trends import trends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jinja2 import Environment
+    from markupsafe import Markup
 
 NAME = "report.html"
 HERE = Path(__file__).parent
@@ -66,7 +68,7 @@ def _render(lanes: Lanes, limits: Limits) -> str:
             # Only this very style is allowed: none that somebody's output brings.
             style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
             head=sections.head(document),
-            reasons=_few(document.get("reasons"), limits),
+            reasons=sections.reasons(document, limits),
             next=_few(document.get("next"), limits),
             rollback=mapping(document.get("rollback")) or None,
             waivers=[mapping(one) for one in listing(document.get("waivers"))][: limits.items],
@@ -109,5 +111,20 @@ def _environment(limits: Limits) -> Environment:
         lstrip_blocks=True,
     )
     found.filters["short"] = lambda value: cut(value, limits.line)
+    found.filters["ticks"] = lambda value: _ticks(shown(value))
     found.filters["style"] = Markup  # the style sheet is the package's own
     return found
+
+
+def _ticks(text: str) -> Markup:
+    """Return a sentence with what stands between backticks as code."""
+    from markupsafe import Markup  # noqa: PLC0415
+
+    parts = text.split("`")
+    whole = len(parts) % 2  # an even number of backticks
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part)
+        if at % 2 and (whole or at < len(parts) - 1)
+        else part
+        for at, part in enumerate(parts)
+    )

@@ -47,7 +47,8 @@ def token_diff(evidence: dict[str, Any], limits: Limits) -> TokenDiff | None:
     names = [str(one) for one in listing(written.get("of"))][:2]
     counts = [one for one in listing(written.get("tokens")) if isinstance(one, int)][:2]
     return TokenDiff(
-        *(names if len(names) == 2 else ("expected", "found")),  # noqa: PLR2004 - two prompts
+        expected=names[0] if names else "expected",
+        found=names[-1] if names else "found",
         counts=(counts[0], counts[-1]) if counts else (0, 0),
         runs=tuple(_run(mapping(one), limits) for one in runs),
         left_out=left_out,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +19,15 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.report.html.bounds import Limits
 
 KINDS = (
-    ("regression", "Regressions", "fail here and not on the other lane: this bundle broke them"),
-    ("both", "Fail on both lanes", "known defects of the deployment, not of this bundle"),
-    ("unequal", "Judged unequally", "another outcome than on the other lane"),
-    ("mended", "Mended", "failed on the other lane only"),
+    ("regression", "Regressions", "These fail on this lane only: this bundle broke them."),
+    ("both", "Fail on both lanes", "Known defects of the deployment: not this bundle's doing."),
+    ("unequal", "Judged unequally", "These come to another outcome than on the other lane."),
+    ("mended", "Mended", "These fail on the other lane only."),
 )
+
+UNRUN = " did not run"
+ALIKE = re.compile(r"(?P<family>[^:\n]+): (?P<gate>\w+) is (?P<says>BLOCKED: .+)", re.DOTALL)
+"""How a reason ends that says a gate was not asked for, or not collected."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,29 @@ def _counts(document: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found.items(), key=lambda one: -one[1]))
 
 
+def reasons(document: Mapping[str, Any], limits: Limits) -> tuple[list[str], list[str]]:
+    """Return the reasons, and which gates did not run: of each family all in one sentence."""
+    told: list[str] = []
+    blocked: dict[tuple[str, str], list[str]] = {}
+    unrun: dict[str, list[str]] = {}
+    for one in map(str, listing(document.get("reasons"))):
+        family, _, gate = one.removesuffix(UNRUN).partition(": ")
+        if one.endswith(UNRUN) and gate:
+            unrun.setdefault(family, []).append(gate)
+        elif alike := ALIKE.fullmatch(one):
+            blocked.setdefault((alike["family"], alike["says"]), []).append(alike["gate"])
+        else:
+            told.append(one)
+    told += [
+        f"{family}: {', '.join(gates)} {'are' if len(gates) > 1 else 'is'} {says}"
+        for (family, says), gates in blocked.items()
+    ]
+    shown, left_out = first(told, limits.items)
+    if left_out:
+        shown.append(f"and {left_out:,} more, in verdict.json")
+    return shown, [f"{family}: {', '.join(gates)}" for family, gates in unrun.items()]
+
+
 def bundle(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | None:
     """Return what changed between the lanes; None where nothing was held against another."""
     told = mapping(document.get("bundle"))
@@ -152,7 +181,7 @@ def facts(document: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
             {"family": mapping(one).get("name"), **mapping(mapping(one).get("checkpoint"))}
             for one in listing(document["families"])[: limits.items]
         ],
-        "command": " ".join(str(one) for one in listing(document.get("command"))),
+        "command": shlex.join(str(one) for one in listing(document.get("command"))),
         "tool": mapping(document.get("tool")),
         "exit_status": document.get("exit_status"),
         "format": f"{document.get('format')} {document.get('version')}",
@@ -197,7 +226,7 @@ def _machine(machine: dict[str, Any]) -> list[tuple[str, str]]:
 def value(found: Any) -> str:
     """Return a value as a cell shows it."""
     if found is None:
-        return "–"
+        return "\N{EN DASH}"
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
 
 

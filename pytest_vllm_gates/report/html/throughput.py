@@ -131,7 +131,13 @@ def _distribution(
         return None
     across = scale([value for _, values in known for value in values])
     summaries = tuple(
-        (side, len(values), *(figure(of(values), unit) for of in (min, statistics.median, max)))
+        (
+            side,
+            len(values),
+            figure(values[0], unit),
+            figure(statistics.median(values), unit),
+            figure(values[-1], unit),
+        )
         for side, values in known
     )
     says = "; ".join(
@@ -158,7 +164,7 @@ def _strip(drawing: Drawing, across: Scale, top: float, side: str, values: Seque
 
 def _axis(drawing: Drawing, across: Scale, top: float, words: Any) -> None:
     drawing.line(across.left, top, across.right, top, "axis")
-    for at in across.ticks(3):
+    for at in across.ticks(5):
         drawing.line(across(at), top - 4, across(at), top, "axis")
         place = across(at)
         anchor = "start" if place < 8 else "end" if place > 92 else "middle"  # noqa: PLR2004

@@ -101,5 +101,5 @@ def _y(up: Scale, value: float) -> float:
 
 def _shown(value: float | None) -> str:
     if value is None:
-        return "–"
+        return "\N{EN DASH}"
     return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"  # noqa: PLR2004
