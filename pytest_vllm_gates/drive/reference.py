@@ -85,6 +85,11 @@ class Reference:
         ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
+    def piece(self, token_id: int) -> str:
+        """Return the text one token stands for."""
+        text: str = self._tokenizer.decode([token_id])
+        return text
+
     def stop_ids(self) -> set[int]:
         """Return the token ids `generation_config.json` and `config.json` end an answer with."""
         found: set[int] = set()

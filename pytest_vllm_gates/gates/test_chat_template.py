@@ -25,6 +25,7 @@ from pytest_vllm_gates.judge.golden import (
     prefix_lost,
     settings_golden,
 )
+from pytest_vllm_gates.judge.token_diff import of_goldens, token_diff
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.checking import Checking
@@ -92,8 +93,10 @@ def test_prompt_is_the_recorded(
     evidence: Evidence,
 ) -> None:
     text = laid_out(conversation, reference, family)
-    evidence["golden"] = golden_name(conversation)
-    golden.check(golden_name(conversation), text)
+    name = evidence["golden"] = golden_name(conversation)
+    if differences := of_goldens(golden.recorded(name), text, reference.piece):
+        evidence["prompt"] = differences
+    golden.check(name, text)
 
 
 def test_server_renders_as_the_reference(
@@ -108,6 +111,9 @@ def test_server_renders_as_the_reference(
     evidence["expected"] = str(found) if isinstance(found, Refused) else len(found.token_ids)
     for way, served in served_prompts.every(server, body).items():
         wrong = disagreement(found, served)
+        if wrong and not isinstance(found, Refused) and not isinstance(served, Refused):
+            of = ("the checkpoint's template", f"the server's, by {way}")
+            evidence["prompt"] = token_diff(found.token_ids, served, of, reference.piece)
         holds(wrong and f"asked through {way}: {wrong}")
 
 

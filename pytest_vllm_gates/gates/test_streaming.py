@@ -13,7 +13,7 @@ import pytest
 from pytest_vllm_gates.drive import http
 from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
-from pytest_vllm_gates.judge import framing, pace
+from pytest_vllm_gates.judge import framing, pace, stream_pieces
 from pytest_vllm_gates.judge.agreement import differences, divergence
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def test_streamed_answer_equals_the_whole(
 ) -> None:
     pairs = [(one, one.whole, one.streamed) for one in walked.answered]
     found, cases = compared(pairs, evidence, ("whole", "streamed"))
+    evidence["streams"] = stream_pieces.of_first(found, walked.answered)
     sees = "A client that streams gets another answer than one that does not"
     checking(found, cases, sees)
 
@@ -70,13 +71,16 @@ def test_deltas_of_several_tokens_lose_nothing(
     checking(found, cases, sees)
 
 
-def test_stream_is_framed_as_clients_expect(walked: Walked, checking: Checking) -> None:
+def test_stream_is_framed_as_clients_expect(
+    walked: Walked, checking: Checking, evidence: Evidence
+) -> None:
     cases = [one.case for one in walked.answered]
     found = [
         Finding(one.case, sentence)
         for one in walked.answered
         for sentence in framing.faults(one.stream)
     ]
+    evidence["streams"] = stream_pieces.of_first(found, walked.answered)
     checking(found, cases, "A strict client refuses the stream, or waits for its end for ever")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.facts.outcome import Inconclusive, MissingBaseline, NotApplicable
+from pytest_vllm_gates.judge import block_figures
 from pytest_vllm_gates.judge import throughput as judge
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def test_is_as_fast_as_recorded(
             raise Inconclusive(f"nothing is recorded: too many blocks are unfit: {void}")
         record(blocks)
         return
+    before = [block for one in recorded for block in one.blocks]
+    evidence["blocks"] = block_figures.side_by_side(blocks, before)
     decision = judge.against_baseline(blocks, [one.blocks for one in recorded], plan)
     evidence["decision"] = decision.as_evidence()
     evidence["baseline"] = [one.path.name for one in recorded]
@@ -95,6 +98,7 @@ def test_is_as_fast_as_the_other_lane(
         }
         for pair in comparison.pairs
     ]
+    evidence["blocks"] = block_figures.of_pairs(comparison.pairs)
     evidence["side_by_side"] = comparison.side_by_side
     evidence["start_changes"] = comparison.start_changes
     sentence = f"{lane.name} against {other_lane.name}: {decision.sentence(plan.odds)}"

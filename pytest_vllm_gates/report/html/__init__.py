@@ -1,0 +1,1 @@
+"""The report as one HTML file: made from the verdict's document, needing nothing else."""

@@ -1,0 +1,224 @@
+"""The gates of each family, and each failure with what was seen of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.report.html import memory, prompts, streams, throughput
+from pytest_vllm_gates.report.html.bounds import first, listing, mapping, number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_vllm_gates.report.html.bounds import Limits
+    from pytest_vllm_gates.report.html.lanes import Lanes
+
+BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE")
+"""What keeps a bundle back, by weight."""
+SHOWN_ELSEWHERE = frozenset({"known_defects", "known_defects_gone"})
+ONE_LINE = 100
+INTROSPECTION = "\nassert "
+"""Where a reason ends for a reader who does not know the test: what pytest adds comes after it."""
+
+
+@dataclass
+class Entry:
+    """Tests of one gate that came to the same, with what was seen."""
+
+    anchor: str
+    title: str
+    tests: list[str]
+    outcome: str
+    reason: str
+    """Its first line."""
+    duration_s: float
+    reproduce: str = ""
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    """The rest of the reason, and what each line of it is."""
+    diff: prompts.TokenDiff | None = None
+    timeline: streams.Timeline | None = None
+    speed: throughput.Comparison | None = None
+    memory: memory.Memory | None = None
+    incidents: list[str] = field(default_factory=list)
+    log: Mapping[str, Any] | None = None
+    rest: list[tuple[str, str]] = field(default_factory=list)
+    """The other evidence, as JSON."""
+
+
+@dataclass
+class Gate:
+    """A gate's row."""
+
+    name: str
+    title: str
+    outcome: str
+    tests: int
+    passed: int
+    duration_s: float
+    entries: list[Entry]
+    measured: list[Entry]
+    """Tests that passed and measured something worth a look."""
+
+
+@dataclass
+class Family:
+    """A family's section."""
+
+    name: str
+    anchor: str
+    checkpoint: str
+    gates: list[Gate]
+    left_out: int
+    """Failures that are not laid out."""
+
+
+def families(lanes: Lanes, limits: Limits) -> tuple[list[Family], int]:
+    """Return the families of a run, and how many are not shown."""
+    shown, left_out = first(map(mapping, listing(lanes.ours.get("families"))), limits.items)
+    return [_Reader(lanes, limits, at, one).family() for at, one in enumerate(shown)], left_out
+
+
+class _Reader:
+    """Reads one family of the document."""
+
+    def __init__(self, lanes: Lanes, limits: Limits, at: int, told: dict[str, Any]) -> None:
+        self._lanes = lanes
+        self._limits = limits
+        self._at = at
+        self._told = told
+        self._name = str(told.get("name", "?"))
+        self._gates = [mapping(one) for one in listing(told.get("gates"))][: limits.items]
+        self._room = limits.failures
+        self._left_out = 0
+        self._at_once = self._planned_at_once()
+
+    def family(self) -> Family:
+        """Return the family's section."""
+        gates = [self._gate(f"f{self._at}g{at}", one) for at, one in enumerate(self._gates)]
+        boot = mapping(self._told.get("boot"))
+        if not boot.get("ok", True):
+            failed = (
+                one for gate in gates if gate.name == "boot" for one in gate.entries
+                if one.outcome == "FAIL"
+            )  # fmt: skip
+            if entry := next(failed, None):
+                entry.log = mapping(boot.get("explanation")) or None
+        return Family(
+            name=self._name,
+            anchor=f"family-{self._at}",
+            checkpoint=str(mapping(self._told.get("checkpoint")).get("name", "?")),
+            gates=gates,
+            left_out=self._left_out,
+        )
+
+    def _gate(self, anchor: str, told: dict[str, Any]) -> Gate:
+        name = str(told.get("gate", "?"))
+        tests = [mapping(one) for one in listing(told.get("tests"))]
+        groups = _grouped(one for one in tests if one.get("outcome") in BAD)
+        shown, left_out = first(groups, max(0, self._room))
+        self._room -= len(shown)
+        self._left_out += left_out
+        passed = (one for one in tests if one.get("outcome") == "PASS")
+        measured = (self._entry("", name, [one]) for one in passed)
+        return Gate(
+            name=name,
+            title=str(told.get("title", "")),
+            outcome=str(told.get("outcome", "?")),
+            tests=sum(one.get("outcome") != "N/A" for one in tests),
+            passed=sum(one.get("outcome") in ("PASS", "KNOWN") for one in tests),
+            duration_s=number(told.get("duration_s")) or 0.0,
+            entries=[self._entry(f"{anchor}t{at}", name, group) for at, group in enumerate(shown)],
+            measured=[one for one in measured if one.speed or one.memory][: self._limits.items],
+        )
+
+    def _entry(self, anchor: str, gate: str, group: list[dict[str, Any]]) -> Entry:
+        one, limits = group[0], self._limits
+        name, evidence = str(one.get("test", "?")), mapping(one.get("evidence"))
+        reason, _, added = str(one.get("reason", "")).partition(INTROSPECTION)
+        says, _, more = reason.strip("\n").partition("\n")
+        timeline, incidents = self._streams((self._name, gate, name), evidence)
+        entry = Entry(
+            anchor=anchor,
+            title=title(name, self._name),
+            tests=[str(each.get("test", "?")) for each in group],
+            outcome=str(one.get("outcome", "?")),
+            reason=says,
+            duration_s=sum(number(each.get("duration_s")) or 0.0 for each in group),
+            reproduce=str(one.get("reproduce", "")),
+            lines=prompts.lines_with_marks(more[: 2 * limits.text]),
+            diff=prompts.token_diff(evidence, limits),
+            speed=throughput.comparison(evidence, self._lanes.names[0], limits),
+            memory=memory.memory(evidence, self._at_once),
+            timeline=timeline,
+            incidents=incidents,
+        )
+        shown = _shown(entry)
+        entry.rest = [
+            (key, _json(found, limits.text)) for key, found in evidence.items() if key not in shown
+        ][: limits.items]
+        if added:
+            entry.rest.append(("assertion", f"assert {added}"))
+        return entry
+
+    def _streams(
+        self, where: tuple[str, str, str], evidence: dict[str, Any]
+    ) -> tuple[streams.Timeline | None, list[str]]:
+        """Return what came of a test's streams on both lanes, and the incidents of ours."""
+        lanes, (one, other) = self._lanes, self._lanes.names
+        incidents = lanes.incidents(where)
+        ours = streams.recorded(evidence) or lanes.recorded(incidents)
+        if not ours:
+            return None, incidents
+        theirs = streams.recorded(lanes.their_evidence(where)) or lanes.recorded_by_them(where)
+        if not theirs:
+            return streams.timeline(ours, self._limits), incidents
+        pairs = [(f"{one}: {ours[0][0]}", ours[0][1]), (f"{other}: {theirs[0][0]}", theirs[0][1])]
+        return streams.timeline(pairs, self._limits), incidents
+
+    def _planned_at_once(self) -> int:
+        """Return how many requests of full length the deployment plans for."""
+        found = (
+            number(mapping(mapping(test).get("evidence")).get("planned_at_once"))
+            for gate in self._gates
+            for test in listing(gate.get("tests"))
+        )
+        return next((int(one) for one in found if one), 1)
+
+
+def _shown(entry: Entry) -> set[str]:
+    """Return the evidence that is shown in a way of its own."""
+    shown = set(SHOWN_ELSEWHERE)
+    shown |= {prompts.KEY} if entry.diff else set()
+    shown |= {"decision", "pairs", "blocks"} if entry.speed else set()
+    shown |= {"planned", "told"} if entry.memory else set()
+    return shown | ({streams.KEY} if entry.timeline else set())
+
+
+def _grouped(tests: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the tests by weight, those of one outcome and reason together."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for one in tests:
+        found.setdefault((str(one.get("outcome")), str(one.get("reason", ""))), []).append(one)
+    return sorted(found.values(), key=lambda group: BAD.index(str(group[0]["outcome"])))
+
+
+def title(test: str, family: str) -> str:
+    """Return a test's name as a sentence: what it holds, and of which case."""
+    name, _, case = test.partition("[")
+    case = re.sub(rf"^{re.escape(family)}(-|$)", "", case.removesuffix("]"))
+    words = name.removeprefix("test_").replace("_", " ")
+    sentence = words[:1].upper() + words[1:]
+    return f"{sentence}: {case}" if case else sentence
+
+
+def _json(found: Any, most: int) -> str:
+    """Return evidence as text; what is far too long is not laid out before it is cut."""
+    if isinstance(found, str):
+        return found
+    text = json.dumps(found, ensure_ascii=False, default=str)
+    if len(text) > most or len(text) < ONE_LINE:
+        return text
+    return json.dumps(found, ensure_ascii=False, default=str, indent=1)

@@ -1,0 +1,151 @@
+"""The memory plan against what the server tells, as stacked bars on one scale of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_vllm_gates.facts.memory_plan import GIB
+from pytest_vllm_gates.report.html.bounds import mapping, number
+from pytest_vllm_gates.report.html.drawing import Drawing, Scale
+
+ROW_HEIGHT = 48
+BAR_HEIGHT = 20
+LEAST_WIDTH = 0.5
+"""Percent: what is there is seen."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a bar."""
+
+    name: str
+    style: str
+    size: float
+    """Bytes on one device."""
+
+    @property
+    def says(self) -> str:
+        """The size as a person reads it."""
+        return size(self.size)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Both bars, and the figures that are no bytes."""
+
+    drawing: Drawing
+    bars: tuple[tuple[str, tuple[Part, ...]], ...]
+    figures: tuple[tuple[str, str, str], ...]
+    """What, planned, told."""
+    notes: tuple[str, ...]
+
+
+def memory(evidence: dict[str, Any], at_once: int = 1) -> Memory | None:
+    """Return the plan beside what a server told; None where a check wrote down no plan.
+
+    `at_once` are the requests of full length the deployment plans for.
+    """
+    planned, told = mapping(evidence.get("planned")), mapping(evidence.get("told"))
+    if not planned or not told:
+        return None
+    bars = tuple(
+        (name, parts)
+        for name, parts in (
+            ("planned", _planned(planned, at_once)),
+            ("told by the server", _told(told, at_once)),
+        )
+        if parts
+    )
+    if not bars:
+        return None
+    notes = [] if number(told.get("weights_gib")) else ["the server does not tell its weights"]
+    return Memory(_drawing(bars), bars, tuple(_figures(planned, told)), tuple(notes))
+
+
+def _planned(plan: dict[str, Any], at_once: int) -> tuple[Part, ...]:
+    weights = number(mapping(plan.get("weights")).get("bytes_per_device"))
+    parts = _known(("weights", "weights", weights))
+    parts += _known(("runtime", "runtime", number(plan.get("overhead_bytes"))))
+    return parts + _cache(
+        number(plan.get("kv_memory_bytes")), number(plan.get("needed_bytes")), at_once
+    )
+
+
+def _told(told: dict[str, Any], at_once: int) -> tuple[Part, ...]:
+    weights, cache = (number(told.get(name)) for name in ("weights_gib", "kv_gib"))
+    room = number(told.get("kv_concurrency"))
+    parts = _known(("weights", "weights", weights and weights * GIB))
+    return parts + _cache(
+        cache and cache * GIB, cache * GIB / room if cache and room else None, at_once
+    )
+
+
+def _cache(whole: float | None, each: float | None, at_once: int) -> tuple[Part, ...]:
+    """Return the cache as what the planned requests take of it, and what is left."""
+    if not whole or whole < 0:
+        return ()
+    if each is None or each < 0:
+        return _known(("KV cache", "rest", whole))
+    used = min(whole, each * at_once)
+    many = f"{at_once} requests" if at_once != 1 else "one request"
+    name = f"cache of {many} of full length"
+    if used < each * at_once:
+        name += f" (not enough: {size(each * at_once)} are needed)"
+    return _known((name, "used", used)) + _known(("rest of the cache", "rest", whole - used))
+
+
+def _known(part: tuple[str, str, float | None]) -> tuple[Part, ...]:
+    name, style, count = part
+    return (Part(name, style, count),) if count and count > 0 else ()
+
+
+def _drawing(bars: tuple[tuple[str, tuple[Part, ...]], ...]) -> Drawing:
+    whole = max(sum(part.size for part in parts) for _, parts in bars)
+    across = Scale(0.0, whole)
+    drawing = Drawing(
+        height=ROW_HEIGHT * len(bars),
+        says=". ".join(
+            f"{name}: " + ", ".join(f"{part.name} {part.says}" for part in parts)
+            for name, parts in bars
+        ),
+    )
+    for at, (name, parts) in enumerate(bars):
+        top = at * ROW_HEIGHT
+        total = sum(part.size for part in parts)
+        drawing.text(1, top + 14, f"{name}, {size(total)}", "label")
+        begin = 0.0
+        for part in parts:
+            left, right = across(begin), across(begin + part.size)
+            drawing.rect(left, top + 20, max(LEAST_WIDTH, right - left), BAR_HEIGHT, part.style)
+            begin += part.size
+    return drawing
+
+
+def _figures(planned: dict[str, Any], told: dict[str, Any]) -> list[tuple[str, str, str]]:
+    pool = mapping(planned.get("pool"))
+    rows = [
+        ("tokens the KV cache holds", pool.get("tokens"), told.get("kv_tokens"), ",.0f"),
+        (
+            "requests of full length at once",
+            pool.get("concurrency"), told.get("kv_concurrency"), ",.2f",
+        ),
+    ]  # fmt: skip
+    found = []
+    for name, one, other, form in rows:
+        ours, theirs = number(one), number(other)
+        if ours is not None or theirs is not None:
+            found.append((name, _figure(ours, form), _figure(theirs, form)))
+    return found
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "not known" if value is None else format(value, form)
+
+
+def size(count: float) -> str:
+    """Return bytes as a person reads them."""
+    for unit, of in (("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= of:
+            return f"{count / of:.2f} {unit}"
+    return f"{count:.0f} bytes"

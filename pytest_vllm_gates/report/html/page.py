@@ -1,0 +1,130 @@
+"""The whole report as one file: no network, no script, never above its size."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.report.html import sections
+from pytest_vllm_gates.report.html.bounds import Limits, clean, cut, listing, mapping
+from pytest_vllm_gates.report.html.families import families
+from pytest_vllm_gates.report.html.lanes import Lanes
+from pytest_vllm_gates.report.html.trends import trends
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+NAME = "report.html"
+HERE = Path(__file__).parent
+MOST_BYTES = 1_900_000
+"""A page is held below 2 MB; what is cut for it is said on the page."""
+
+
+def write(
+    folder: Path, document: Mapping[str, Any], other: Mapping[str, Any] | None = None
+) -> Path:
+    """Write `report.html` into `folder`, whole or not at all; return its path."""
+    path = folder / NAME
+    write_whole(path, compose(document, other, folder=folder))
+    return path
+
+
+def compose(
+    document: Mapping[str, Any],
+    other: Mapping[str, Any] | None = None,
+    *,
+    folder: Path | None = None,
+) -> str:
+    """Return the page of a verdict's document.
+
+    `other` is the document of the lane it was held against, `folder` where the report lies: there
+    the recorded streams of incidents are looked for. Less is shown until the page is small enough.
+    """
+    lanes = Lanes(document, other, folder)
+    limits = Limits()
+    page = _render(lanes, limits)
+    while len(page.encode()) > MOST_BYTES and not limits.least:
+        limits = limits.halved()
+        page = _render(lanes, limits)
+    return page
+
+
+def _render(lanes: Lanes, limits: Limits) -> str:
+    style = (HERE / "style.css").read_text(encoding="utf-8")
+    document = lanes.ours
+    shown, left_out = families(lanes, limits)
+    known = mapping(document.get("known_defects"))
+    return (
+        _environment(limits)
+        .get_template("page.html")
+        .render(
+            style=style,
+            # Only this very style is allowed: none that somebody's output brings.
+            style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+            head=sections.head(document),
+            reasons=sections.reasons(document, limits),
+            next=_few(document.get("next"), limits),
+            rollback=mapping(document.get("rollback")) or None,
+            waivers=[mapping(one) for one in listing(document.get("waivers"))][: limits.items],
+            bundle=sections.bundle(document, limits),
+            comparison=sections.comparison(document, limits),
+            families=shown,
+            families_left_out=left_out,
+            gates=list(dict.fromkeys(gate.name for one in shown for gate in one.gates)),
+            standing=_few(known.get("standing"), limits),
+            gone=_few(known.get("gone"), limits),
+            trends=trends(document, limits),
+            facts=sections.facts(document, limits),
+        )
+    )
+
+
+def _few(found: Any, limits: Limits) -> list[str]:
+    """Return the first of some sentences, and how many there are more."""
+    every = [str(one) for one in listing(found)]
+    more = len(every) - limits.items
+    return [*every[: limits.items], *([f"and {more:,} more, in verdict.json"] if more > 0 else [])]
+
+
+def _environment(limits: Limits) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - heavy
+    from markupsafe import Markup  # noqa: PLC0415
+
+    def shown(value: Any) -> Any:
+        """Bound and clean whatever a template writes, wherever it stands."""
+        if isinstance(value, str) and not isinstance(value, Markup):
+            return clean(cut(value, limits.text))
+        return value
+
+    found = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["short"] = lambda value: cut(value, limits.line)
+    found.filters["ticks"] = lambda value: _ticks(shown(value))
+    found.filters["style"] = Markup  # the style sheet is the package's own
+    return found
+
+
+def _ticks(text: str) -> Markup:
+    """Return a sentence with what stands between backticks as code."""
+    from markupsafe import Markup  # noqa: PLC0415
+
+    parts = text.split("`")
+    whole = len(parts) % 2  # an even number of backticks
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part)
+        if at % 2 and (whole or at < len(parts) - 1)
+        else part
+        for at, part in enumerate(parts)
+    )

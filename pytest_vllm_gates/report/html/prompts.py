@@ -1,0 +1,79 @@
+"""Two prompts token by token: what one has and the other has not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.report.html.bounds import first, listing, mapping
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.report.html.bounds import Limits
+
+KEY = "prompt"
+SAME, REMOVED, ADDED, SKIPPED = "same", "removed", "added", "skipped"
+DIFF_MARK = "(- recorded, + now)"
+
+
+@dataclass(frozen=True)
+class Run:
+    """Tokens in a row that both prompts have, or only one of them."""
+
+    kind: str
+    tokens: tuple[tuple[str, str], ...] = ()
+    """Text and id of each."""
+    skipped: int = 0
+    """Tokens in common that are not shown."""
+
+
+@dataclass(frozen=True)
+class TokenDiff:
+    """The tokens around every difference."""
+
+    expected: str
+    """Where the tokens come from that are removed."""
+    found: str
+    counts: tuple[int, int]
+    runs: tuple[Run, ...]
+    left_out: int
+
+
+def token_diff(evidence: dict[str, Any], limits: Limits) -> TokenDiff | None:
+    """Return the difference that a check of a prompt wrote down; None where there is none."""
+    written = mapping(evidence.get(KEY))
+    if not written.get("runs"):
+        return None
+    runs, left_out = first(listing(written["runs"]), limits.items)
+    names = [str(one) for one in listing(written.get("of"))][:2]
+    counts = [one for one in listing(written.get("tokens")) if isinstance(one, int)][:2]
+    return TokenDiff(
+        expected=names[0] if names else "expected",
+        found=names[-1] if names else "found",
+        counts=(counts[0], counts[-1]) if counts else (0, 0),
+        runs=tuple(_run(mapping(one), limits) for one in runs),
+        left_out=left_out,
+    )
+
+
+def lines_with_marks(reason: str) -> list[tuple[str, str]]:
+    """Return the lines of a reason with what each is: `added` or `removed` in a golden's diff."""
+    marked = False
+    found = []
+    for line in reason.split("\n"):
+        kind = {"- ": REMOVED, "+ ": ADDED}.get(line[:2], "") if marked else ""
+        found.append((kind, line))
+        marked = marked or line.strip() == DIFF_MARK
+    return found
+
+
+def _run(written: dict[str, Any], limits: Limits) -> Run:
+    kind = written.get("kind")
+    if kind == SKIPPED:
+        count = written.get("count")
+        return Run(SKIPPED, skipped=count if isinstance(count, int) else 0)
+    ids, texts = listing(written.get("ids")), listing(written.get("texts"))
+    tokens = [(str(text), str(one)) for text, one in zip(texts, ids, strict=False)]
+    shown, left_out = first(tokens, limits.items)
+    if left_out:
+        shown.append((f"… {left_out:,} more", ""))
+    return Run(kind if kind in (REMOVED, ADDED) else SAME, tuple(shown))

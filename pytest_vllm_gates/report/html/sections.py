@@ -1,0 +1,240 @@
+"""What stands at the top and at the bottom of the report: the answer, what changed, the facts."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.report.html.bounds import first, listing, mapping
+from pytest_vllm_gates.report.html.memory import size
+from pytest_vllm_gates.report.inventory import SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_vllm_gates.report.html.bounds import Limits
+
+KINDS = (
+    ("regression", "Regressions", "These fail on this lane only: this bundle broke them."),
+    ("both", "Fail on both lanes", "Known defects of the deployment: not this bundle's doing."),
+    ("unequal", "Judged unequally", "These come to another outcome than on the other lane."),
+    ("mended", "Mended", "These fail on the other lane only."),
+)
+
+UNRUN = " did not run"
+ALIKE = re.compile(r"(?P<family>[^:\n]+): (?P<gate>\w+) is (?P<says>BLOCKED: .+)", re.DOTALL)
+"""How a reason ends that says a gate was not asked for, or not collected."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The answer, and what it is about."""
+
+    promotion: str
+    sentence: str
+    title: str
+    lane: str
+    against: str
+    families: tuple[str, ...]
+    when: str
+    counts: tuple[tuple[str, int], ...]
+    """How many tests came to each outcome, the most first."""
+
+
+def head(document: Mapping[str, Any]) -> Head:
+    """Return the answer in a plain sentence."""
+    lane = str(mapping(document.get("lane")).get("name", "?"))
+    other = mapping(document.get("against"))
+    against = str(mapping(other.get("lane")).get("name", "")) if other else ""
+    families = tuple(str(mapping(one).get("name", "?")) for one in listing(document["families"]))
+    promotion = str(document["promotion"])
+    of = f"{lane} against {against}" if against else lane
+    return Head(
+        promotion=promotion,
+        sentence=_sentence(promotion, lane, against, other),
+        title=f"{promotion}: {of}",
+        lane=lane,
+        against=against,
+        families=families,
+        when=when(document.get("created")),
+        counts=_counts(document),
+    )
+
+
+def _sentence(promotion: str, lane: str, against: str, other: Mapping[str, Any]) -> str:
+    if promotion == "PROMOTE":
+        beside = f" Nothing that works on {against} broke." if against else ""
+        return f"Every gate that applies passed: lane {lane} may go into production.{beside}"
+    if promotion == "HOLD":
+        return (
+            f"No gate failed, but not all of them could speak: lane {lane} is not proven yet, "
+            "so keep what serves now."
+        )
+    kinds = [mapping(one).get("kind") for one in listing(other.get("checks"))]
+    if against and kinds and "regression" not in kinds and "both" in kinds:
+        return (
+            f"Something users would notice is broken, on {against} too: lane {lane} must not go "
+            "into production as it is."
+        )
+    beside = f" that works on {against}" if against and "regression" in kinds else ""
+    return (
+        f"Something users would notice{beside} is broken: lane {lane} must not go into production."
+    )
+
+
+def _counts(document: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    found: dict[str, int] = {}
+    for family in listing(document["families"]):
+        for gate in listing(mapping(family).get("gates")):
+            for test in listing(mapping(gate).get("tests")):
+                outcome = str(mapping(test).get("outcome"))
+                found[outcome] = found.get(outcome, 0) + 1
+    return tuple(sorted(found.items(), key=lambda one: -one[1]))
+
+
+def reasons(document: Mapping[str, Any], limits: Limits) -> tuple[list[str], list[str]]:
+    """Return the reasons, and which gates did not run: of each family all in one sentence."""
+    told: list[str] = []
+    blocked: dict[tuple[str, str], list[str]] = {}
+    unrun: dict[str, list[str]] = {}
+    for one in map(str, listing(document.get("reasons"))):
+        family, _, gate = one.removesuffix(UNRUN).partition(": ")
+        if one.endswith(UNRUN) and gate:
+            unrun.setdefault(family, []).append(gate)
+        elif alike := ALIKE.fullmatch(one):
+            blocked.setdefault((alike["family"], alike["says"]), []).append(alike["gate"])
+        else:
+            told.append(one)
+    told += [
+        f"{family}: {', '.join(gates)} {'are' if len(gates) > 1 else 'is'} {says}"
+        for (family, says), gates in blocked.items()
+    ]
+    shown, left_out = first(told, limits.items)
+    if left_out:
+        shown.append(f"and {left_out:,} more, in verdict.json")
+    return shown, [f"{family}: {', '.join(gates)}" for family, gates in unrun.items()]
+
+
+def bundle(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | None:
+    """Return what changed between the lanes; None where nothing was held against another."""
+    told = mapping(document.get("bundle"))
+    if not told:
+        return None
+    changed, left_out = first(map(mapping, listing(told.get("changed"))), limits.items)
+    return {
+        "axes": [str(one) for one in listing(told.get("axes"))][: limits.items],
+        "warning": told.get("warning"),
+        "changed": [
+            {
+                "axis": str(one.get("axis", "")),
+                "name": str(one.get("name", "")),
+                "ours": value(one.get("ours")),
+                "theirs": value(one.get("theirs")),
+            }
+            for one in changed
+        ],
+        "left_out": left_out,
+        "same": [str(one) for one in listing(told.get("same"))][: limits.items],
+    }
+
+
+def comparison(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | None:
+    """Return what is otherwise than on the other lane; None where there is none."""
+    told = mapping(document.get("against"))
+    if not told:
+        return None
+    checks = [mapping(one) for one in listing(told.get("checks"))]
+    kinds = []
+    for kind, title, means in KINDS:
+        shown, left_out = first((one for one in checks if one.get("kind") == kind), limits.items)
+        if shown:
+            kinds.append(
+                {"kind": kind, "title": title, "means": means, "checks": shown,
+                 "left_out": left_out, "count": len(shown) + left_out}
+            )  # fmt: skip
+    drift, drift_left_out = first(map(mapping, listing(told.get("drift"))), limits.items)
+    return {
+        "lane": str(mapping(told.get("lane")).get("name", "?")),
+        "promotion": str(told.get("promotion", "")),
+        "document": str(told.get("document", "")),
+        "kinds": kinds,
+        "drift": [
+            {**one, "ours": value(one.get("ours")), "theirs": value(one.get("theirs"))}
+            for one in drift
+        ],
+        "drift_left_out": drift_left_out,
+    }
+
+
+def facts(document: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+    """Return what the run was made of."""
+    other = mapping(mapping(document.get("against")).get("lane"))
+    lanes = [mapping(document.get("lane")), *([other] if other else [])]
+    return {
+        "lanes": [_lane(one, limits) for one in lanes],
+        "machine": _machine(mapping(document.get("machine"))),
+        "checkpoints": [
+            {"family": mapping(one).get("name"), **mapping(mapping(one).get("checkpoint"))}
+            for one in listing(document["families"])[: limits.items]
+        ],
+        "command": shlex.join(str(one) for one in listing(document.get("command"))),
+        "tool": mapping(document.get("tool")),
+        "exit_status": document.get("exit_status"),
+        "format": f"{document.get('format')} {document.get('version')}",
+    }
+
+
+def _lane(lane: dict[str, Any], limits: Limits) -> dict[str, Any]:
+    versions = {str(name): str(one) for name, one in mapping(lane.get("versions")).items()}
+    rest, left_out = first(sorted(set(versions) - set(SHOWN)), limits.items)
+    return {
+        "name": str(lane.get("name", "?")),
+        "title": str(lane.get("title", "")),
+        "why": str(lane.get("why", "")),
+        "form": str(lane.get("form", "")),
+        "main": [(name, versions[name]) for name in SHOWN if name in versions],
+        "rest": [(name, versions[name]) for name in rest],
+        "rest_left_out": left_out,
+        "serve": [(str(k), value(v)) for k, v in mapping(lane.get("serve")).items()][
+            : limits.items
+        ],
+        "env": [(str(k), value(v)) for k, v in mapping(lane.get("env")).items()][: limits.items],
+        "overlay": [str(one) for one in listing(lane.get("overlay"))][: limits.items],
+    }
+
+
+def _machine(machine: dict[str, Any]) -> list[tuple[str, str]]:
+    memory = machine.get("memory_bytes")
+    rows = [
+        ("processor", f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores"),
+        ("memory", size(memory) if isinstance(memory, int) else "unknown"),
+        ("GPUs", ", ".join(str(one) for one in listing(machine.get("gpus"))) or "none"),
+    ]
+    driver = mapping(machine.get("driver"))
+    if driver.get("version"):
+        rows.append(("driver", f"{driver['version']}, CUDA {driver.get('cuda') or 'unknown'}"))
+    rows.append(("system", str(machine.get("os", "?"))))
+    if machine.get("container"):
+        rows.append(("container", str(machine["container"])))
+    return [*rows, ("Python", str(machine.get("python", "?")))]
+
+
+def value(found: Any) -> str:
+    """Return a value as a cell shows it."""
+    if found is None:
+        return "\N{EN DASH}"
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+
+
+def when(created: Any) -> str:
+    """Return a time as a person reads it; what is none, as it stands there."""
+    try:
+        at = datetime.datetime.fromisoformat(str(created))
+    except ValueError:
+        return str(created)
+    zone = at.strftime("%Z") if at.tzinfo else ""
+    return f"{at:%d %B %Y, %H:%M} {zone}".strip()

@@ -1,0 +1,183 @@
+"""How fast two sides were: what changed with its interval, and the figures it comes from."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.report.html.bounds import listing, mapping, number, spread
+from pytest_vllm_gates.report.html.drawing import Drawing, Scale, scale
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.report.html.bounds import Limits
+
+FIGURES = {
+    "output_tokens_per_s": ("output tokens a second", "tokens/s", True),
+    "ttft_s": ("time to the first token", "s", False),
+    "itl_s": ("time between tokens", "s", False),
+}
+"""What a figure is called, its unit, and whether more is better."""
+ROW_HEIGHT = 46
+QUARTILES = 4
+LEAST_FOR_BOX = 5
+
+
+@dataclass(frozen=True)
+class Change:
+    """One figure's change with its interval, in words and as shares of what it was."""
+
+    name: str
+    says: str
+    change: float
+    low: float
+    high: float
+    points: tuple[float, ...]
+    """What each pair of boots came to."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One figure of both sides, block by block."""
+
+    name: str
+    drawing: Drawing
+    sides: tuple[tuple[str, int, str, str, str], ...]
+    """Name, blocks, and least, median and most with their unit."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All of it."""
+
+    answer: str
+    drawing: Drawing | None
+    changes: tuple[Change, ...]
+    distributions: tuple[Distribution, ...]
+
+
+def comparison(evidence: dict[str, Any], ours: str, limits: Limits) -> Comparison | None:
+    """Return what a throughput check wrote down of its decision; None where it has none."""
+    decision = mapping(evidence.get("decision"))
+    changes = tuple(_changes(decision, listing(evidence.get("pairs"))))
+    theirs = str(evidence.get("against") or "recorded")
+    blocks = mapping(evidence.get("blocks"))
+    sides = [
+        (theirs, mapping(blocks.get("theirs"))),
+        (ours, mapping(blocks.get("ours"))),
+    ]
+    distributions = tuple(
+        found for name in FIGURES if (found := _distribution(name, sides, limits))
+    )
+    if not changes and not distributions:
+        return None
+    return Comparison(
+        answer=str(decision.get("answer", "")),
+        drawing=_intervals(changes) if changes else None,
+        changes=changes,
+        distributions=distributions,
+    )
+
+
+def _changes(decision: dict[str, Any], pairs: Sequence[Any]) -> list[Change]:
+    found = []
+    for name, (called, _, more_is_better) in FIGURES.items():
+        told = mapping(mapping(decision.get("changes")).get(name))
+        change, best, worst = (number(told.get(of)) for of in ("change", "at_best", "at_worst"))
+        if change is None or best is None or worst is None:
+            continue
+        slowdowns = [number(mapping(mapping(one).get("slowdowns")).get(name)) for one in pairs]
+        sign = -1 if more_is_better else 1
+        points = [math.expm1(sign * one) for one in slowdowns if one is not None and abs(one) < 9]  # noqa: PLR2004 - e to the 9th is no change, it is another thing
+        low, high = sorted((best, worst))
+        says = f"{called}: {share(change)} (surely between {share(low)} and {share(high)})"
+        found.append(Change(called, says, change, low, high, tuple(points)))
+    return found
+
+
+def _intervals(changes: Sequence[Change]) -> Drawing:
+    """Draw each change as a point on its interval, with 0 as the line to be held against."""
+    ends = [value for one in changes for value in (one.low, one.high, one.change, *one.points)]
+    across = scale(ends, zero=True)
+    drawing = Drawing(
+        height=ROW_HEIGHT * len(changes) + 22, says=". ".join(one.says for one in changes)
+    )
+    bottom = ROW_HEIGHT * len(changes)
+    drawing.line(across(0), 4, across(0), bottom, "zero")
+    for at, one in enumerate(changes):
+        middle = at * ROW_HEIGHT + 30
+        drawing.text(1, at * ROW_HEIGHT + 13, one.name, "label")
+        drawing.rect(across(one.low), middle - 5, across(one.high) - across(one.low), 10, "band")
+        for point in one.points:
+            drawing.dot(across(point), middle, "pair", 2.5)
+        drawing.dot(across(one.change), middle, "estimate", 5)
+    _axis(drawing, across, bottom, share)
+    return drawing
+
+
+def _distribution(
+    name: str, sides: Sequence[tuple[str, dict[str, Any]]], limits: Limits
+) -> Distribution | None:
+    called, unit, _ = FIGURES[name]
+    known = []
+    for side, figures in sides:
+        told = [number(one) for one in listing(figures.get(name))]
+        if values := sorted(one for one in told if one is not None):
+            known.append((side, values))
+    if not known:
+        return None
+    across = scale([value for _, values in known for value in values])
+    summaries = tuple(
+        (
+            side,
+            len(values),
+            figure(values[0], unit),
+            figure(statistics.median(values), unit),
+            figure(values[-1], unit),
+        )
+        for side, values in known
+    )
+    says = "; ".join(
+        f"{side}: {count} blocks, median {median}, from {low} to {high}"
+        for side, count, low, median, high in summaries
+    )
+    drawing = Drawing(height=ROW_HEIGHT * len(known) + 22, says=f"{called}. {says}")
+    for at, (side, values) in enumerate(known):
+        _strip(drawing, across, at * ROW_HEIGHT, side, spread(values, limits.marks))
+    _axis(drawing, across, ROW_HEIGHT * len(known), lambda value: figure(value, unit))
+    return Distribution(called, drawing, summaries)
+
+
+def _strip(drawing: Drawing, across: Scale, top: float, side: str, values: Sequence[float]) -> None:
+    middle = top + 30
+    drawing.text(1, top + 13, side, "label")
+    if len(values) >= LEAST_FOR_BOX:
+        low, median, high = statistics.quantiles(values, n=QUARTILES)
+        drawing.rect(across(low), middle - 9, across(high) - across(low), 18, "box")
+        drawing.line(across(median), middle - 9, across(median), middle + 9, "median")
+    for value in values:
+        drawing.dot(across(value), middle, "block", 2.2)
+
+
+def _axis(drawing: Drawing, across: Scale, top: float, words: Any) -> None:
+    drawing.line(across.left, top, across.right, top, "axis")
+    for at in across.ticks(5):
+        drawing.line(across(at), top - 4, across(at), top, "axis")
+        place = across(at)
+        anchor = "start" if place < 8 else "end" if place > 92 else "middle"  # noqa: PLR2004
+        drawing.text(place, top + 15, words(at), "tick", anchor)
+
+
+def share(value: float) -> str:
+    """Return a change as a person reads it."""
+    return f"{value:+.1%}" if value else "0%"
+
+
+def figure(value: float, unit: str) -> str:
+    """Return a figure with its unit."""
+    if unit == "s" and abs(value) < 1:
+        return f"{value * 1000:.4g} ms"
+    return f"{value:,.4g} {unit}" if abs(value) < 10_000 else f"{value:,.0f} {unit}"  # noqa: PLR2004

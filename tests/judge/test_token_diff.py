@@ -1,0 +1,95 @@
+"""The difference of two prompts, token by token, is whole, bounded and says what is otherwise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.facts.rendering import Rendering
+from pytest_vllm_gates.judge.golden import prompt_golden, refusal_golden
+from pytest_vllm_gates.judge.token_diff import (
+    MOST_RUNS,
+    SHOWN_AROUND,
+    of_goldens,
+    recorded_ids,
+    token_diff,
+)
+
+PROMPTS = st.lists(st.integers(0, 5), max_size=60)
+
+
+def diff(expected: list[int], found: list[int]) -> dict[str, Any]:
+    return token_diff(expected, found, ("recorded", "now"), lambda one: f"t{one}\n")
+
+
+def kinds(expected: list[int], found: list[int]) -> list[tuple[str, Any]]:
+    return [
+        (one["kind"], one.get("ids", one.get("count"))) for one in diff(expected, found)["runs"]
+    ]
+
+
+def test_what_is_otherwise_stands_between_what_is_not() -> None:
+    assert kinds([1, 2, 3, 4], [1, 9, 9, 4]) == [
+        ("same", [1]), ("removed", [2, 3]), ("added", [9, 9]), ("same", [4]),
+    ]  # fmt: skip
+    assert kinds([1, 2], [1, 2, 3]) == [("same", [1, 2]), ("added", [3])]
+    assert kinds([1, 2], []) == [("removed", [1, 2])]
+
+
+def test_texts_show_what_is_invisible() -> None:
+    found = diff([1], [2])
+    assert [one["texts"] for one in found["runs"]] == [["t1↵"], ["t2↵"]]
+    assert (found["of"], found["tokens"]) == (["recorded", "now"], [1, 1])
+
+
+def test_far_from_a_difference_tokens_are_counted() -> None:
+    before, between = list(range(100, 200)), list(range(1000, 1100))
+    found = kinds([*before, 1, *between, 2], [*before, *between])
+    assert found == [
+        ("skipped", 100 - SHOWN_AROUND), ("same", before[-SHOWN_AROUND:]), ("removed", [1]),
+        ("same", between[:SHOWN_AROUND]), ("skipped", 100 - 2 * SHOWN_AROUND),
+        ("same", between[-SHOWN_AROUND:]), ("removed", [2]),
+    ]  # fmt: skip
+
+
+@given(PROMPTS, PROMPTS)
+def test_nothing_gets_lost(expected: list[int], found: list[int]) -> None:
+    runs = diff(expected, found)["runs"]
+    for prompt, other in ((expected, "added"), (found, "removed")):
+        ids = [one["ids"] for one in runs if one["kind"] not in (other, "skipped")]
+        skipped = sum(one["count"] for one in runs if one["kind"] == "skipped")
+        assert sum(map(len, ids)) + skipped == len(prompt)
+        if not skipped:
+            assert [one for some in ids for one in some] == prompt
+
+
+def test_however_unlike_they_are_it_is_small_and_soon_there() -> None:
+    found = diff([one % 7 for one in range(50_000)], [one % 11 for one in range(60_000)])
+    assert len(found["runs"]) == MOST_RUNS
+    assert found["not_compared"] > 100_000
+    assert len(json.dumps(found)) < 100_000
+
+
+def test_a_golden_tells_its_tokens() -> None:
+    rendering = Rendering("a\n7 8\nb", (5, 6, 7, 8), ("a\n", "7", " 8\n", "b"))
+    recorded = prompt_golden("1 2 3", rendering)
+    assert recorded_ids(recorded) == [5, 6, 7, 8]
+    now = prompt_golden("1 2 3", Rendering("a\n7", (5, 6), ("a\n", "7")))
+    found = of_goldens(recorded, now, str)
+    assert found
+    assert [one["kind"] for one in found["runs"]] == ["same", "removed"]
+    assert (of_goldens(recorded, recorded, str), of_goldens(None, now, str)) == (None, None)
+
+
+def test_a_golden_that_does_not_hold_every_token_is_not_compared_by_them() -> None:
+    many = 40_000
+    long = prompt_golden("x", Rendering("a\n" * many, (1,) * many, ("a\n",) * many))
+    assert recorded_ids(long) is None
+    assert (
+        recorded_ids(prompt_golden("x", Rendering("a" * many, (1,) * many, ("a",) * many))) is None
+    )
+    refused = refusal_golden("x", "no system message")
+    assert of_goldens(long, refused, str) is None
