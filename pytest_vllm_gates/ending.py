@@ -43,6 +43,7 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
         holds=_holds(session, of, others_failed=others_failed),
         fails_there=sides.failing(theirs),
         there=of.against.name if of.against else "",
+        waivers=of.waivers.settle(of.results),
     )
     required = of.options.require_promotion
     status = int(session.exitstatus)

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult, Undecided
-from pytest_vllm_gates.fixtures import evidence_key, gate_of
+from pytest_vllm_gates.fixtures import evidence_key, gate_of, run_key
 from pytest_vllm_gates.judge.verdict import SEVERITY
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ LETTERS = {
     Outcome.BLOCKED: "B",
     Outcome.MISSING: "M",
     Outcome.INCONCLUSIVE: "I",
+    Outcome.WAIVED: "W",
     Outcome.KNOWN: "K",
     Outcome.NOT_APPLICABLE: "-",
 }
@@ -55,6 +56,8 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if death := _death(item, call):
         reason = f"{death.brief}\n{reason}"
         report.sections.append(("The server died", death.explain()))
+    if outcome is Outcome.FAIL:
+        outcome, reason, breaks = _waived(item, subject, report, reason)
     judged = item.stash.setdefault(
         _judged_key,
         {"outcome": Outcome.NOT_APPLICABLE, "reason": "", "breaks": False, "duration_s": 0.0},
@@ -78,7 +81,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
             "outcome": str(judged["outcome"]),
             "family": subject.family.name,
             "gate": gate_of(item),
-            "test": item.nodeid.rpartition("::")[2],
+            "test": _name(item),
             # Through JSON, for that is how it travels from an xdist worker.
             "evidence": json.loads(json.dumps(dict(evidence or {}), default=str)),
         }
@@ -98,6 +101,21 @@ def status_of(report: pytest.TestReport) -> tuple[str, str, str] | None:
     if name is None:
         return None
     return name.lower(), LETTERS[Outcome(name)], name
+
+
+def _name(item: pytest.Item) -> str:
+    return item.nodeid.rpartition("::")[2]
+
+
+def _waived(
+    item: pytest.Item, subject: Subject, report: pytest.TestReport, failure: str
+) -> tuple[Outcome, str, bool]:
+    """Return what a failure comes to where a waiver is for it; one that expired only speaks."""
+    waivers = item.config.stash[run_key].waivers
+    outcome, reason = waivers.apply(subject.family.name, gate_of(item), _name(item), failure)
+    if outcome is Outcome.FAIL and reason != failure:
+        report.sections.append(("Its waiver expired", reason.splitlines()[0]))
+    return outcome, reason, outcome is Outcome.FAIL
 
 
 def _death(item: pytest.Item, call: pytest.CallInfo[None]) -> Failure | None:

@@ -16,10 +16,12 @@ from pytest_vllm_gates.facts import conversation as conversations
 from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts import known_defects, signature
 from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts import waivers as waiving
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Boot, Failure
 from pytest_vllm_gates.facts.names import choose
 from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.judge.waivers import of_lane
 from pytest_vllm_gates.options import ALL
 from pytest_vllm_gates.report import preflight as preflight_report
 from pytest_vllm_gates.report.document import Facts
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.machine import Machine
     from pytest_vllm_gates.facts.outcome import TestResult
     from pytest_vllm_gates.facts.preflight import Check, Situation
+    from pytest_vllm_gates.judge.waivers import Waivers
     from pytest_vllm_gates.options import Options
     from pytest_vllm_gates.other_lane import OtherRun
 
@@ -69,6 +72,7 @@ class Run:
     known_defects: tuple[KnownDefect, ...]
     """Those of every family; a family file lists its own."""
     machine: Machine
+    waivers: Waivers
     environment: Environment | None = None
     inventory: dict[str, Any] = field(default_factory=dict)
     """What the lane's environment brings, once it was looked into."""
@@ -251,6 +255,8 @@ def resolve(options: Options) -> Run:
     if (project / signature.FOLDER).is_dir():
         signature.load_all(project)
     lane, why = _lane(options, here)
+    today = waiving.today()
+    waivers = waiving.load_all(project, gate_files(), today)
     every = sorted(families.files(project))
     names = [one for name in options.models for one in (every if name.lower() == ALL else [name])]
     subjects = [_subject(name, options, lane) for name in names]
@@ -271,6 +277,7 @@ def resolve(options: Options) -> Run:
         conversations=conversations.load_all(project),
         known_defects=known_defects.load_all(project),
         machine=here,
+        waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
         against=lanes.load(options.against, project) if options.against else None,
     )
@@ -298,7 +305,7 @@ def _lane(options: Options, here: Machine) -> tuple[Lane, str]:
     project = options.rootdir
     if options.base_url:
         lane = lanes.Lane(
-            name="base-url", file=project, title="a server that runs", base_url=options.base_url
+            name=lanes.ATTACHED, file=project, title="a server that runs", base_url=options.base_url
         )
         return lane, "asked for with --base-url"
     if options.lane:

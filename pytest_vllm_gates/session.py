@@ -138,7 +138,7 @@ class GatesSession:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Show BLOCKED, MISSING, INCONCLUSIVE and N/A under their own names."""
+        """Show BLOCKED, MISSING, WAIVED and the like under their own names."""
         return outcomes.status_of(report)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

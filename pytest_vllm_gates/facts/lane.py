@@ -16,6 +16,8 @@ SHIPPED = Path(__file__).parent.parent / "lanes"
 # TOML knows lists only; a frozen record keeps them as tuples.
 Words = Annotated[tuple[str, ...], Field(strict=False)]
 
+ATTACHED = "base-url"
+"""The name of the lane that is a running server's URL."""
 FORMS = ("python", "lock", "command", "base_url")
 
 # Keys that would be read and then have no effect in a lane of this form.

@@ -24,6 +24,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return by_fold[close[0]] if close else None
 
 
+def matches(pattern: str, name: str) -> bool:
+    """Return whether `name` is what `pattern` says, where `*` stands for any text.
+
+    Nothing else is special: names of tests have brackets in them.
+    """
+    return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL))
+
+
 def choose(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the known name that `name` spells.
 

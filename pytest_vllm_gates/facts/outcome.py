@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 class Outcome(StrEnum):
     """What a test of a gate came to. Only PASS speaks for a promotion.
 
-    KNOWN is a failure that the family file lists with its reference: it stands in the verdict and
-    does not hold it.
+    KNOWN is a failure that the family file lists with its reference, WAIVED one that somebody of
+    the project lets pass for a while: they stand in the verdict and do not hold it.
     """
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
@@ -19,6 +19,7 @@ class Outcome(StrEnum):
     BLOCKED = "BLOCKED"
     MISSING = "MISSING"
     INCONCLUSIVE = "INCONCLUSIVE"
+    WAIVED = "WAIVED"
     KNOWN = "KNOWN"
     NOT_APPLICABLE = "N/A"
 

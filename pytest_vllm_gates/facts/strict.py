@@ -69,6 +69,12 @@ def validated(
         raise UserError("\n".join(complaints)) from error
 
 
+def place(path: Path, text: str, location: tuple[str | int, ...]) -> str:
+    """Return where in a file, read as `text`, the key at `location` stands: `path:line`."""
+    line = _line_of(text, location)
+    return f"{path}:{line}" if line else str(path)
+
+
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return `base` with `changes` laid over it, table by table; an array is replaced whole.
 

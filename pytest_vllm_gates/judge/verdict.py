@@ -12,12 +12,15 @@ from pytest_vllm_gates.facts.outcome import Outcome, TestResult
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from pytest_vllm_gates.judge.waivers import Settled
+
 # The worst outcome of its tests is the gate's; a test that does not apply says nothing.
 SEVERITY = (
     Outcome.FAIL,
     Outcome.BLOCKED,
     Outcome.MISSING,
     Outcome.INCONCLUSIVE,
+    Outcome.WAIVED,
     Outcome.KNOWN,
     Outcome.PASS,
     Outcome.NOT_APPLICABLE,
@@ -67,6 +70,8 @@ class Verdict:
     """Known defects that were seen: they stand, and hold nothing."""
     gone: tuple[str, ...] = ()
     """Known defects that were not seen where they should have been: their entries can go."""
+    waivers: tuple[Settled, ...] = ()
+    """What became of the waivers that this run had to do with."""
 
     def exit_status(self, *, require_promotion: bool) -> int:
         """Return 1 when something broke, else 0; `require_promotion` wants PROMOTE for a 0."""
@@ -87,6 +92,7 @@ def decide(
     holds: Sequence[str] = (),
     fails_there: Collection[tuple[str, str, str]] = (),
     there: str = "",
+    waivers: Sequence[Settled] = (),
 ) -> Verdict:
     """Turn the outcomes of a run into its verdict.
 
@@ -96,6 +102,7 @@ def decide(
 
     `fails_there` are the checks, by family, gate and test, that fail on the lane called `there` as
     well: a defect of the deployment, which holds the promotion and is no reason to go back.
+    `waivers` are told with the verdict; which failures they cover is in the outcomes.
     """
     gates = _by_gate(results, expected, not_applicable or {})
     failed = [gate for gate in gates if gate.outcome is Outcome.FAIL]
@@ -125,12 +132,15 @@ def decide(
     standing, gone = _told(gates, STANDING), _told(gates, GONE)
     if reasons:
         promotion = Promotion.REJECT if rejects else Promotion.HOLD
-        return Verdict(promotion, tuple(reasons), gates, standing, gone)
-    passed = sum(gate.outcome in (Outcome.PASS, Outcome.KNOWN) for gate in gates)
-    summary = f"all {passed} applicable gates passed ({tests} tests)"
+        return Verdict(promotion, tuple(reasons), gates, standing, gone, tuple(waivers))
+    applicable = sum(gate.outcome is not Outcome.NOT_APPLICABLE for gate in gates)
+    waived = sum(test.outcome is Outcome.WAIVED for gate in gates for test in gate.tests)
+    summary = f"all {applicable} applicable gates passed ({tests} tests)"
+    if waived:
+        summary += f"; failures that are waived: {waived}"
     if standing:
         summary += f"; known defects that stand: {len(standing)}"
-    return Verdict(Promotion.PROMOTE, (summary,), gates, standing, gone)
+    return Verdict(Promotion.PROMOTE, (summary,), gates, standing, gone, tuple(waivers))
 
 
 def _fails_here_alone(gate: GateResult, there: Collection[tuple[str, str, str]]) -> bool:

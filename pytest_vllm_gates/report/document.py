@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.launch import Boot
     from pytest_vllm_gates.facts.machine import Machine
     from pytest_vllm_gates.judge.verdict import GateResult, Verdict
+    from pytest_vllm_gates.judge.waivers import Settled
 
 NAME = "verdict.json"
 SCHEMA = Path(__file__).with_name("verdict.schema.json")
@@ -93,7 +94,7 @@ def compose(
         ],
         "against": None,
         "bundle": None,
-        "waivers": [],
+        "waivers": [_waiver(settled) for settled in verdict.waivers],
         "next": [],
         "rollback": None,
         "history": [],
@@ -138,6 +139,17 @@ def _family(name: str, checkpoint: Checkpoint, facts: Facts, verdict: Verdict) -
         },
         "boot": _boot(boot) if boot else None,
         "gates": [_gate(gate, facts) for gate in verdict.gates if gate.family == name],
+    }
+
+
+def _waiver(settled: Settled) -> dict[str, str]:
+    waiver = settled.waiver
+    return {
+        "check": waiver.check,
+        "who": waiver.who,
+        "why": waiver.why,
+        "until": waiver.until.isoformat(),
+        "state": str(settled.state),
     }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.facts.outcome import Outcome
 from pytest_vllm_gates.judge.verdict import Promotion, Verdict
+from pytest_vllm_gates.judge.waivers import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,12 +18,14 @@ COLOURS: Mapping[str, str] = {
     Outcome.BLOCKED: "red",
     Outcome.MISSING: "yellow",
     Outcome.INCONCLUSIVE: "yellow",
+    Outcome.WAIVED: "yellow",
     Outcome.KNOWN: "yellow",
     Outcome.NOT_APPLICABLE: "blue",
     Promotion.PROMOTE: "green",
     Promotion.REJECT: "red",
     Promotion.HOLD: "yellow",
 }
+WAIVERS = {State.USED: "yellow", State.UNUSED: "green", State.EXPIRED: "red"}
 NARROW = 60
 
 
@@ -43,6 +46,8 @@ def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield COLOURS[verdict.promotion], f"verdict: {verdict.promotion}"
     for reason in verdict.reasons:
         yield "", f"  - {reason}"
+    for settled in verdict.waivers:
+        yield WAIVERS[settled.state], f"  {settled.told}"
     for standing in verdict.standing:
         yield "yellow", f"  known defect, standing: {standing}"
     for gone in verdict.gone:

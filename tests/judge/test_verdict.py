@@ -66,6 +66,11 @@ def verdict(*outcomes: str) -> Verdict:
         (["KNOWN", "FAIL"], "REJECT", 1, 1),
         (["KNOWN", "INCONCLUSIVE", "PASS"], "HOLD", 0, 6),
         (["KNOWN", "BLOCKED", "PASS"], "HOLD", 1, 6),
+        (["PASS", "WAIVED"], "PROMOTE", 0, 0),
+        (["WAIVED", "WAIVED"], "HOLD", 0, 6),
+        (["WAIVED", "FAIL", "PASS"], "REJECT", 1, 1),
+        (["WAIVED", "MISSING", "PASS"], "HOLD", 0, 6),
+        (["WAIVED", "BLOCKED", "PASS"], "HOLD", 1, 6),
     ],
 )
 def test_outcomes_give_their_verdict_and_exit_status(
@@ -113,6 +118,10 @@ def test_a_broken_test_is_not_hidden_behind_a_worse_one_of_its_gate() -> None:
         (["KNOWN", "INCONCLUSIVE"], "INCONCLUSIVE"),
         (["KNOWN", "FAIL"], "FAIL"),
         (["N/A", "KNOWN"], "KNOWN"),
+        (["KNOWN", "WAIVED"], "WAIVED"),
+        (["PASS", "WAIVED"], "WAIVED"),
+        (["INCONCLUSIVE", "WAIVED"], "INCONCLUSIVE"),
+        (["FAIL", "WAIVED"], "FAIL"),
         (["N/A", "PASS"], "PASS"),
         (["N/A", "N/A"], "N/A"),
     ],
@@ -152,19 +161,38 @@ def test_a_known_defect_that_is_gone_is_told() -> None:
     assert "known" not in found.reasons[0]
 
 
-def test_reasons_come_by_weight_each_with_family_and_gate() -> None:
-    found = decide(
-        [result("streaming", "BLOCKED", "the server died\nmore"), result("boot", "FAIL", "no")],
-        {FAMILY: GATES},
-        holds=["the run was interrupted"],
-    )
+WEIGHED = (
+    result("load", "INCONCLUSIVE", "the machine is busy"),
+    result("tools", "MISSING", "no golden"),
+    result("streaming", "BLOCKED", "the server died\nmore"),
+    result("stop", "WAIVED"),
+    result("boot", "FAIL", "no"),
+)
+
+
+@given(st.permutations(WEIGHED))
+def test_reasons_come_by_weight_each_with_family_and_gate(results: list[TestResult]) -> None:
+    found = decide(results, {FAMILY: GATES}, holds=["the run was interrupted"])
     assert found.reasons == (
         "qwen3.5: boot is FAIL: no",
         "qwen3.5: streaming is BLOCKED: the server died",
+        "qwen3.5: tools is MISSING: no golden",
+        "qwen3.5: load is INCONCLUSIVE: the machine is busy",
         "qwen3.5: chat_template did not run",
         "the run was interrupted",
     )
     assert found.promotion is Promotion.REJECT
+
+
+def test_a_promotion_says_how_many_failures_it_lets_pass() -> None:
+    found = decide(
+        [result("boot", "PASS"), result("boot", "WAIVED"), result("streaming", "WAIVED")],
+        {FAMILY: ["boot", "streaming"]},
+    )
+    assert (found.promotion, found.reasons) == (
+        "PROMOTE",
+        ("all 2 applicable gates passed (1 tests); failures that are waived: 2",),
+    )
 
 
 def test_a_run_in_which_nothing_passed_says_so() -> None:
@@ -243,7 +271,7 @@ def test_the_rules_hold_for_any_run(results: list[TestResult], holds: list[str])
     outcomes = {one.outcome for one in results}
     assert (found.promotion is Promotion.REJECT) == (Outcome.FAIL in outcomes)
     if found.promotion is Promotion.PROMOTE:
-        assert outcomes <= {Outcome.PASS, Outcome.NOT_APPLICABLE}
+        assert outcomes <= {Outcome.PASS, Outcome.NOT_APPLICABLE, Outcome.KNOWN, Outcome.WAIVED}
         assert Outcome.PASS in outcomes
         assert {one.gate for one in results} == set(GATES)
         assert not holds

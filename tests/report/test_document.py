@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from pytest_vllm_gates.facts.lane import Lane
 from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
 from pytest_vllm_gates.facts.machine import Machine
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult
+from pytest_vllm_gates.facts.waivers import Waiver
 from pytest_vllm_gates.judge import explain
 from pytest_vllm_gates.judge.verdict import Verdict, decide
+from pytest_vllm_gates.judge.waivers import of_lane
 from pytest_vllm_gates.report import document
 from pytest_vllm_gates.report.inventory import bundle_document
 
@@ -119,6 +122,27 @@ def test_known_defects_are_reported_beside_the_reasons() -> None:
         "gone": ["qwen3.5: boot: x (#2)"],
     }
     assert composed(BOOTED, verdict(Outcome.PASS))["known_defects"] == {"standing": [], "gone": []}
+
+
+def test_waivers_are_reported_with_what_became_of_them() -> None:
+    until = datetime.date(2026, 12, 1)
+    waiver = Waiver(check="qwen3.5: boot", who="Jane", why="a fix comes", until=until)
+    waived = [
+        TestResult("qwen3.5", "boot", f"test_{one}", one) for one in (Outcome.PASS, Outcome.WAIVED)
+    ]
+    settled = of_lane([waiver], "cpu", until).settle(waived)
+    whole = composed(BOOTED, decide(waived, {"qwen3.5": ["boot"]}, waivers=settled))
+    SCHEMA.validate(whole)
+    assert whole["promotion"] == "PROMOTE"
+    assert whole["waivers"] == [
+        {
+            "check": "qwen3.5: boot",
+            "who": "Jane",
+            "why": "a fix comes",
+            "until": "2026-12-01",
+            "state": "used",
+        }
+    ]
 
 
 def test_a_boot_is_reported_with_its_times_or_its_failure() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 
 import pytest
 
 from pytest_vllm_gates.facts.finding import GONE, STANDING
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult
+from pytest_vllm_gates.facts.waivers import Waiver
 from pytest_vllm_gates.judge.verdict import Promotion, decide
+from pytest_vllm_gates.judge.waivers import State, of_lane
 from pytest_vllm_gates.report import terminal
 
 
@@ -67,6 +70,26 @@ def test_known_defects_are_told_after_the_verdict() -> None:
             "  known defect, no longer seen (its entry can go): "
             "qwen3.5: boot: a call is lost (vllm#2)",
         ),
+    ]
+
+
+def test_waivers_are_told_after_the_verdict() -> None:
+    until = datetime.date(2026, 12, 1)
+    waiver = Waiver(check="qwen3.5: boot", who="Jane", why="a fix comes", until=until)
+    waived = TestResult("qwen3.5", "boot", "a", Outcome.WAIVED, "waived by Jane until …: it broke")
+    told = [waived, TestResult("qwen3.5", "boot", "b", Outcome.PASS)]
+    settled = [
+        one
+        for results in ([waived], [told[1]])
+        for one in of_lane([waiver], "cpu", until).settle(results)
+    ]
+    assert {one.state for one in settled} < {*terminal.WAIVERS} == {*State}
+    shown = list(terminal.lines(decide(told, {"qwen3.5": ["boot"]}, waivers=settled)))
+    assert shown[0][0] == "yellow"
+    whose = "qwen3.5: boot (by Jane, until 2026-12-01: a fix comes)"
+    assert shown[4:] == [
+        ("yellow", f"  waived: {whose}"),
+        ("green", f"  waiver, unused: {whose}; nothing fails there any more (delete it)"),
     ]
 
 

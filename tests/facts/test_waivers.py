@@ -1,0 +1,121 @@
+"""`waivers.toml` says for which check, who, why and until when, or it is refused."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts import waivers
+from pytest_vllm_gates.facts.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TODAY = datetime.date(2026, 11, 22)
+GATES = ("boot", "streaming", "tools")
+WHOLE = {
+    "check": '"qwen3.5: streaming: test_usage"',
+    "who": '"jane@example.org"',
+    "why": '"the client is mended on Friday"',
+    "until": "2026-12-01",
+}
+
+
+def written(project: Path, **changes: str | None) -> Path:
+    """Write a file of one good waiver and one with changes; None takes a key away."""
+    path = project / waivers.NAME
+    tables = [WHOLE, {**WHOLE, **changes}]
+    path.write_text(
+        "\n".join(
+            "[[waiver]]\n"
+            + "".join(f"{key} = {value}\n" for key, value in table.items() if value is not None)
+            for table in tables
+        )
+    )
+    return path
+
+
+def load(project: Path) -> tuple[waivers.Waiver, ...]:
+    return waivers.load_all(project, GATES, TODAY)
+
+
+def test_a_project_without_the_file_waives_nothing(tmp_path: Path) -> None:
+    assert load(tmp_path) == ()
+    (tmp_path / waivers.NAME).write_text("")
+    assert load(tmp_path) == ()
+
+
+def test_a_waiver_has_its_parts(tmp_path: Path) -> None:
+    written(tmp_path, check='"glm*: tools"', lane='"cpu-previous"')
+    first, second = load(tmp_path)
+    assert (first.family, first.gate, first.test) == ("qwen3.5", "streaming", "test_usage")
+    assert (first.who, first.why) == ("jane@example.org", "the client is mended on Friday")
+    assert (first.until, first.lane) == (datetime.date(2026, 12, 1), None)
+    assert (second.family, second.gate, second.test) == ("glm*", "tools", "*")
+    assert second.lane == "cpu-previous"
+
+
+def test_it_holds_to_the_end_of_its_last_day(tmp_path: Path) -> None:
+    written(tmp_path)
+    first = load(tmp_path)[0]
+    assert not first.expired(first.until)
+    assert first.expired(first.until + datetime.timedelta(days=1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line", "told"),
+    [
+        ({"untill": '"x"'}, 12, "unknown key 'waiver.1.untill'; did you mean 'until'?"),
+        ({"who": None}, None, "the key 'waiver.1.who' is missing"),
+        ({"why": None}, None, "the key 'waiver.1.why' is missing"),
+        ({"until": None}, None, "the key 'waiver.1.until' is missing"),
+        ({"check": None}, None, "the key 'waiver.1.check' is missing"),
+        ({"who": '" "'}, 9, "waiver.1.who: String should have at least 1 character"),
+        ({"until": '"soon"'}, 11, "waiver.1.until: Input should be a valid date"),
+        ({"until": "2026-12-01T10:00:00"}, 11, "waiver.1.until: Input should be a valid date"),
+        ({"until": "2027-02-21"}, 11, "a waiver lasts at most 90 days, and 2027-02-21 is 91 days"),
+        ({"check": '"streaming"'}, 8, "a check is 'family: gate: test' or 'family: gate'"),
+        ({"check": '"qwen3.5:streaming"'}, 8, "a check is 'family: gate: test' or"),
+        ({"check": '"qwen3.5: *"'}, 8, "the gate is one name, with no * in it"),
+        ({"check": '"qwen3.5: stream*: test_x"'}, 8, "the gate is one name, with no * in it"),
+        ({"check": '"qwen35: streaming"'}, 8, "unknown family 'qwen35'; did you mean 'qwen3.5'?"),
+        ({"check": '"kimi*: streaming"'}, 8, "unknown family 'kimi*'; "),
+        ({"check": '"glm/flesh: tools"'}, 8, "unknown family 'glm/flesh'; did you mean 'glm/fl"),
+        ({"check": '"glm: steaming"'}, 8, "unknown gate 'steaming'; did you mean 'streaming'?"),
+        ({"check": '"glm: weather"'}, 8, "unknown gate 'weather'; known: boot, streaming, tools"),
+        ({"lane": '"gpu"'}, 12, "unknown lane 'gpu'; "),
+    ],
+)
+def test_a_fault_is_told_with_its_place(
+    tmp_path: Path, changes: dict[str, str | None], line: int | None, told: str
+) -> None:
+    path = written(tmp_path, **changes)
+    with pytest.raises(UserError) as raised:
+        load(tmp_path)
+    assert str(raised.value).startswith(f"{path}:{line}: " if line else f"{path}: ")
+    assert told in str(raised.value)
+
+
+def test_the_furthest_day_it_may_name_is_told_and_taken(tmp_path: Path) -> None:
+    written(tmp_path, until="2030-01-01")
+    with pytest.raises(UserError, match="until = 2027-02-20 is the last day it may name today"):
+        load(tmp_path)
+    written(tmp_path, until="2027-02-20")
+    assert len(load(tmp_path)) == 2
+
+
+def test_a_gate_of_the_projects_own_is_one(tmp_path: Path) -> None:
+    written(tmp_path, check='"*: weather"')
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "test_weather.py").write_text("")
+    assert load(tmp_path)[1].gate == "weather"
+
+
+def test_a_lane_of_the_projects_own_is_one_and_so_is_a_running_server(tmp_path: Path) -> None:
+    (tmp_path / "lanes").mkdir()
+    (tmp_path / "lanes" / "canary.toml").write_text('title = "x"\npython = "/py"\n')
+    for lane in ("canary", "base-url", "cpu"):
+        written(tmp_path, lane=f'"{lane}"')
+        assert load(tmp_path)[1].lane == lane

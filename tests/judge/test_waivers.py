@@ -1,0 +1,151 @@
+"""A waiver covers the failures it names while it holds, and nothing else."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.facts.names import matches
+from pytest_vllm_gates.facts.outcome import Outcome, TestResult
+from pytest_vllm_gates.facts.waivers import Waiver
+from pytest_vllm_gates.judge.waivers import Settled, of_lane
+
+TODAY = datetime.date(2026, 11, 22)
+TEST = "test_usage[qwen3.5-plain]"
+
+
+def waiver(check: str, days: int = 5, lane: str | None = None, who: str = "Jane") -> Waiver:
+    until = TODAY + datetime.timedelta(days=days)
+    return Waiver(check=check, who=who, why="a fix is on its way", until=until, lane=lane)
+
+
+def applied(*waivers: Waiver, test: str = TEST) -> tuple[Outcome, str]:
+    return of_lane(waivers, "cpu", TODAY).apply("qwen3.5", "streaming", test, "it broke")
+
+
+def result(outcome: Outcome, test: str = TEST, gate: str = "streaming") -> TestResult:
+    return TestResult("qwen3.5", gate, test, outcome)
+
+
+def settled(one: Waiver, *results: TestResult) -> list[Settled]:
+    return list(of_lane([one], "cpu", TODAY).settle(results))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "qwen3.5: streaming",
+        "qwen3.5: streaming: test_usage",
+        f"qwen3.5: streaming: {TEST}",
+        "qwen3.5: streaming: test_*",
+        "qwen3.5: streaming: *-plain]",
+        "qwen*: streaming",
+        "*: streaming: *",
+    ],
+)
+def test_a_check_that_names_the_failure_covers_it(check: str) -> None:
+    told = "waived by Jane until 2026-11-27 (a fix is on its way): it broke"
+    assert applied(waiver(check)) == (Outcome.WAIVED, told)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "glm: streaming",
+        "qwen3: streaming",
+        "qwen3.5/moe: streaming",
+        "qwen3.5: tools",
+        "qwen3.5: streaming: usage",
+        "qwen3.5: streaming: test_usage[qwen3.5-other]",
+        "qwen3.5: streaming: test_us",
+        "qwen3x5: streaming",
+        "qwen3.5: streaming: test_usage[*-other]",
+        "qwen3.5: streaming: test_usag[e]",
+    ],
+)
+def test_a_check_that_names_something_else_does_not(check: str) -> None:
+    assert applied(waiver(check)) == (Outcome.FAIL, "it broke")
+
+
+def test_one_for_another_lane_does_not() -> None:
+    assert applied(waiver("qwen3.5: streaming", lane="cuda"))[0] is Outcome.FAIL
+    assert applied(waiver("qwen3.5: streaming", lane="cpu"))[0] is Outcome.WAIVED
+
+
+def test_one_that_expired_lets_fail_and_says_whose_it_was() -> None:
+    assert applied(waiver("qwen3.5: streaming", days=-1)) == (
+        Outcome.FAIL,
+        "its waiver expired on 2026-11-21 (by Jane: a fix is on its way): it broke",
+    )
+
+
+def test_the_last_day_counts() -> None:
+    assert applied(waiver("qwen3.5: streaming", days=0))[0] is Outcome.WAIVED
+
+
+def test_of_several_the_one_that_lasts_longest_speaks() -> None:
+    waivers = [waiver("qwen3.5: streaming", days, who=f"{days}") for days in (-3, 7, 2)]
+    assert applied(*waivers)[1].startswith("waived by 7 ")
+    assert applied(*waivers[:1])[1].startswith("its waiver expired")
+
+
+W = "qwen3.5: streaming: test_usage"
+USED = f"waived: {W} (by Jane, until 2026-11-27: a fix is on its way)"
+UNUSED = f"waiver, unused: {W} (by Jane, until 2026-11-27: a fix is on its way)"
+EXPIRED = f"waiver, expired: {W} (by Jane, until 2026-11-21: a fix is on its way)"
+GOES = "; nothing fails there any more (delete it)"
+NAMELESS = "; no test of this run is called that (mend its check, or delete it)"
+
+
+@pytest.mark.parametrize(
+    ("days", "outcomes", "state", "told"),
+    [
+        (5, [Outcome.WAIVED], "used", USED),
+        (5, [Outcome.PASS, Outcome.WAIVED], "used", USED),
+        (5, [Outcome.PASS], "unused", UNUSED + GOES),
+        (5, [Outcome.KNOWN, Outcome.NOT_APPLICABLE], "unused", UNUSED + GOES),
+        (5, [Outcome.BLOCKED], "unused", UNUSED),
+        (5, [Outcome.PASS, Outcome.INCONCLUSIVE], "unused", UNUSED),
+        (5, [], "unused", UNUSED + NAMELESS),
+        (-1, [Outcome.FAIL], "expired", EXPIRED),
+        (-1, [Outcome.BLOCKED], "expired", EXPIRED),
+        (-1, [Outcome.PASS], "expired", EXPIRED + GOES),
+        (-1, [], "expired", EXPIRED + NAMELESS),
+    ],
+)
+def test_what_became_of_a_waiver_is_told(
+    days: int, outcomes: list[Outcome], state: str, told: str
+) -> None:
+    results = [result(one) for one in outcomes] + [result(Outcome.PASS, "test_other")]
+    (found,) = settled(waiver(W, days), *results)
+    assert (found.state, found.told) == (state, told)
+
+
+def test_one_whose_gate_or_family_or_lane_is_not_in_the_run_is_not_told() -> None:
+    ran = result(Outcome.PASS, "test_call", "tools")
+    assert settled(waiver(W), ran) == []
+    assert settled(waiver("glm: tools"), ran) == []
+    assert settled(waiver("qwen3.5: tools", lane="cuda"), ran) == []
+    assert len(settled(waiver("qwen3.5: tools"), ran)) == 1
+
+
+@given(
+    st.sampled_from([one for one in Outcome if one is not Outcome.WAIVED]),
+    st.integers(-3, 3),
+)
+def test_only_a_waived_failure_uses_one_that_holds(outcome: Outcome, days: int) -> None:
+    (found,) = settled(waiver(W, days), result(outcome))
+    assert found.state == ("expired" if days < 0 else "unused")
+
+
+@given(st.text(max_size=8), st.text("ab*[]?.", max_size=8))
+def test_a_pattern_is_the_name_with_any_text_for_its_stars(name: str, pattern: str) -> None:
+    stars = re.compile(re.escape(pattern).replace(r"\*", "(?s:.)*"))
+    assert matches(pattern, name) == bool(stars.fullmatch(name))
+    assert matches(name, name)
+    assert matches("*", name)
+    assert matches(f"{name}*", name + pattern)
