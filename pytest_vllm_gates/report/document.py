@@ -95,7 +95,7 @@ def compose(
         "against": None,
         "bundle": None,
         "waivers": [_waiver(settled) for settled in verdict.waivers],
-        "next": [],
+        "next": list(verdict.next),
         "rollback": None,
         "history": [],
         "incidents": [],

@@ -26,7 +26,7 @@ WHOLE = {
 def written(project: Path, **changes: str | None) -> Path:
     """Write a file of one good waiver and one with changes; None takes a key away."""
     path = project / waivers.NAME
-    tables = [WHOLE, {**WHOLE, **changes}]
+    tables: list[dict[str, str | None]] = [{**WHOLE}, {**WHOLE, **changes}]
     path.write_text(
         "\n".join(
             "[[waiver]]\n"
