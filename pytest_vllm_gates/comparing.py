@@ -163,6 +163,8 @@ def comparison(
         here = {"pair_sd": known.pair_sd, "degrees": known.pairs}
         plan = plan.model_copy(update={"against": plan.against.model_copy(update=here)})
         evidence["calibration"] = here
+    if most := _run.options.pairs:
+        plan = plan.of_pairs(most)
     found = Comparison(
         ours=_run,
         theirs=_run.of(other_lane),

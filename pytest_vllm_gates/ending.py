@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates import goldens, other_lane, run
+from pytest_vllm_gates import goldens, other_lane, repeating, run
 from pytest_vllm_gates.facts import watched
 from pytest_vllm_gates.facts.outcome import Outcome
-from pytest_vllm_gates.judge import sides
+from pytest_vllm_gates.judge import next_steps, sides
 from pytest_vllm_gates.judge.verdict import Verdict, decide
 from pytest_vllm_gates.report import document, terminal
 
@@ -45,6 +45,7 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
         there=of.against.name if of.against else "",
         waivers=of.waivers.settle(of.results),
     )
+    verdict = replace(verdict, next=next_steps.commands(verdict, repeating.ran(session.config, of)))
     required = of.options.require_promotion
     status = int(session.exitstatus)
     # A gate's failure that holds and does not reject is for the verdict to weigh.

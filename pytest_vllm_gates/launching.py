@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.launch import Failure
+from pytest_vllm_gates.facts.launch import DID_NOT_BOOT, GONE, Failure
 from pytest_vllm_gates.facts.outcome import Blocked
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class Launch:
         """Return where the server answers; raises `Blocked` when it did not boot or has died."""
         if self.boot.endpoint is None:
             what = self.boot.failure.brief if self.boot.failure else "no server"
-            raise Blocked(f"the server did not boot: {what}")
+            raise Blocked(f"{DID_NOT_BOOT}: {what}")
         if self._death:
-            raise Blocked(f"the server is gone: {self._death.brief}")
+            raise Blocked(f"{GONE}: {self._death.brief}")
         return self.boot.endpoint
 
     def death(self, wait_s: float = 0.0) -> Failure | None:

@@ -29,7 +29,7 @@ NEED_MODEL = {
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
-        "load-workers", "load-trace", "ramp",
+        "load-workers", "load-trace", "ramp", "pairs",
     )
 }  # fmt: skip
 
@@ -45,6 +45,7 @@ class Options:
     api_key_env: str
     api_key_env_named: bool
     against: str | None
+    pairs: int | None
     update_golden: bool
     update_baseline: bool
     report_dir: Path | None
@@ -101,6 +102,12 @@ def declare(parser: pytest.Parser) -> None:
         "small a difference this machine can show.",
         ini="gates_against",
         metavar="NAME",
+    )
+    option(
+        "pairs",
+        "How many pairs of boots --against may take at most. Default: the lane's plan.",
+        ini="gates_pairs",
+        metavar="N",
     )
     option(
         "base-url",
@@ -233,6 +240,8 @@ def parse(config: pytest.Config) -> Options | None:
             "--against boots both lanes again and again, and --base-url boots nothing: "
             "give only one"
         )
+    if config.getoption("gates_pairs") and not given("gates_against"):
+        raise pytest.UsageError("--pairs counts the boots of --against NAME: give both")
     key_variable = given("gates_api_key_env")
     if key_variable and key_variable not in os.environ:
         raise pytest.UsageError(
@@ -250,6 +259,7 @@ def parse(config: pytest.Config) -> Options | None:
         api_key_env=key_variable or KEY_VARIABLE,
         api_key_env_named=bool(key_variable),
         against=given("gates_against") or None,
+        pairs=values.count("--pairs", given("gates_pairs"), 0, 2) or None,
         update_golden=bool(given("gates_update_golden")),
         update_baseline=bool(given("gates_update_baseline")),
         report_dir=report_dir or (config.rootpath / REPORT if given("gates_against") else None),

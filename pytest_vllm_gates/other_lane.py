@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.drive.log import LogWatch, read_from
 from pytest_vllm_gates.drive.process import GuardedProcess
+from pytest_vllm_gates.facts.command_line import without
 from pytest_vllm_gates.report import document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     import pytest
@@ -30,33 +31,19 @@ POLL_S = 0.5
 LAST_LINES = 5
 # Measured for both lanes at once, pair by pair, by our own run.
 NOT_THERE = "throughput"
-# Options of ours that are this run's alone, with whether a value follows.
-OURS_ALONE = {
-    "--against": True,
-    "--lane": True,
-    "--gates-report": True,
-    "--update-golden": False,
-    "--update-baseline": False,
-    "--require-promotion": False,
-    "--junitxml": True,
-    "--junit-xml": True,
-    "--html": True,
-    "--maxfail": True,
-    "--lf": False,
-    "--last-failed": False,
-    "--ff": False,
-    "--failed-first": False,
-    "--nf": False,
-    "--new-first": False,
-    "--sw": False,
-    "--stepwise": False,
-    "--exitfirst": False,
-    "-x": False,
-    "-m": True,
-}
+# Options that are this run's alone: with a value, and without.
+VALUED = (
+    "--against", "--pairs", "--lane", "--gates-report", "--junitxml", "--junit-xml", "--html",
+    "--maxfail", "-m",
+)  # fmt: skip
+FLAGS = (
+    "--update-golden", "--update-baseline", "--require-promotion", "--lf", "--last-failed", "--ff",
+    "--failed-first", "--nf", "--new-first", "--sw", "--stepwise", "--exitfirst", "-x",
+)  # fmt: skip
 # The same as a project's settings.
 INI = {
     "gates_against": "",
+    "gates_pairs": "",
     "gates_lane": "",
     "gates_report": "",
     "gates_update_golden": "false",
@@ -112,23 +99,7 @@ def command(config: pytest.Config, lane: str, folder: Path) -> list[str]:
     overrides = [word for pair in INI.items() for word in ("-o", "=".join(pair))]
     return [
         *(sys.executable, "-m", "pytest"),
-        *without(arguments),
+        *without(arguments, VALUED, FLAGS),
         *("--lane", lane, "--gates-report", str(folder), "-m", wanted),
         *("-p", "no:cacheprovider", *overrides),
     ]
-
-
-def without(arguments: Sequence[str]) -> list[str]:
-    """Return a command line's arguments without those that are this run's alone."""
-    kept, skip = [], False
-    for one in arguments:
-        if skip:
-            skip = False
-            continue
-        name, equals, _ = one.partition("=")
-        takes = OURS_ALONE.get(name)
-        if takes is None:
-            kept.append(one)
-        else:
-            skip = takes and not equals
-    return kept

@@ -248,12 +248,10 @@ class Run:
 
         if not preflight.failed(checks):
             return None
-        family, lane, own = subject.family.name, self.lane.name, subject.checkpoint
-        listed = own.name in [entry.name for entry in subject.family.checkpoints]
         return Failure(
-            f"{family} cannot boot on lane {lane}\n{preflight.explain(checks)}",
-            hint=f"vllm-gates preflight --model {family} "
-            f"--checkpoint {own.name if listed else own.source} --lane {lane}",
+            f"{subject.family.name} cannot boot on lane {self.lane.name}\n"
+            f"{preflight.explain(checks)}",
+            hint=preflight_report.command(subject.family, subject.checkpoint, self.lane.name),
         )
 
 

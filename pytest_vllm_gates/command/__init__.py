@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PROG = "vllm-gates"
 COMMANDS: tuple[str, ...] = (
     "lane", "inventory", "preflight", "allreduce", "plan", "explain", "signatures",
-    )  # fmt: skip
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

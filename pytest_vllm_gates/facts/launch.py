@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.explanation import Explanation
     from pytest_vllm_gates.facts.tape import Tape
 
+# How the reason of what is BLOCKED for want of a server begins.
+DID_NOT_BOOT = "the server did not boot"
+GONE = "the server is gone"
+
 
 @dataclass(frozen=True)
 class Endpoint:

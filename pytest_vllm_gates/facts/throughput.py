@@ -69,6 +69,11 @@ class Plan(strict.Record):
     odds: Odds
     unfit: Unfit
 
+    def of_pairs(self, most: int) -> Plan:
+        """Return the plan with so many pairs of boots at most."""
+        pairs = (min(self.against.pairs[0], most), most)
+        return self.model_copy(update={"against": self.against.model_copy(update={"pairs": pairs})})
+
     @property
     def work(self) -> dict[str, int]:
         """What a block consists of; only blocks of the same work are ever compared."""

@@ -25,6 +25,7 @@ SEVERITY = (
     Outcome.PASS,
     Outcome.NOT_APPLICABLE,
 )
+NOTHING_PASSED = "no gate passed"
 EXIT_OK = 0
 EXIT_BROKEN = 1
 EXIT_HOLD = 6
@@ -72,6 +73,8 @@ class Verdict:
     """Known defects that were not seen where they should have been: their entries can go."""
     waivers: tuple[Settled, ...] = ()
     """What became of the waivers that this run had to do with."""
+    next: tuple[str, ...] = ()
+    """Commands that would turn HOLD into PROMOTE, in the order in which they are to be typed."""
 
     def exit_status(self, *, require_promotion: bool) -> int:
         """Return 1 when something broke, else 0; `require_promotion` wants PROMOTE for a 0."""
@@ -130,7 +133,7 @@ def decide(
     reasons = [*rejects, *undecided, *unseen, *holds]
     tests = sum(test.outcome is Outcome.PASS for gate in gates for test in gate.tests)
     if not rejects and not tests:
-        reasons.append("no gate passed")
+        reasons.append(NOTHING_PASSED)
     standing, gone = _told(gates, STANDING), _told(gates, GONE)
     if reasons:
         promotion = Promotion.REJECT if rejects else Promotion.HOLD

@@ -55,7 +55,6 @@ class Beside(TypedDict, total=False):
 
     against: Mapping[str, Any] | None
     bundle: Mapping[str, Any] | None
-    next: Sequence[str]
     rollback: Mapping[str, Any] | None
     history: Sequence[Mapping[str, Any]]
     incidents: Sequence[Mapping[str, Any]]
@@ -74,7 +73,6 @@ def compose(
         "promotion": str(verdict.promotion),
         "reasons": list(verdict.reasons),
         "known_defects": {"standing": list(verdict.standing), "gone": list(verdict.gone)},
-        "waivers": [_waiver(settled) for settled in verdict.waivers],
         "exit_status": exit_status,
         "lane": {
             "name": facts.lane.name,
@@ -94,7 +92,8 @@ def compose(
         ],
         "against": None,
         "bundle": None,
-        "next": [],
+        "waivers": [_waiver(settled) for settled in verdict.waivers],
+        "next": list(verdict.next),
         "rollback": None,
         "history": [],
         "incidents": [],

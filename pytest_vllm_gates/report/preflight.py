@@ -10,12 +10,21 @@ from pytest_vllm_gates.facts.preflight import State
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pytest_vllm_gates.facts.checkpoint import Checkpoint
+    from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.preflight import Check
 
 
 def document(checks: Iterable[Check]) -> list[dict[str, Any]]:
     """Return the checks as JSON."""
     return [dataclasses.asdict(check) for check in checks]
+
+
+def command(family: Family, checkpoint: Checkpoint, lane: str) -> str:
+    """Return what a person types to see whether a family can boot on a lane."""
+    listed = checkpoint.name in [entry.name for entry in family.checkpoints]
+    named = checkpoint.name if listed else checkpoint.source
+    return f"vllm-gates preflight --model {family.name} --checkpoint {named} --lane {lane}"
 
 
 def lines(checks: Iterable[Check]) -> Iterator[str]:

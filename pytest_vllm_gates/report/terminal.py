@@ -46,6 +46,8 @@ def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     yield COLOURS[verdict.promotion], f"verdict: {verdict.promotion}"
     for reason in verdict.reasons:
         yield "", f"  - {reason}"
+    for command in verdict.next:
+        yield "", f"  next: {command}"
     for settled in verdict.waivers:
         yield WAIVERS[settled.state], f"  {settled.told}"
     for standing in verdict.standing:

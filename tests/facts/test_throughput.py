@@ -22,6 +22,14 @@ def test_a_lane_has_the_last_word_key_by_key() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("most", "pairs"), [(16, (3, 16)), (3, (3, 3)), (2, (2, 2))])
+def test_a_run_may_take_more_pairs_or_fewer(most: int, pairs: tuple[int, int]) -> None:
+    plan = planned({"against": {"pairs": [3, 8], "groups": 9}}, {})
+    found = plan.of_pairs(most)
+    assert found.against.pairs == pairs
+    assert (found.against.groups, found.work) == (9, plan.work)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -101,10 +101,10 @@ def test_a_run_of_its_own_is_reported_without_being_asked(project: Project) -> N
         (["--model", "x", "--against", "a", "-v"], ["--model", "x", "-v"]),
         (["--lane=b", "--model=x", "-m", "boot", "-x"], ["--model=x"]),
         (["--junitxml=j.xml", "--update-baseline", "tests"], ["tests"]),
-        (["--maxfail", "3", "-k", "boots"], ["-k", "boots"]),
+        (["--maxfail", "3", "-k", "boots", "-mboot"], ["-k", "boots"]),
     ],
 )
 def test_what_is_this_runs_alone_is_not_handed_on(given: list[str], kept: list[str]) -> None:
     from pytest_vllm_gates import other_lane  # noqa: PLC0415 - a shell module, late as in the run
 
-    assert other_lane.without(given) == kept
+    assert other_lane.without(given, other_lane.VALUED, other_lane.FLAGS) == kept

@@ -33,8 +33,8 @@ def waive(project: Project, check: str, days: int = 5, more: str = "") -> dateti
     until = waivers.today() + datetime.timedelta(days=days)
     project.write(
         "waivers.toml",
-        f'[[waiver]]\ncheck = "{check}"\nwho = "Jane"\nwhy = "a fix comes"\nuntil = {until}\n'
-        f"{more}",
+        f'[[waiver]]\ncheck = "{check}"\nwho = "Jane"\nwhy = "a fix comes"\n'
+        f"until = {until}\n{more}",
     )
     return until
 

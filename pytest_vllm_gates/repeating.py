@@ -1,0 +1,37 @@
+"""What of a run the commands are made of that come after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates import run as runs
+from pytest_vllm_gates.judge.next_steps import Judged, Ran
+from pytest_vllm_gates.report import preflight
+
+if TYPE_CHECKING:
+    import pytest
+
+    from pytest_vllm_gates.run import Run, Subject
+
+
+def ran(config: pytest.Config, run: Run) -> Ran:
+    """Return the run as the next one follows from it."""
+    named = [one for one in config.option.file_or_dir if str(runs.GATES) in one]
+    arguments = map(str, config.invocation_params.args)
+    return Ran(
+        arguments=tuple(one for one in arguments if one not in named),
+        families={one.family.name: _judged(one, run) for one in run.subjects},
+        gates=frozenset(runs.gate_files()),
+    )
+
+
+def _judged(subject: Subject, run: Run) -> Judged:
+    boot = run.boots.get(subject.family.name)
+    log = boot.evidence.get("log") if boot else None
+    family, checkpoint, lane = subject.family, subject.checkpoint, run.lane
+    return Judged(
+        # Where the family was found from its weights, they are what was named.
+        model=checkpoint.source if subject.why else family.name,
+        log=str(log) if log else None,
+        preflight=None if lane.base_url else preflight.command(family, checkpoint, lane.name),
+    )

@@ -1,0 +1,36 @@
+"""Options leave a command line with their values, and nothing else does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.facts.command_line import without
+
+OTHERS = st.lists(st.sampled_from(["--model", "qwen3.5", "-q", "--pairs-of=3", "m", "mine/"]))
+
+
+@pytest.mark.parametrize(
+    ("typed", "left"),
+    [
+        (["-m", "boot or load", "-q"], ["-q"]),
+        (["-mboot", "-q"], ["-q"]),
+        (["--pairs=3", "-q"], ["-q"]),
+        (["--pairs", "3", "-q"], ["-q"]),
+        (["--golden", "-q"], ["-q"]),
+        (
+            ["--goldens", "--pair", "3", "--model", "m"],
+            ["--goldens", "--pair", "3", "--model", "m"],
+        ),
+        (["-q", "-m"], ["-q"]),
+        ([], []),
+    ],
+)
+def test_an_option_goes_with_its_value(typed: list[str], left: list[str]) -> None:
+    assert without(typed, ["-m", "--pairs"], ["--golden"]) == left
+
+
+@given(OTHERS, OTHERS, st.sampled_from([["-m", "x"], ["-mx"], ["--pairs=x"], ["--golden"]]))
+def test_what_is_beside_it_stays(before: list[str], after: list[str], option: list[str]) -> None:
+    assert without([*before, *option, *after], ["-m", "--pairs"], ["--golden"]) == before + after
