@@ -59,6 +59,7 @@ class Beside(TypedDict, total=False):
     rollback: Mapping[str, Any] | None
     history: Sequence[Mapping[str, Any]]
     incidents: Sequence[Mapping[str, Any]]
+    repro: Mapping[str, Any] | None
 
 
 def compose(
@@ -98,6 +99,7 @@ def compose(
         "rollback": None,
         "history": [],
         "incidents": [],
+        "repro": None,
         **(beside or {}),
     }
 

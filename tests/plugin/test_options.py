@@ -231,6 +231,9 @@ def test_every_option_has_a_twin_in_the_settings(
         trace=project.path / "trace.csv",
         ramp=True,
         require_promotion=True,
+        repro=None,
+        times=1,
+        incidents=True,
         rootdir=project.path,
         verbose=False,
     )
@@ -266,6 +269,9 @@ def test_the_defaults_ask_for_little(project: Project) -> None:
         trace=None,
         ramp=False,
         require_promotion=False,
+        repro=None,
+        times=1,
+        incidents=True,
         rootdir=project.path,
         verbose=False,
     )
