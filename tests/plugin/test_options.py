@@ -243,7 +243,8 @@ def test_no_option_is_ignored_without_a_model(project: Project) -> None:
     told = project.pytest("--help").stdout.str()
     ours = told[told.index("vLLM gates (inert") :].partition("\n\n")[0]
     flags = set(re.findall(r"^  (--[a-z-]+)", ours, re.MULTILINE))
-    assert flags - {"--model"} == set(options.NEED_MODEL)
+    assert flags - {"--model", "--repro", "--times"} == set(options.NEED_MODEL)
+    assert project.pytest("--times", "2").ret == pytest.ExitCode.USAGE_ERROR
 
 
 def test_the_defaults_ask_for_little(project: Project) -> None:
