@@ -9,15 +9,17 @@ import pytest
 
 from pytest_vllm_gates.facts.finding import GONE, STANDING
 from pytest_vllm_gates.facts.outcome import Known, NotApplicable
+from pytest_vllm_gates.fixtures import found_key
 from pytest_vllm_gates.judge import known
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.finding import Case, Finding
     from pytest_vllm_gates.facts.known_defects import KnownDefect
+    from pytest_vllm_gates.judge.known import Sorted
     from pytest_vllm_gates.run import Run
 
 CASES_NAMED = 8
@@ -30,20 +32,23 @@ class Checking:
     def __init__(
         self,
         check: str,
+        *,
         own: Sequence[KnownDefect],
         shared: Sequence[KnownDefect],
         version: str | None,
         evidence: Evidence,
+        tell: Callable[[Sorted], None],
     ) -> None:
         """`check` is the test's name without `test_`, as known defects call it.
 
-        `own` are the family's, `shared` those of every family.
+        `own` are the family's, `shared` those of every family. `tell` hears what was found.
         """
         self._check = check
         self._own = own
         self._shared = shared
         self._version = version
         self._evidence = evidence
+        self._tell = tell
 
     def knows(self, findings: Sequence[Finding], cases: Sequence[Case]) -> bool:
         """Return whether known defects cover all that was found."""
@@ -65,6 +70,7 @@ class Checking:
         self._evidence["cases"] = len(cases)
         defects = (*self._own, *self._shared)
         found = known.sort(self._check, findings, cases, defects, self._version)
+        self._tell(found)
         # What every family may meet need not show with each: its absence here says nothing.
         if gone := [one for one in found.gone if one in self._own]:
             self._evidence[GONE] = [f"{one.what} ({one.reference})" for one in gone]
@@ -112,4 +118,15 @@ def checking(
 ) -> Checking:
     """End a check with its findings."""
     name = request.node.originalname.removeprefix("test_")
-    return Checking(name, family.known_defects, _run.known_defects, version, evidence)
+
+    def tell(found: Sorted) -> None:
+        request.node.stash[found_key] = found
+
+    return Checking(
+        name,
+        own=family.known_defects,
+        shared=_run.known_defects,
+        version=version,
+        evidence=evidence,
+        tell=tell,
+    )

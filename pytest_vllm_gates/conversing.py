@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.facts.outcome import Blocked, NotApplicable
+from pytest_vllm_gates.facts.tape import WALK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.drive.cutting import Limited, Pieces
     from pytest_vllm_gates.drive.forced import Forced
     from pytest_vllm_gates.drive.pace import Paced
+    from pytest_vllm_gates.drive.replay import ReplayedWalk
     from pytest_vllm_gates.drive.sampled import Sampled
+    from pytest_vllm_gates.drive.walk import Walk
     from pytest_vllm_gates.facts.answer import Answer
     from pytest_vllm_gates.facts.conversation import Conversation
     from pytest_vllm_gates.facts.exchange import Exchange
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.finding import Case
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.stream import Timed
+    from pytest_vllm_gates.replays import Attempt
     from pytest_vllm_gates.run import Run
 
 CALLS_A_TOOL = "tool-one"
@@ -73,19 +78,39 @@ def walks() -> dict[str, Walked]:
 
 
 @pytest.fixture
-def asked(walks: dict[str, Walked], server: Endpoint, family: Family, _run: Run) -> Walked:
-    """Everything the matrix asks, and what came back, if anything did."""
+def asked(
+    walks: dict[str, Walked],
+    server: Endpoint,
+    family: Family,
+    _incident: Attempt | None,
+    _run: Run,
+) -> Walked:
+    """Everything the matrix asks, and what came back, if anything did.
+
+    For an incident that is replayed it is what its bundle asks.
+    """
+    from pytest_vllm_gates.drive.replay import ReplayedWalk  # noqa: PLC0415
     from pytest_vllm_gates.drive.walk import Walk  # noqa: PLC0415
     from pytest_vllm_gates.facts import matrix  # noqa: PLC0415
 
+    if _incident and (kept := _incident.bundle.incident.walk):
+        replayed = ReplayedWalk(server, family, _incident.bundle, kept)
+        return _walked(replayed, kept.max_tokens)
     if family.name not in walks:
         limit = _run.options.answer_tokens
         walk = Walk(server, family, matrix.load(), _run.conversations, limit)
-        begun = time.monotonic()
-        exchanges = walk.run()
-        taken = time.monotonic() - begun
-        walks[family.name] = Walked(exchanges, walk.not_applicable, walk.requests, taken, limit)
+        with server.tape.part(WALK) if server.tape else contextlib.nullcontext():
+            walks[family.name] = _walked(walk, limit, walk.not_applicable)
     return walks[family.name]
+
+
+def _walked(
+    walk: Walk | ReplayedWalk, limit: int, not_applicable: Mapping[str, str] | None = None
+) -> Walked:
+    begun = time.monotonic()
+    exchanges = walk.run()
+    taken = time.monotonic() - begun
+    return Walked(exchanges, not_applicable or {}, walk.requests, taken, limit)
 
 
 @pytest.fixture

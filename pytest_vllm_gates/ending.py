@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates import goldens, other_lane, repeating, run
+from pytest_vllm_gates import fixtures, goldens, other_lane, repeating, run
 from pytest_vllm_gates.facts import watched
 from pytest_vllm_gates.facts.outcome import Outcome
 from pytest_vllm_gates.judge import next_steps, sides
 from pytest_vllm_gates.judge.verdict import Verdict, decide
 from pytest_vllm_gates.report import document, terminal
+from pytest_vllm_gates.report import incidents as incidents_report
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
     theirs = document.results(other.document) if other and other.document else []
     verdict = decide(
         of.results,
-        {subject.family.name: list(run.gate_files()) for subject in of.subjects},
+        {subject.family.name: _expected(of) for subject in of.subjects},
         not_applicable={
             (subject.family.name, gate): reason
             for subject in of.subjects
@@ -52,10 +53,17 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
     weighed = status == pytest.ExitCode.TESTS_FAILED and required and not others_failed
     if status == pytest.ExitCode.OK or weighed:
         status = verdict.exit_status(require_promotion=required)
+    replayed = of.replays.document()
+    if replayed and int(session.exitstatus) in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        status = incidents_report.exit_status(replayed)
     found = End(verdict, status)
     if of.options.report_dir:
         facts = of.facts(session.config.invocation_params.args)
-        beside = document.Beside()
+        report = of.options.report_dir
+        beside = document.Beside(
+            incidents=[{**one, "path": _seen_from(report, one["path"])} for one in of.incidents],
+            repro=replayed,
+        )
         if other and other.document:
             beside["against"] = _against(of, other.document)
         composed = document.compose(facts, verdict, status, beside)
@@ -69,6 +77,14 @@ def tell(terminalreporter: pytest.TerminalReporter, of: run.Run, found: End) -> 
     terminalreporter.section(f"vllm gates: {names} on lane {of.lane.name}")
     for colour, line in terminal.lines(found.verdict):
         terminalreporter.write_line(line, **({colour: True} if colour else {}))
+    here = terminalreporter.config.invocation_params.dir
+    told = [{**one, "path": _seen_from(here, one["path"])} for one in of.incidents]
+    replayed = of.replays.document()
+    for colour, line in (
+        *incidents_report.left_lines(told),
+        *(incidents_report.replay_lines(replayed) if replayed else ()),
+    ):
+        terminalreporter.write_line(line, **({colour: True} if colour else {}))
     for path, what in sorted(of.recorded.items()):
         terminalreporter.write_line(f"  recorded ({what}): {path}")
     for path in of.baselines:
@@ -79,6 +95,17 @@ def tell(terminalreporter: pytest.TerminalReporter, of: run.Run, found: End) -> 
         terminalreporter.write_line(f"  golden nobody uses (delete it?): {path}")
     if of.options.report_dir:
         terminalreporter.write_line(f"report: {of.options.report_dir / document.NAME}")
+
+
+def _expected(of: run.Run) -> list[str]:
+    """Return the gates that must have spoken."""
+    return [fixtures.INCIDENTS] if of.replays.repro else list(run.gate_files())
+
+
+def _seen_from(folder: Path, path: str) -> str:
+    """Return a path as it is written from a folder, where it lies in there."""
+    inside = Path(path).is_relative_to(folder)
+    return str(Path(path).relative_to(folder)) if inside else path
 
 
 def _against(of: run.Run, other: dict[str, Any]) -> dict[str, Any]:
@@ -96,7 +123,7 @@ def _against(of: run.Run, other: dict[str, Any]) -> dict[str, Any]:
 
 def _unused_goldens(of: run.Run) -> list[Path]:
     """Return the project's goldens that no test of a whole run asked for."""
-    if of.left_out or of.interrupted or of.collected - of.finished:
+    if of.left_out or of.replays.repro or of.interrupted or of.collected - of.finished:
         return []
     return sorted(
         path
@@ -121,6 +148,8 @@ def _holds(session: pytest.Session, of: run.Run, *, others_failed: bool) -> list
             f"this run recorded baselines ({len(of.baselines)} written): "
             "run it again without --update-baseline"
         )
+    if of.replays.repro:
+        holds.append("this run sent an incident again (--repro) and judged nothing else")
     if of.interrupted:
         holds.append("the run was interrupted")
     unrun = of.collected - of.finished

@@ -27,13 +27,17 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.lane import Lane
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.goldens import Goldens
+    from pytest_vllm_gates.judge.known import Sorted
     from pytest_vllm_gates.judge.numerics import Tolerance
+    from pytest_vllm_gates.replays import Attempt
     from pytest_vllm_gates.report.progress import Progress
     from pytest_vllm_gates.run import Run, Subject
 
 TRIVIAL = "plain"
+INCIDENTS = "incidents"
 run_key: pytest.StashKey[Run] = pytest.StashKey()
 evidence_key: pytest.StashKey[Evidence] = pytest.StashKey()
+found_key: pytest.StashKey[Sorted] = pytest.StashKey()
 
 
 @pytest.fixture(scope="session")
@@ -265,17 +269,33 @@ def evidence(request: pytest.FixtureRequest) -> Evidence:
 
 @pytest.fixture
 def golden(
-    snapshot: SnapshotAssertion, _run: Run, subject: Subject, request: pytest.FixtureRequest
+    snapshot: SnapshotAssertion,
+    _run: Run,
+    subject: Subject,
+    _incident: Attempt | None,
+    request: pytest.FixtureRequest,
 ) -> Goldens:
     """Compare with what was recorded for this family and checkpoint, or record it."""
     from pytest_vllm_gates.goldens import Goldens  # noqa: PLC0415
 
-    return Goldens(snapshot, _run, subject, gate_of(request.node))
+    kept = _incident.expected(subject.checkpoint.name) if _incident else None
+    return Goldens(snapshot, _run, subject, own_gate_of(request.node), kept)
 
 
 def gate_of(item: pytest.Item) -> str:
-    """Return the gate a test belongs to: its file's name."""
+    """Return the gate a test belongs to: its file's name, but for an incident that is replayed."""
+    return INCIDENTS if incident_of(item) else own_gate_of(item)
+
+
+def own_gate_of(item: pytest.Item) -> str:
+    """Return the gate whose file a test stands in."""
     return item.path.stem.removeprefix("test_")
+
+
+def incident_of(item: pytest.Item) -> Attempt | None:
+    """Return the incident that a test is run for, None for an ordinary test."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("_incident") if callspec else None
 
 
 def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:

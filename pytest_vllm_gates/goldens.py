@@ -40,6 +40,7 @@ class GoldenExtension(SingleFileSnapshotExtension):
     own: ClassVar[Path]
     """Where this project's goldens of one family and checkpoint lie, and where they are written."""
     shipped: ClassVar[Path]
+    kept: ClassVar[Path | None]
     recording: ClassVar[bool]
 
     @classmethod
@@ -62,9 +63,9 @@ class GoldenExtension(SingleFileSnapshotExtension):
 
     @classmethod
     def find(cls, name: str) -> Path | None:
-        """Return the golden's file: the project's own, else the shipped one."""
-        for folder in (cls.own, cls.shipped):
-            if (path := folder / f"{name}{SUFFIX}").is_file():
+        """Return the golden's file: the project's own, an incident's, or the shipped one."""
+        for folder in (cls.own, cls.kept, cls.shipped):
+            if folder and (path := folder / f"{name}{SUFFIX}").is_file():
                 return path
         return None
 
@@ -95,8 +96,18 @@ class GoldenExtension(SingleFileSnapshotExtension):
 class Goldens:
     """The goldens of one family and checkpoint, as a gate uses them."""
 
-    def __init__(self, snapshot: SnapshotAssertion, run: Run, subject: Subject, gate: str) -> None:
+    def __init__(
+        self,
+        snapshot: SnapshotAssertion,
+        run: Run,
+        subject: Subject,
+        gate: str,
+        kept: Path | None = None,
+    ) -> None:
+        """`kept` holds an incident's goldens, read where the project has none of its own."""
         self._run = run
+        self.own_used: list[Path] = []
+        """The project's own goldens that were read."""
         self.recording = run.options.update_golden
         self.command = f"pytest --model {subject.family.name} -m {gate} --update-golden"
         """What a person types to record this gate's goldens."""
@@ -104,6 +115,7 @@ class Goldens:
             folder(run.options.rootdir, subject),
             shipped_root() / subject.family.name / subject.checkpoint.name,
             recording=self.recording,
+            kept=kept,
         )
         self._snapshot = snapshot.use_extension(self._extension)
         self._snapshot.update_snapshots = self.recording
@@ -169,7 +181,10 @@ class Goldens:
 
     def _find(self, name: str) -> Path | None:
         self._run.goldens_used.add(self._extension.own / f"{name}{SUFFIX}")
-        return self._extension.find(name)
+        found = self._extension.find(name)
+        if found and found.parent != self._extension.shipped and found not in self.own_used:
+            self.own_used.append(found)
+        return found
 
     def _note(self, name: str, before: str | None) -> None:
         written = self._extension.own / f"{name}{SUFFIX}"
@@ -195,13 +210,16 @@ def folder(rootdir: Path, subject: Subject) -> Path:
     return rootdir / FOLDER / subject.family.name / subject.checkpoint.name
 
 
-def _placed(own: Path, shipped: Path, *, recording: bool) -> type[GoldenExtension]:
+def _placed(
+    own: Path, shipped: Path, *, recording: bool, kept: Path | None
+) -> type[GoldenExtension]:
     """Return the extension for one folder; syrupy asks the class, not an instance, for paths."""
 
     class Placed(GoldenExtension):
         pass
 
     Placed.own, Placed.shipped, Placed.recording = own, shipped, recording
+    Placed.kept = kept
 
     return Placed
 

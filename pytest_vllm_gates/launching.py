@@ -46,6 +46,11 @@ class Launch:
             raise Blocked(f"{GONE}: {self._death.brief}")
         return self.boot.endpoint
 
+    @property
+    def gone(self) -> Failure | None:
+        """How a server that served has ended, as far as it was noticed."""
+        return self._death
+
     def death(self, wait_s: float = 0.0) -> Failure | None:
         """Return how a server that served has died, once: later calls return None.
 

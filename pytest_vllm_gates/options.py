@@ -29,9 +29,18 @@ NEED_MODEL = {
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
-        "load-workers", "load-trace", "ramp", "pairs",
+        "load-workers", "load-trace", "ramp", "pairs", "no-incidents",
     )
 }  # fmt: skip
+
+# What a replay takes from its incident unless the command line says otherwise.
+TOLD_BY_INCIDENT = ("gates_model", "gates_checkpoint", "gates_lane", "gates_base_url")
+NOT_WITH_REPRO = {
+    "--model": "gates_model",
+    "--against": "gates_against",
+    "--update-golden": "gates_update_golden",
+    "--update-baseline": "gates_update_baseline",
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,12 @@ class Options:
     trace: Path | None
     ramp: bool
     require_promotion: bool
+    repro: Path | None
+    """The bundle of the incident to replay."""
+    times: int
+    """How often."""
+    incidents: bool
+    """Whether a failed test leaves an incident behind."""
     rootdir: Path
     verbose: bool
 
@@ -210,6 +225,25 @@ def declare(parser: pytest.Parser) -> None:
         metavar="NAME[,NAME...]",
     )
     option(
+        "repro",
+        "Send an incident again: its requests, judged by its own test. Takes family, checkpoint "
+        "and lane from the bundle where they are not given.",
+        ini="gates_repro",
+        metavar="BUNDLE",
+    )
+    option(
+        "times",
+        "Replay the incident so many times and tell how often it happens. Default: 1.",
+        ini="gates_times",
+        metavar="N",
+    )
+    option(
+        "no-incidents",
+        "Leave no incident behind where a test fails.",
+        ini="gates_no_incidents",
+        action="store_true",
+    )
+    option(
         "require-promotion",
         "Exit 0 only for PROMOTE: 1 for REJECT, 6 for HOLD. Implied by --against.",
         ini="gates_require_promotion",
@@ -219,13 +253,19 @@ def declare(parser: pytest.Parser) -> None:
 
 def parse(config: pytest.Config) -> Options | None:
     """Return the options, or None without `--model`; raises `pytest.UsageError` for a mistake."""
+    repro = config.getoption("gates_repro")
 
     def given(name: str) -> Any:
         value = config.getoption(name)
-        return config.getini(name) if value is None else value
+        # A project's defaults are not what an incident was seen with.
+        if value is not None or (repro and name in TOLD_BY_INCIDENT):
+            return value
+        return config.getini(name)
 
     models = values.listed(given("gates_model"))
-    if not models:
+    if repro:
+        _refuse_with_repro(config)
+    elif not models:
         if config.getoption("gates_model"):
             raise pytest.UsageError("--model names no family: pytest --model NAME")
         _refuse_without_model(config)
@@ -280,9 +320,22 @@ def parse(config: pytest.Config) -> Options | None:
         require_promotion=bool(given("gates_require_promotion") or given("gates_against")),
         trace=values.trace(config),
         ramp=bool(given("gates_ramp")),
+        repro=Path(config.invocation_params.dir, repro).absolute() if repro else None,
+        times=values.count("--times", given("gates_times"), 1, 1),
+        incidents=not (repro or given("gates_no_incidents")),
         rootdir=config.rootpath,
         verbose=config.get_verbosity() > 0,
     )
+
+
+def _refuse_with_repro(config: pytest.Config) -> None:
+    """Refuse options that would have an incident judged otherwise than it was."""
+    for flag, name in NOT_WITH_REPRO.items():
+        if config.getoption(name):
+            raise pytest.UsageError(
+                f"--repro sends one incident again, as it was, and {flag} asks for something else: "
+                "give only one"
+            )
 
 
 def _refuse_without_model(config: pytest.Config) -> None:
@@ -290,3 +343,5 @@ def _refuse_without_model(config: pytest.Config) -> None:
     for flag, name in NEED_MODEL.items():
         if config.getoption(name) is not None:
             raise pytest.UsageError(f"{flag} needs --model: pytest --model NAME {flag} ...")
+    if config.getoption("gates_times") is not None:
+        raise pytest.UsageError("--times needs --repro: pytest --repro BUNDLE --times N")

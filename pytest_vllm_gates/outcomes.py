@@ -87,6 +87,12 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
         }
 
 
+def reason_of(item: pytest.Item) -> str:
+    """Return why a test came to its outcome, as far as it has run."""
+    judged = item.stash.get(_judged_key, None)
+    return str(judged["reason"]) if judged else ""
+
+
 def result_of(report: pytest.TestReport) -> TestResult | None:
     """Return the result a test's last report carries."""
     carried: dict[str, Any] | None = getattr(report, "gate_result", None)

@@ -20,9 +20,12 @@ from pytest_vllm_gates.facts import waivers as waiving
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Boot, Failure
 from pytest_vllm_gates.facts.names import choose
+from pytest_vllm_gates.facts.tape import Tape
 from pytest_vllm_gates.facts.traffic import planned
 from pytest_vllm_gates.judge.waivers import of_lane
 from pytest_vllm_gates.options import ALL
+from pytest_vllm_gates.replays import Replays
+from pytest_vllm_gates.replays import resolve as resolve_replays
 from pytest_vllm_gates.report import preflight as preflight_report
 from pytest_vllm_gates.report.document import Facts
 from pytest_vllm_gates.report.inventory import bundle_document
@@ -97,6 +100,16 @@ class Run:
     """The lane that this one is held against."""
     other: OtherRun | None = None
     """What the gates came to there, once they ran."""
+    tapes: dict[str, Tape] = field(default_factory=dict)
+    """What was sent to each family's server, and what came back."""
+    metrics: dict[str, str] = field(default_factory=dict)
+    """What each family's server told of itself once it had booted."""
+    incidents_left: dict[tuple[str, str], int] = field(default_factory=dict)
+    """How many incidents each gate of a family has left behind."""
+    incidents: list[dict[str, str]] = field(default_factory=list)
+    """Family, gate and test of every failure that left a bundle, and its path."""
+    replays: Replays = field(default_factory=Replays)
+    """The incidents that are sent again."""
     needs_weights: set[str] = field(default_factory=set)
     """Families of which a test was collected that a renderer alone cannot serve."""
     all_reduced: dict[int, ranks.Tried] = field(default_factory=dict)
@@ -145,12 +158,18 @@ class Run:
         on_log: Callable[[str], None] | None = None,
     ) -> tuple[Boot, Server | None]:
         """Boot a family, or attach to what runs; a failure is returned, not raised."""
-        from pytest_vllm_gates.drive import launch, prompt_files  # noqa: PLC0415 - heavy
+        from pytest_vllm_gates.drive import (  # noqa: PLC0415 - heavy
+            incident_parts,
+            launch,
+            prompt_files,
+        )
 
         options = self.options
+        tape = self.tapes.get(subject.family.name)
         if self.lane.base_url:
             key = os.environ.get(options.api_key_env)
-            boot, server = launch.attach(self.lane.base_url, key, options.stall_timeout_s), None
+            boot = launch.attach(self.lane.base_url, key, options.stall_timeout_s, tape)
+            server = None
         else:
             renderer = self.renderer_is_enough(subject)
             checks: tuple[Check, ...] = ()
@@ -170,6 +189,7 @@ class Run:
                     renderer=renderer,
                     folder=folder / subject.family.name,
                     limits=launch.Limits(options.boot_timeout_s, options.stall_timeout_s),
+                    tape=tape,
                 )
             except UserError as error:
                 failure: Failure | None = Failure(str(error))
@@ -188,6 +208,8 @@ class Run:
             if tried:
                 boot.evidence["all_reduce"] = tried.document
         self.boots[subject.family.name] = boot
+        if boot.endpoint and options.incidents:
+            self.metrics[subject.family.name] = incident_parts.metrics(boot.endpoint)
         return boot, server
 
     def of(self, lane: Lane) -> Run:
@@ -200,6 +222,7 @@ class Run:
             versions={},
             boots={},
             all_reduced={},
+            tapes={},
         )
 
     def _prepare(self, progress: Callable[[str], None]) -> Environment:
@@ -261,12 +284,15 @@ def resolve(options: Options) -> Run:
     project = options.rootdir
     if (project / signature.FOLDER).is_dir():
         signature.load_all(project)
-    lane, why = _lane(options, here)
+    replays = resolve_replays(options)
+    lane, why = (replays.lane, "the incident's") if replays.lane else _lane(options, here)
     today = waiving.today()
     waivers = waiving.load_all(project, gate_files(), today)
     every = sorted(families.files(project))
     names = [one for name in options.models for one in (every if name.lower() == ALL else [name])]
     subjects = [_subject(name, options, lane) for name in names]
+    if replays.family:
+        subjects = [_replayed(replays, replays.family, options, lane)]
     if options.trace:
         for subject in subjects:  # a trace that cannot be replayed is told before anything boots
             traces.take(options.trace, planned(subject.family.load, lane.load))
@@ -281,13 +307,22 @@ def resolve(options: Options) -> Run:
         lane=lane,
         lane_why=why,
         subjects=tuple({one.family.name: one for one in subjects}.values()),
-        conversations=conversations.load_all(project),
+        conversations=replays.conversations(conversations.load_all(project)),
         known_defects=known_defects.load_all(project),
         machine=here,
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
         against=lanes.load(options.against, project) if options.against else None,
+        replays=replays,
+        tapes={one.family.name: Tape() for one in subjects if options.incidents or options.repro},
     )
+
+
+def _replayed(replays: Replays, family: Family, options: Options, lane: Lane) -> Subject:
+    """Return the family of an incident, with its checkpoint where that was settled."""
+    if replays.checkpoint:
+        return Subject(family, replays.checkpoint, " (the incident's)")
+    return _subject(family.name, options, lane)
 
 
 def _subject(name: str, options: Options, lane: Lane) -> Subject:

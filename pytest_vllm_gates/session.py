@@ -13,9 +13,11 @@ from pytest_vllm_gates import (
     conversing,
     ending,
     fixtures,
+    incidents,
     loading,
     other_lane,
     outcomes,
+    replaying,
     run,
     spread,
 )
@@ -50,6 +52,7 @@ class GatesSession:
         config.pluginmanager.register(climbing, "vllm-gates-climbing")
         config.pluginmanager.register(loading, "vllm-gates-loading")
         config.pluginmanager.register(comparing, "vllm-gates-comparing")
+        config.pluginmanager.register(replaying, "vllm-gates-replaying")
         self._name_paths(config)
         self._config = config
         self._end: ending.End | None = None
@@ -57,7 +60,10 @@ class GatesSession:
 
     def _name_paths(self, config: pytest.Config) -> None:
         """Run the shipped gates, and besides them whatever paths were named."""
-        gates = [str(path) for path in run.gate_files().values()]
+        files = run.gate_files()
+        if repro := self.run.replays.repro:
+            files = {gate: path for gate, path in files.items() if gate == repro.incident.gate}
+        gates = [str(path) for path in files.values()]
         if config.args_source in DEFAULT_SOURCES:
             config.args = gates
         elif not any(str(run.GATES) in argument for argument in config.args):
@@ -78,6 +84,11 @@ class GatesSession:
             ]
         elif lane.overlay_path:
             lines.append("vllm gates: the lane's overlay is left out (--no-overlay)")
+        if repro := self.run.replays.repro:
+            lines += [
+                f"vllm gates: replaying {repro.folder}",
+                *(f"vllm gates: {note}" for note in self.run.replays.notes),
+            ]
         lines += [
             f"vllm gates: overlay without {name} (--without-repair)"
             for name in self.run.options.without_repairs
@@ -96,6 +107,7 @@ class GatesSession:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Spread the gates over families and conversations."""
         fixtures.parametrize(metafunc, self.run)
+        replaying.parametrize(metafunc, self.run)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -110,7 +122,14 @@ class GatesSession:
             gate = gates.index(item.path) if item.path in gates else len(gates)
             return family, last, gate
 
-        items[:] = sorted((item for item in items if not _is_left_to_others(item)), key=place)
+        ours = [item for item in items if not _is_left_to_others(item)]
+        items[:] = sorted(replaying.chosen(ours, self.run), key=place)
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Keep what a test sends under its name."""
+        subject = outcomes.subject_of(item)
+        if subject and (tape := self.run.tapes.get(subject.family.name)):
+            tape.turn_to(item.nodeid)
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Remember what was left out: a gate of which only a part ran was not seen."""
@@ -134,6 +153,8 @@ class GatesSession:
         outcomes.shorten(call)
         report = yield
         outcomes.judge(item, call, report)
+        incidents.note(item, report, self.run)
+        replaying.note(item, report, self.run)
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -148,6 +169,8 @@ class GatesSession:
         if result := outcomes.result_of(report):
             self.run.results.append(result)
             self.run.finished.add(report.nodeid)
+        self.run.incidents += getattr(report, "gate_incidents", ())
+        self.run.replays.attempts += getattr(report, "gate_attempts", ())
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
@@ -196,7 +219,9 @@ class GatesSession:
 def _is_left_to_others(item: pytest.Item) -> bool:
     """Return whether the family's file says that the test's gate does not apply to it."""
     subject = outcomes.subject_of(item)
-    return subject is not None and fixtures.gate_of(item) in subject.family.not_applicable
+    return subject is not None and not replaying.gates_of(item).isdisjoint(
+        subject.family.not_applicable
+    )
 
 
 def declare_markers(config: pytest.Config) -> None:

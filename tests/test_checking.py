@@ -31,7 +31,14 @@ def checking(request: pytest.FixtureRequest) -> tuple[Checking, dict[str, Any]]:
     """A check with one known defect, and its evidence."""
     evidence: dict[str, Any] = {}
     version = getattr(request, "param", "0.32.0")
-    return Checking("a_check", [LOST], [SHARED], version, evidence), evidence  # type: ignore[arg-type]
+    return Checking(
+        "a_check",
+        own=[LOST],
+        shared=[SHARED],
+        version=version,
+        evidence=evidence,  # type: ignore[arg-type]
+        tell=lambda _: None,
+    ), evidence
 
 
 Check = tuple[Checking, dict[str, Any]]

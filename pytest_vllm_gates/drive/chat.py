@@ -61,9 +61,9 @@ class Chat:
         """Ask for a conversation's answer as a stream and put it together as a client does."""
         return self.stream(conversation.body(self._family) | {"max_tokens": max_tokens})
 
-    def ask(self, body: Mapping[str, Any]) -> Answer:
+    def ask(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
         """Send a request's body and return the whole answer; raises `ValueError` for none."""
-        reply = self.client.chat.completions.create(**self._arguments(body))
+        reply = self.client.chat.completions.create(**self._arguments(body), extra_headers=headers)
         choice = _choice(reply)
         return Answer(
             reasoning=_reasoning(choice.message)[1],

@@ -57,6 +57,12 @@ def resolve(family: Family, name: str | None) -> Checkpoint:
     )
 
 
+def miniature(family: Family) -> Checkpoint | None:
+    """Return the family's miniature, None for one without."""
+    entries = [entry for entry in family.checkpoints if entry.miniature is not None]
+    return _from_entry(entries[0]) if entries else None
+
+
 def is_source(name: str, known_families: Iterable[str]) -> bool:
     """Return whether a name is a checkpoint (a folder, a Hub id) and not a family or its member."""
     head = fold(name.partition("/")[0])

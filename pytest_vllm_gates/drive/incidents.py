@@ -161,7 +161,7 @@ def _check_references(folder: Path, incident: Incident) -> None:
     if len(set(names)) < len(names):
         raise _refused(folder, "two sends have one name")
     for cell in incident.walk.cells if incident.walk else ():
-        used = {cell.whole, cell.streamed, cell.widened, cell.unstopped or cell.whole}
+        used = {cell.whole, cell.streamed, cell.widened, cell.unstopped} - {None}
         if unknown := used - set(names):
             raise _refused(folder, f"a cell names the send {unknown.pop()!r}, which there is not")
 

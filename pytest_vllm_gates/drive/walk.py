@@ -19,6 +19,7 @@ from pytest_vllm_gates.facts.matrix import UNSET
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pytest_vllm_gates.drive.recorder import Recorder
     from pytest_vllm_gates.facts.answer import Answer
     from pytest_vllm_gates.facts.conversation import Conversation
     from pytest_vllm_gates.facts.family import Family
@@ -47,11 +48,16 @@ class Walk:
         self._matrix = cells
         self._conversations = {one.name: one for one in conversations}
         self._max_tokens = max_tokens
-        self._recorder = http.transport(endpoint)
-        self._chat = Chat(endpoint, family, self._recorder)
-        self.requests = 0
+        recorder = http.transport(endpoint)
+        self._chat = Chat(endpoint, family, recorder)
+        self._asker = Asker(endpoint, self._chat, recorder)
         self.not_applicable: dict[str, str] = {}
         """Why a cell was not asked, by its name."""
+
+    @property
+    def requests(self) -> int:
+        """How many were made."""
+        return self._asker.requests
 
     def run(self) -> tuple[Exchange, ...]:
         """Ask the matrix and every conversation that wants an answer.
@@ -90,7 +96,7 @@ class Walk:
         return {"on": True, "off": False}.get(cell.thinking, default)
 
     def _plain(self, cell: Cell) -> Exchange:
-        return self._asked(self._exchange(cell, {}))
+        return self._asker.ask(self._exchange(cell, {}))
 
     def _stopped(self, cell: Cell, plain: Exchange) -> Exchange | None:
         """Ask with a stop taken from the answer that had none; None where it offers none."""
@@ -104,7 +110,7 @@ class Walk:
             {"stop_token_ids": [stop]} if isinstance(stop, int) else {"stop": [stop]}
         )
         exchange = replace(self._exchange(cell, more), unstopped=plain.whole, stop=stop)
-        return self._asked(exchange)
+        return self._asker.ask(exchange)
 
     def _exchange(self, cell: Cell, more: Mapping[str, Any]) -> Exchange:
         asked = self._asks(cell)
@@ -112,12 +118,30 @@ class Walk:
         request = {**body, **more, "max_tokens": self._max_tokens, "return_token_ids": True}
         return Exchange(cell, asked, request, self._thinks(cell))
 
-    def _asked(self, exchange: Exchange) -> Exchange:
+
+class Asker:
+    """Asks one cell whole, streamed and in wide deltas."""
+
+    def __init__(self, endpoint: Endpoint, chat: Chat, recorder: Recorder) -> None:
+        """`recorder` carries the chat's requests."""
+        self._endpoint = endpoint
+        self._chat = chat
+        self._recorder = recorder
+        self.requests = 0
+
+    def ask(
+        self, exchange: Exchange, headers: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Exchange:
+        """Return the exchange with all that came back; `headers` go with each way of asking."""
+        more = headers or {}
+        wide = {**exchange.request, "stream_interval": WIDE_TOKENS}
+        name = f"gates-{exchange.cell.name.replace(' ', '-').replace(',', '')}"
         try:
-            whole = self._chat.ask(exchange.request)
-            name = f"gates-{exchange.cell.name.replace(' ', '-').replace(',', '')}"
-            streamed = self._chat.stream(exchange.request, {HEADER: name})
-            widened = self._chat.stream({**exchange.request, "stream_interval": WIDE_TOKENS})
+            whole = self._chat.ask(exchange.request, more.get("whole"))
+            streamed = self._chat.stream(
+                exchange.request, {HEADER: name, **more.get("streamed", {})}
+            )
+            widened = self._chat.stream(wide, more.get("widened"))
             raw = self._raw(whole)
         except openai.APIStatusError as error:
             return replace(exchange, error=f"answered {error.status_code}: {error.message}")

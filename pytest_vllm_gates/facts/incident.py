@@ -87,8 +87,10 @@ class CellSends(Record):
     thinks: bool
     """Whether the model was to think."""
     whole: str
-    streamed: str
-    widened: str
+    streamed: str | None = None
+    """With null the request of `whole` is streamed."""
+    widened: str | None = None
+    """The same in wide deltas."""
     unstopped: str | None = None
     """The send of the same request without its stop, where the cell has one."""
     stop: str | int | None = None

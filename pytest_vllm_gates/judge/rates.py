@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from math import comb
 
@@ -27,6 +28,20 @@ def chance_of_fewer(valid: int, of: int, valid_before: int, of_before: int) -> f
         for some in range(fewest, valid + 1)
     )
     return sum(cases) / ways
+
+
+def interval(times: int, of: int, z: float = 1.959964) -> tuple[float, float]:
+    """Return the rates that `times` of `of` speaks for, at 95 % confidence unless `z` says else.
+
+    Wilson's score interval (E. B. Wilson, "Probable inference, the law of succession, and
+    statistical inference", 1927): unlike the usual one it holds for few tries and for rates near 0
+    and 1.
+    """
+    rate, more = times / of, z * z / of
+    middle = rate + more / 2
+    reach = z * math.sqrt(rate * (1 - rate) / of + more / (4 * of))
+    low, high = ((middle + sign * reach) / (1 + more) for sign in (-1, 1))
+    return max(0.0, low), min(1.0, high)
 
 
 def laid_out(valid: int, of: int) -> str:

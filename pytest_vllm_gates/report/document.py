@@ -58,6 +58,7 @@ class Beside(TypedDict, total=False):
     rollback: Mapping[str, Any] | None
     history: Sequence[Mapping[str, Any]]
     incidents: Sequence[Mapping[str, Any]]
+    repro: Mapping[str, Any] | None
 
 
 def compose(
@@ -97,6 +98,7 @@ def compose(
         "rollback": None,
         "history": [],
         "incidents": [],
+        "repro": None,
         **(beside or {}),
     }
 

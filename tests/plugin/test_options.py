@@ -36,7 +36,7 @@ def refused(project: Project, *arguments: str) -> str:
         ("--model ,", "--model names no family: pytest --model NAME"),
         (
             "--model qwen3.5 --lane fke",
-            "unknown lane 'fke'; did you mean 'fake'?\nknown: cpu, cpu-previous, cuda, fake",
+            "unknown lane 'fke'; did you mean 'fake'?\nknown: cpu, cpu-previous, cpu-tp2, cuda, ",
         ),
         (
             "--model qwen3.5 --lane fake --checkpoint minature",
@@ -48,7 +48,7 @@ def refused(project: Project, *arguments: str) -> str:
         ),
         (
             "--model qwen3.5 --lane fake --against fke",
-            "unknown lane 'fke'; did you mean 'fake'?\nknown: cpu, cpu-previous, cuda, fake",
+            "unknown lane 'fke'; did you mean 'fake'?\nknown: cpu, cpu-previous, cpu-tp2, cuda, ",
         ),
         (
             "--model qwen3.5 --against fake --base-url http://127.0.0.1:8000/v1",
@@ -233,6 +233,9 @@ def test_every_option_has_a_twin_in_the_settings(
         trace=project.path / "trace.csv",
         ramp=True,
         require_promotion=True,
+        repro=None,
+        times=1,
+        incidents=True,
         rootdir=project.path,
         verbose=False,
     )
@@ -242,7 +245,8 @@ def test_no_option_is_ignored_without_a_model(project: Project) -> None:
     told = project.pytest("--help").stdout.str()
     ours = told[told.index("vLLM gates (inert") :].partition("\n\n")[0]
     flags = set(re.findall(r"^  (--[a-z-]+)", ours, re.MULTILINE))
-    assert flags - {"--model"} == set(options.NEED_MODEL)
+    assert flags - {"--model", "--repro", "--times"} == set(options.NEED_MODEL)
+    assert project.pytest("--times", "2").ret == pytest.ExitCode.USAGE_ERROR
 
 
 def test_the_defaults_ask_for_little(project: Project) -> None:
@@ -269,6 +273,9 @@ def test_the_defaults_ask_for_little(project: Project) -> None:
         trace=None,
         ramp=False,
         require_promotion=False,
+        repro=None,
+        times=1,
+        incidents=True,
         rootdir=project.path,
         verbose=False,
     )

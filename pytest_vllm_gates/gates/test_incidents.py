@@ -1,0 +1,39 @@
+"""No incident that is kept under golden/incidents happens again: each is sent again in every run.
+
+Catches what has happened to this team before. An incident is judged by the test that found it, and
+stands in this gate under that test's name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts.outcome import NotApplicable
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.replays import Replays
+
+pytestmark = [pytest.mark.incidents, pytest.mark.without_weights]
+
+
+def test_every_kept_incident_can_be_sent_again(
+    family: Family, replays: Replays, evidence: Evidence, request: pytest.FixtureRequest
+) -> None:
+    kept = [one for one in replays.kept if one.incident.family == family.name]
+    evidence["incidents"] = [one.name for one in kept]
+    if replays.refused:
+        pytest.fail("\n".join(replays.refused), pytrace=False)
+    if not kept:
+        raise NotApplicable(f"no incident of {family.name} is kept in golden/incidents")
+    here = {(item.path.stem.removeprefix("test_"), item.name) for item in request.session.items}
+    lost = [one for one in kept if (one.incident.gate, one.incident.test) not in here]
+    evidence["without_a_test"] = [one.name for one in lost]
+    assert not lost or request.config.option.markexpr, (
+        f"{lost[0].folder}: there is no test {lost[0].incident.test} of a gate "
+        f"{lost[0].incident.gate!r} any more, and nothing replays it; for a gate of your own name "
+        "its folder besides"
+    )

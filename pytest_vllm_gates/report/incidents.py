@@ -1,0 +1,108 @@
+"""What is told of incidents: those a run has left behind, and what a replay came to."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.judge.rates import interval
+from pytest_vllm_gates.judge.repro import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.facts.incident import Incident
+
+COLOURS = {Answer.REPRODUCED: "red", Answer.DIFFERENT: "yellow", Answer.NOT_REPRODUCED: "green"}
+DIFF_LINES = 24
+RESPONSES = 3
+
+
+def document(
+    path: Path, incident: Incident, attempts: Sequence[Mapping[str, Any]], notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return what a replay came to, as verdict.json has it under `repro`.
+
+    The answer is the worst of all attempts: one that reproduces is enough. An incident that was not
+    sent again at all is DIFFERENT.
+    """
+    answers = [Answer(one["answer"]) for one in attempts]
+    worst = next((one for one in COLOURS if one in answers), Answer.DIFFERENT)
+    again, times = answers.count(Answer.REPRODUCED), len(answers)
+    return {
+        "bundle": str(path),
+        "gate": incident.gate,
+        "test": incident.test,
+        "answer": str(worst),
+        "then": incident.says,
+        "times": times,
+        "reproduced": again,
+        "different": answers.count(Answer.DIFFERENT),
+        "rate": again / times if times else None,
+        "interval": [round(one, 4) for one in interval(again, times)] if times else None,
+        "notes": list(notes),
+        "attempts": [dict(one) for one in attempts],
+    }
+
+
+def exit_status(replayed: Mapping[str, Any]) -> int:
+    """Return 0 where the incident did not happen again in any way, else 1."""
+    return int(replayed["answer"] != Answer.NOT_REPRODUCED)
+
+
+def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a replay came to, as (colour, text)."""
+    answer, attempts = Answer(replayed["answer"]), replayed["attempts"]
+    rate = ""
+    if replayed["times"] > 1:
+        low, high = replayed["interval"]
+        rate = (
+            f" in {replayed['reproduced']} of {replayed['times']} tries: {replayed['rate']:.0%}, "
+            f"{low:.1%} to {high:.1%} at 95 % confidence"
+        )
+        if replayed["different"]:
+            rate += f"; different in {replayed['different']}"
+    yield COLOURS[answer], f"incident: {answer}{rate}"
+    yield "", f"  {replayed['bundle']}: {replayed['gate']}: {replayed['test']}"
+    for note in replayed["notes"]:
+        yield "yellow", f"  {note}"
+    yield "", f"  then: {_first(replayed['then'])}"
+    told = next((one for one in attempts if one["answer"] == answer), None)
+    if told is None:
+        yield "yellow", "  it was not sent again: the run ended before that"
+        return
+    yield "", f"  now:  {_first(told['says']) or told['outcome']} ({told['why']})"
+    responses = [each for one in attempts for each in one["responses"]]
+    apart = [one for one in responses if not one["same"]]
+    if responses:
+        yield "", f"  {len(responses)} answers compared, {len(apart)} differ"
+    for one in (apart or responses)[:RESPONSES]:
+        yield "", f"  {one['name']}: {_timing(one)}"
+        lines = one["diff"].splitlines()
+        for line in lines[:DIFF_LINES]:
+            yield {"-": "red", "+": "green"}.get(line[:1], ""), f"    {line}"
+        if len(lines) > DIFF_LINES:
+            yield "", f"    and {len(lines) - DIFF_LINES} lines more, in verdict.json"
+
+
+def left_lines(incidents: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield where a run's incidents lie and what sends each again; `path` as a shell finds it."""
+    for one in incidents:
+        yield "", f"  incident: {one['gate']}: pytest --repro {shlex.quote(one['path'])}"
+
+
+def _first(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def _timing(one: Mapping[str, Any]) -> str:
+    (first, now_first), (last, now_last) = one["first_s"], one["seconds"]
+    return (
+        f"first byte {_seconds(first)} then, {_seconds(now_first)} now; "
+        f"last byte {_seconds(last)} then, {_seconds(now_last)} now"
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else f"{value:.3f} s"
