@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pytest_vllm_gates.facts.checkpoint import Checkpoint
     from pytest_vllm_gates.facts.family import Family
@@ -46,3 +46,21 @@ def command_line(flags: Mapping[str, Any]) -> list[str]:
         else:
             arguments += [f"--{flag}", str(value)]
     return arguments
+
+
+def started(
+    lane: Lane, program: Sequence[str], arguments: Sequence[str], model: str, port: int
+) -> list[str]:
+    """Return the command that starts a server: the lane's own `program`, or through its prefix."""
+    if lane.command is None:
+        return [*program, *arguments]
+    words = {"{port}": str(port), "{model}": model}
+    prefix: list[str] = []
+    for part in lane.command:
+        for word, value in words.items():
+            part = part.replace(word, value)  # noqa: PLW2901 - that is the substitution
+        prefix.append(part)
+    if "{flags}" in prefix:
+        at = prefix.index("{flags}")
+        return [*prefix[:at], *arguments, *prefix[at + 1 :]]
+    return [*prefix, *arguments]

@@ -241,20 +241,10 @@ def command(plan: Plan, port: int, alias: str) -> list[str]:
             flags.serving(plan.family, plan.checkpoint, plan.lane),
         )
     )
-    if plan.lane.command is None:
-        start = plan.lane.start
-        program = (plan.renderer and start.renderer) or start.server
-        return [str(plan.python), *program, *arguments]
-    words = {"{port}": str(port), "{model}": plan.checkpoint.source}
-    prefix: list[str] = []
-    for part in plan.lane.command:
-        for word, value in words.items():
-            part = part.replace(word, value)  # noqa: PLW2901 - that is the substitution
-        prefix.append(part)
-    if "{flags}" in prefix:
-        at = prefix.index("{flags}")
-        return [*prefix[:at], *arguments, *prefix[at + 1 :]]
-    return prefix + arguments
+    program = (plan.renderer and plan.lane.start.renderer) or plan.lane.start.server
+    return flags.started(
+        plan.lane, [str(plan.python), *program], arguments, plan.checkpoint.source, port
+    )
 
 
 def environment(plan: Plan, api_key: str) -> dict[str, str]:

@@ -1,0 +1,44 @@
+"""Where to go back to."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_vllm_gates.judge.rollback import Back, back
+from pytest_vllm_gates.judge.verdict import Promotion
+
+
+def run(promotion: str, lane: str, created: str) -> dict[str, str]:
+    return {"promotion": promotion, "lane": lane, "created": created}
+
+
+HISTORY = [
+    run("PROMOTE", "older", "2026-01-01"),
+    run("PROMOTE", "stable", "2026-02-01"),
+    run("REJECT", "canary", "2026-03-01"),
+    run("HOLD", "canary", "2026-03-02"),
+]
+
+
+def test_a_reject_goes_back_to_what_it_was_held_against() -> None:
+    assert back(Promotion.REJECT, "canary", "stable", HISTORY[:1]) == Back("stable")
+
+
+def test_without_it_a_reject_goes_back_to_what_was_promoted_last() -> None:
+    assert back(Promotion.REJECT, "canary", None, HISTORY) == Back("stable", "2026-02-01")
+    assert back(Promotion.REJECT, "stable", None, HISTORY) == Back("stable", "2026-02-01")
+
+
+def test_a_lane_held_against_itself_is_not_gone_back_to() -> None:
+    assert back(Promotion.REJECT, "canary", "canary", HISTORY) == Back("stable", "2026-02-01")
+    assert back(Promotion.REJECT, "canary", "canary") is None
+
+
+def test_where_nothing_was_ever_promoted_there_is_nothing_to_go_back_to() -> None:
+    assert back(Promotion.REJECT, "canary", None, HISTORY[2:]) is None
+    assert back(Promotion.REJECT, "canary", None) is None
+
+
+@pytest.mark.parametrize("promotion", [Promotion.PROMOTE, Promotion.HOLD])
+def test_nobody_goes_back_from_what_was_not_rejected(promotion: Promotion) -> None:
+    assert back(promotion, "canary", "stable", HISTORY) is None
