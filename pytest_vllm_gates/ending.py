@@ -12,6 +12,7 @@ from pytest_vllm_gates.facts import watched
 from pytest_vllm_gates.facts.outcome import Outcome
 from pytest_vllm_gates.judge import next_steps, sides
 from pytest_vllm_gates.judge.verdict import Verdict, decide
+from pytest_vllm_gates.remembering import remember
 from pytest_vllm_gates.report import document, terminal
 
 if TYPE_CHECKING:
@@ -53,12 +54,13 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
     if status == pytest.ExitCode.OK or weighed:
         status = verdict.exit_status(require_promotion=required)
     found = End(verdict, status)
+    beside = document.Beside()
+    if other and other.document:
+        beside["against"] = _against(of, other.document)
+    facts = of.facts(session.config.invocation_params.args)
+    composed = document.compose(facts, verdict, status, beside)
+    composed["history"] = remember(of, composed)
     if of.options.report_dir:
-        facts = of.facts(session.config.invocation_params.args)
-        beside = document.Beside()
-        if other and other.document:
-            beside["against"] = _against(of, other.document)
-        composed = document.compose(facts, verdict, status, beside)
         document.write(of.options.report_dir, composed)
     return found
 

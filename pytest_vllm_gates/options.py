@@ -21,15 +21,17 @@ ANSWER_TOKENS = 1024
 SAMPLES = 20
 REPORT = "gates-report"
 """Where a run with --against writes its report when nothing else is asked for."""
+HISTORY = ".vllm-gates/history.sqlite"
 KEY_VARIABLE = "OPENAI_API_KEY"
 # What means nothing without --model, and so would be ignored, with where it is kept.
 NEED_MODEL = {
-    f"--{name}": f"gates_{name.removeprefix('gates-').replace('-', '_')}"
+    f"--{name}": f"gates_{name.replace('gates-', '').replace('-', '_')}"
     for name in (
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
-        "load-workers", "load-trace", "ramp", "pairs",
+        "load-workers", "load-trace", "ramp", "pairs", "gates-history",
+        "no-gates-history",
     )
 }  # fmt: skip
 
@@ -49,6 +51,8 @@ class Options:
     update_golden: bool
     update_baseline: bool
     report_dir: Path | None
+    history: Path | None
+    """The file that remembers the verdicts; None where none is kept."""
     boot_timeout_s: float
     stall_timeout_s: float
     overlay: bool
@@ -141,6 +145,18 @@ def declare(parser: pytest.Parser) -> None:
         f"Default: none; with --against {REPORT}.",
         ini="gates_report",
         metavar="DIR",
+    )
+    option(
+        "gates-history",
+        f"The SQLite file that remembers the verdicts of this project's runs. Default: {HISTORY}.",
+        ini="gates_history",
+        metavar="PATH",
+    )
+    option(
+        "no-gates-history",
+        "Remember nothing of this run.",
+        ini="gates_no_history",
+        action="store_true",
     )
     option(
         "boot-timeout",
@@ -263,6 +279,9 @@ def parse(config: pytest.Config) -> Options | None:
         update_golden=bool(given("gates_update_golden")),
         update_baseline=bool(given("gates_update_baseline")),
         report_dir=report_dir or (config.rootpath / REPORT if given("gates_against") else None),
+        history=None
+        if given("gates_no_history")
+        else values.path(config, "gates_history") or config.rootpath / HISTORY,
         boot_timeout_s=values.seconds(
             "--boot-timeout", given("gates_boot_timeout"), BOOT_TIMEOUT_S
         ),
@@ -278,7 +297,7 @@ def parse(config: pytest.Config) -> Options | None:
         soak_s=values.duration("--soak", given("gates_soak")),
         load_workers=values.workers("--load-workers", given("gates_load_workers")),
         require_promotion=bool(given("gates_require_promotion") or given("gates_against")),
-        trace=values.trace(config),
+        trace=values.path(config, "gates_load_trace"),
         ramp=bool(given("gates_ramp")),
         rootdir=config.rootpath,
         verbose=config.get_verbosity() > 0,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PROG = "vllm-gates"
-COMMANDS: tuple[str, ...] = ("inventory", "preflight", "plan", "explain", "signatures")
+COMMANDS: tuple[str, ...] = ("inventory", "preflight", "plan", "explain", "signatures", "history")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
