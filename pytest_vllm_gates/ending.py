@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates import fixtures, goldens, other_lane, repeating, run
-from pytest_vllm_gates.facts import watched
+from pytest_vllm_gates import beside, fixtures, goldens, repeating, run
 from pytest_vllm_gates.facts.outcome import Outcome
 from pytest_vllm_gates.judge import next_steps, sides
 from pytest_vllm_gates.judge.verdict import Verdict, decide
+from pytest_vllm_gates.remembering import remember
+from pytest_vllm_gates.report import bundle_diff as bundle_report
 from pytest_vllm_gates.report import document, terminal
 from pytest_vllm_gates.report import incidents as incidents_report
+from pytest_vllm_gates.report.html import page
+from pytest_vllm_gates.rolling_back import rollback
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Mapping
+    from pathlib import Path
+
+    from pytest_vllm_gates.facts.bundle_diff import BundleDiff
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,9 @@ class End:
 
     verdict: Verdict
     status: int
+    bundle: BundleDiff | None
+    """What the lanes differ in, where there are two."""
+    rollback: Mapping[str, Any] | None
 
 
 def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
@@ -56,18 +64,23 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
     replayed = of.replays.document()
     if replayed and int(session.exitstatus) in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         status = incidents_report.exit_status(replayed)
-    found = End(verdict, status)
-    if of.options.report_dir:
-        facts = of.facts(session.config.invocation_params.args)
-        report = of.options.report_dir
-        beside = document.Beside(
-            incidents=[{**one, "path": _seen_from(report, one["path"])} for one in of.incidents],
-            repro=replayed,
-        )
-        if other and other.document:
-            beside["against"] = _against(of, other.document)
-        composed = document.compose(facts, verdict, status, beside)
-        document.write(of.options.report_dir, composed)
+    diff = beside.bundle(of)
+    facts = of.facts(session.config.invocation_params.args)
+    composed = document.compose(facts, verdict, status, _beside(of, diff))
+    composed["history"] = remember(of, composed)
+    composed["rollback"] = back = rollback(of, verdict.promotion, composed["history"][:-1])
+    if folder := of.options.report_dir:
+        document.write(folder, composed)
+        page.write(folder, composed, other.document if other else None)
+    return End(verdict, status, diff, back)
+
+
+def _beside(of: run.Run, diff: BundleDiff | None) -> document.Beside:
+    found = document.Beside(against=beside.against(of), repro=of.replays.document())
+    if folder := of.options.report_dir:
+        found["incidents"] = beside.incidents(of, folder)
+    if diff:
+        found["bundle"] = bundle_report.document(diff)
     return found
 
 
@@ -75,50 +88,35 @@ def tell(terminalreporter: pytest.TerminalReporter, of: run.Run, found: End) -> 
     """Show one line a gate, then the verdict, then what was written."""
     names = ", ".join(subject.family.name for subject in of.subjects)
     terminalreporter.section(f"vllm gates: {names} on lane {of.lane.name}")
-    for colour, line in terminal.lines(found.verdict):
-        terminalreporter.write_line(line, **({colour: True} if colour else {}))
     here = terminalreporter.config.invocation_params.dir
-    told = [{**one, "path": _seen_from(here, one["path"])} for one in of.incidents]
-    replayed = of.replays.document()
-    for colour, line in (
-        *incidents_report.left_lines(told),
-        *(incidents_report.replay_lines(replayed) if replayed else ()),
-    ):
+    for colour, line in _last_words(of, found, here):
         terminalreporter.write_line(line, **({colour: True} if colour else {}))
-    for path, what in sorted(of.recorded.items()):
-        terminalreporter.write_line(f"  recorded ({what}): {path}")
-    for path in of.baselines:
-        terminalreporter.write_line(f"  recorded (baseline): {path}")
-    for line in of.notes:
-        terminalreporter.write_line(f"  {line}")
-    for path in _unused_goldens(of):
-        terminalreporter.write_line(f"  golden nobody uses (delete it?): {path}")
+
+
+def _last_words(of: run.Run, found: End, here: Path) -> Iterator[tuple[str, str]]:
+    """Yield what is shown, as (colour, text) lines."""
+    if found.bundle:
+        yield from (("", line) for line in (*bundle_report.lines(found.bundle), ""))
+    yield from terminal.lines(found.verdict)
+    if found.rollback:
+        commands = found.rollback["command"].splitlines()
+        yield "", f"  go back to lane {found.rollback['lane']}:"
+        yield from (("", f"    {line}") for line in commands)
+    yield from incidents_report.left_lines(beside.incidents(of, here))
+    if replayed := of.replays.document():
+        yield from incidents_report.replay_lines(replayed)
+    yield from (("", f"  recorded ({what}): {path}") for path, what in sorted(of.recorded.items()))
+    yield from (("", f"  recorded (baseline): {path}") for path in of.baselines)
+    yield from (("", f"  {line}") for line in of.notes)
+    yield from (("", f"  golden nobody uses (delete it?): {path}") for path in _unused_goldens(of))
     if of.options.report_dir:
-        terminalreporter.write_line(f"report: {of.options.report_dir / document.NAME}")
+        yield "", f"report: {of.options.report_dir / page.NAME}"
+        yield "", f"verdict: {of.options.report_dir / document.NAME}"
 
 
 def _expected(of: run.Run) -> list[str]:
     """Return the gates that must have spoken."""
     return [fixtures.INCIDENTS] if of.replays.repro else list(run.gate_files())
-
-
-def _seen_from(folder: Path, path: str) -> str:
-    """Return a path as it is written from a folder, where it lies in there."""
-    inside = Path(path).is_relative_to(folder)
-    return str(Path(path).relative_to(folder)) if inside else path
-
-
-def _against(of: run.Run, other: dict[str, Any]) -> dict[str, Any]:
-    """Return how this lane's results lie beside the other's, as the report has it."""
-    theirs = document.results(other)
-    return {
-        "lane": other["lane"],
-        "promotion": other["promotion"],
-        "document": f"{other_lane.FOLDER}/{document.NAME}",
-        **sides.documents(
-            sides.checks(of.results, theirs), sides.drift(of.results, theirs, watched.load())
-        ),
-    }
 
 
 def _unused_goldens(of: run.Run) -> list[Path]:

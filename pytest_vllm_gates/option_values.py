@@ -111,9 +111,9 @@ def count(name: str, value: str | None, default: int, least: int) -> int:
     return int(value)
 
 
-def trace(config: pytest.Config) -> Path | None:
-    """Return the trace's path: named from where pytest was called, set from where settings are."""
-    if named := config.getoption("gates_load_trace"):
+def path(config: pytest.Config, name: str) -> Path | None:
+    """Return a path: named from where pytest was called, set from where settings are."""
+    if named := config.getoption(name):
         return Path(config.invocation_params.dir, named).resolve()
     settings = config.inipath.parent if config.inipath else config.rootpath
-    return Path(settings, found).resolve() if (found := config.getini("gates_load_trace")) else None
+    return Path(settings, found).resolve() if (found := config.getini(name)) else None

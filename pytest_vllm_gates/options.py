@@ -12,6 +12,8 @@ import pytest
 from pytest_vllm_gates import option_values as values
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pytest_vllm_gates.facts.timing import Workers
 
 ALL = "all"
@@ -21,15 +23,17 @@ ANSWER_TOKENS = 1024
 SAMPLES = 20
 REPORT = "gates-report"
 """Where a run with --against writes its report when nothing else is asked for."""
+HISTORY = ".vllm-gates/history.sqlite"
 KEY_VARIABLE = "OPENAI_API_KEY"
 # What means nothing without --model, and so would be ignored, with where it is kept.
 NEED_MODEL = {
-    f"--{name}": f"gates_{name.removeprefix('gates-').replace('-', '_')}"
+    f"--{name}": f"gates_{name.replace('gates-', '').replace('-', '_')}"
     for name in (
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
-        "load-workers", "load-trace", "ramp", "pairs", "no-incidents",
+        "load-workers", "load-trace", "ramp", "pairs", "no-incidents", "gates-history",
+        "no-gates-history",
     )
 }  # fmt: skip
 
@@ -58,6 +62,8 @@ class Options:
     update_golden: bool
     update_baseline: bool
     report_dir: Path | None
+    history: Path | None
+    """The file that remembers the verdicts; None where none is kept."""
     boot_timeout_s: float
     stall_timeout_s: float
     overlay: bool
@@ -156,6 +162,18 @@ def declare(parser: pytest.Parser) -> None:
         f"Default: none; with --against {REPORT}.",
         ini="gates_report",
         metavar="DIR",
+    )
+    option(
+        "gates-history",
+        f"The SQLite file that remembers the verdicts of this project's runs. Default: {HISTORY}.",
+        ini="gates_history",
+        metavar="PATH",
+    )
+    option(
+        "no-gates-history",
+        "Remember nothing of this run.",
+        ini="gates_no_history",
+        action="store_true",
     )
     option(
         "boot-timeout",
@@ -271,17 +289,7 @@ def parse(config: pytest.Config) -> Options | None:
         _refuse_without_model(config)
         return None
     base_url = given("gates_base_url")
-    if base_url and given("gates_lane"):
-        raise pytest.UsageError(
-            "--base-url judges a server that already runs and --lane boots one: give only one"
-        )
-    if base_url and given("gates_against"):
-        raise pytest.UsageError(
-            "--against boots both lanes again and again, and --base-url boots nothing: "
-            "give only one"
-        )
-    if config.getoption("gates_pairs") and not given("gates_against"):
-        raise pytest.UsageError("--pairs counts the boots of --against NAME: give both")
+    _refuse_contradictions(config, given)
     key_variable = given("gates_api_key_env")
     if key_variable and key_variable not in os.environ:
         raise pytest.UsageError(
@@ -303,6 +311,9 @@ def parse(config: pytest.Config) -> Options | None:
         update_golden=bool(given("gates_update_golden")),
         update_baseline=bool(given("gates_update_baseline")),
         report_dir=report_dir or (config.rootpath / REPORT if given("gates_against") else None),
+        history=None
+        if given("gates_no_history")
+        else values.path(config, "gates_history") or config.rootpath / HISTORY,
         boot_timeout_s=values.seconds(
             "--boot-timeout", given("gates_boot_timeout"), BOOT_TIMEOUT_S
         ),
@@ -318,7 +329,7 @@ def parse(config: pytest.Config) -> Options | None:
         soak_s=values.duration("--soak", given("gates_soak")),
         load_workers=values.workers("--load-workers", given("gates_load_workers")),
         require_promotion=bool(given("gates_require_promotion") or given("gates_against")),
-        trace=values.trace(config),
+        trace=values.path(config, "gates_load_trace"),
         ramp=bool(given("gates_ramp")),
         repro=Path(config.invocation_params.dir, repro).absolute() if repro else None,
         times=values.count("--times", given("gates_times"), 1, 1),
@@ -336,6 +347,21 @@ def _refuse_with_repro(config: pytest.Config) -> None:
                 f"--repro sends one incident again, as it was, and {flag} asks for something else: "
                 "give only one"
             )
+
+
+def _refuse_contradictions(config: pytest.Config, given: Callable[[str], Any]) -> None:
+    """Refuse options of which one makes another impossible."""
+    if given("gates_base_url") and given("gates_lane"):
+        raise pytest.UsageError(
+            "--base-url judges a server that already runs and --lane boots one: give only one"
+        )
+    if given("gates_base_url") and given("gates_against"):
+        raise pytest.UsageError(
+            "--against boots both lanes again and again, and --base-url boots nothing: "
+            "give only one"
+        )
+    if config.getoption("gates_pairs") and not given("gates_against"):
+        raise pytest.UsageError("--pairs counts the boots of --against NAME: give both")
 
 
 def _refuse_without_model(config: pytest.Config) -> None:

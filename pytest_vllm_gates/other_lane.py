@@ -33,8 +33,8 @@ LAST_LINES = 5
 NOT_THERE = "throughput"
 # Options that are this run's alone: with a value, and without.
 VALUED = (
-    "--against", "--pairs", "--lane", "--gates-report", "--junitxml", "--junit-xml", "--html",
-    "--maxfail", "-m",
+    "--against", "--pairs", "--lane", "--gates-report", "--gates-history", "--junitxml",
+    "--junit-xml", "--html", "--maxfail", "-m",
 )  # fmt: skip
 FLAGS = (
     "--update-golden", "--update-baseline", "--require-promotion", "--lf", "--last-failed", "--ff",
@@ -46,6 +46,7 @@ INI = {
     "gates_pairs": "",
     "gates_lane": "",
     "gates_report": "",
+    "gates_no_history": "true",
     "gates_update_golden": "false",
     "gates_update_baseline": "false",
     "gates_require_promotion": "false",

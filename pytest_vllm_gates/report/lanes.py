@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.report.inventory import SHOWN
+from pytest_vllm_gates.facts.bundle import MAIN_PACKAGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ class Row:
     @property
     def shown(self) -> dict[str, str]:
         """The versions that decide how it serves."""
-        return {name: self.versions[name] for name in SHOWN if name in self.versions}
+        return {name: self.versions[name] for name in MAIN_PACKAGES if name in self.versions}
 
     @property
     def state(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates import other_lane
+from pytest_vllm_gates.facts import command_line
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -108,4 +109,4 @@ def test_a_run_of_its_own_is_reported_without_being_asked(project: Project) -> N
 )
 def test_what_is_this_runs_alone_is_not_handed_on(given: list[str], kept: list[str]) -> None:
 
-    assert other_lane.without(given, other_lane.VALUED, other_lane.FLAGS) == kept
+    assert command_line.without(given, other_lane.VALUED, other_lane.FLAGS) == kept

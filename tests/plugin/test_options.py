@@ -183,6 +183,7 @@ EVERY = {
     "update-golden": None,
     "update-baseline": None,
     "gates-report": "out",
+    "gates-history": "kept.sqlite",
     "boot-timeout": "12.5",
     "soak": "30m",
     "load-workers": "2",
@@ -205,7 +206,7 @@ def test_every_option_has_a_twin_in_the_settings(
     flags = [part for flag, value in EVERY.items() for part in (f"--{flag}", value) if part]
     by_flag = parsed(project, "--model", "a,b", "--model", "c", *flags)
     settings = "\n".join(
-        f"gates_{flag.removeprefix('gates-').replace('-', '_')} = {value or 'true'}"
+        f"gates_{flag.replace('gates-', '').replace('-', '_')} = {value or 'true'}"
         for flag, value in EVERY.items()
     )
     project.pytester.makeini(f"[pytest]\ngates_model = a,b c\n{settings}\n")
@@ -222,6 +223,7 @@ def test_every_option_has_a_twin_in_the_settings(
         update_golden=True,
         update_baseline=True,
         report_dir=project.path / "out",
+        history=project.path / "kept.sqlite",
         boot_timeout_s=12.5,
         stall_timeout_s=3.0,
         overlay=False,
@@ -262,6 +264,7 @@ def test_the_defaults_ask_for_little(project: Project) -> None:
         update_golden=False,
         update_baseline=False,
         report_dir=None,
+        history=project.path / ".vllm-gates" / "history.sqlite",
         boot_timeout_s=options.BOOT_TIMEOUT_S,
         stall_timeout_s=options.STALL_TIMEOUT_S,
         overlay=True,

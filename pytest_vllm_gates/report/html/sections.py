@@ -9,9 +9,9 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.facts.bundle import MAIN_PACKAGES
 from pytest_vllm_gates.report.html.bounds import first, listing, mapping
 from pytest_vllm_gates.report.html.memory import size
-from pytest_vllm_gates.report.inventory import SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -190,13 +190,13 @@ def facts(document: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
 
 def _lane(lane: dict[str, Any], limits: Limits) -> dict[str, Any]:
     versions = {str(name): str(one) for name, one in mapping(lane.get("versions")).items()}
-    rest, left_out = first(sorted(set(versions) - set(SHOWN)), limits.items)
+    rest, left_out = first(sorted(set(versions) - set(MAIN_PACKAGES)), limits.items)
     return {
         "name": str(lane.get("name", "?")),
         "title": str(lane.get("title", "")),
         "why": str(lane.get("why", "")),
         "form": str(lane.get("form", "")),
-        "main": [(name, versions[name]) for name in SHOWN if name in versions],
+        "main": [(name, versions[name]) for name in MAIN_PACKAGES if name in versions],
         "rest": [(name, versions[name]) for name in rest],
         "rest_left_out": left_out,
         "serve": [(str(k), value(v)) for k, v in mapping(lane.get("serve")).items()][

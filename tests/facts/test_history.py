@@ -1,0 +1,105 @@
+"""What is remembered of a run is what its verdict says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts.history import FIGURES, FILE, entry
+from pytest_vllm_gates.options import HISTORY
+
+MACHINE = {"gpus": [], "cpu": "AMD EPYC", "cores": 2}
+
+
+def gate(name: str, *evidence: dict[str, Any]) -> dict[str, Any]:
+    return {"gate": name, "tests": [{"evidence": one} for one in evidence]}
+
+
+def family(*gates: dict[str, Any], boot: Any = None) -> dict[str, Any]:
+    return {
+        "name": "glm",
+        "checkpoint": {"name": "miniature"},
+        "boot": boot,
+        "gates": [*gates],
+    }
+
+
+def document(*families: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "created": "2026-11-22T08:37:08+00:00",
+        "command": ["pytest"],
+        "promotion": "HOLD",
+        "reasons": ["held"],
+        "exit_status": 6,
+        "lane": {"name": "cpu", "versions": {"torch": "2.11", "vllm": "0.32.0", "numpy": "2"}},
+        "machine": MACHINE,
+        "families": [*families],
+        "against": None,
+        **changes,
+    }
+
+
+WHOLE = family(
+    gate("boot", {"server_version": "0.32.0+cpu"}),
+    gate("startup", {"kv_tokens": 1315779.0}, {"told": {}}),
+    gate(
+        "load",
+        {"server": {}},
+        {"figures": {"streams": {"goodput_per_s": 9.0}, "arrivals": {"goodput_per_s": 6.011}}},
+    ),
+    gate(
+        "throughput",
+        {"figures": {"output_tokens_per_s": 896.1, "ttft_s": 0.06, "itl_s": 0.007, "blocks": 32}},
+    ),
+    boot={"times": {"health_s": 52.0, "first_chat_s": 53.0, "first_token_s": None}},
+)
+
+
+def test_the_main_figures_are_found_where_gates_write_them() -> None:
+    found = entry(document(WHOLE))
+    assert found.figures == {
+        "glm": {
+            "boot_s": 53.0,
+            "output_tokens_per_s": 896.1,
+            "ttft_s": 0.06,
+            "itl_s": 0.007,
+            "kv_tokens": 1315779.0,
+            "goodput_per_s": 6.011,
+        }
+    }
+    assert tuple(found.figures["glm"]) == FIGURES
+    assert found.document()["figures"]["glm: boot_s"] == 53.0
+    assert (found.lane, found.against, found.machine) == ("cpu", None, "AMD EPYC, 2 cores")
+    assert found.versions == {"vllm": "0.32.0", "torch": "2.11"}
+    assert found.checkpoints == {"glm": "miniature"}
+    assert (found.promotion, found.reasons, found.exit_status) == ("HOLD", ("held",), 6)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        family(),
+        family(boot={"times": None}),
+        family(gate("throughput", {"figures": {"output_tokens_per_s": None}}), gate("load")),
+        family(gate("load", {"figures": {"streams": {"goodput_per_s": 1.0}}})),
+    ],
+)
+def test_what_was_not_measured_is_not_made_up(one: dict[str, Any]) -> None:
+    assert entry(document(one)).figures == {"glm": {}}
+
+
+def test_a_server_that_ran_already_says_its_version_itself() -> None:
+    attached = {"name": "base-url", "versions": {}}
+    assert entry(document(WHOLE, lane=attached)).versions == {"vllm": "0.32.0+cpu"}
+    assert entry(document(family(), lane=attached)).versions == {}
+
+
+def test_a_machine_is_its_gpus_and_the_other_lane_is_named() -> None:
+    machine = {**MACHINE, "gpus": ["H100", "H100"]}
+    found = entry(document(machine=machine, against={"lane": {"name": "stable"}}))
+    assert (found.machine, found.against) == ("H100, H100", "stable")
+
+
+def test_the_default_place_is_one() -> None:
+    assert str(FILE) == HISTORY

@@ -1,0 +1,66 @@
+"""A trend is of one figure on one lane and machine, and of nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runs import entry
+
+from pytest_vllm_gates.judge.trends import trends
+
+
+def boots(*values: float, **changes: object) -> list[object]:
+    return [
+        entry(at, figures={"qwen3.5": {"boot_s": value}}, **changes)
+        for at, value in enumerate(values)
+    ]
+
+
+def test_the_last_is_held_against_the_median_of_those_before() -> None:
+    (found,) = trends(boots(10.0, 11.0, 40.0, 12.1))  # type: ignore[arg-type]
+    assert (found.family, found.figure, found.lane) == ("qwen3.5", "boot_s", "cpu")
+    assert found.values == (10.0, 11.0, 40.0, 12.1)
+    assert found.change == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lane": "cuda"},
+        {"machine": "H100"},
+        {"checkpoints": {"qwen3.5": "0.8B"}},
+    ],
+)
+def test_what_is_not_alike_is_not_compared(changes: dict[str, object]) -> None:
+    assert trends([*boots(1.0), *boots(2.0, **changes)]) == ()  # type: ignore[list-item]
+
+
+def test_one_value_is_no_trend_and_zero_has_no_share() -> None:
+    assert trends(boots(1.0)) == ()  # type: ignore[arg-type]
+    (found,) = trends(boots(0.0, 1.0))  # type: ignore[arg-type]
+    assert found.change is None
+
+
+def test_of_one_family_alone() -> None:
+    both = {"qwen3.5": {"boot_s": 1.0}, "glm": {"boot_s": 2.0}}
+    runs = [
+        entry(at, checkpoints=dict.fromkeys(both, "miniature"), figures=both) for at in range(2)
+    ]
+    assert [one.family for one in trends(runs)] == ["qwen3.5", "glm"]
+    assert [one.values for one in trends(runs, "glm")] == [(2.0, 2.0)]
+
+
+@given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=9))
+def test_a_figure_that_stays_as_it_is_has_not_changed(values: list[float]) -> None:
+    (found,) = trends(boots(*values))  # type: ignore[arg-type]
+    assert found.change is not None
+    assert (found.change > 0) == (values[-1] > sorted_median(values[:-1]))
+    (same,) = trends(boots(*[values[0]] * len(values)))  # type: ignore[arg-type]
+    assert same.change == 0
+
+
+def sorted_median(values: list[float]) -> float:
+    ordered, middle = sorted(values), len(values) // 2
+    odd = len(values) % 2
+    return ordered[middle] if odd else (ordered[middle - 1] + ordered[middle]) / 2

@@ -1,0 +1,105 @@
+"""Each run that comes to a verdict joins its project's history; no fault of that fails one."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.drive import history
+from pytest_vllm_gates.facts.history import FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Project
+    from pytest_vllm_gates.facts.history import Entry
+
+QUICK = ("-m", "boot")
+
+
+def kept(project: Project, path: Path = FILE) -> tuple[Entry, ...]:
+    return history.runs(project.path / path, 10)
+
+
+def test_runs_are_remembered_and_shown_in_the_report(project: Project) -> None:
+    project.gates()
+    project.gates(*QUICK, "--require-promotion", faults="bangs")
+    first, second = kept(project)
+    assert (first.promotion, first.exit_status, first.lane) == ("PROMOTE", 0, "fake")
+    assert (second.promotion, second.exit_status) == ("REJECT", 1)
+    found = project.verdict()
+    assert list(second.reasons) == found["reasons"]
+    assert list(second.command) == found["command"]
+    assert first.checkpoints == {"qwen3.5": "miniature"}
+    assert first.figures["qwen3.5"]["boot_s"] > 0
+    assert [one["promotion"] for one in found["history"]] == ["PROMOTE", "REJECT"]
+    assert found["history"][0]["figures"] == {"qwen3.5: boot_s": first.figures["qwen3.5"]["boot_s"]}
+    assert (project.path / FILE).with_name(".gitignore").is_file()
+
+
+def test_a_run_without_a_report_is_remembered_too(project: Project) -> None:
+    project.pytest("--model", "qwen3.5", "--lane", "fake", *QUICK)
+    assert len(kept(project)) == 1
+
+
+@pytest.mark.parametrize("arguments", [("--collect-only",), ("--no-gates-history", *QUICK)])
+def test_what_is_not_to_be_remembered_leaves_nothing(
+    project: Project, arguments: tuple[str, ...]
+) -> None:
+    assert project.gates(*arguments).ret == 0
+    assert not (project.path / FILE).parent.exists()
+    if project.report.exists():
+        assert project.verdict()["history"] == []
+
+
+def test_the_file_can_be_named_and_switched_off_in_the_settings(project: Project) -> None:
+    project.pytester.makeini("[pytest]\ngates_history = kept/runs.sqlite\n")
+    project.gates(*QUICK)
+    assert len(history.runs(project.path / "kept" / "runs.sqlite", 10)) == 1
+    project.gates(*QUICK, "--gates-history", "mine.sqlite")
+    assert len(history.runs(project.path / "mine.sqlite", 10)) == 1
+    project.pytester.makeini("[pytest]\ngates_no_history = true\n")
+    project.gates(*QUICK)
+    assert not (project.path / FILE).exists()
+
+
+def test_the_run_on_the_other_lane_is_a_part_of_ours(project: Project) -> None:
+    project.lane()
+    text = (project.path / "lanes" / "fake.toml").read_text()
+    project.write("lanes/stable.toml", text)
+    project.gates("--against", "stable", *QUICK)
+    (one,) = kept(project)
+    assert (one.lane, one.against) == ("fake", "stable")
+
+
+def foreign(path: Path) -> None:
+    with sqlite3.connect(path) as file:
+        file.execute("CREATE TABLE mine (x TEXT)")
+    file.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (foreign, "is a SQLite file of another program, and is left as it is"),
+        (lambda path: path.write_text("no database"), "is damaged, or no history"),
+        (lambda path: path.mkdir(), "cannot be opened"),
+    ],
+    ids=["foreign", "damaged", "a folder"],
+)
+def test_a_history_that_cannot_be_written_is_told_and_fails_nothing(
+    project: Project, spoil: object, told: str
+) -> None:
+    path = project.path / FILE
+    path.parent.mkdir()
+    spoil(path)  # type: ignore[operator]
+    before = path.read_bytes() if path.is_file() else None
+    result = project.gates("--require-promotion")
+    assert result.ret == 0
+    (line,) = (line for line in result.outlines if line.startswith("  not in the history: "))
+    assert told in line
+    assert project.verdict()["promotion"] == "PROMOTE"
+    assert len(project.verdict()["history"]) == 1
+    assert before == (path.read_bytes() if path.is_file() else None)

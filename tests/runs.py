@@ -1,0 +1,25 @@
+"""Runs of a project as its history has them, for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_vllm_gates.facts.history import Entry
+
+
+def entry(number: int = 0, **changes: Any) -> Entry:
+    """Return a run; `number` is its day in November."""
+    whole: dict[str, Any] = {
+        "created": f"2026-11-{number + 1:02d}T08:37:08+00:00",
+        "command": ("pytest", "--model", "qwen3.5"),
+        "promotion": "PROMOTE",
+        "reasons": ("all 3 applicable gates passed (11 tests)",),
+        "exit_status": 0,
+        "lane": "cpu",
+        "against": None,
+        "machine": "AMD EPYC, 2 cores",
+        "versions": {"vllm": "0.32.0", "torch": "2.11"},
+        "checkpoints": {"qwen3.5": "miniature"},
+        "figures": {"qwen3.5": {"boot_s": 50.0 + number, "ttft_s": 0.0589}},
+    }
+    return Entry(**{**whole, **changes})
