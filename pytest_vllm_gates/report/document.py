@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.facts.files import write_whole
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult
-from pytest_vllm_gates.facts.secrets import redacted
+from pytest_vllm_gates.facts.shown import redacted
 from pytest_vllm_gates.report.inventory import machine_document
 
 if TYPE_CHECKING:
