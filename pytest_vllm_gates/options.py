@@ -29,7 +29,7 @@ NEED_MODEL = {
         "checkpoint", "lane", "base-url", "api-key-env", "update-golden", "gates-report",
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
-        "load-workers", "load-trace", "ramp", "no-incidents",
+        "load-workers", "load-trace", "ramp", "no-incidents", "redact-prompts",
     )
 }  # fmt: skip
 
@@ -74,6 +74,7 @@ class Options:
     """How often."""
     incidents: bool
     """Whether a failed test leaves an incident behind."""
+    redact_prompts: str
     rootdir: Path
     verbose: bool
 
@@ -237,6 +238,13 @@ def declare(parser: pytest.Parser) -> None:
         action="store_true",
     )
     option(
+        "redact-prompts",
+        "What becomes of prompts and answers in reports, bundles and logs: keep, hash (equal texts "
+        "stay comparable) or drop. Default: keep. Secrets never get there.",
+        ini="gates_redact_prompts",
+        metavar="keep|hash|drop",
+    )
+    option(
         "require-promotion",
         "Exit 0 only for PROMOTE: 1 for REJECT, 6 for HOLD. Implied by --against.",
         ini="gates_require_promotion",
@@ -308,6 +316,7 @@ def parse(config: pytest.Config) -> Options | None:
         soak_s=values.duration("--soak", given("gates_soak")),
         load_workers=values.workers("--load-workers", given("gates_load_workers")),
         require_promotion=bool(given("gates_require_promotion") or given("gates_against")),
+        redact_prompts=values.redact_prompts(given("gates_redact_prompts")),
         trace=values.trace(config),
         ramp=bool(given("gates_ramp")),
         repro=Path(config.invocation_params.dir, repro).absolute() if repro else None,

@@ -11,6 +11,8 @@ from typing import Any
 
 KEEP, HASH, DROP = "keep", "hash", "drop"
 WAYS = (KEEP, HASH, DROP)
+VARIABLE = "GATES_REDACT_PROMPTS"
+"""By which the guard of a server is told what becomes of the prompts the server logs."""
 DROPPED = "[dropped]"
 HASH_CHARACTERS = 16
 

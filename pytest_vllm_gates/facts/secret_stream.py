@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.secrets import Redactor
@@ -49,3 +50,33 @@ class Stream:
 
     def _clean(self, data: bytes) -> bytes:
         return self._redactor.prompts.log(self._redactor.data(data))
+
+
+class CleanText(io.TextIOBase):
+    """What is printed goes on to a text file line by line, without secrets."""
+
+    def __init__(self, file: TextIO, redactor: Redactor) -> None:
+        self._file = file
+        self._redactor = redactor
+        self._rest = ""
+
+    def write(self, text: str) -> int:
+        """Take a text; its last line waits for its end."""
+        lines, end, self._rest = (self._rest + text).rpartition("\n")
+        if end:
+            self._file.write(self._redactor.text(lines + end))
+        return len(text)
+
+    def flush(self) -> None:
+        """Pass on the lines that are whole."""
+        self._file.flush()
+
+    def isatty(self) -> bool:
+        """Return whether a person reads it."""
+        return self._file.isatty()
+
+    def close(self) -> None:
+        """Pass on what is left; the file stays open."""
+        self._file.write(self._redactor.text(self._rest))
+        self._rest = ""
+        self._file.flush()
