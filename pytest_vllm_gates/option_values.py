@@ -89,6 +89,15 @@ def workers(name: str, value: str | None) -> Workers:
     return Workers(found, listen, secret) if found else ALONE
 
 
+def redact_prompts(value: str | None) -> str:
+    """Return what becomes of prompts: kept, for nothing given."""
+    from pytest_vllm_gates.facts.prompts import KEEP, WAYS  # noqa: PLC0415
+
+    if value and value not in WAYS:
+        raise pytest.UsageError(f"--redact-prompts {value!r} is none of {', '.join(WAYS)}")
+    return value or KEEP
+
+
 def seconds(name: str, value: str | None, default: float) -> float:
     """Return seconds above zero; the default for nothing given."""
     if not value:

@@ -33,7 +33,7 @@ NEED_MODEL = {
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
         "load-workers", "load-trace", "ramp", "pairs", "no-incidents", "gates-history",
-        "no-gates-history",
+        "no-gates-history", "redact-prompts",
     )
 }  # fmt: skip
 
@@ -81,6 +81,7 @@ class Options:
     """How often."""
     incidents: bool
     """Whether a failed test leaves an incident behind."""
+    redact_prompts: str
     rootdir: Path
     verbose: bool
 
@@ -262,6 +263,13 @@ def declare(parser: pytest.Parser) -> None:
         action="store_true",
     )
     option(
+        "redact-prompts",
+        "What becomes of prompts and answers in reports, bundles and logs: keep, hash (equal texts "
+        "stay comparable) or drop. Default: keep. Secrets never get there.",
+        ini="gates_redact_prompts",
+        metavar="keep|hash|drop",
+    )
+    option(
         "require-promotion",
         "Exit 0 only for PROMOTE: 1 for REJECT, 6 for HOLD. Implied by --against.",
         ini="gates_require_promotion",
@@ -329,6 +337,7 @@ def parse(config: pytest.Config) -> Options | None:
         soak_s=values.duration("--soak", given("gates_soak")),
         load_workers=values.workers("--load-workers", given("gates_load_workers")),
         require_promotion=bool(given("gates_require_promotion") or given("gates_against")),
+        redact_prompts=values.redact_prompts(given("gates_redact_prompts")),
         trace=values.path(config, "gates_load_trace"),
         ramp=bool(given("gates_ramp")),
         repro=Path(config.invocation_params.dir, repro).absolute() if repro else None,

@@ -13,11 +13,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    given = options.parse(config)
-    if given is None and not config.option.markers:
-        return
-    from pytest_vllm_gates import session  # noqa: PLC0415 - what is inert imports nothing
+    try:
+        given = options.parse(config)
+        if given is None and not config.option.markers:
+            return
+        from pytest_vllm_gates import session  # noqa: PLC0415 - what is inert imports nothing
 
-    session.declare_markers(config)
-    if given is not None:
-        config.pluginmanager.register(session.GatesSession(config, given), "vllm-gates-session")
+        session.declare_markers(config)
+        if given is not None:
+            config.pluginmanager.register(session.GatesSession(config, given), "vllm-gates-session")
+    except pytest.UsageError as error:
+        from pytest_vllm_gates import redacting  # noqa: PLC0415
+
+        raise redacting.usage_error(error) from None

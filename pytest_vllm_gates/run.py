@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates import again, ranks
+from pytest_vllm_gates import again, ranks, redacting
 from pytest_vllm_gates.drive import checkpoints, machine, traces
 from pytest_vllm_gates.drive.overlay import WITHOUT_VARIABLE, Repair, repairs
 from pytest_vllm_gates.explaining import explainer
 from pytest_vllm_gates.facts import conversation as conversations
 from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import known_defects, signature
+from pytest_vllm_gates.facts import known_defects, prompts, signature
 from pytest_vllm_gates.facts import lane as lanes
 from pytest_vllm_gates.facts import waivers as waiving
 from pytest_vllm_gates.facts.errors import UserError
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.machine import Machine
     from pytest_vllm_gates.facts.outcome import TestResult
     from pytest_vllm_gates.facts.preflight import Check, Situation
+    from pytest_vllm_gates.facts.secrets import Redactor
     from pytest_vllm_gates.judge.waivers import Waivers
     from pytest_vllm_gates.options import Options
     from pytest_vllm_gates.other_lane import OtherRun
@@ -72,6 +73,8 @@ class Run:
     lane_why: str
     subjects: tuple[Subject, ...]
     conversations: tuple[Conversation, ...]
+    redactor: Redactor
+    """What hides the secrets of this run wherever it writes."""
     known_defects: tuple[KnownDefect, ...]
     """Those of every family; a family file lists its own."""
     machine: Machine
@@ -140,6 +143,7 @@ class Run:
             boots=self.boots,
             titles=titles(gate_files()),
             reproduce=again.commands(self, gate_files()),
+            redactor=self.redactor,
         )
 
     def renderer_is_enough(self, subject: Subject) -> bool:
@@ -186,6 +190,7 @@ class Run:
                     python=environment.python,
                     overlay=self.overlay,
                     env=self.server_env,
+                    redactor=self.redactor,
                     renderer=renderer,
                     folder=folder / subject.family.name,
                     limits=launch.Limits(options.boot_timeout_s, options.stall_timeout_s),
@@ -302,6 +307,9 @@ def resolve(options: Options) -> Run:
         left_out = [choose("repair", name, known) for name in options.without_repairs]
         options = replace(options, without_repairs=tuple(left_out))
         server_env[WITHOUT_VARIABLE] = ",".join(left_out)
+    other = lanes.load(options.against, project) if options.against else None
+    if options.redact_prompts != prompts.KEEP:
+        server_env[prompts.VARIABLE] = options.redact_prompts
     return Run(
         options=options,
         lane=lane,
@@ -312,9 +320,10 @@ def resolve(options: Options) -> Run:
         machine=here,
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
-        against=lanes.load(options.against, project) if options.against else None,
+        against=other,
         replays=replays,
         tapes={one.family.name: Tape() for one in subjects if options.incidents or options.repro},
+        redactor=redacting.redactor(options, [lane, *([other] if other else [])]),
     )
 
 

@@ -17,6 +17,7 @@ from pytest_vllm_gates import (
     loading,
     other_lane,
     outcomes,
+    redacting,
     replaying,
     run,
     spread,
@@ -46,6 +47,9 @@ class GatesSession:
             raise pytest.UsageError(str(error)) from error
         spread.prepare(config, self.run)
         config.stash[fixtures.run_key] = self.run
+        config.pluginmanager.register(
+            redacting.Redacting(config, self.run.redactor), "vllm-gates-redacting"
+        )
         config.pluginmanager.register(fixtures, "vllm-gates-fixtures")
         config.pluginmanager.register(checking, "vllm-gates-checking")
         config.pluginmanager.register(conversing, "vllm-gates-conversing")

@@ -96,7 +96,7 @@ def hand_over(config: pytest.Config, run: Run) -> None:
         for name, boot in run.boots.items()
     }
     known = {"boots": boots, "versions": run.versions, "inventory": run.inventory}
-    output[OUTPUT] = json.dumps(known, default=str)
+    output[OUTPUT] = json.dumps(run.redactor.json(known))
 
 
 def take_over(output: Mapping[str, Any], run: Run) -> None:

@@ -8,11 +8,16 @@ what was given makes no sense.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
+import traceback
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.facts import secrets
 from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.secret_stream import CleanText
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +30,19 @@ COMMANDS: tuple[str, ...] = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit status."""
+    """Run one command; return the exit status. What it prints has no secrets in it."""
+    given = sys.argv[1:] if arguments is None else arguments
+    redactor = secrets.of_process(os.environ, given)
+    with (
+        contextlib.closing(CleanText(sys.stdout, redactor)) as out,
+        contextlib.closing(CleanText(sys.stderr, redactor)) as err,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        return _main(given)
+
+
+def _main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog=PROG, description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name in COMMANDS:
@@ -39,3 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception:  # noqa: BLE001 - Python would tell it where secrets are told, too
+        traceback.print_exc()
+        return 1

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.drive import bundle, distributions, fingerprint, flags, frozen, situation
 from pytest_vllm_gates.facts.bundle_diff import BundleDescription, Told
-from pytest_vllm_gates.facts.secrets import REDACTED, is_secret_flag, redacted, redacted_words, seal
+from pytest_vllm_gates.facts.secrets import REDACTED
+from pytest_vllm_gates.facts.shown import is_secret_flag, redacted, redacted_words, seal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -4,6 +4,9 @@ A program of its own, standard library only (`python -I -S guard.py SECONDS COMM
 input is a pipe whose other end only the asking process holds: end of file means "stop", whether the
 asker closed it or was killed with SIGKILL. It exits as the command did (128 + signal for a signal).
 
+What the command writes goes through the guard, which leaves out the secrets of the environment and
+of the arguments both were given: they never reach the log, on no disk and for no moment.
+
 The guard is a process group of its own, so a terminal's Ctrl-C does not reach it, and a "subreaper"
 (prctl(2), Linux): a grandchild that daemonises is handed to it and not to init, and so is found.
 It is no session of its own: Linux shares the machine between sessions (autogroup, sched(7)), and on
@@ -19,11 +22,15 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 REAPED_S = 3.0  # what killed processes get to leave the kernel's tables
+PASSED_ON_S = 5.0  # what the last words get to be written
+IDLE_S = 0.25
+READ_BYTES = 2**16
 LINGER_S = 1.0  # what an orphaned worker gets to end by itself once its parent is gone
 
 
@@ -95,6 +102,34 @@ def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
                 time.sleep(0.02)
 
 
+def pass_on(source: int, target: int) -> None:
+    """Write to `target` what comes from `source`, without secrets, until nobody writes any more.
+
+    Reads on whatever happens: a server whose output nobody takes stands still.
+    """
+    try:
+        # Isolated, this program finds nothing but the standard library by itself.
+        sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+        from pytest_vllm_gates.facts import prompts, secrets  # noqa: PLC0415 - as above
+        from pytest_vllm_gates.facts.secret_stream import Stream  # noqa: PLC0415
+
+        redactor = secrets.of_process(os.environ, sys.argv[2:])
+        if os.environ.get(prompts.VARIABLE, prompts.KEEP) != prompts.KEEP:
+            redactor.prompts = prompts.Prompts(prompts.DROP)
+        stream = Stream(redactor)
+        while True:
+            ready, _, _ = select.select([source], [], [], IDLE_S)
+            data = os.read(source, READ_BYTES) if ready else b""
+            clean = stream.feed(data) if data else stream.end() if ready else stream.idle()
+            while clean:
+                clean = clean[os.write(target, clean) :]
+            if ready and not data:
+                return
+    finally:
+        while os.read(source, READ_BYTES):
+            pass
+
+
 def main() -> int:
     """Run the command named on the command line until it ends or standard input closes."""
     grace_s = float(sys.argv[1])
@@ -114,12 +149,17 @@ def main() -> int:
         child = subprocess.Popen(
             sys.argv[2:],
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             process_group=0,
             preexec_fn=in_child,  # noqa: PLW1509 - one thread
         )
     except OSError as error:
         print(f"cannot start {sys.argv[2]}: {error.strerror}", file=sys.stderr, flush=True)
         return 127
+    assert child.stdout is not None  # noqa: S101 - asked for above
+    passing_on = threading.Thread(target=pass_on, args=(child.stdout.fileno(), 1), daemon=True)
+    passing_on.start()
     while child.poll() is None:
         ready, _, _ = select.select([0], [], [], 0.05)
         if ready:
@@ -130,6 +170,7 @@ def main() -> int:
             else:
                 break
     end_tree(child, grace_s)
+    passing_on.join(PASSED_ON_S)
     return 128 - child.returncode if child.returncode < 0 else child.returncode
 
 

@@ -16,6 +16,7 @@ from pytest_vllm_gates.drive.environment import CACHE_VARIABLE
 from pytest_vllm_gates.drive.log import LogWatch, earliest_error, read_from
 from pytest_vllm_gates.drive.process import GuardedProcess
 from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
+from pytest_vllm_gates.facts.secrets import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,6 +63,8 @@ class Plan:
     limits: Limits
     env: Mapping[str, str] = field(default_factory=dict)
     """What this boot gets besides the lane's environment: its devices, where it has its own."""
+    redactor: Redactor = field(default_factory=Redactor)
+    """What is told of each boot's key as it is made."""
     renderer: bool = False
     """Boot vLLM's renderer alone: tokenizer, template and config, no weights and no accelerator."""
     tape: Tape | None = None
@@ -124,6 +127,7 @@ class Server:
     def _boot_once(self, port: int, log: Path) -> Boot:
         alias = f"{self._plan.family.name}-{secrets.token_hex(4)}"
         key = secrets.token_urlsafe(24)
+        self._plan.redactor.learn(key)
         argv = command(self._plan, port, alias)
         evidence = {"command": argv, "log": str(log)}
         endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", alias, key, self._plan.tape)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.drive import container, nvidia_smi, nvml
 from pytest_vllm_gates.facts.machine import Limits, Machine
-from pytest_vllm_gates.facts.secrets import redacted
+from pytest_vllm_gates.facts.shown import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

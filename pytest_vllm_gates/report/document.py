@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.facts.files import write_whole
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult
-from pytest_vllm_gates.facts.secrets import redacted
+from pytest_vllm_gates.facts.secrets import Redactor
+from pytest_vllm_gates.facts.shown import redacted
 from pytest_vllm_gates.report.inventory import machine_document
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Facts:
     """What each gate says of itself, by its name."""
     reproduce: Mapping[tuple[str, str, str], str] = dataclasses.field(default_factory=dict)
     """The command that runs a test again, by (family, gate, test)."""
+    redactor: Redactor = dataclasses.field(default_factory=Redactor)
 
 
 class Beside(TypedDict, total=False):
@@ -64,8 +66,8 @@ class Beside(TypedDict, total=False):
 def compose(
     facts: Facts, verdict: Verdict, exit_status: int, beside: Beside | None = None
 ) -> dict[str, Any]:
-    """Return the document. Environment values whose name speaks of a secret are left out."""
-    return {
+    """Return the document, without secrets: whatever is made of it has none."""
+    document = {
         "format": FORMAT,
         "version": VERSION,
         "tool": {"name": "pytest-vllm-gates", "version": __version__},
@@ -101,6 +103,8 @@ def compose(
         "repro": None,
         **(beside or {}),
     }
+    clean: dict[str, Any] = facts.redactor.json(document)
+    return clean
 
 
 def results(document: Mapping[str, Any]) -> list[TestResult]:

@@ -6,28 +6,53 @@ import ast
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from survivors import none_of, until
 
+import pytest_vllm_gates
 from pytest_vllm_gates.drive import guard
 from pytest_vllm_gates.drive.process import GUARD
+from pytest_vllm_gates.facts.prompts import VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PACKAGE = Path(pytest_vllm_gates.__file__).parent
+
+
+def needed(path: Path) -> Iterator[str]:
+    """Yield what a file imports to run, and what the package's files among that import."""
+    tree = ast.parse(path.read_text())
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            inner = name.split(".")
+            if inner[0] == PACKAGE.name:
+                yield from needed((PACKAGE.parent / Path(*inner[:3])).with_suffix(".py"))
+            else:
+                yield inner[0]
 
 
 def test_the_guard_needs_the_standard_library_alone() -> None:
-    tree = ast.parse(GUARD.read_text())
-    names = {
-        name
-        for node in ast.walk(tree)
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [str(node.module)]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+    names = set(needed(GUARD))
+    assert "html" in names, "what it imports of the package was not followed"
+    assert names <= sys.stdlib_module_names
 
 
 def test_descendants_are_found_by_their_parents_and_zombies_are_not() -> None:
@@ -62,3 +87,76 @@ def test_the_last_word_says_how_long_to_wait(asked: str) -> None:
         process.stdout.readline()
         process.communicate(asked, timeout=10)
     assert process.returncode == 128 + 9
+
+
+# What the command writes goes through the guard.
+
+
+def written(code: str, *arguments: str, **environment: str) -> str:
+    """Return what comes of a program's output."""
+    argv = [sys.executable, "-I", "-S", str(GUARD), "0.5"]
+    with subprocess.Popen(
+        [*argv, sys.executable, "-I", "-S", "-c", code, *arguments],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={"PATH": os.environ["PATH"], **environment},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        return process.stdout.read()
+
+
+WRITE = "import os, sys, time\ndef write(text): os.write(1, text.encode())\n"
+
+
+def test_secrets_of_the_environment_and_the_arguments_do_not_come_through() -> None:
+    code = (
+        "print(os.environ['SOME_TOKEN'], sys.argv, os.environ['PROXY'])\n"
+        "print('and', os.environ['SOME_TOKEN'], file=sys.stderr)"
+    )
+    told = written(
+        WRITE + code, "--api-key", "letmein-arg", "--port", "80",
+        SOME_TOKEN="letmein-env", PROXY="http://me:letmein-url@proxy",
+    )  # fmt: skip
+    assert "letmein" not in told
+    assert told.count("[redacted]") == 4
+    assert "'--port', '80'" in told
+
+
+def test_a_secret_written_in_two_goes_does_not_come_through() -> None:
+    code = "for part in ('key: let', 'mein-', 'env', ' and on\\n'): write(part); time.sleep(0.4)"
+    assert written(WRITE + code, SOME_TOKEN="letmein-env") == "key: [redacted] and on\n"
+
+
+def test_all_of_a_long_output_comes_through_and_the_last_words_too() -> None:
+    code = "for at in range(40000): print(at, 'x' * 40, flush=at == 39999)\nwrite('the end')"
+    told = written(WRITE + code).splitlines()
+    assert len(told) == 40001
+    assert told[39999] == f"39999 {'x' * 40}"
+
+
+def test_prompts_in_the_log_are_dropped_where_they_are_not_to_be_kept() -> None:
+    code = "print(\"Received request 1: prompt: 'Mrs Schmidt', params: x\")"
+    assert "Mrs Schmidt" in written(code)
+    assert "prompt: '[dropped]', params: x" in written(code, **{VARIABLE: "hash"})
+
+
+def test_a_line_without_an_end_is_seen_while_the_command_waits() -> None:
+    code = WRITE + "write('one two three four five '); time.sleep(60)"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", str(GUARD), "0", sys.executable, "-I", "-S", "-c", code],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.read(8) == b"one two "
+        process.communicate(b"0\n", timeout=10)
+
+
+def test_a_log_that_takes_no_more_does_not_hold_the_command_up() -> None:
+    code = "for at in range(9000): print('x' * 80)\nsys.exit(7)"
+    full = Path("/dev/full").open("wb")  # noqa: SIM115 - closed below
+    with full, subprocess.Popen(
+        [sys.executable, "-I", "-S", str(GUARD), "0", sys.executable, "-c", WRITE + code],
+        stdin=subprocess.PIPE, stdout=full, stderr=subprocess.DEVNULL,
+    ) as process:  # fmt: skip
+        begun = time.monotonic()
+        assert process.wait(20) == 7
+        assert time.monotonic() - begun < 20

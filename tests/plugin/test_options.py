@@ -57,6 +57,14 @@ def refused(project: Project, *arguments: str) -> str:
         ("--model qwen3.5 --base-url localhost:8000", "--base-url 'localhost:8000' is not a URL"),
         ("--model qwen3.5 --base-url http://", "--base-url 'http://' is not a URL"),
         ("--model qwen3.5 --base-url http://host:port/v1", "is not a URL; for example http://127"),
+        (
+            "--model qwen3.5 --redact-prompts some",
+            "--redact-prompts 'some' is none of keep, hash, drop",
+        ),
+        (
+            "--model qwen3.5 --base-url http://me:letmein@host:port/v1",
+            "--base-url 'http://[redacted]@host:port/v1' is not a URL",
+        ),
         ("--model qwen3.5 --answer-tokens 0", "'0' is not a whole number from 1 on"),
         ("--model qwen3.5 --samples -1", "'-1' is not a whole number from 0 on"),
         *(
@@ -189,6 +197,7 @@ EVERY = {
     "load-workers": "2",
     "load-trace": "trace.csv",
     "ramp": None,
+    "redact-prompts": "hash",
     "stall-timeout": "3",
     "no-overlay": None,
     "without-repair": "a_repair",
@@ -238,6 +247,7 @@ def test_every_option_has_a_twin_in_the_settings(
         repro=None,
         times=1,
         incidents=True,
+        redact_prompts="hash",
         rootdir=project.path,
         verbose=False,
     )
@@ -279,6 +289,7 @@ def test_the_defaults_ask_for_little(project: Project) -> None:
         repro=None,
         times=1,
         incidents=True,
+        redact_prompts="keep",
         rootdir=project.path,
         verbose=False,
     )

@@ -1,0 +1,55 @@
+"""How fast a log is redacted: `python benchmarks/redaction.py [MEGABYTES]`.
+
+A log as vLLM writes it, mostly of requests and figures, with a warning that names the Hub and a
+request's header now and then; ten known secrets of a CI job's environment.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+import sys
+import time
+
+from pytest_vllm_gates.facts.secret_stream import Stream
+from pytest_vllm_gates.facts.secrets import Redactor
+
+LINES = (
+    "(APIServer pid=71) INFO 11-20 10:00:{0:02d} [loggers.py:123] Engine 000: Avg prompt"
+    " throughput: {0}.3 tokens/s, Avg generation throughput: 55.1 tokens/s, Running: 4 reqs,"
+    " Waiting: 0 reqs, GPU KV cache usage: 1.2%, Prefix cache hit rate: 0.0%\n",
+    "(APIServer pid=71) INFO:     127.0.0.1:4{0:04d} - "
+    '"POST /v1/chat/completions HTTP/1.1" 200 OK\n',
+    "(EngineCore pid=99) INFO 11-20 10:00:{0:02d} [gpu_model_runner.py:2602] Starting to load model"
+    " Qwen/Qwen3.5-{0}B, max_tokens={0}, tokenizer_mode=auto, enable_prefix_caching=True\n",
+)
+RARE = (
+    "(APIServer pid=71) WARNING retrying https://huggingface.co/api/models/Qwen/Qwen3.5 {0}\n"
+    "(APIServer pid=71) DEBUG headers: {{'authorization': 'Bearer {1}', 'host': 'a'}}\n"
+)
+READ_BYTES = 2**16
+
+
+def main() -> None:
+    """Print megabytes a second of the processor's time and how much was redacted."""
+    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    lots = random.Random(0)  # noqa: S311 - the same ones every time
+    letters = string.ascii_letters + string.digits
+    secrets = ["".join(lots.choices(letters, k=32)) for _ in range(10)]
+    text = "".join(
+        LINES[at % 3].format(at % 60) + (RARE.format(at, secrets[at % 10]) if at % 500 == 0 else "")
+        for at in range(20_000)
+    ).encode()
+    stream = Stream(Redactor(secrets))
+    given = redacted = 0
+    begun = time.process_time()
+    while given < megabytes * 2**20:
+        for at in range(0, len(text), READ_BYTES):
+            redacted += stream.feed(text[at : at + READ_BYTES]).count(b"[redacted]")
+        given += len(text)
+    seconds = time.process_time() - begun
+    print(f"{given / 2**20 / seconds:.0f} MB/s, {redacted} secrets in {given / 2**20:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

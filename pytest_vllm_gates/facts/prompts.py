@@ -1,0 +1,164 @@
+"""What becomes of prompts and answers in all that is written: kept, hashed, or dropped.
+
+Standard library only, as `secrets` is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+KEEP, HASH, DROP = "keep", "hash", "drop"
+WAYS = (KEEP, HASH, DROP)
+VARIABLE = "GATES_REDACT_PROMPTS"
+"""By which the guard of a server is told what becomes of the prompts the server logs."""
+DROPPED = "[dropped]"
+HASH_CHARACTERS = 16
+
+# Texts under these names are the interface's own, or tell of the run: no user or model wrote them.
+KEPT = frozenset(
+    (
+        # of requests and responses
+        "role", "type", "model", "object", "id", "index", "name", "finish_reason", "stop_reason",
+        "tool_call_id", "tool_choice", "reasoning_effort", "system_fingerprint", "service_tier",
+        "detail", "code", "param", "created", "owned_by", "cache_salt",
+        # of evidence
+        "preflight", "command", "log", "base_url", "served", "server_version", "version",
+        "versions", "keys", "roles", "baseline", "against", "decision", "start_changes", "traffic",
+        "arrivals", "calibration", "reasoning_parser", "not_applicable", "finish_reasons", "golden",
+        "sha256", "changed", "cells", "stops", "figures", "known_defects", "known_defects_gone",
+        "known_in", "outcome", "gate", "test", "family", "state", "kind", "url", "method", "path",
+        "status",
+    )
+)  # fmt: skip
+# Words of the interface, which sentences about an answer quote.
+_FIELDS = KEPT | frozenset(
+    (
+        "content", "reasoning", "reasoning_content", "messages", "prompt", "tools", "tool_calls",
+        "function", "arguments", "stop", "length", "error", "usage", "delta", "choices", "message",
+        "logprobs", "max_tokens", "temperature", "stream", "system", "user", "assistant", "tool",
+        "token_ids", "prompt_token_ids",
+    )
+)  # fmt: skip
+_TOKENS = re.compile(r"(?:^|_)token_ids$|^prompt_ends$")
+_HARMLESS = re.compile(r"[\W\d_]*|/[\w./+-]+|https?://[\w.:/\[\]-]+")
+_QUOTED = re.compile(
+    r"""(?<!\w)(?P<mark>[bBrRuUfF]{0,2})(?P<quote>["'])"""
+    r"""(?P<inside>(?:\\.|(?!(?P=quote)(?!\w))[^\\\n])*)(?P<end>(?P=quote)|\\?$)""",
+    re.MULTILINE,
+)
+_DIFFERENCE = re.compile(r"^((?:E\s{1,7})?\s*[-+?] )(?=\S)(.+)$", re.MULTILINE)
+_REQUEST = re.compile(r"(asked with: )(.+)$", re.MULTILINE)
+_IDS = re.compile(r"(token_ids\W{1,4})\[[\d, ]+(?:\]|$)", re.MULTILINE)
+_LOGGED = re.compile(rb"prompt: |JSON body: |output: |token_ids: \[|Request options: ")
+_BODY = re.compile(r"((?:JSON body|Request options): )(.+)$", re.MULTILINE)
+
+
+class Prompts:
+    """Keeps, hashes or drops prompts and answers. Equal texts have equal hashes under one key."""
+
+    def __init__(self, way: str = KEEP, key: bytes = b"") -> None:
+        """`key` goes into every hash: whoever has not got it cannot try texts out."""
+        self.way = way
+        self._key = key
+
+    @property
+    def kept(self) -> bool:
+        """Whether texts stay as they are."""
+        return self.way == KEEP
+
+    def text(self, text: str) -> str:
+        """Return what stands for a prompt, an answer, or a part of one."""
+        if self.kept or not text or _is_ours(text):
+            return text
+        if self.way == DROP:
+            return DROPPED
+        import hashlib  # noqa: PLC0415 - a guard that hashes nothing starts without
+        import hmac  # noqa: PLC0415
+
+        digest = hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return f"[sha256:{digest.hexdigest()[:HASH_CHARACTERS]}, {len(text)} characters]"
+
+    def json(self, value: Any, name: str = "") -> Any:
+        """Return a request, a response or evidence without its texts; numbers and names stay."""
+        if self.kept or name in KEPT:
+            return value
+        if _TOKENS.search(name) and isinstance(value, list | tuple | str):
+            return self.text(json.dumps(value))
+        if isinstance(value, dict):
+            return {key: self.json(one, str(key)) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            # A stop list's texts, or a prompt of tokens.
+            if name == "prompt" and value and all(isinstance(one, int) for one in value):
+                return self.text(json.dumps(value))
+            return type(value)(self.json(one) for one in value)
+        return self.text(value) if isinstance(value, str) else value
+
+    def prose(self, text: str) -> str:
+        """Return a failure's text without what it quotes of prompts and answers.
+
+        What stands in quotes, in a line of a diff, or as the request that was asked.
+        """
+        if self.kept:
+            return text
+        text = _BODY.sub(self._tail, _REQUEST.sub(self._tail, text))
+        text = _DIFFERENCE.sub(self._tail, text)
+        text = _IDS.sub(lambda match: match[1] + self.text(match[0]), text)
+        return _QUOTED.sub(self._quotation, text)
+
+    def body(self, data: bytes) -> bytes:
+        """Return a body of a request or a response, JSON or not, without its texts."""
+        if self.kept or not data.strip():
+            return data
+        try:
+            value = self.json(json.loads(data))
+        except (ValueError, RecursionError):
+            value = self.text(data.decode("utf-8", "replace"))
+        return json.dumps(value, ensure_ascii=False).encode()
+
+    def pieces(self, pieces: list[bytes]) -> list[bytes]:
+        """Return what arrived in pieces without its texts; a line is where its end arrived.
+
+        Lines of a stream keep their order and their piece: its timing can still be read.
+        """
+        if self.kept:
+            return pieces
+        if not any(piece.lstrip().startswith((b"data:", b"event:", b":")) for piece in pieces):
+            whole = b"".join(pieces)
+            return [b""] * (len(pieces) - 1) + [self.body(whole)] if pieces else []
+        clean, rest = [], b""
+        for piece in pieces:
+            lines = (rest + piece).split(b"\n")
+            rest = lines.pop()
+            clean.append(b"".join(self._event(line) + b"\n" for line in lines))
+        clean[-1] += self._event(rest)
+        return clean
+
+    def log(self, data: bytes) -> bytes:
+        """Return lines of a server's log without the requests and answers it tells."""
+        if self.kept or not _LOGGED.search(data):
+            return data
+        return b"".join(
+            self.prose(line.decode("latin-1")).encode("latin-1") if _LOGGED.search(line) else line
+            for line in data.splitlines(keepends=True)
+        )
+
+    def _event(self, line: bytes) -> bytes:
+        name, colon, data = line.partition(b":")
+        if not data.strip() or name != b"data" or data.strip() == b"[DONE]":
+            return line
+        return name + colon + b" " + self.body(data)
+
+    def _tail(self, match: re.Match[str]) -> str:
+        return match[1] + self.text(match[2])
+
+    def _quotation(self, match: re.Match[str]) -> str:
+        inside = match["inside"]
+        if inside in _FIELDS or _HARMLESS.fullmatch(inside):
+            return match[0]
+        return f"{match['mark']}{match['quote']}{self.text(inside)}{match['end']}"
+
+
+def _is_ours(text: str) -> bool:
+    return text == DROPPED or (text.startswith("[sha256:") and text.endswith(" characters]"))
