@@ -10,7 +10,8 @@ import pytest
 
 from pytest_vllm_gates import __version__, outcomes
 from pytest_vllm_gates.facts import replay
-from pytest_vllm_gates.facts.secrets import IN_URL, REDACTED, redacted
+from pytest_vllm_gates.facts.secrets import REDACTED, Redactor
+from pytest_vllm_gates.facts.shown import redacted
 from pytest_vllm_gates.facts.tape import WALK
 from pytest_vllm_gates.fixtures import found_key, gate_of, incident_of
 from pytest_vllm_gates.report.inventory import machine_document
@@ -134,7 +135,7 @@ class _Bundle:
                 name=lane.name,
                 title=lane.title,
                 form=lane.form,
-                base_url=IN_URL.sub(REDACTED, lane.base_url) if lane.base_url else None,
+                base_url=Redactor().text(lane.base_url) if lane.base_url else None,
                 env=redacted(lane.env),
                 serve=lane.serve,
                 overlay=tuple(f"{one.name}: {one.summary}" for one in run.repairs),
@@ -165,7 +166,7 @@ class _Bundle:
 
     def _clean(self, text: str) -> str:
         """Return a text without what is nobody's business."""
-        text = IN_URL.sub(REDACTED, text)
+        text = Redactor().text(text)
         return text.replace(self._key, REDACTED) if self._key else text
 
     def _walk(self) -> WalkFacts | None:

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.drive import flags
-from pytest_vllm_gates.facts.secrets import is_secret_flag, redacted, redacted_words
+from pytest_vllm_gates.facts.shown import is_secret_flag, redacted, redacted_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from pytest_vllm_gates.drive import uv
-from pytest_vllm_gates.facts.secrets import IN_URL
+from pytest_vllm_gates.facts.secrets import Redactor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -61,7 +61,7 @@ def _problem(one: Distribution) -> str:
         more = f" and {len(edited) - MOST_FILES} more" if edited[MOST_FILES:] else ""
         files = ", ".join(edited[:MOST_FILES])
         return f"is not as it was installed: {files}{more} was edited or is gone"
-    if IN_URL.search(url):
+    if Redactor().text(url) != url:
         return "was installed from a URL with a password in it"
     if url.startswith("file:") or "dir_info" in one.direct_url:
         return f"was installed from {url}, which only this machine has"
