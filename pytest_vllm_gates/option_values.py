@@ -126,3 +126,8 @@ def path(config: pytest.Config, name: str) -> Path | None:
         return Path(config.invocation_params.dir, named).resolve()
     settings = config.inipath.parent if config.inipath else config.rootpath
     return Path(settings, found).resolve() if (found := config.getini(name)) else None
+
+
+def history(config: pytest.Config, default: str, *, off: bool) -> Path | None:
+    """Return the file that remembers the verdicts; `default` is its place in the rootdir."""
+    return None if off else path(config, "gates_history") or config.rootpath / default

@@ -319,9 +319,7 @@ def parse(config: pytest.Config) -> Options | None:
         update_golden=bool(given("gates_update_golden")),
         update_baseline=bool(given("gates_update_baseline")),
         report_dir=report_dir or (config.rootpath / REPORT if given("gates_against") else None),
-        history=None
-        if given("gates_no_history")
-        else values.path(config, "gates_history") or config.rootpath / HISTORY,
+        history=values.history(config, HISTORY, off=bool(given("gates_no_history"))),
         boot_timeout_s=values.seconds(
             "--boot-timeout", given("gates_boot_timeout"), BOOT_TIMEOUT_S
         ),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from pytest_vllm_gates import run
 from pytest_vllm_gates.facts import waivers
 from pytest_vllm_gates.facts.errors import UserError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TODAY = datetime.date(2026, 11, 22)
 GATES = ("boot", "streaming", "tools")
@@ -119,3 +117,13 @@ def test_a_lane_of_the_projects_own_is_one_and_so_is_a_running_server(tmp_path: 
     for lane in ("canary", "base-url", "cpu"):
         written(tmp_path, lane=f'"{lane}"')
         assert load(tmp_path)[1].lane == lane
+
+
+def test_the_readmes_example_is_one(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (example,) = (part for part in readme.split("```toml\n") if part.startswith("[[waiver]]"))
+    (tmp_path / waivers.NAME).write_text(example.partition("```")[0])
+    (found,) = load(tmp_path)
+    assert found.gate in run.gate_files()
+    source = run.gate_files()[found.gate].read_text(encoding="utf-8")
+    assert f"def {found.test}(" in source

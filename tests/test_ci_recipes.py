@@ -1,0 +1,212 @@
+"""The recipes in docs/ are valid, name only what exists, and follow each exit status rightly."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import itertools
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from pytest_vllm_gates import run
+from pytest_vllm_gates.facts import lane as lanes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOCS = Path(__file__).parent.parent / "docs"
+GITHUB, GITLAB = DOCS / "ci" / "github-actions.yml", DOCS / "ci" / "gitlab-ci.yml"
+SCHEMAS = {
+    GITHUB: ["--builtin-schema", "vendor.github-workflows"],
+    GITLAB: ["--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci"],
+}
+OURS = ("canary", "stable")
+"""The lanes a project has to have."""
+BOTH = pytest.mark.parametrize("path", [GITHUB, GITLAB], ids=["github", "gitlab"])
+
+
+def loaded(path: Path) -> Any:
+    return YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+
+
+def scripts(path: Path) -> Iterator[str]:
+    """Yield every shell script of a recipe."""
+    whole = loaded(path)
+    if path == GITHUB:
+        for job in whole["jobs"].values():
+            yield from (step["run"] for step in job["steps"] if "run" in step)
+    else:
+        for job in whole.values():
+            if isinstance(job, dict):
+                yield from (*job.get("script", ()), *job.get("after_script", ()))
+
+
+def commands(path: Path) -> Iterator[list[str]]:
+    """Yield the words of every command of ours."""
+    for script in scripts(path):
+        lines = script.replace("\\\n", " ").replace("\n", " ; ")
+        parts = shlex.shlex(lines, posix=True, punctuation_chars=True)
+        parts.whitespace_split, parts.commenters = True, ""
+        for operator, words in itertools.groupby(parts, lambda word: not set(word) - set(";|&")):
+            command = [*words]
+            if not operator and Path(command[0]).name in ("pytest", "vllm-gates"):
+                yield command
+
+
+def checked(path: Path, schema: list[str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "check_jsonschema", *schema, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@BOTH
+def test_a_recipe_is_what_its_schema_says(path: Path, tmp_path: Path) -> None:
+    found = checked(path, SCHEMAS[path])
+    assert found.returncode == 0, found.stdout
+    broken = tmp_path / path.name
+    text = path.read_text().replace("runs-on:", "run-on:").replace("exit_codes:", "exit_code:")
+    broken.write_text(text)
+    assert checked(broken, SCHEMAS[path]).returncode == 1
+
+
+@BOTH
+def test_the_page_has_the_recipe_as_it_is(path: Path) -> None:
+    assert f"```yaml\n{path.read_text()}```\n" in (DOCS / "ci.md").read_text()
+
+
+def parsed(words: list[str], pytester: pytest.Pytester) -> None:
+    """Have a command's own parser read it; raises for an option that is none."""
+    if Path(words[0]).name == "pytest":
+        pytester.parseconfig(*words[1:])
+        return
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    commands = parser.add_subparsers()
+    importlib.import_module(f"pytest_vllm_gates.command.{words[1]}").declare(commands)
+    parser.parse_args(words[1:])
+
+
+@BOTH
+def test_every_option_of_a_recipe_exists(path: Path, pytester: pytest.Pytester) -> None:
+    found = list(commands(path))
+    assert {Path(words[0]).name for words in found} == {"pytest", "vllm-gates"}
+    for words in found:
+        parsed(words, pytester)
+        with pytest.raises((pytest.UsageError, SystemExit)):
+            parsed([*words, "--no-such-option"], pytester)
+
+
+@BOTH
+def test_every_gate_and_lane_of_a_recipe_exists(path: Path) -> None:
+    gates, shipped = run.gate_files(), lanes.files(Path("/nowhere"))
+    for words in commands(path):
+        given = dict(itertools.pairwise(words))
+        marked = set(given.get("-m", "").split()) - {"not", "or", "and"}
+        assert marked <= set(gates)
+        for option in ("--lane", "--against"):
+            assert given.get(option, "cpu") in (*shipped, *OURS)
+
+
+@BOTH
+def test_every_script_is_one_for_the_shell(path: Path) -> None:
+    for script in scripts(path):
+        found = subprocess.run(["bash", "-n"], input=script, text=True, check=False)
+        assert found.returncode == 0, script
+
+
+def step(name: str) -> str:
+    steps = loaded(GITHUB)["jobs"]["promotion"]["steps"]
+    script: str = next(one["run"] for one in steps if name in (one.get("name"), one.get("if")))
+    return script
+
+
+def gitlab(job: str, words: str) -> str:
+    script: str = next(one for one in loaded(GITLAB)[job]["script"] if words in one)
+    return script
+
+
+def shell(folder: Path, script: str, status: int = 0, **environment: str) -> tuple[int, str]:
+    """Run a script as CI does, where pytest ends with `status`; return its own and what it said."""
+    program = folder / ".venv" / "bin" / "pytest"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(f'#!/bin/sh\necho "pytest $*"\nexit {status}\n')
+    program.chmod(0o755)
+    found = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", script],
+        cwd=folder,
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return found.returncode, found.stdout
+
+
+@pytest.mark.parametrize(
+    ("status", "ends", "says"),
+    [
+        (0, 0, "::notice title=PROMOTE::"),
+        (6, 0, "::warning title=HOLD::"),
+        (1, 1, None),
+        (2, 2, None),
+        (4, 4, None),
+    ],
+)
+def test_on_github_only_what_broke_is_red(
+    tmp_path: Path, status: int, ends: int, says: str | None
+) -> None:
+    output = tmp_path / "output"
+    found = shell(tmp_path, step("canary against stable"), status, GITHUB_OUTPUT=str(output))
+    assert found[0] == ends
+    assert (says or "pytest --model all") in found[1]
+    assert says or "title=" not in found[1]
+    assert output.read_text() == f"status={status}\n"
+
+
+def test_on_github_only_a_promotion_is_deployed() -> None:
+    deploy = loaded(GITHUB)["jobs"]["deploy"]
+    assert deploy["if"] == "${{ needs.promotion.outputs.status == '0' }}"
+    assert deploy["needs"] == "promotion"
+
+
+@pytest.mark.parametrize(
+    ("script", "environment"),
+    [
+        (step("${{ inputs.calibrate }}"), {}),
+        (gitlab("promotion", "CALIBRATE"), {"CALIBRATE": "1"}),
+    ],
+    ids=["github", "gitlab"],
+)
+def test_calibrating_ends_well_where_it_held_as_recording_does(
+    tmp_path: Path, script: str, environment: dict[str, str]
+) -> None:
+    for status, ends in ((6, 0), (0, 0), (1, 1)):
+        found = shell(tmp_path, script, status, **environment)
+        assert found[0] == ends
+        assert "--against stable -m throughput --update-baseline" in found[1]
+
+
+def test_on_gitlab_it_calibrates_only_when_asked(tmp_path: Path) -> None:
+    assert shell(tmp_path, gitlab("promotion", "CALIBRATE"), 1) == (0, "")
+
+
+@pytest.mark.parametrize("promotion", ["PROMOTE", "HOLD", "REJECT"])
+def test_on_gitlab_the_verdict_decides_what_is_deployed(tmp_path: Path, promotion: str) -> None:
+    (tmp_path / "gates-report").mkdir()
+    text = f'{{"promotion": "{promotion}", "against": {{"promotion": "PROMOTE"}}}}'
+    (tmp_path / "gates-report" / "verdict.json").write_text(text)
+    whole = loaded(GITLAB)
+    found = shell(tmp_path, gitlab("deploy", "verdict.json"))
+    assert found == (0 if promotion == "PROMOTE" else 6, f"{promotion}\n")
+    for job in ("promotion", "deploy"):
+        assert whole[job]["allow_failure"] == {"exit_codes": [6]}
+
+
+def test_on_gitlab_the_last_word_of_the_gate_is_pytests(tmp_path: Path) -> None:
+    *_, last = loaded(GITLAB)["promotion"]["script"]
+    for status in (0, 1, 6):
+        assert shell(tmp_path, last, status)[0] == status
