@@ -195,7 +195,7 @@ def _serving(options: argparse.Namespace, file: Path, lane: Lane | None) -> envi
     cache = environment.default_cache()
     if options.python:
         python = str(Path(options.python).expanduser().absolute())
-        given = lanes.Lane(name=file.stem, file=file, title=file.stem, python=python)
+        given = lanes.Lane(name=file.stem, file=Path("--python"), title=file.stem, python=python)
         return environment.prepare(given, cache=cache, progress=lambda _: None)
     if lane is None:
         raise UserError(

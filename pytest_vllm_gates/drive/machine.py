@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import resource
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ def inspect() -> Machine:
         topology=topology,
         container=container.kind(),
         limits=_limits(),
+        interfaces=_interfaces(),
         compatibility=tuple(
             str(folder)
             for folder in sorted(Path("/usr/local").glob(COMPATIBILITY))
@@ -85,6 +87,12 @@ def _memory() -> tuple[int | None, int | None]:
     if limit and total and limit < total:
         total, available = limit, min(available or limit, limit)
     return total, available
+
+
+def _interfaces() -> tuple[str, ...]:
+    with contextlib.suppress(OSError):
+        return tuple(sorted(name for _, name in socket.if_nameindex()))
+    return ()
 
 
 def _numa_nodes() -> int | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,9 @@ CONTAINERS = {"docker", "podman", "nerdctl", "apptainer", "singularity"}
 # Variables that say where checkpoints come from, and with whose leave.
 OWN_WAYS = ("HF_ENDPOINT", "HF_HOME", "HF_TOKEN", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HUGGING",
             "VLLM_USE_MODELSCOPE", "HTTP", "http")  # fmt: skip
+HOST_IP = "VLLM_HOST_IP"
+# Variables of vLLM's that name a library.
+FILES = ("VLLM_NCCL_SO_PATH",)
 # `--env=NAME=VALUE`, `--env=NAME`, `NAME=VALUE` after `-e`.
 ASSIGNED = re.compile(r"(?:--env=|-e)?([A-Z][A-Z0-9_]*)(?:=(.*))?")
 
@@ -46,21 +51,43 @@ def gather(
     own = lane.form in ("lock", "python")
     serve = flags.serving(family, checkpoint, lane)
     here = serves_here(lane)
+    variables = {**os.environ, **lane.env, **(env or {})} if own else _inside(lane)
     return Situation(
         lane=lane.name,
         machine=machine if here else None,
         model=model.read(checkpoint, reads_alike=own and not reads_elsewhere(lane)),
         bundle=of(environment),
         serve=serve,
-        environment={**os.environ, **lane.env, **(env or {})} if own else _inside(lane),
+        environment=variables,
         expects=lane.expects,
         waived=lane.waive,
         unknown_parser=parsers.unknown(environment.folders, serve),
         parsers_known=all(parsers.known(environment.folders, flag) for flag in parsers.REGISTRIES),
         nodes=tuple(nodes),
         renderer=renderer,
+        own_address=_own_address(variables.get(HOST_IP, "")) if own else None,
+        missing_files=_missing_files(variables) if own else {},
         own_limits=own,
     )
+
+
+def _own_address(address: str) -> bool | None:
+    """Return whether this machine has an address; None for none, or for what is no address."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, address)
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.bind((address, 0))
+                except OSError:
+                    return False
+                return True
+    return None
+
+
+def _missing_files(variables: Mapping[str, str]) -> dict[str, str]:
+    named = {name: variables[name] for name in FILES if variables.get(name)}
+    return {name: path for name, path in named.items() if not Path(path).is_file()}
 
 
 def serves_here(lane: Lane) -> bool:

@@ -72,6 +72,8 @@ class Machine:
     container: str | None = None
     """What it runs in, such as `docker`; None for bare metal."""
     limits: Limits = Limits()
+    interfaces: tuple[str, ...] = ()
+    """The names of its network interfaces."""
     compatibility: tuple[str, ...] = ()
     """Folders with a forward-compatibility package of CUDA's."""
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -116,6 +116,10 @@ class Situation:
     nodes: tuple[Node, ...] = ()
     renderer: bool = False
     """Whether only prompts are rendered: no accelerator, no weights."""
+    own_address: bool | None = None
+    """Whether the machine has the address in VLLM_HOST_IP; None where there is none to look for."""
+    missing_files: Mapping[str, str] = field(default_factory=dict)
+    """Variables that name a file, with the file, where it is not there."""
     own_limits: bool = True
     """Whether the limits of this process are the server's, and not those of a container it gets."""
 

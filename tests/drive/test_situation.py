@@ -74,3 +74,21 @@ def test_a_lane_may_fetch_checkpoints_in_a_way_of_its_own(
     monkeypatch.setattr(model, "read", read)
     gather(qwen, lane)
     assert asked == [alike]
+
+
+@pytest.mark.parametrize(
+    ("address", "own"),
+    [("127.0.0.1", True), ("::1", True), ("192.0.2.1", False), ("", None), ("spark-1", None)],
+)
+def test_an_address_is_held_against_the_machines_own(address: str, own: bool | None) -> None:
+    if address == "::1" and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("no IPv6 here")
+    assert situation._own_address(address) is own
+
+
+def test_a_library_that_a_variable_names_is_looked_for(tmp_path: Path) -> None:
+    library = tmp_path / "libnccl.so.2"
+    named = {"VLLM_NCCL_SO_PATH": str(library), "OTHER": "/nowhere"}
+    assert situation._missing_files(named) == {"VLLM_NCCL_SO_PATH": str(library)}
+    library.touch()
+    assert situation._missing_files(named) == {}

@@ -14,7 +14,7 @@ from pytest_vllm_gates.facts.errors import UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
-SHIPPED = ("cpu", "cpu-previous", "cpu-tp2", "cuda")
+SHIPPED = ("cpu", "cpu-previous", "cpu-tp2", "cuda", "dgx-spark")
 LOCKS = sorted(lanes.SHIPPED.glob("*.txt"))
 
 
@@ -114,7 +114,7 @@ def test_an_unknown_lane_is_answered_with_the_known_ones_and_the_nearest(tmp_pat
         lanes.load("cpu-previus", tmp_path)
     assert str(error.value) == (
         "unknown lane 'cpu-previus'; did you mean 'cpu-previous'?\n"
-        "known: cpu, cpu-previous, cpu-tp2, cuda"
+        "known: cpu, cpu-previous, cpu-tp2, cuda, dgx-spark"
     )
 
 

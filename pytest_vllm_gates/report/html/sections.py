@@ -139,6 +139,7 @@ def bundle(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | None
         ],
         "left_out": left_out,
         "same": [str(one) for one in listing(told.get("same"))][: limits.items],
+        "unknown": [str(one) for one in listing(told.get("unknown"))][: limits.items],
     }
 
 
