@@ -64,6 +64,12 @@ def test_what_every_family_may_meet_stands_and_is_never_gone(checking: Check) ->
     assert evidence[GONE] == ["text is lost (vllm#1)"]
 
 
+def test_the_next_step_is_told_last(checking: Check) -> None:
+    with pytest.raises(pytest.fail.Exception) as error:
+        checking[0]([Finding(WHOLE, "is wrong")], CASES, SEES, "accept it: pytest")
+    assert str(error.value).splitlines()[-1] == "accept it: pytest"
+
+
 def test_no_case_is_not_a_pass(checking: Check) -> None:
     with pytest.raises(NotApplicable):
         checking[0]([], [], SEES)

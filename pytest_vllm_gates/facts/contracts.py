@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -48,8 +49,16 @@ class Plan(strict.Record):
     """Keys whose values are pinned where they are a plain word or a number."""
     maps: frozenset[str]
     """Paths of objects whose keys are data and no names of fields."""
+    nullable: frozenset[str]
+    """Keys whose values may be null now and then, but not always."""
     unpinned: tuple[str, ...]
-    """Regular expressions of metrics that are never pinned."""
+    """Regular expressions of metrics and fields that are never pinned."""
+
+    @property
+    def left_out(self) -> re.Pattern[str]:
+        """What finds the names that are never pinned."""
+        return re.compile("|".join(self.unpinned) or "(?!)")
+
     answers: tuple[Asked, ...]
     mistakes: tuple[Mistake, ...]
 

@@ -18,7 +18,7 @@ Contracts = Mapping[str, tuple[str, ...]]
 ROUTES, METRICS, FIELDS, ERRORS = "routes", "metrics", "fields", "errors"
 UNKNOWN = "…"
 """In place of the labels of a metric that has no sample yet."""
-STATUS, KIND, BODY = "status", "content type", "body"
+STATUS, KIND, BODY = "HTTP status", "content type", "whole body"
 NO_ANSWER, NO_JSON = "no answer", "no JSON"
 OK = "200"
 NULL = "null"
@@ -37,11 +37,10 @@ def routes(observed: Observed) -> Contracts:
 
 def metrics(told: Mapping[str, Metric], plan: Plan) -> Contracts:
     """Return type and labels of every metric that may be pinned."""
-    left_out = re.compile("|".join(plan.unpinned) or "(?!)")
     return {
         name: (one.type, *((UNKNOWN,) if one.labels is None else one.labels))
         for name, one in sorted(told.items())
-        if not left_out.search(name)
+        if not plan.left_out.search(name)
     }
 
 
@@ -52,15 +51,16 @@ def replies(found: Iterable[Reply], plan: Plan) -> Contracts:
     cut is nobody's promise, nor which of them leave a field null.
     """
     terms: dict[str, set[str]] = {}
-    streamed: set[str] = set()
+    now_and_then_null: set[str] = set()
     for reply in found:
         for told, term in _told(reply, plan):
             name = " ".join(told.split())
             terms.setdefault(name, set()).add(term)
-            if STREAM in reply.kind:
-                streamed.add(name)
-    for name in streamed:
+            if STREAM in reply.kind or name.rpartition(".")[2] in plan.nullable:
+                now_and_then_null.add(name)
+    for name in now_and_then_null:
         terms[name] = terms[name] - {NULL} or terms[name]
+    terms = {name: some for name, some in terms.items() if not plan.left_out.search(name)}
     order = list(dict.fromkeys(name.partition(": ")[0] for name in terms))
     names = sorted(terms, key=lambda name: (order.index(name.partition(": ")[0]), *_place(name)))
     return {name: tuple(sorted(terms[name], key=_order)) for name in names}

@@ -135,7 +135,7 @@ def refuses_keys_in_plain_text(exchange: Exchange) -> None:
         answer(exchange, HTTPStatus.UNAUTHORIZED, "Unauthorized", "text/plain")
 
 
-@FAULTS.add("anything", check=ERRORS, says="unknown model: status is 400 and was 404")
+@FAULTS.add("anything", check=ERRORS, says="unknown model: HTTP status is 400 and was 404")
 def answers_with_another_status(exchange: Exchange) -> None:
     """A router that goes to the next server on 404 stays with this one."""
     for error in errors(exchange, HTTPStatus.NOT_FOUND):

@@ -19,7 +19,7 @@ KINDS = (ROUTES, METRICS, FIELDS, ERRORS)
 ROUTE = {"/ping": ("GET", "POST"), "/tokenize": ("POST",)}
 METRIC = {"vllm:kv_cache_usage_perc": ("gauge", "engine"), "vllm:hits_total": ("counter",)}
 FIELD = {
-    "chat: status": ("200",),
+    "chat: HTTP status": ("200",),
     "chat: usage": ("object",),
     "chat: usage.prompt_tokens": ("integer",),
     "chat: usage.total_tokens": ("integer",),
@@ -27,7 +27,7 @@ FIELD = {
     "stream, usage chunk: usage": ("object",),
 }
 ERROR = {
-    "unknown model: status": ("404",),
+    "unknown model: HTTP status": ("404",),
     "unknown model: error": ("object",),
     "unknown model: error.type": ('"NotFoundError"',),
 }
@@ -150,12 +150,12 @@ def test_a_chunk_that_does_not_come_is_told_once() -> None:
 
 
 def test_another_status_says_all() -> None:
-    now = {"unknown model: status": ("400",), "unknown model: detail": ("string",)}
-    assert says(ERRORS, ERROR, now) == ["unknown model: status is 400 and was 404"]
+    now = {"unknown model: HTTP status": ("400",), "unknown model: detail": ("string",)}
+    assert says(ERRORS, ERROR, now) == ["unknown model: HTTP status is 400 and was 404"]
 
 
 def test_findings_of_one_reply_are_one_case() -> None:
-    now = {"unknown model: status": ("404",), "unknown model: body": ("no JSON",)}
+    now = {"unknown model: HTTP status": ("404",), "unknown model: whole body": ("no JSON",)}
     found, cases = judge.broken(ERRORS, ERROR, now)
     assert [case.name for case in cases] == ["unknown model"]
     assert [(one.case.name, one.says) for one in found] == [
@@ -176,13 +176,13 @@ def test_drift_is_what_is_new_and_breaks_nobody() -> None:
 
 def test_answers_that_were_refused_and_what_is_always_null_are_not_worth_a_golden() -> None:
     now: Contracts = {
-        "chat: status": ("200",), "chat: audio": ("null",), "chat: id": ("string",),
-        "version: status": ("404",), "version: detail": ("string",),
-        "tokenize: status": ("200", "500"), "tokenize: count": ("integer",),
+        "chat: HTTP status": ("200",), "chat: audio": ("null",), "chat: id": ("string",),
+        "version: HTTP status": ("404",), "version: detail": ("string",),
+        "tokenize: HTTP status": ("200", "500"), "tokenize: count": ("integer",),
     }  # fmt: skip
-    assert judge.pinnable(FIELDS, now) == {"chat: status": ("200",), "chat: id": ("string",)}
-    refused: Contracts = {"no key: status": ("401",), "no key: param": ("null",)}
-    assert judge.pinnable(ERRORS, refused) == {"no key: status": ("401",)}
+    assert judge.pinnable(FIELDS, now) == {"chat: HTTP status": ("200",), "chat: id": ("string",)}
+    refused: Contracts = {"no key: HTTP status": ("401",), "no key: param": ("null",)}
+    assert judge.pinnable(ERRORS, refused) == {"no key: HTTP status": ("401",)}
 
 
 def test_only_what_was_asked_is_judged() -> None:

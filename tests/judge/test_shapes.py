@@ -23,7 +23,9 @@ def reply(*bodies: Any, kind: str = JSON, status: int | None = 200, name: str = 
 def told(*replies: Reply) -> list[str]:
     """Return the lines of replies, without status and content type."""
     found = lines(shapes.replies(replies, PLAN))
-    return [line for line in found if ": status: " not in line and ": content type: " not in line]
+    return [
+        line for line in found if ": HTTP status: " not in line and ": content type: " not in line
+    ]
 
 
 def test_every_type_of_json_has_its_name() -> None:
@@ -53,24 +55,27 @@ def test_replies_of_one_name_are_looked_at_together() -> None:
     assert told(reply({"a": "x"}), reply({"a": None, "b": 1}), reply({}, name="other")) == [
         "chat: a: string, null",
         "chat: b: integer",
-        "other: body: object",
+        "other: whole body: object",
     ]
 
 
 def test_status_and_content_type_come_first() -> None:
     found = shapes.replies([reply({"choices": []}), reply({"error": ""}, status=400)], PLAN)
-    assert lines(found)[:2] == ["chat: status: 200, 400", "chat: content type: application/json"]
+    assert lines(found)[:2] == [
+        "chat: HTTP status: 200, 400",
+        "chat: content type: application/json",
+    ]
 
 
 def test_what_is_no_json_and_what_is_no_answer() -> None:
     page = Reply("chat", 502, "text/html", None, "<html>")
     assert lines(shapes.replies([page], PLAN)) == [
-        "chat: status: 502",
+        "chat: HTTP status: 502",
         "chat: content type: text/html",
-        "chat: body: no JSON",
+        "chat: whole body: no JSON",
     ]
     silent = Reply("chat", None, text="ConnectError")
-    assert lines(shapes.replies([silent], PLAN)) == ["chat: status: no answer"]
+    assert lines(shapes.replies([silent], PLAN)) == ["chat: HTTP status: no answer"]
 
 
 @pytest.mark.parametrize(

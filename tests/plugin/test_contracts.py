@@ -102,7 +102,7 @@ def test_a_server_without_a_key_is_not_asked_with_another(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert gates(contracts, fakes(key="k").base_url, "--update-golden").ret == 0
-    assert "wrong key: status: 401\n" in golden(contracts, "errors").read_text()
+    assert "wrong key: HTTP status: 401\n" in golden(contracts, "errors").read_text()
     monkeypatch.delenv("OPENAI_API_KEY")
     assert gates(contracts, fakes().base_url).ret == 0
     assert outcomes(contracts)["errors"] == "PASS"
