@@ -2,7 +2,7 @@
 
 A program of its own (`python fakeserver.py PORT [vLLM's flags]`), standard library only. `$FAKE`
 holds words, separated by commas, of what goes wrong; `$FAKE_KEY_FILE` names a file its API key is
-written to.
+written to, `$FAKE_NAME` the model of a server that takes no flags.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         print(f"(APIServer pid={os.getpid()}) INFO: {format % args}", flush=True)
 
     def do_GET(self) -> None:
-        if self.path == "/health":
+        if self.path == "/health" and "no-health" not in self.server.faults:
             self.reply({})
         elif self.path == "/version":
             self.reply({"version": "0.32.0"})
@@ -202,8 +202,11 @@ def main() -> None:
     """Boot, or fail to, and serve."""
     faults = Faults(os.environ.get("FAKE", ""))
     flags = sys.argv[2:]
-    at = flags.index("--served-model-name") + 1
-    names = [*flags[at : next(i for i in range(at, len(flags)) if flags[i].startswith("--"))]]
+    if "FAKE_NAME" in os.environ:
+        names = [os.environ["FAKE_NAME"]]
+    else:
+        at = flags.index("--served-model-name") + 1
+        names = [*flags[at : next(i for i in range(at, len(flags)) if flags[i].startswith("--"))]]
     print(f"(APIServer pid={os.getpid()}) INFO 11-20 10:00:00 [api.py:1] a fake boots", flush=True)
     if "FAKE_KEY_FILE" in os.environ:
         Path(os.environ["FAKE_KEY_FILE"]).write_text(os.environ["VLLM_API_KEY"])

@@ -62,6 +62,8 @@ def _serve(
     if lane.command is not None:
         prefix = flags.started(lane, (), ["{here}"], checkpoint.source, PORT)
         start = [_quoted(word) for word in redacted_words(prefix)]
+        if lane.served_model_name:
+            return " ".join([*variables, *start])
         at = start.index(_quoted("{here}"))
         return " ".join([*variables, *start[:at], *words, *start[at + 1 :]])
     return " ".join([*variables, PYTHON, *map(_quoted, lane.start.server), *words])

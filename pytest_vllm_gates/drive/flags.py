@@ -63,4 +63,4 @@ def started(
     if "{flags}" in prefix:
         at = prefix.index("{flags}")
         return [*prefix[:at], *arguments, *prefix[at + 1 :]]
-    return [*prefix, *arguments]
+    return prefix if lane.served_model_name else [*prefix, *arguments]

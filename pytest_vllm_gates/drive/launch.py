@@ -125,7 +125,8 @@ class Server:
         return replace(boot, evidence={**boot.evidence, "boot_attempts": attempt})
 
     def _boot_once(self, port: int, log: Path) -> Boot:
-        alias = f"{self._plan.family.name}-{secrets.token_hex(4)}"
+        own = self._plan.lane.served_model_name
+        alias = own or f"{self._plan.family.name}-{secrets.token_hex(4)}"
         key = secrets.token_urlsafe(24)
         self._plan.redactor.learn(key)
         argv = command(self._plan, port, alias)
@@ -170,7 +171,9 @@ class Server:
         limits = self._plan.limits
         while True:
             status = self.process.poll()
-            healthy = status is None and ready.healthy(endpoint)
+            healthy = status is None and ready.healthy(
+                endpoint, by_models=self._plan.lane.served_model_name is not None
+            )
             # After both, so that a server's last words before either are told, too.
             silent_s = watch.silent_s()
             if status is not None:

@@ -38,14 +38,16 @@ class FirstChat:
     total_s: float
 
 
-def healthy(endpoint: Endpoint) -> bool:
+def healthy(endpoint: Endpoint, *, by_models: bool = False) -> bool:
     """Return whether `/health` answers 200 and the models listed include ours.
 
     The alias is new for every boot, so another server on the same port is never taken for ours.
+    With `by_models`, a server that has no `/health` is well when it lists the model.
     """
+    well = {httpx.codes.OK, httpx.codes.NOT_FOUND} if by_models else {httpx.codes.OK}
     try:
         with http.client(endpoint) as client:
-            if client.get("/health", timeout=PROBE_TIMEOUT_S).status_code != httpx.codes.OK:
+            if client.get("/health", timeout=PROBE_TIMEOUT_S).status_code not in well:
                 return False
             return endpoint.model in served_models(client)
     except (httpx.HTTPError, NotServing):

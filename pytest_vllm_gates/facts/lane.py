@@ -58,6 +58,10 @@ class Lane(strict.Record):
     lock: str | None = None
     command: Words | None = None
     base_url: str | None = None
+    served_model_name: str | None = None
+    """The name that the server of a command gives its model, where it takes none of vLLM's flags:
+    it then gets none, and need not have `/health`."""
+
     requires_python: str | None = None
     torch_backend: str | None = None
     checkpoint: str | None = None
@@ -90,6 +94,11 @@ class Lane(strict.Record):
             raise ValueError(
                 f"a lane is exactly one of {', '.join(FORMS)}; this one has "
                 f"{' and '.join(given) or 'none of them'}"
+            )
+        if self.served_model_name is not None and self.command is None:
+            raise ValueError(
+                "served_model_name here is for a command that takes none of vLLM's flags; "
+                "elsewhere it is a flag, in [serve]"
             )
         idle = [key for key in IDLE[given[0]] if key in self.model_fields_set]
         if idle:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real
 
 OVERLAY = Path(__file__).parent / "ranks"
 # Longer than the import of torch takes on a busy machine.
-STALL_S = 15.0
+STALL_S = 25.0
 LIMIT_S = 4 * STALL_S
 RANKS = ("allreduce", "--lane", "ranks", "--ranks", "2", "--stall-timeout", str(STALL_S))
 NO_INTERFACE = {"GLOO_SOCKET_IFNAME": "nonexistent0"}

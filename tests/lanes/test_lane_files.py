@@ -133,6 +133,13 @@ def test_keys_that_would_do_nothing_are_refused(tmp_path: Path) -> None:
     assert "serve would do nothing in a lane that has base_url; leave it out" in said
 
 
+def test_a_name_of_its_own_is_for_a_command_alone(tmp_path: Path) -> None:
+    said = refused(tmp_path, 'python = "python3"\nserved_model_name = "m"\n')
+    assert "served_model_name here is for a command that takes none of vLLM's flags" in said
+    write(tmp_path, "mine.toml", 'title = "t"\ncommand = ["a"]\nserved_model_name = "m"\n')
+    assert lanes.load("mine", tmp_path).served_model_name == "m"
+
+
 def test_a_misspelt_key_is_answered_with_its_line_and_the_nearest(tmp_path: Path) -> None:
     said = refused(tmp_path, 'lock = "cpu.txt"\noverlai = "cpu-overlay"\n')
     assert said == "FILE:3: unknown key 'overlai'; did you mean 'overlay'?"
