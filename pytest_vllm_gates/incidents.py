@@ -11,7 +11,7 @@ import pytest
 from pytest_vllm_gates import __version__, outcomes
 from pytest_vllm_gates.facts import replay
 from pytest_vllm_gates.facts.secrets import IN_URL, REDACTED, redacted
-from pytest_vllm_gates.facts.tape import WALK
+from pytest_vllm_gates.facts.tape import BOOT, WALK
 from pytest_vllm_gates.fixtures import found_key, gate_of, incident_of
 from pytest_vllm_gates.report.inventory import machine_document
 
@@ -180,7 +180,8 @@ class _Bundle:
         """Take from the tape what judging needs.
 
         The cells of the walk that were wrong, what asked the other cases that were, and what this
-        test has sent itself; where that is nothing, all that its gate has sent.
+        test has sent itself; where that is nothing, all that its gate
+        has sent, or the boot.
         """
         from dataclasses import replace  # noqa: PLC0415
 
@@ -199,7 +200,7 @@ class _Bundle:
         if not found:
             file = self._item.nodeid.partition("::")[0]
             parts = [part for part in tape.parts() if part.partition("::")[0] == file]
-            found = tape.of(*parts) if parts else []
+            found = (tape.of(*parts) if parts else []) or tape.of(BOOT)
         kept = incident_parts.within(found, SENDS_BYTES)
         if len(kept) < len(found):
             self._cut.append(f"{len(found) - len(kept)} of {len(found)} requests were not kept")

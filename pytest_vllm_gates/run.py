@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from pytest_vllm_gates.facts import waivers as waiving
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Boot, Failure
 from pytest_vllm_gates.facts.names import choose
-from pytest_vllm_gates.facts.tape import Tape
+from pytest_vllm_gates.facts.tape import BOOT, Tape
 from pytest_vllm_gates.facts.traffic import planned
 from pytest_vllm_gates.judge.waivers import of_lane
 from pytest_vllm_gates.options import ALL
@@ -158,6 +159,17 @@ class Run:
         on_log: Callable[[str], None] | None = None,
     ) -> tuple[Boot, Server | None]:
         """Boot a family, or attach to what runs; a failure is returned, not raised."""
+        tape = self.tapes.get(subject.family.name)
+        with tape.part(BOOT) if tape else contextlib.nullcontext():
+            return self._boot(subject, folder, progress, on_log)
+
+    def _boot(
+        self,
+        subject: Subject,
+        folder: Path,
+        progress: Callable[[str], None],
+        on_log: Callable[[str], None] | None = None,
+    ) -> tuple[Boot, Server | None]:
         from pytest_vllm_gates.drive import (  # noqa: PLC0415 - heavy
             incident_parts,
             launch,
