@@ -300,6 +300,11 @@ def resolve(options: Options) -> Run:
         signature.load_all(project)
     replays = resolve_replays(options)
     lane, why = (replays.lane, "the incident's") if replays.lane else _lane(options, here)
+    if replays.repro and replays.repro.incident.measure:
+        options = replace(options, **replays.repro.incident.measure.model_dump())
+    if replays.repro and lane.base_url:
+        # A running server is judged as the incident's lane was.
+        lane = lane.model_copy(update=replays.repro.incident.lane.judging)
     today = waiving.today()
     waivers = waiving.load_all(project, gate_files(), today)
     every = sorted(families.files(project))
