@@ -12,7 +12,7 @@ from pytest_vllm_gates import __version__, outcomes
 from pytest_vllm_gates.facts import replay
 from pytest_vllm_gates.facts.secrets import REDACTED, Redactor
 from pytest_vllm_gates.facts.shown import redacted
-from pytest_vllm_gates.facts.tape import WALK
+from pytest_vllm_gates.facts.tape import BOOT, WALK
 from pytest_vllm_gates.fixtures import found_key, gate_of, incident_of
 from pytest_vllm_gates.report.inventory import machine_document
 
@@ -33,6 +33,7 @@ FOLDER = "incidents"
 A_GATE = 5
 """Bundles of one gate; what fails besides is told by the verdict, and mostly of the same cause."""
 SENDS_BYTES = 40 * 2**20
+VERSION = "/version"
 
 
 _kept_key: pytest.StashKey[bool] = pytest.StashKey()
@@ -139,6 +140,15 @@ class _Bundle:
                 env=redacted(lane.env),
                 serve=lane.serve,
                 overlay=tuple(f"{one.name}: {one.summary}" for one in run.repairs),
+                batch_invariant=lane.batch_invariant,
+                load=lane.load,
+                throughput=lane.throughput,
+            ),
+            measure=facts.Measure(
+                answer_tokens=run.options.answer_tokens,
+                samples=run.options.samples,
+                soak_s=run.options.soak_s,
+                ramp=run.options.ramp,
             ),
             gate=self._gate,
             test=self._test,
@@ -181,7 +191,8 @@ class _Bundle:
         """Take from the tape what judging needs.
 
         The cells of the walk that were wrong, what asked the other cases that were, and what this
-        test has sent itself; where that is nothing, all that its gate has sent.
+        test has sent itself; where that is nothing, all that its gate
+        has sent, or the boot.
         """
         from dataclasses import replace  # noqa: PLC0415
 
@@ -197,10 +208,11 @@ class _Bundle:
             requests = [one.case.request for one in self._findings if one.case.request]
             others = incident_parts.answering(tape.of(), requests)
             found += [one for one in others if not any(one is each for each in found)]
-        if not found:
+        # Every check asks for the version, to know which defects are known.
+        if all(one.path == VERSION for one in found):
             file = self._item.nodeid.partition("::")[0]
             parts = [part for part in tape.parts() if part.partition("::")[0] == file]
-            found = tape.of(*parts) if parts else []
+            found = (tape.of(*parts) if parts else []) or tape.of(BOOT)
         kept = incident_parts.within(found, SENDS_BYTES)
         if len(kept) < len(found):
             self._cut.append(f"{len(found) - len(kept)} of {len(found)} requests were not kept")

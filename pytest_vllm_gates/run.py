@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from pytest_vllm_gates.facts import waivers as waiving
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Boot, Failure
 from pytest_vllm_gates.facts.names import choose
-from pytest_vllm_gates.facts.tape import Tape
+from pytest_vllm_gates.facts.tape import BOOT, Tape
 from pytest_vllm_gates.facts.traffic import planned
 from pytest_vllm_gates.judge.waivers import of_lane
 from pytest_vllm_gates.options import ALL
@@ -162,6 +163,17 @@ class Run:
         on_log: Callable[[str], None] | None = None,
     ) -> tuple[Boot, Server | None]:
         """Boot a family, or attach to what runs; a failure is returned, not raised."""
+        tape = self.tapes.get(subject.family.name)
+        with tape.part(BOOT) if tape else contextlib.nullcontext():
+            return self._boot(subject, folder, progress, on_log)
+
+    def _boot(
+        self,
+        subject: Subject,
+        folder: Path,
+        progress: Callable[[str], None],
+        on_log: Callable[[str], None] | None = None,
+    ) -> tuple[Boot, Server | None]:
         from pytest_vllm_gates.drive import (  # noqa: PLC0415 - heavy
             incident_parts,
             launch,
@@ -291,6 +303,11 @@ def resolve(options: Options) -> Run:
         signature.load_all(project)
     replays = resolve_replays(options)
     lane, why = (replays.lane, "the incident's") if replays.lane else _lane(options, here)
+    if replays.repro and replays.repro.incident.measure:
+        options = replace(options, **replays.repro.incident.measure.model_dump())
+    if replays.repro and lane.base_url:
+        # A running server is judged as the incident's lane was.
+        lane = lane.model_copy(update=replays.repro.incident.lane.judging)
     today = waiving.today()
     waivers = waiving.load_all(project, gate_files(), today)
     every = sorted(families.files(project))

@@ -117,6 +117,29 @@ class Lane(Record):
     serve: dict[str, Any]
     overlay: tuple[str, ...]
     """The repairs that were on the server's import path, by name and summary."""
+    batch_invariant: bool = False
+    load: dict[str, Any] = Field(default_factory=dict)
+    """What the load gate was to send and ask for there, as a lane's file has it."""
+    throughput: dict[str, Any] = Field(default_factory=dict)
+    """How throughput was to be measured there, as a lane's file has it."""
+
+    @property
+    def judging(self) -> dict[str, Any]:
+        """What of it says how a server is judged, whatever serves."""
+        return {
+            "batch_invariant": self.batch_invariant,
+            "load": self.load,
+            "throughput": self.throughput,
+        }
+
+
+class Measure(Record):
+    """How much the gates were told to ask: options of the run that change what is sent."""
+
+    answer_tokens: int
+    samples: int
+    soak_s: float = 0.0
+    ramp: bool = False
 
 
 class Checkpoint(Record):
@@ -148,6 +171,8 @@ class Incident(Record):
     """The name under which the family was served: the body's `model`."""
     checkpoint: Checkpoint
     lane: Lane
+    measure: Measure | None = None
+    """Null for what no run of the gates has seen."""
     gate: str
     test: str
     """The test as pytest calls it: `test_name[parameters]`."""

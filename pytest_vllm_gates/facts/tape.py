@@ -17,6 +17,7 @@ PART_BYTES = 64 * 2**20
 TAPE_BYTES = 192 * 2**20
 """Of all parts: the part that was longest not sent from goes first."""
 WALK = "the walk of the matrix"
+BOOT = "the boot"
 
 
 class Tape:

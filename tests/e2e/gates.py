@@ -49,12 +49,12 @@ def start(
     *arguments: str,
     python: str = sys.executable,
     env: Mapping[str, str] | None = None,
-    model: str = MODEL,
+    model: str | None = MODEL,
 ) -> subprocess.Popen[str]:
     """Start `pytest --model` in a folder; its report goes to `report` there."""
     argv = [python, "-m", "pytest", "--color=no", "--rootdir=.", "--gates-report=report"]
     return subprocess.Popen(
-        [*argv, "--model", model, *arguments],
+        [*argv, *(["--model", model] if model else []), *arguments],
         cwd=folder,
         env=environment(env),
         stdin=subprocess.DEVNULL,
@@ -69,7 +69,7 @@ def run(
     *arguments: str,
     python: str = sys.executable,
     env: Mapping[str, str] | None = None,
-    model: str = MODEL,
+    model: str | None = MODEL,
 ) -> Ran:
     """Run `pytest --model` in a folder to its end; the report has to fit its schema."""
     with start(folder, *arguments, python=python, env=env, model=model) as process:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pytest_vllm_gates.drive.measuring import samples
 from pytest_vllm_gates.drive.measuring.program import Job
 from pytest_vllm_gates.drive.process import GuardedProcess
 from pytest_vllm_gates.facts.errors import UserError
@@ -75,6 +76,11 @@ def measure(
         if said is not None:
             raise RuntimeError(f"the process that drove the load failed:\n{said}")
         load: Driven = pickle.loads(result.read_bytes())  # noqa: S301 - written by our own process
+    if endpoint.tape:
+        planned = {one.name: one for one in job.requests}
+        root = urlsplit(endpoint.root_url).path.rstrip("/")
+        for raw in samples.worth_keeping(load.raws):
+            endpoint.tape.keep(samples.sent(raw, planned[raw.name], headers, root))
     return load
 
 

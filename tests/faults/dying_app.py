@@ -1,0 +1,42 @@
+"""What somebody put before vLLM's app: one kind of request ends the engine.
+
+Loaded by vLLM itself (`--middleware dying_app.Dying`), so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+CHAT = "/v1/chat/completions"
+DEADLY_TOKENS = 1024
+
+
+class Dying:
+    """An ASGI middleware."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on; one for so many tokens passes after the engine was killed."""
+        if scope.get("path") != CHAT:
+            await self.app(scope, receive, send)
+            return
+        message = await receive()
+
+        async def again() -> Any:
+            return message
+
+        if json.loads(message.get("body") or b"{}").get("max_tokens") == DEADLY_TOKENS:
+            self._kill()
+        await self.app(scope, again, send)
+
+    def _kill(self) -> None:
+        own = Path(f"/proc/self/task/{os.getpid()}/children")
+        for pid in own.read_text().split():
+            if "Engine" in Path(f"/proc/{pid}/comm").read_text():
+                os.kill(int(pid), signal.SIGKILL)

@@ -1,0 +1,187 @@
+"""Five incidents of a real server: each is sent again from its folder, with and without fault.
+
+Each bundle is moved into an empty project, and nothing is left of the one it was written in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import jsonschema
+import pytest
+from e2e import gates, own_lane
+from e2e.served import LANE
+
+from faults import prompt_edits, reasoning, tools
+from faults.conversations import SHORT
+from faults.proxy import Proxy
+from pytest_vllm_gates.drive import http, incidents
+from pytest_vllm_gates.facts.incident import NAME, SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from e2e.served import Served
+
+    from faults.fault import Fault
+    from faults.upstream import Upstream
+
+pytestmark = pytest.mark.real
+
+HERE = Path(__file__).parent
+LEAK = next(one for one in reasoning.FAULTS.all if one.name == "thinks_aloud")
+CALL = next(one for one in tools.FAULTS.all if one.name == "calls_a_tool_nobody_declared")
+EDIT = prompt_edits.one_newline_more
+
+
+class Field:
+    """Two projects: one in which something goes wrong, and an empty one with the bundle alone."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.project = folder / "project"
+        self.empty = folder / "empty"
+        self.project.mkdir()
+        self.empty.mkdir()
+        self.env = {"OPENAI_API_KEY": key}
+
+    def fails(self, gate: str, check: str, *arguments: str) -> incidents.Bundle:
+        """Run the gates where something is wrong; return the check's bundle, the rest is gone."""
+        ran = gates.run(self.project, *arguments, env=self.env)
+        left = {one["test"].partition("[")[0]: one for one in ran.verdict["incidents"]}
+        assert left.get(f"test_{check}", {}).get("gate") == gate, ran.output
+        folder = self.project / "report" / left[f"test_{check}"]["path"]
+        moved = shutil.move(folder, self.empty / "incident")
+        shutil.rmtree(self.project)
+        schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+        jsonschema.validate(json.loads((Path(moved) / NAME).read_text(encoding="utf-8")), schema)
+        return incidents.read(Path(moved))
+
+    def replay(self, *arguments: str) -> tuple[dict[str, Any], gates.Ran]:
+        """Send the bundle again in the empty project."""
+        ran = gates.run(self.empty, "--repro", "incident", *arguments, env=self.env, model=None)
+        found = ran.verdict["repro"]
+        assert f"incident: {found['answer']}" in ran.output, ran.output
+        assert ran.status == (found["answer"] != "NOT REPRODUCED"), ran.output
+        return found, ran
+
+
+@pytest.fixture
+def field(tmp_path: Path) -> Field:
+    return Field(tmp_path, "")
+
+
+@pytest.fixture
+def asking(tmp_path: Path, upstream: Upstream) -> Field:
+    """The same, with the key of the real server."""
+    return Field(tmp_path, upstream.key or "")
+
+
+@contextlib.contextmanager
+def behind(upstream: Upstream, fault: Fault | None = None) -> Iterator[str]:
+    """The real server behind a proxy with this fault."""
+    request, reply = (fault.request, fault.reply) if fault else (None, None)
+    with Proxy(upstream, request=request, reply=reply) as proxy:
+        yield proxy.base_url
+
+
+@pytest.mark.parametrize("fault", [LEAK, CALL], ids=["a reasoning leak", "a wrong tool call"])
+def test_answers_that_are_wrong(fault: Fault, asking: Field, upstream: Upstream) -> None:
+    gate = str(fault.gate)
+    with behind(upstream, fault) as url:
+        bundle = asking.fails(gate, fault.check, "--base-url", url, *SHORT, "-m", gate)
+        assert bundle.incident.walk
+        assert bundle.incident.case in [
+            ", ".join(f"{name} {value}" for name, value in one.cell.items())
+            for one in bundle.incident.walk.cells
+        ]
+        found, ran = asking.replay("--base-url", url, "--times", "3")
+        assert (found["answer"], found["reproduced"]) == ("REPRODUCED", 3), ran.output
+        assert fault.says in found["attempts"][0]["says"]
+        compared = found["attempts"][0]["responses"]
+        assert len(compared) == len(bundle.incident.sends)
+        assert all(one["same"] for one in compared), ran.output
+    with behind(upstream) as url:
+        found, ran = asking.replay("--base-url", url)
+        assert found["answer"] == "NOT REPRODUCED", ran.output
+        assert not all(one["same"] for one in found["attempts"][0]["responses"])
+
+
+def test_a_template_that_was_edited(asking: Field, upstream: Upstream, shared: Served) -> None:
+    weights = asking.project / "weights" / "miniature"
+    shutil.copytree(shared.checkpoint.source, weights)
+    EDIT(weights)
+    with behind(upstream) as url:
+        bundle = asking.fails(
+            "chat_template", "prompt_is_the_recorded", "--base-url", url,
+            "--checkpoint", str(weights), "-m", "chat_template",
+        )  # fmt: skip
+    assert not Path(bundle.incident.checkpoint.source).exists()
+    # Nothing is asked but the folder: this machine's lane boots, with the bundle's own template.
+    found, ran = asking.replay()
+    assert found["answer"] == "REPRODUCED", ran.output
+    assert "prompt files are the bundle's, weights are the miniature's" in found["notes"][-1]
+    with behind(upstream) as url:
+        found, ran = asking.replay("--base-url", url, "--checkpoint", "miniature")
+    assert found["answer"] == "NOT REPRODUCED", ran.output
+
+
+def test_an_engine_that_dies(field: Field) -> None:
+    dying = {"middleware": "dying_app.Dying"}
+    own_lane.write(field.project, "dying", env={"PYTHONPATH": str(HERE)}, serve=dying)
+    lane = (field.project / "lanes" / "dying.toml").read_text(encoding="utf-8")
+    bundle = field.fails("boot", "answers_sensibly", "--lane", "dying", "-m", "boot")
+    assert bundle.incident.says.startswith("the server died while serving"), bundle.incident.says
+    assert bundle.incident.signature and bundle.incident.signature["id"] == "ENGINE_DEAD-KILLED"
+    assert bundle.text("metrics-before.txt")
+    log = gzip.decompress((bundle.folder / "log.txt.gz").read_bytes()).decode()
+    assert "EngineDeadError" in log
+
+    # What could run anything is not booted from a bundle; whoever wants it says so.
+    with gates.start(field.empty, "--repro", "incident", model=None) as process:
+        told = process.communicate()[0]
+    assert process.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "env PYTHONPATH" in told and "serve middleware" in told
+    (field.empty / "lanes").mkdir()
+    (field.empty / "lanes" / "dying.toml").write_text(lane, encoding="utf-8")
+    found, ran = field.replay()
+    assert found["answer"] == "REPRODUCED", ran.output
+    found, ran = field.replay("--lane", LANE)
+    assert found["answer"] == "NOT REPRODUCED", ran.output
+
+
+def test_streams_that_stall(tmp_path: Path, spoiling: Callable[[], Served]) -> None:
+    endpoint = spoiling().endpoint
+    field = Field(tmp_path, endpoint.api_key or "")
+    field.project.joinpath("lanes").mkdir()
+    field.project.joinpath("lanes/spoilt.toml").write_text(
+        f'title = "the server that spoils"\nbase_url = "{endpoint.base_url}"\n'
+        "batch_invariant = true\n[load]\nrequests = 24\n"
+        "[load.limits]\nttft_p95_s = 30.0\nitl_p95_s = 2.0\n",
+        encoding="utf-8",
+    )
+    http.post(endpoint, "/spoil?stalls", {}).raise_for_status()
+    try:
+        bundle = field.fails(
+            "load", "no_stream_stops_while_others_go_on", "--lane", "spoilt",
+            "--checkpoint", "miniature", "-m", "load",
+        )  # fmt: skip
+        streams = [bundle.sent(one) for one in bundle.incident.sends if "load" in one.name]
+        gaps = [
+            later[0] - earlier[0]
+            for one in streams
+            for earlier, later in zip(one.pieces, one.pieces[1:], strict=False)
+        ]
+        assert max(gaps) > 2.5, "the stream that stalled is not among those that were kept"
+        found, ran = field.replay("--base-url", endpoint.base_url)
+        assert found["answer"] == "REPRODUCED", ran.output
+    finally:
+        with contextlib.suppress(httpx.HTTPError):
+            http.post(endpoint, "/spoil", {})
+    found, ran = field.replay("--base-url", endpoint.base_url)
+    assert found["answer"] == "NOT REPRODUCED", ran.output

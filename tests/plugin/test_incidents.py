@@ -1,0 +1,301 @@
+"""A failed test leaves a bundle, which is sent again and judged: by itself, or in every run."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pytest_vllm_gates.gates
+from pytest_vllm_gates import incidents, run
+from pytest_vllm_gates.drive import incidents as bundles
+
+if TYPE_CHECKING:
+    from conftest import Project, Result
+
+STREAMING = ("-m", "streaming")
+LOST = "test_streamed_answer_equals_the_whole[qwen3.5-plain]"
+GATE = Path(pytest_vllm_gates.gates.__file__).with_name("test_incidents.py")
+
+
+@pytest.fixture(autouse=True)
+def _gate(project: Project) -> None:  # noqa: ARG001 - its gates are those that are shipped
+    shutil.copy(GATE, run.GATES)
+
+
+def left(project: Project) -> list[bundles.Bundle]:
+    """Return the bundles that the last run names, each read."""
+    return [bundles.read(project.report / one["path"]) for one in project.verdict()["incidents"]]
+
+
+def lost_reasoning(project: Project) -> Path:
+    """Have a server lose its reasoning, and return a copy of the bundle of the plain question."""
+    assert project.gates(*STREAMING, faults="loses-reasoning").ret == 1
+    (found,) = [one for one in left(project) if one.incident.test == LOST]
+    shutil.copytree(found.folder, project.path / "copied")
+    shutil.rmtree(project.report)
+    return project.path / "copied"
+
+
+def replayed(project: Project, *arguments: str, faults: str = "") -> tuple[Result, dict[str, Any]]:
+    """Replay the copied bundle on a server with these faults."""
+    project.lane(faults)
+    result = project.pytest("--repro", "copied", "--gates-report", "out", *arguments)
+    return result, project.verdict()["repro"] if (project.report / "verdict.json").exists() else {}
+
+
+def test_a_failure_leaves_a_bundle_with_what_was_sent_and_what_came_back(project: Project) -> None:
+    result = project.gates(*STREAMING, "--junitxml", "x.xml", faults="loses-reasoning")
+    told = [one for one in project.verdict()["incidents"] if one["test"] == LOST]
+    assert [(one["family"], one["gate"]) for one in told] == [("qwen3.5", "streaming")]
+    folder = project.report / told[0]["path"]
+    assert folder.parent == project.report / "incidents"
+    assert folder.name.endswith("-qwen3.5-streaming-streamed-answer-equals-the-whole-plain")
+    assert f"  incident: streaming: pytest --repro out/incidents/{folder.name}" in result.outlines
+    assert str(folder) in (project.path / "x.xml").read_text()
+
+    bundle = bundles.read(folder)
+    incident = bundle.incident
+    assert incident.says.startswith("streamed and whole answer differ:")
+    assert (incident.family, incident.lane.name) == ("qwen3.5", "fake")
+    assert incident.command == f"pytest --repro {folder}"
+    assert incident.conversation and incident.conversation["name"] == "plain"
+    whole, streamed = (bundle.sent(one) for one in incident.sends)
+    assert (whole.method, whole.path, whole.status) == ("POST", "/v1/chat/completions", 200)
+    assert json.loads(whole.body)["model"] == incident.model
+    assert json.loads(streamed.body)["stream"] is True
+    assert streamed.answer.endswith(b"data: [DONE]\n\n")
+    times = [at for at, _ in streamed.pieces]
+    assert len(times) > 1 and times == sorted(times)
+    assert "POST /v1/chat/completions" in (bundle.text("log-excerpt.txt") or "")
+    assert b"a fake boots" in gzip.decompress((folder / "log.txt.gz").read_bytes())
+    assert bundle.text("lane.toml") == (project.path / "lanes/fake.toml").read_text()
+
+
+def test_no_bundle_holds_the_key(project: Project) -> None:
+    project.gates(faults="bangs")
+    key = project.key_file.read_bytes()
+    files = [path for path in project.report.rglob("*") if path.is_file()]
+    assert any("incidents" in path.parts for path in files)
+    for path in files:
+        data = path.read_bytes()
+        assert key not in (gzip.decompress(data) if path.suffix == ".gz" else data), path
+    authorised = [
+        one.headers["authorization"] for each in left(project) for one in each.incident.sends
+    ]
+    assert authorised and set(authorised) == {"[redacted]"}
+
+
+def test_what_passes_leaves_nothing(project: Project) -> None:
+    assert project.gates().ret == 0
+    assert project.verdict()["incidents"] == []
+    assert not (project.report / "incidents").exists()
+    assert not (project.path / "incidents").exists()
+
+
+def test_without_a_report_bundles_lie_in_the_project(project: Project) -> None:
+    project.lane("bangs")
+    project.pytest("--model", "qwen3.5", "--lane", "fake", "-m", "boot")
+    (folder,) = (project.path / "incidents").iterdir()
+    assert bundles.read(folder).incident.test == "test_answers_sensibly[qwen3.5]"
+
+
+def test_none_is_left_where_none_is_wanted(project: Project) -> None:
+    assert project.gates("--no-incidents", "-m", "boot", faults="bangs").ret == 1
+    assert project.verdict()["incidents"] == []
+    assert not (project.report / "incidents").exists()
+
+
+def test_a_gate_leaves_a_few_and_not_hundreds(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incidents, "A_GATE", 2)
+    project.gates(*STREAMING, faults="loses-reasoning")
+    assert len(left(project)) == 2
+
+
+def test_where_none_can_be_written_the_run_goes_on(project: Project) -> None:
+    project.write("out/incidents", "a file")
+    result = project.gates("-m", "boot", faults="bangs")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["  no incident could be kept of test_answers_sensibly*"])
+    assert project.verdict()["incidents"] == []
+
+
+def test_a_death_leaves_its_log_and_its_name(project: Project) -> None:
+    project.gates("-m", "boot", faults="dies-after:1")
+    (found,) = left(project)
+    assert found.incident.says.startswith("the server died while serving (exit status 9)")
+    assert found.incident.signature
+    assert "illegal memory access" in (found.text("log-excerpt.txt") or "")
+    assert found.incident.sends[-1].error.startswith(("RemoteProtocolError", "ReadError"))
+    assert found.incident.sends[-1].status is None
+
+
+def test_a_boot_that_fails_leaves_its_log_and_its_name(project: Project) -> None:
+    project.gates(faults="dies")
+    (found,) = left(project)
+    assert found.incident.test == "test_boots[qwen3.5]"
+    assert "No available memory for the cache blocks" in (found.text("log-excerpt.txt") or "")
+    assert found.incident.sends == ()
+
+
+def test_a_fault_that_is_there_is_reproduced(project: Project) -> None:
+    lost_reasoning(project)
+    result, found = replayed(project, faults="loses-reasoning")
+    assert result.ret == 1
+    assert (found["answer"], found["times"], found["reproduced"]) == ("REPRODUCED", 1, 1)
+    assert "incident: REPRODUCED" in result.stdout.str()
+    assert [one["same"] for one in found["attempts"][0]["responses"]] == [True, True]
+    assert project.verdict()["promotion"] != "PROMOTE"
+    assert project.verdict()["incidents"] == []
+
+
+def test_a_fault_that_is_gone_is_not(project: Project) -> None:
+    lost_reasoning(project)
+    result, found = replayed(project)
+    assert result.ret == 0
+    assert found["answer"] == "NOT REPRODUCED"
+    assert "incident: NOT REPRODUCED" in result.stdout.str()
+    same, other = found["attempts"][0]["responses"]
+    assert same["same"] and not other["same"]
+    assert "+choices[0].delta.reasoning: The user asks for a capital." in other["diff"]
+    assert project.verdict()["promotion"] == "HOLD"
+    assert "this run sent an incident again (--repro)" in project.verdict()["reasons"][0]
+
+
+def test_another_fault_is_different(project: Project) -> None:
+    lost_reasoning(project)
+    result, found = replayed(project, faults="dies-after:1")
+    assert result.ret == 1
+    assert found["answer"] == "DIFFERENT"
+    assert found["attempts"][0]["says"].startswith("the server died while serving")
+    assert "incident: DIFFERENT" in result.stdout.str()
+
+
+def test_a_server_that_does_not_boot_says_nothing_of_the_incident(project: Project) -> None:
+    lost_reasoning(project)
+    result, found = replayed(project, faults="dies")
+    assert result.ret == 1
+    assert found["answer"] == "DIFFERENT"
+    assert found["attempts"][0]["outcome"] == "BLOCKED"
+
+
+def test_a_boot_that_failed_is_tried_again(project: Project) -> None:
+    project.gates(faults="dies")
+    shutil.copytree(left(project)[0].folder, project.path / "copied")
+    result, found = replayed(project, faults="dies")
+    assert (result.ret, found["answer"]) == (1, "REPRODUCED")
+    result, found = replayed(project)
+    assert (result.ret, found["answer"]) == (0, "NOT REPRODUCED")
+
+
+def test_times_tell_the_rate_and_how_sure_it_is(project: Project) -> None:
+    lost_reasoning(project)
+    result, found = replayed(project, "--times", "4", faults="loses-reasoning")
+    assert result.ret == 1
+    assert (found["times"], found["reproduced"], found["rate"]) == (4, 4, 1.0)
+    assert found["interval"] == [0.5101, 1.0]
+    assert "REPRODUCED in 4 of 4 tries: 100%, 51.0% to 100.0% at 95 % confidence" in str(
+        result.stdout
+    )
+    assert len({str(one["seconds"]) for one in found["attempts"]}) >= 1
+    assert len(found["attempts"]) == 4
+
+
+def test_a_bundle_is_replayed_on_a_running_server(
+    project: Project, fakes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost_reasoning(project)
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    server = fakes("loses-reasoning")
+    result, found = replayed(project, "--base-url", server.base_url)
+    assert (result.ret, found["answer"]) == (1, "REPRODUCED")
+    server = fakes()
+    result, found = replayed(project, "--base-url", server.base_url)
+    assert (result.ret, found["answer"]) == (0, "NOT REPRODUCED")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--repro", "nowhere"), "no incident at "),
+        (("--repro", "copied", "--model", "glm"), "--model asks for something else"),
+        (("--repro", "copied", "--update-golden"), "--update-golden asks for something else"),
+        (("--repro", "copied", "--times", "0"), "--times"),
+        (("--times", "3"), "--times needs --repro"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    arguments: tuple[str, ...], says: str, project: Project
+) -> None:
+    result = project.pytest(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert says in result.stderr.str()
+
+
+def test_a_bundle_that_was_changed_is_refused(project: Project) -> None:
+    folder = lost_reasoning(project)
+    (folder / "requests/1.json").write_text("{}")
+    result, found = replayed(project)
+    assert (result.ret, found) == (pytest.ExitCode.USAGE_ERROR, {})
+    assert "requests/1.json has 2 bytes of" in result.stderr.str()
+
+
+def test_a_lane_of_the_bundle_that_could_run_anything_is_not_booted(project: Project) -> None:
+    lost_reasoning(project)
+    (project.path / "lanes/fake.toml").unlink()
+    result = project.pytest("--repro", "copied")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    told = result.stderr.str()
+    assert "the incident's lane 'fake' is not here, and the one in its bundle is not booted" in told
+    assert "which could run whatever it likes" in told and "--lane NAME" in told
+
+
+def test_a_test_that_is_no_longer_there_is_told(project: Project) -> None:
+    lost_reasoning(project)
+    (run.GATES / "test_streaming.py").unlink()
+    result = project.pytest("--repro", "copied")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"no test {LOST} of a gate 'streaming' is here" in result.stderr.str()
+
+
+def test_a_kept_incident_is_a_test_of_every_run(project: Project) -> None:
+    shutil.move(lost_reasoning(project), project.path / "golden/incidents/leak")
+    name = "incidents::test_streamed_answer_equals_the_whole[plain-leak]"
+
+    assert project.gates(faults="loses-reasoning").ret == 1
+    assert project.outcomes()[name] == "FAIL"
+    assert {one["gate"] for one in project.verdict()["incidents"]} == {"streaming"}
+
+    assert project.gates("--require-promotion").ret == 0
+    assert project.outcomes()[name] == "PASS"
+    assert project.outcomes()["incidents::test_every_kept_incident_can_be_sent_again[]"] == "PASS"
+
+
+def test_without_a_kept_incident_the_gate_does_not_apply(project: Project) -> None:
+    assert project.gates("--require-promotion").ret == 0
+    name = "incidents::test_every_kept_incident_can_be_sent_again[]"
+    assert project.outcomes()[name] == "N/A"
+    assert project.verdict()["promotion"] == "PROMOTE"
+
+
+def test_a_kept_incident_that_cannot_be_read_is_a_failure(project: Project) -> None:
+    folder = project.path / "golden/incidents/leak"
+    shutil.move(lost_reasoning(project), folder)
+    (folder / "requests/1.json").unlink()
+    assert project.gates("-m", "incidents").ret == 1
+    (reason,) = [one for one in project.verdict()["reasons"] if "FAIL" in one]
+    assert "is truncated: requests/1.json is missing" in reason
+
+
+def test_a_kept_incident_whose_test_is_gone_is_a_failure(project: Project) -> None:
+    shutil.move(lost_reasoning(project), project.path / "golden/incidents/leak")
+    (run.GATES / "test_streaming.py").unlink()
+    assert project.gates().ret == 1
+    (reason,) = [one for one in project.verdict()["reasons"] if "FAIL" in one]
+    assert f"there is no test {LOST} of a gate 'streaming' any more" in reason
