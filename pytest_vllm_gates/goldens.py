@@ -133,6 +133,7 @@ class Goldens:
                 f"no golden {name!r}; record it: {self.command}\nit would be {missing}"
             )
         before = self._whole(path)
+        self._refuse_secrets(name, text)
         if self._snapshot(name=name) == text:
             if self.recording and before != text:
                 self._note(name, before)
@@ -175,9 +176,19 @@ class Goldens:
     def record(self, name: str, text: str) -> None:
         """Write a golden that is not compared letter by letter."""
         before = self.recorded(name)
+        self._refuse_secrets(name, text)
         write_whole(self._extension.own / f"{name}{SUFFIX}", text)
         if before != text:
             self._note(name, before)
+
+    def _refuse_secrets(self, name: str, text: str) -> None:
+        """Raise `AssertionError` rather than record what is to be read by everybody."""
+        if self.recording and self._run.redactor.text(text) != text:
+            line = next(one for one in text.splitlines() if self._run.redactor.text(one) != one)
+            raise AssertionError(
+                f"the golden {name!r} is not recorded: it would hold a secret, or what looks like "
+                f"one\n{line}\nleave it out of what is asked, and record again: {self.command}"
+            )
 
     def _find(self, name: str) -> Path | None:
         self._run.goldens_used.add(self._extension.own / f"{name}{SUFFIX}")

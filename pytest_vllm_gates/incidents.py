@@ -10,7 +10,6 @@ import pytest
 
 from pytest_vllm_gates import __version__, outcomes
 from pytest_vllm_gates.facts import replay
-from pytest_vllm_gates.facts.secrets import REDACTED, Redactor
 from pytest_vllm_gates.facts.shown import redacted
 from pytest_vllm_gates.facts.tape import BOOT, WALK
 from pytest_vllm_gates.fixtures import found_key, gate_of, incident_of
@@ -65,7 +64,10 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
     None where none is wanted: incidents are off, it was an incident that was replayed, or the gate
     has left enough of them. One that cannot be written is told at the end of the run.
     """
-    from pytest_vllm_gates.drive import incident_writer  # noqa: PLC0415 - only where a test fails
+    from pytest_vllm_gates.drive import (  # noqa: PLC0415 - only where a test fails
+        incident_redaction,
+        incident_writer,
+    )
     from pytest_vllm_gates.facts.errors import UserError  # noqa: PLC0415
 
     gate, test = gate_of(item), item.nodeid.rpartition("::")[2]
@@ -75,9 +77,10 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
     run.incidents_left[subject.family.name, gate] = before + 1
     bundle = _Bundle(item, run, subject, says)
     try:
-        incident, sends, files = bundle.incident(), bundle.sends, bundle.files
+        incident = bundle.incident()
         name = incident_writer.name_of(incident.created, subject.family.name, gate, test)
-        return incident_writer.write(folder(run), name, incident, sends, files)
+        clean = incident_redaction.cleaned(incident, bundle.sends, bundle.files, run.redactor)
+        return incident_writer.write(folder(run), name, *clean)
     except (OSError, UserError) as error:
         run.notes.append(f"no incident could be kept of {test}: {error}")
         return None
@@ -103,7 +106,6 @@ class _Bundle:
         self._findings: Sequence[Finding] = found.new if found else ()
         self._cut: list[str] = []
         self._cells: list[CellSends] = []
-        self._key = ""
         self.files: dict[str, bytes] = {}
         self.sends: list[Sent] = []
 
@@ -115,7 +117,6 @@ class _Bundle:
         run, subject = self._run, self._subject
         boot = run.boots.get(subject.family.name)
         endpoint = boot.endpoint if boot else None
-        self._key = (endpoint.api_key if endpoint else None) or ""
         self._gather_sends()
         self._gather_files()
         launch: Launch | None = self._given.get("launch")
@@ -136,7 +137,7 @@ class _Bundle:
                 name=lane.name,
                 title=lane.title,
                 form=lane.form,
-                base_url=Redactor().text(lane.base_url) if lane.base_url else None,
+                base_url=lane.base_url,
                 env=redacted(lane.env),
                 serve=lane.serve,
                 overlay=tuple(f"{one.name}: {one.summary}" for one in run.repairs),
@@ -153,10 +154,9 @@ class _Bundle:
             gate=self._gate,
             test=self._test,
             case=self._findings[0].case.name if self._findings else None,
-            says=self._clean(self._says),
+            says=self._says,
             findings=tuple(
-                facts.Finding(case=one.case.name, says=self._clean(one.says))
-                for one in self._findings
+                facts.Finding(case=one.case.name, says=one.says) for one in self._findings
             ),
             signature=told.document() if told else None,
             machine=machine_document(run.machine),
@@ -173,11 +173,6 @@ class _Bundle:
     def _params(self) -> dict[str, Any]:
         callspec = getattr(self._item, "callspec", None)
         return callspec.params if callspec else {}
-
-    def _clean(self, text: str) -> str:
-        """Return a text without what is nobody's business."""
-        text = Redactor().text(text)
-        return text.replace(self._key, REDACTED) if self._key else text
 
     def _walk(self) -> WalkFacts | None:
         from pytest_vllm_gates.facts.incident import Walk  # noqa: PLC0415
@@ -276,7 +271,7 @@ class _Bundle:
         if log and log.is_file():
             self.files[facts.LOG], cut = incident_parts.log(log)
             self._cut += [cut] if cut else []
-            self.files[facts.EXCERPT] = self._clean(incident_parts.excerpt(log)).encode()
+            self.files[facts.EXCERPT] = incident_parts.excerpt(log).encode()
         if before := run.metrics.get(subject.family.name):
             self.files[facts.METRICS_BEFORE] = before.encode()
         if boot and boot.endpoint and (after := incident_parts.metrics(boot.endpoint)):

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.secrets import Redactor
     from pytest_vllm_gates.options import Options
 
-TOLD = ("longrepr", "sections", "user_properties", "wasxfail", "gate_result")
+TOLD = (
+    "longrepr", "sections", "user_properties", "wasxfail", "gate_result", "gate_incidents",
+    "gate_attempts",
+)  # fmt: skip
 
 
 class Redacting:

@@ -7,6 +7,7 @@ written to, `$FAKE_NAME` the model of a server that takes no flags.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -17,6 +18,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 THINKS = "The user asks for a capital."
 SAYS = "Paris is the capital of France."
@@ -67,6 +69,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name above
         print(f"(APIServer pid={os.getpid()}) INFO: {format % args}", flush=True)
+        if "leaks" in self.server.faults:
+            print(f"DEBUG: headers {dict(self.headers.items())}", flush=True)
 
     def do_GET(self) -> None:
         if self.path == "/health" and "no-health" not in self.server.faults:
@@ -110,11 +114,14 @@ class Handler(BaseHTTPRequestHandler):
             os._exit(9)
         for word, status in {"chat-404": 404, "chat-500": 500}.items():
             if word in faults:
-                self.reply({"error": {"message": f"no chat today ({word})"}}, status)
+                sent = f" to {self.headers.get('Authorization')}" if "echoes" in faults else ""
+                self.reply({"error": {"message": f"no chat today ({word}){sent}"}}, status)
                 return
         thinking = (body.get("chat_template_kwargs") or {}).get("enable_thinking", True)
         message: dict[str, Any] = {"role": "assistant", "content": SAYS}
         message["reasoning"] = THINKS if thinking else None
+        if "echoes" in faults:
+            message["content"] += f" You sent {self.headers.get('Authorization')}."
         if "bangs" in faults and self.server.chats > 1:
             message["content"] = BANGS
         if body.get("tools"):
@@ -198,6 +205,18 @@ def start(faults: str = "", *, key: str | None = None, names: tuple[str, ...] = 
     return server
 
 
+def leak() -> None:
+    """Print what was given, as careless programs do, and one value in two goes."""
+    print("started as", sys.argv, "with", dict(os.environ), flush=True)
+    for name, value in os.environ.items():
+        encoded = base64.b64encode(f"user:{value}".encode()).decode()
+        print(f"GET /?{name}={quote(value)}", json.dumps({name: value}), encoded, flush=True)
+    key = os.environ["VLLM_API_KEY"]
+    print("the key is", key[:12], end="", flush=True)
+    time.sleep(0.4)
+    print(key[12:], flush=True)
+
+
 def main() -> None:
     """Boot, or fail to, and serve."""
     faults = Faults(os.environ.get("FAKE", ""))
@@ -210,6 +229,8 @@ def main() -> None:
     print(f"(APIServer pid={os.getpid()}) INFO 11-20 10:00:00 [api.py:1] a fake boots", flush=True)
     if "FAKE_KEY_FILE" in os.environ:
         Path(os.environ["FAKE_KEY_FILE"]).write_text(os.environ["VLLM_API_KEY"])
+    if "leaks" in faults:
+        leak()
     if "spawns" in faults:
         subprocess.Popen([sys.executable, "-c", SLEEPER])
     while "chatters" in faults:

@@ -92,12 +92,12 @@ class Redactor:
             self._spellings = tuple(sorted(every.difference(self._spaced)))
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
-        """Take the values of variables that speak of a secret, and the passwords in any URL."""
+        """Take the values of variables that speak of a secret, and what looks like one in any."""
         for name, value in environment.items():
             if names_a_secret(name):
                 self.learn(value, *value.split(",")) if "," in value else self.learn(value)
-            if "://" in value:
-                self.learn_url(value)
+            self.learn(*(value[begin:end] for begin, end in self._spans(value)))
+            self.learn_url(value)
 
     def learn_url(self, url: str | None) -> None:
         """Take the password of a URL for a secret, or the token that stands in the user's place."""
