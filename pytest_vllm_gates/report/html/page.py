@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.report import wording
 from pytest_vllm_gates.report.html import sections
 from pytest_vllm_gates.report.html.bounds import Limits, clean, cut, listing, mapping
 from pytest_vllm_gates.report.html.families import families
@@ -68,7 +69,7 @@ def _render(lanes: Lanes, limits: Limits) -> str:
             # Only this very style is allowed: none that somebody's output brings.
             style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
             head=sections.head(document),
-            reasons=sections.reasons(document, limits),
+            reasons=_few(wording.reasons(listing(document.get("reasons"))), limits),
             next=_few(document.get("next"), limits),
             rollback=mapping(document.get("rollback")) or None,
             waivers=[mapping(one) for one in listing(document.get("waivers"))][: limits.items],
