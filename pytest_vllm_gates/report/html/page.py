@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +51,10 @@ def compose(
     lanes = Lanes(document, other, folder)
     limits = Limits()
     page = _render(lanes, limits)
-    while len(page.encode()) > MOST_BYTES and not limits.least:
-        limits = limits.halved()
+    while (size := len(page.encode())) > MOST_BYTES and not limits.least:
+        # Half of each limit is a quarter of the page at least: rows, and what stands in them.
+        for _ in range(max(1, round(math.log2(size / MOST_BYTES) / 2))):
+            limits = limits.halved()
         page = _render(lanes, limits)
     return page
 
