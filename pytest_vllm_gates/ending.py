@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +14,8 @@ from pytest_vllm_gates.judge import next_steps, sides
 from pytest_vllm_gates.judge.verdict import Verdict, decide
 from pytest_vllm_gates.remembering import remember
 from pytest_vllm_gates.report import bundle_diff as bundle_report
-from pytest_vllm_gates.report import document, terminal
+from pytest_vllm_gates.report import document, publishing, terminal
 from pytest_vllm_gates.report import incidents as incidents_report
-from pytest_vllm_gates.report.html import page
 from pytest_vllm_gates.rolling_back import rollback
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class End:
     bundle: BundleDiff | None
     """What the lanes differ in, where there are two."""
     rollback: Mapping[str, Any] | None
+    published: tuple[str, ...] = ()
+    """What was written where."""
 
 
 def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
@@ -69,10 +71,10 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
     composed = document.compose(facts, verdict, status, _beside(of, diff))
     composed["history"] = remember(of, composed)
     composed["rollback"] = back = rollback(of, verdict.promotion, composed["history"][:-1])
-    if folder := of.options.report_dir:
-        document.write(folder, composed)
-        page.write(folder, composed, other.document if other else None)
-    return End(verdict, status, diff, back)
+    told = publishing.publish(
+        of.options.report_dir, composed, os.environ, other.document if other else None
+    )
+    return End(verdict, status, diff, back, tuple(told))
 
 
 def _beside(of: run.Run, diff: BundleDiff | None) -> document.Beside:
@@ -109,9 +111,7 @@ def _last_words(of: run.Run, found: End, here: Path) -> Iterator[tuple[str, str]
     yield from (("", f"  recorded (baseline): {path}") for path in of.baselines)
     yield from (("", f"  {line}") for line in of.notes)
     yield from (("", f"  golden nobody uses (delete it?): {path}") for path in _unused_goldens(of))
-    if of.options.report_dir:
-        yield "", f"report: {of.options.report_dir / page.NAME}"
-        yield "", f"verdict: {of.options.report_dir / document.NAME}"
+    yield from (("", line) for line in found.published)
 
 
 def _expected(of: run.Run) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -29,6 +30,7 @@ NAME = "verdict.json"
 SCHEMA = Path(__file__).with_name("verdict.schema.json")
 FORMAT = "pytest-vllm-gates/verdict"
 VERSION = 1
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +130,10 @@ def results(document: Mapping[str, Any]) -> list[TestResult]:
 def write(folder: Path, document: Mapping[str, Any]) -> Path:
     """Write `verdict.json` into `folder`, whole or not at all; return its path."""
     path = folder / NAME
-    write_whole(path, json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n")
+    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
+    # A server can send half a surrogate pair, which no UTF-8 file holds; JSON can spell it.
+    text = SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    write_whole(path, f"{text}\n")
     return path
 
 

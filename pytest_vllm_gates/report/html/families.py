@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.report import wording
 from pytest_vllm_gates.report.html import memory, prompts, streams, throughput
 from pytest_vllm_gates.report.html.bounds import first, listing, mapping, number
 
@@ -20,8 +21,6 @@ BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE")
 """What keeps a bundle back, by weight."""
 SHOWN_ELSEWHERE = frozenset({"known_defects", "known_defects_gone"})
 ONE_LINE = 100
-INTROSPECTION = "\nassert "
-"""Where a reason ends for a reader who does not know the test: what pytest adds comes after it."""
 
 
 @dataclass
@@ -137,8 +136,8 @@ class _Reader:
     def _entry(self, anchor: str, gate: str, group: list[dict[str, Any]]) -> Entry:
         one, limits = group[0], self._limits
         name, evidence = str(one.get("test", "?")), mapping(one.get("evidence"))
-        reason, _, added = str(one.get("reason", "")).partition(INTROSPECTION)
-        says, _, more = reason.strip("\n").partition("\n")
+        reason, added = wording.for_readers(str(one.get("reason", "")))
+        says, _, more = reason.partition("\n")
         timeline, incidents = self._streams((self._name, gate, name), evidence)
         entry = Entry(
             anchor=anchor,
@@ -160,7 +159,7 @@ class _Reader:
             (key, _json(found, limits.text)) for key, found in evidence.items() if key not in shown
         ][: limits.items]
         if added:
-            entry.rest.append(("assertion", f"assert {added}"))
+            entry.rest.append(("assertion", added))
         return entry
 
     def _streams(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.report import wording
 from pytest_vllm_gates.report.html import sections
 from pytest_vllm_gates.report.html.bounds import Limits, clean, cut, listing, mapping
 from pytest_vllm_gates.report.html.families import families
@@ -49,8 +51,10 @@ def compose(
     lanes = Lanes(document, other, folder)
     limits = Limits()
     page = _render(lanes, limits)
-    while len(page.encode()) > MOST_BYTES and not limits.least:
-        limits = limits.halved()
+    while (size := len(page.encode())) > MOST_BYTES and not limits.least:
+        # Half of each limit is a quarter of the page at least: rows, and what stands in them.
+        for _ in range(max(1, round(math.log2(size / MOST_BYTES) / 2))):
+            limits = limits.halved()
         page = _render(lanes, limits)
     return page
 
@@ -68,7 +72,7 @@ def _render(lanes: Lanes, limits: Limits) -> str:
             # Only this very style is allowed: none that somebody's output brings.
             style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
             head=sections.head(document),
-            reasons=sections.reasons(document, limits),
+            reasons=_few(wording.reasons(listing(document.get("reasons"))), limits),
             next=_few(document.get("next"), limits),
             rollback=mapping(document.get("rollback")) or None,
             waivers=[mapping(one) for one in listing(document.get("waivers"))][: limits.items],

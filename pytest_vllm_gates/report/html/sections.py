@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.facts.bundle import MAIN_PACKAGES
+from pytest_vllm_gates.report import wording
 from pytest_vllm_gates.report.html.bounds import first, listing, mapping
 from pytest_vllm_gates.report.html.memory import size
 
@@ -24,10 +24,6 @@ KINDS = (
     ("unequal", "Judged unequally", "These come to another outcome than on the other lane."),
     ("mended", "Mended", "These fail on the other lane only."),
 )
-
-UNRUN = " did not run"
-ALIKE = re.compile(r"(?P<family>[^:\n]+): (?P<gate>\w+) is (?P<says>BLOCKED: .+)", re.DOTALL)
-"""How a reason ends that says a gate was not asked for, or not collected."""
 
 
 @dataclass(frozen=True)
@@ -55,34 +51,13 @@ def head(document: Mapping[str, Any]) -> Head:
     of = f"{lane} against {against}" if against else lane
     return Head(
         promotion=promotion,
-        sentence=_sentence(promotion, lane, against, other),
+        sentence=wording.sentence(document),
         title=f"{promotion}: {of}",
         lane=lane,
         against=against,
         families=families,
         when=when(document.get("created")),
         counts=_counts(document),
-    )
-
-
-def _sentence(promotion: str, lane: str, against: str, other: Mapping[str, Any]) -> str:
-    if promotion == "PROMOTE":
-        beside = f" Nothing that works on {against} broke." if against else ""
-        return f"Every gate that applies passed: lane {lane} may go into production.{beside}"
-    if promotion == "HOLD":
-        return (
-            f"No gate failed, but not all of them could speak: lane {lane} is not proven yet, "
-            "so keep what serves now."
-        )
-    kinds = [mapping(one).get("kind") for one in listing(other.get("checks"))]
-    if against and kinds and "regression" not in kinds and "both" in kinds:
-        return (
-            f"Something users would notice is broken, on {against} too: lane {lane} must not go "
-            "into production as it is."
-        )
-    beside = f" that works on {against}" if against and "regression" in kinds else ""
-    return (
-        f"Something users would notice{beside} is broken: lane {lane} must not go into production."
     )
 
 
@@ -94,29 +69,6 @@ def _counts(document: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
                 outcome = str(mapping(test).get("outcome"))
                 found[outcome] = found.get(outcome, 0) + 1
     return tuple(sorted(found.items(), key=lambda one: -one[1]))
-
-
-def reasons(document: Mapping[str, Any], limits: Limits) -> tuple[list[str], list[str]]:
-    """Return the reasons, and which gates did not run: of each family all in one sentence."""
-    told: list[str] = []
-    blocked: dict[tuple[str, str], list[str]] = {}
-    unrun: dict[str, list[str]] = {}
-    for one in map(str, listing(document.get("reasons"))):
-        family, _, gate = one.removesuffix(UNRUN).partition(": ")
-        if one.endswith(UNRUN) and gate:
-            unrun.setdefault(family, []).append(gate)
-        elif alike := ALIKE.fullmatch(one):
-            blocked.setdefault((alike["family"], alike["says"]), []).append(alike["gate"])
-        else:
-            told.append(one)
-    told += [
-        f"{family}: {', '.join(gates)} {'are' if len(gates) > 1 else 'is'} {says}"
-        for (family, says), gates in blocked.items()
-    ]
-    shown, left_out = first(told, limits.items)
-    if left_out:
-        shown.append(f"and {left_out:,} more, in verdict.json")
-    return shown, [f"{family}: {', '.join(gates)}" for family, gates in unrun.items()]
 
 
 def bundle(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | None:

@@ -1,0 +1,204 @@
+"""The verdict as GitHub's Markdown: what a CI job's page shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.report import wording
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+VARIABLE = "GITHUB_STEP_SUMMARY"
+MOST_BYTES = 1_000_000
+"""GitHub takes 1 MiB a step, and shows nothing of a summary that is longer."""
+CELL_CHARACTERS = 300
+TEXT_CHARACTERS = 4_000
+MOST_ROWS = 60
+BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE")
+MARKS = {"PROMOTE": "✅", "REJECT": "❌", "HOLD": "⏸️", "PASS": "✅", "FAIL": "❌", "BLOCKED": "⛔",
+         "MISSING": "⚪", "INCONCLUSIVE": "❔", "KNOWN": "🔶", "N/A": "▫️"}  # fmt: skip
+SPECIAL = re.compile(r"^(?=[-+#>=])|(?<=^\d)(?=[.)] )|(?=[\\`*_{}\[\]<>|~@$#])")
+"""Where a backslash has to stand so that nothing in the line means anything."""
+HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    r"\ud800-\udfff]"
+)
+
+
+def append_step_summary(document: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """Append the summary to the file that a CI job names; return what is to be told, '' for none.
+
+    A file that cannot be written is told, and is no reason to fail.
+    """
+    path = environ.get(VARIABLE)
+    if not path:
+        return ""
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(summary(document))
+    except OSError as error:
+        return f"summary: not written to {path} (${VARIABLE}): {error.strerror}"
+    return f"summary: {path}"
+
+
+def summary(document: Mapping[str, Any]) -> str:
+    """Return the summary, cut to what GitHub shows."""
+    blocks = [
+        _head(document),
+        _bundle(document.get("bundle")),
+        _checks(document.get("against")),
+        _waivers(document.get("waivers") or ()),
+        *(_family(one) for one in document["families"]),
+        *_failures(document),
+    ]
+    note = "\n_The rest is in verdict.json and report.html._\n"
+    room = MOST_BYTES - len(note.encode())
+    text = ""
+    for block in filter(None, blocks):
+        room -= len(block.encode()) + 1
+        if room < 0:
+            return text + note
+        text += block + "\n"
+    return text
+
+
+def _head(document: Mapping[str, Any]) -> str:
+    promotion, against = document["promotion"], document.get("against")
+    of = _inline(document["lane"]["name"])
+    if against:
+        of += f" against {_inline(against['lane']['name'])}"
+    lines = [
+        f"## {MARKS[promotion]} {promotion}: {of}",
+        "",
+        _inline(wording.sentence(document)),
+        "",
+        *(f"- {_inline(one)}" for one in _few(wording.reasons(document["reasons"]))),
+    ]
+    if commands := document.get("next"):
+        lines += ["", "What would make it PROMOTE:", "", _code("\n".join(_few(commands)))]
+    if rollback := document.get("rollback"):
+        lines += ["", f"Go back to {_inline(rollback['lane'])}:", "", _code(rollback["command"])]
+    return "\n".join([*lines, ""])
+
+
+def _bundle(bundle: Mapping[str, Any] | None) -> str:
+    if not bundle:
+        return ""
+    lines = ["### What changed between the lanes", ""]
+    if bundle["warning"]:
+        lines += [f"> ⚠️ {_inline(bundle['warning'])}", ""]
+    if not bundle["changed"]:
+        return "\n".join([*lines, "Nothing that is looked at differs.", ""])
+    rows = [
+        (one["axis"], one["name"], _value(one["theirs"]), _value(one["ours"]))
+        for one in bundle["changed"]
+    ]
+    return "\n".join([*lines, *_table(("axis", "what", "from", "to"), rows), ""])
+
+
+def _checks(against: Mapping[str, Any] | None) -> str:
+    if not against or not against["checks"]:
+        return ""
+    rows = [
+        (one["kind"], f"{one['family']}: {one['gate']}: {one['test']}",
+         one["theirs"] or "not run", one["ours"] or "not run")
+        for one in against["checks"]
+    ]  # fmt: skip
+    table = _table(("kind", "check", against["lane"]["name"], "this lane"), rows)
+    return "\n".join(["### Side by side", "", *table, ""])
+
+
+def _waivers(waivers: Sequence[Mapping[str, Any]]) -> str:
+    if not waivers:
+        return ""
+    rows = [(one["state"], one["check"], one["until"], one["who"], one["why"]) for one in waivers]
+    table = _table(("state", "check", "until", "who", "why"), rows)
+    return "\n".join(["### Waivers", "", *table, ""])
+
+
+def _family(family: Mapping[str, Any]) -> str:
+    title = f"### {_inline(family['name'])}, checkpoint {_inline(family['checkpoint']['name'])}"
+    rows = [
+        (
+            one["gate"],
+            f"{MARKS.get(one['outcome'], '')} {one['outcome']}",
+            str(len(one["tests"])),
+            f"{one['duration_s']:.1f} s",
+            one["reason"].strip().partition("\n")[0],
+        )
+        for one in family["gates"]
+    ]
+    if not rows:
+        return f"{title}\n\nNo gate ran.\n"
+    return "\n".join([title, "", *_table(("gate", "outcome", "tests", "time", "says"), rows), ""])
+
+
+def _failures(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what did not pass, the worst first, those alike as one."""
+    for outcome in BAD:
+        alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        for family in document["families"]:
+            for gate in family["gates"]:
+                where = f"{family['name']}: {gate['gate']}"
+                for test in gate["tests"]:
+                    if test["outcome"] == outcome:
+                        alike.setdefault((where, test["reason"]), []).append(test)
+        for (where, reason), tests in alike.items():
+            more = f" and {len(tests) - 1} more alike" if len(tests) > 1 else ""
+            title = f"{MARKS[outcome]} {outcome} {where}: {tests[0]['test']}{more}"
+            lines = ["<details><summary>" + _html(_cut(title, CELL_CHARACTERS)) + "</summary>", ""]
+            lines += [_code(wording.for_readers(reason)[0])] if reason else []
+            if command := tests[0].get("reproduce"):
+                lines += ["", "Run it again:", "", _code(command)]
+            yield "\n".join([*lines, "", "</details>", ""])
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(_inline(one) for one in names) + " |"
+    yield "|" + " --- |" * len(names)
+    for row in rows[:MOST_ROWS]:
+        yield "| " + " | ".join(_inline(one) for one in row) + " |"
+    if len(rows) > MOST_ROWS:
+        yield f"| … | {len(rows) - MOST_ROWS} more |" + " |" * (len(names) - 2)
+
+
+def _few(found: Sequence[str]) -> list[str]:
+    more = len(found) - MOST_ROWS
+    return [*found[:MOST_ROWS], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _inline(text: str) -> str:
+    """Return text for a line or a cell: one line of it, and no sign of it means anything."""
+    one_line = " ".join(_cut(text, CELL_CHARACTERS).split())
+    return SPECIAL.sub(r"\\", _visible(one_line)).replace("&", "&amp;")
+
+
+def _code(text: str) -> str:
+    """Return a fenced block whose fence is longer than any in the text."""
+    shown = _visible(_cut(text.strip("\n"), TEXT_CHARACTERS))
+    longest = max((len(one) for one in re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{shown}\n{fence}"
+
+
+def _html(text: str) -> str:
+    shown = _visible(" ".join(text.split()))
+    for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
+        shown = shown.replace(sign, name)
+    return shown.replace("@", "&#64;")
+
+
+def _visible(text: str) -> str:
+    """Return text in which what is invisible, or turns text around, is spelled out."""
+    return HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} characters more)"
+
+
+def _value(found: Any) -> str:
+    return "\N{EN DASH}" if found is None else str(found)

@@ -1,0 +1,69 @@
+"""Real headless Chromium, for what only a browser can say of a page."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.report.html import page as pages
+from report.documents import REJECT, THEIRS, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+WIDE, NARROW = 1200, 360
+
+
+@dataclass
+class Seen:
+    """A page in a browser, and all it did."""
+
+    page: Page
+    requests: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The machine's own Chromium."""
+    api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        pytest.skip("there is no Chromium on this machine: apt-get install chromium")
+    with api.sync_playwright() as playwright:
+        # Root, as in containers, has no sandbox.
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of two lanes, with all it can have to show, as a file."""
+    return pages.write(tmp_path_factory.mktemp("report"), load(REJECT), load(THEIRS))
+
+
+@pytest.fixture
+def opened(chromium: Browser, report: Path) -> Iterator[Callable[..., Seen]]:
+    """Open a page from disk, the report where no other is named."""
+    contexts = []
+
+    def open_page(path: Path = report, *, width: int = WIDE, **how: Any) -> Seen:
+        contexts.append(chromium.new_context(viewport={"width": width, "height": 900}, **how))
+        seen = Seen(contexts[-1].new_page())
+        seen.page.on("request", lambda one: seen.requests.append(one.url))
+        seen.page.on("console", lambda one: seen.messages.append(one.text))
+        seen.page.on("pageerror", lambda one: seen.messages.append(str(one)))
+        seen.page.goto(path.as_uri())
+        return seen
+
+    yield open_page
+    for context in contexts:
+        context.close()

@@ -1,0 +1,188 @@
+"""Figures become drawings that say the same in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.facts.memory_plan import GIB
+from pytest_vllm_gates.report.html import drawing
+from pytest_vllm_gates.report.html.bounds import Limits, clean, cut, spread
+from pytest_vllm_gates.report.html.memory import memory
+from pytest_vllm_gates.report.html.prompts import lines_with_marks, token_diff
+from pytest_vllm_gates.report.html.throughput import comparison
+from pytest_vllm_gates.report.html.trends import trends
+
+LIMITS = Limits()
+FINITE = st.floats(-1e9, 1e9)
+PLAN: dict[str, Any] = {
+    "weights": {"bytes_per_device": 2 * GIB}, "overhead_bytes": GIB, "kv_memory_bytes": 4 * GIB,
+    "needed_bytes": GIB, "pool": {"tokens": 4000, "concurrency": 4.0},
+}  # fmt: skip
+DECISION = {
+    "answer": "REGRESSION",
+    "changes": {
+        "output_tokens_per_s": {"change": -0.04, "at_best": -0.01, "at_worst": -0.07},
+        "ttft_s": {"change": 0.02, "at_best": -0.02, "at_worst": 0.06},
+    },
+}
+
+
+def places(found: drawing.Drawing, style: str) -> list[float]:
+    return [mark.x for mark in found.marks if mark.style == style]
+
+
+def test_memory_is_stacked_on_one_scale() -> None:
+    told = {"kv_gib": 4.0, "kv_concurrency": 2.0, "kv_tokens": 2000.0, "weights_gib": 2.0}
+    found = memory({"planned": PLAN, "told": told}, at_once=3)
+    assert found
+    planned, real = (
+        [(part.name, part.size / GIB) for part in parts] for _, parts in found.bars
+    )
+    assert planned == [
+        ("weights", 2.0), ("runtime", 1.0), ("cache of 3 requests of full length", 3.0),
+        ("rest of the cache", 1.0),
+    ]  # fmt: skip
+    assert real == [
+        ("weights", 2.0),
+        ("cache of 3 requests of full length (not enough: 6.00 GiB are needed)", 4.0),
+    ]
+    assert found.figures[0] == ("tokens the KV cache holds", "4,000", "2,000")
+    bars = [mark for mark in found.drawing.marks if mark.kind == "rect"]
+    assert sum(mark.width for mark in bars[:4]) == pytest.approx(98, abs=0.1)
+    assert sum(mark.width for mark in bars[4:]) == pytest.approx(98 * 6 / 7, abs=0.1)
+    assert "planned: weights 2.00 GiB, runtime 1.00 GiB" in found.drawing.says
+
+
+def test_what_is_not_told_is_not_drawn() -> None:
+    found = memory({"planned": PLAN, "told": {"kv_gib": 1.0}})
+    assert found
+    assert [part.name for part in found.bars[1][1]] == ["KV cache"]
+    assert found.notes == ("the server does not tell its weights",)
+    assert memory({"planned": PLAN}) is None
+    assert memory({"planned": {"pool": None}, "told": {"kv_tokens": 1.0}}) is None
+
+
+def test_a_change_stands_on_its_interval_beside_zero() -> None:
+    pairs = [{"slowdowns": {"output_tokens_per_s": 0.05, "ttft_s": 0.01}}]
+    found = comparison({"decision": DECISION, "pairs": pairs, "against": "old"}, "new", LIMITS)
+    assert found and found.drawing
+    assert [one.says for one in found.changes] == [
+        "output tokens a second: -4.0% (surely between -7.0% and -1.0%)",
+        "time to the first token: +2.0% (surely between -2.0% and +6.0%)",
+    ]
+    slower, later = places(found.drawing, "estimate")
+    (zero,) = places(found.drawing, "zero")
+    assert slower < zero < later
+    # A slowdown is the logarithm of how many times longer it takes.
+    assert found.changes[0].points == (pytest.approx(-0.0488, abs=1e-4),)
+
+
+def test_blocks_of_both_sides_are_told() -> None:
+    blocks = {"ours": {"itl_s": [0.01, 0.03, 0.02, 0.02, 0.02]}, "theirs": {"itl_s": [0.01]}}
+    found = comparison({"against": "old", "blocks": blocks}, "new", LIMITS)
+    assert found and found.drawing is None
+    (one,) = found.distributions
+    assert one.sides == (
+        ("old", 1, "10 ms", "10 ms", "10 ms"), ("new", 5, "10 ms", "20 ms", "30 ms"),
+    )  # fmt: skip
+    assert len(places(one.drawing, "block")) == 6
+    assert len(places(one.drawing, "median")) == 1  # of one block there are no quartiles
+
+
+def test_nothing_measured_is_nothing_shown() -> None:
+    assert comparison({"decision": {"answer": "INCONCLUSIVE", "changes": {}}}, "x", LIMITS) is None
+
+
+def test_a_trend_is_told_with_its_ends() -> None:
+    runs = [
+        {"created": f"day {at}", "lane": "cpu", "promotion": "HOLD", "versions": {"vllm": "1"},
+         "figures": {"tokens/s": value}}
+        for at, value in enumerate((100.0, 50.0, 75.0))
+    ]  # fmt: skip
+    found = trends({"history": runs}, LIMITS)
+    assert found
+    (trend,) = found.trends
+    assert trend.drawing.says == "tokens/s: 100 at first, 75 now, between 50 and 100 over 3 runs"
+    assert [row[0] for row in found.rows] == ["day 2", "day 1", "day 0"]
+    ys = [mark.y for mark in trend.drawing.marks if mark.kind == "dot"]
+    assert ys[0] < ys[2] < ys[1], "more is higher up"
+    assert trends({"history": runs[:1]}, LIMITS) is None
+
+
+def test_lanes_are_not_joined_by_a_line() -> None:
+    runs = [
+        {"lane": lane, "figures": {"f": 1.0 * at}} for at, lane in enumerate("abab")
+    ]
+    found = trends({"history": runs}, LIMITS)
+    assert found
+    lines = [mark for mark in found.trends[0].drawing.marks if mark.kind == "line"]
+    assert [mark.style for mark in lines] == ["axis", "trend-other", "trend"]
+
+
+def test_a_prompts_difference_is_read_as_it_was_written() -> None:
+    written = {
+        "of": ["recorded", "now"],
+        "tokens": [3, 4],
+        "runs": [
+            {"kind": "skipped", "count": 2},
+            {"kind": "removed", "ids": [5], "texts": ["a"]},
+            {"kind": "added", "ids": [6, 7], "texts": ["b", "c"]},
+        ],
+    }
+    found = token_diff({"prompt": written}, LIMITS)
+    assert found
+    assert (found.expected, found.found, found.counts) == ("recorded", "now", (3, 4))
+    assert [(run.kind, run.tokens, run.skipped) for run in found.runs] == [
+        ("skipped", (), 2), ("removed", (("a", "5"),), 0),
+        ("added", (("b", "6"), ("c", "7")), 0),
+    ]  # fmt: skip
+    assert token_diff({"prompt": {"runs": []}}, LIMITS) is None
+
+
+def test_only_the_lines_of_a_difference_are_marked() -> None:
+    reason = "- no list\n(- recorded, + now)\n- old\n+ new\n same"
+    assert [kind for kind, _ in lines_with_marks(reason)] == ["", "", "removed", "added", ""]
+
+
+@given(st.lists(FINITE, min_size=1), st.booleans())
+def test_all_that_is_drawn_has_a_place(values: list[float], zero: bool) -> None:
+    across = drawing.scale(values, zero=zero)
+    assert all(1 <= across(value) <= 99 for value in values)
+    ticks = list(across.ticks())
+    assert len(ticks) <= 12
+    assert all(across.low <= tick <= across.high + 1e-6 * abs(across.high) for tick in ticks)
+
+
+@given(st.text(), st.integers(2, 40))
+def test_a_cut_text_says_how_much_is_gone(text: str, most: int) -> None:
+    found = cut(text, most)
+    if len(text) <= most:
+        assert found == text
+    else:
+        assert found.startswith(text[: most - most // 4])
+        assert f"[{len(text) - most:,} characters left out" in found
+
+
+@given(st.text())
+def test_a_clean_text_can_be_written_and_is_clean(text: str) -> None:
+    found = clean(text)
+    found.encode("utf-8")
+    assert clean(found) == found
+
+
+@given(st.lists(st.integers(), max_size=50), st.integers(2, 10))
+def test_what_is_spread_keeps_both_ends(values: list[int], most: int) -> None:
+    found = spread(values, most)
+    assert len(found) <= most
+    assert found == values or (found[0], found[-1]) == (values[0], values[-1])
+
+
+def test_limits_end_somewhere() -> None:
+    limits = LIMITS
+    for _ in range(20):
+        limits = limits.halved()
+    assert limits.least and limits.items == 2

@@ -1,0 +1,219 @@
+"""The page says the verdict of any document, is never too large, and nothing in it is alive."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.report import document as documents
+from pytest_vllm_gates.report.html import page
+from report.documents import HOSTILE, REJECT, THEIRS, empty, huge, load, spoilt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = jsonschema.Draft202012Validator(json.loads(documents.SCHEMA.read_text()))
+ALIVE = {"script", "img", "iframe", "object", "embed", "link", "base", "form", "audio", "video"}
+VOID = {"meta", "br", "rect", "line", "circle"}
+
+
+class Reader(HTMLParser):
+    """Reads a page: its tags, its text, and that every tag is closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag, f"{tag} closes what is not open"
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+def checked(document: dict[str, Any], other: dict[str, Any] | None = None) -> Reader:
+    """Return a page, having seen that it is small, whole, and does nothing."""
+    html = page.compose(document, other)
+    assert len(html.encode()) < 2_000_000
+    read = Reader(html)
+    assert read.open == []
+    assert not {tag for tag, _ in read.tags} & ALIVE
+    assert [tag for tag, _ in read.tags].count("style") == 1
+    ids = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for tag, attributes in read.tags:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], tag
+        for name in ("href", "src"):
+            target = attributes.get(name)
+            assert target is None or target == "verdict.json" or target[1:] in ids, target
+    return read
+
+
+def test_the_documents_of_the_tests_fit_the_schema() -> None:
+    for one in (load(REJECT), load(THEIRS), empty()):
+        SCHEMA.validate(one)
+
+
+def test_everything_is_on_the_page() -> None:
+    text = checked(load(REJECT), load(THEIRS)).text
+    for words in (
+        "REJECT Something users would notice that works on cpu-previous is broken",
+        "Go back to cpu-previous vllm-gates lane make cpu-previous",
+        "glm/stop/* expired 2026-11-01",
+        "Warning: 3 axes changed at once",
+        "Unchanged: torch 2.13.0+cpu",
+        "Regressions 2", "Fail on both lanes 1", "Mended 1", "Judged unequally 1", "Drift 3",
+        "The server boots, answers sensibly",
+        "Prompt is the recorded: assistant-last",
+        "nothing for 250 ms",
+        "output tokens a second: -4.3% (surely between -6.9% and -0.7%)",
+        "Output tokens a second, block by block",
+        "cache of 4 requests of full length",
+        "the KV cache does not hold one request of full length KV_TOO_SMALL , certain",
+        "Run it again pytest --model qwen3.5 --lane cpu -m streaming -k",
+        "pytest --repro incidents/2026-11-22-qwen3.5-streaming-late-arguments",
+        "qwen3.5 TTFT p95 (ms)",
+        "pytest --model qwen3.5,glm --lane cpu --against cpu-previous -m 'not soak'",
+        "transformers 5.19.0", "transformers 5.17.2",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_what_comes_first_is_the_verdict_then_why_then_what_changed() -> None:
+    read = checked(load(REJECT), load(THEIRS))
+    ids = [attributes.get("id") for tag, attributes in read.tags if tag == "section"]
+    assert ids == [
+        None, "why", "bundle", "against", "overview", "family-0", "family-1", "known", "trends",
+        "facts",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("promotion", "says"),
+    [
+        ("PROMOTE", "Every gate that applies passed: lane cpu may go into production."),
+        ("HOLD", "No gate failed, but not all of them could speak: lane cpu is not proven yet"),
+        ("REJECT", "Something users would notice is broken: lane cpu must not go into production"),
+    ],
+)
+def test_a_verdict_is_one_sentence(promotion: str, says: str) -> None:
+    text = checked(empty(promotion)).text
+    assert f"{promotion} {says}" in text
+    assert "What changed" not in text
+
+
+def test_reasons_that_are_alike_are_one() -> None:
+    document = empty()
+    document["reasons"] = [
+        "glm: boot is FAIL: it died", "glm: stop is BLOCKED: no server",
+        "glm: tools is BLOCKED: no server", "glm: load did not run", "glm: numerics did not run",
+    ]  # fmt: skip
+    read = checked(document)
+    assert "glm: boot is FAIL: it died glm: stop, tools are BLOCKED: no server" in read.text
+    assert "glm: not run: load, numerics" in read.text
+
+
+def test_what_would_promote_is_a_command() -> None:
+    document = empty()
+    document["next"] = ["pytest --model glm --lane cpu -m throughput --update-baseline"]
+    assert f"What would make it PROMOTE {document['next'][0]}" in checked(document).text
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_nothing_that_others_write_is_alive_or_hides(text: str) -> None:
+    document, other = (spoilt(load(name), text) for name in (REJECT, THEIRS))
+    read = checked(document, other)
+    html = page.compose(document, other)
+    html.encode("utf-8")
+    hidden = r"[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    assert not re.search(hidden, html)
+    assert not [tag for tag, _ in read.tags if tag == "h1"][1:]
+
+
+def test_what_is_hidden_is_spelled_out() -> None:
+    document = empty()
+    document["reasons"] = ["a\u202eb\x00c\ud800d"]
+    assert "a⟨U+202E⟩b␀c⟨U+D800⟩d" in checked(document).text
+
+
+def test_only_this_style_is_allowed() -> None:
+    read = checked(load(REJECT))
+    (policy,) = (
+        str(attributes["content"])
+        for tag, attributes in read.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+
+
+def test_a_huge_document_is_cut_and_says_so() -> None:
+    text = checked(huge()).text
+    assert "more failures are not shown here; verdict.json has them" in text
+    assert "characters left out; verdict.json has them" in text
+    assert "REJECT" in text
+
+
+JUNK: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+KEYS = ("prompt", "streams", "decision", "pairs", "blocks", "planned", "told", "against")
+
+
+@settings(max_examples=100)
+@given(st.dictionaries(st.sampled_from(KEYS), JUNK), JUNK)
+def test_any_evidence_is_shown_somehow(evidence: dict[str, Any], inner: Any) -> None:
+    document = empty("REJECT")
+    more = {
+        "prompt": {"runs": [inner, {"kind": inner, "ids": inner, "texts": inner}], "of": inner},
+        "streams": [inner, {"times_ms": inner, "sizes": inner}, {"pieces": [inner, [inner, inner]]}],
+        "decision": {"changes": {"ttft_s": inner}},
+        "planned": {"weights": inner, "pool": inner, "kv_memory_bytes": inner},
+        "told": {"kv_gib": inner},
+    }
+    tests = [
+        {"test": "test_x[a]", "outcome": "FAIL", "reason": "r", "duration_s": 1.0, "evidence": one}
+        for one in (evidence, more)
+    ]
+    gate = {"gate": "g", "outcome": "FAIL", "reason": "r", "duration_s": 1.0, "tests": tests}
+    checkpoint = {"name": "m", "source": "s", "revision": None}
+    document["families"] = [
+        {"name": "a", "checkpoint": checkpoint, "boot": None, "gates": [gate]}
+    ]
+    document["history"] = [
+        {"created": "x", "promotion": "HOLD", "lane": "l", "versions": {}, "figures": {"f": inner}}
+    ] * 3
+    assert "FAIL" in checked(document).text
+
+
+def test_it_is_written_whole_beside_the_document(tmp_path: Path) -> None:
+    path = page.write(tmp_path / "new", empty("PROMOTE"))
+    assert path == tmp_path / "new" / "report.html"
+    assert path.read_text(encoding="utf-8").endswith("</html>")
+    assert [one.name for one in path.parent.iterdir()] == ["report.html"]

@@ -1,0 +1,97 @@
+"""The summary says the verdict of any document, and no sign of it means what it should not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.report import markdown
+from report.documents import HOSTILE, REJECT, empty, huge, load, spoilt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_person_reads_verdict_reasons_and_what_to_do() -> None:
+    found = markdown.summary(load(REJECT))
+    lines = found.splitlines()
+    assert lines[0] == "## ❌ REJECT: cpu against cpu-previous"
+    assert lines[2].startswith("Something users would notice that works on cpu-previous is broken")
+    for line in (
+        "Go back to cpu-previous:",
+        "vllm-gates lane make cpu-previous",
+        "> ⚠️ 3 axes changed at once (vllm, transformers, flags): a failure cannot be put down to "
+        "one of them",
+        "| vllm | vllm | 0.31.0 | 0.32.0 |",
+        "| regression | glm: boot: test\\_boots\\[glm\\] | PASS | FAIL |",
+        "| expired | glm/stop/\\* | 2026-11-01 | A. Kim | waiting for vllm\\#51641 |",
+        "| boot | ✅ PASS | 5 | 42.7 s |  |",
+        "pytest --model glm --lane cpu -m boot -k 'test_boots[glm]'",
+    ):
+        assert line in lines, line
+    assert found.count("<details>") == found.count("</details>") > 5
+    assert "assert not [" not in found
+
+
+def test_what_would_promote_is_a_command() -> None:
+    document = empty()
+    document["next"] = ["pytest --model glm -m throughput --update-baseline"]
+    assert f"```text\n{document['next'][0]}\n```" in markdown.summary(document)
+
+
+def test_those_alike_are_one() -> None:
+    found = markdown.summary(load(REJECT))
+    assert "BLOCKED glm: tools: test_calls_and_finish_reason_agree[glm] and 4 more alike" in found
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_nothing_that_others_write_means_anything(text: str) -> None:
+    found = markdown.summary(spoilt(load(REJECT), text))
+    found.encode("utf-8")
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", found)
+    outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", found, flags=re.DOTALL | re.MULTILINE)
+    assert set(re.findall(r"(?<!\\)<[^>]*>", outside)) <= {
+        "<details>", "<summary>", "</summary>", "</details>",
+    }  # fmt: skip
+    for line in outside.splitlines():
+        if line.startswith("#"):
+            assert re.match(r"##? .|### .", line)
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) in (5, 6), line
+    # In a summary's line, HTML is read and no Markdown.
+    beside = [line for line in outside.splitlines() if not line.startswith("<details>")]
+    assert not re.findall(r"(?<!\\)`", "\n".join(beside))
+
+
+def test_a_fence_is_longer_than_any_in_the_text() -> None:
+    document = load(REJECT)
+    document["rollback"]["command"] = "a ```` b"
+    assert "`````text\na ```` b\n`````" in markdown.summary(document)
+
+
+def test_a_huge_document_is_cut_and_says_so() -> None:
+    found = markdown.summary(huge())
+    assert len(found.encode()) < 2**20
+    assert found.endswith("_The rest is in verdict.json and report.html._\n")
+
+
+def test_it_is_appended_where_a_ci_job_names_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "summary.md"
+    path.write_text("before\n")
+    told = markdown.append_step_summary(empty("PROMOTE"), {markdown.VARIABLE: str(path)})
+    assert told == f"summary: {path}"
+    assert path.read_text(encoding="utf-8").startswith("before\n## ✅ PROMOTE: cpu\n")
+
+
+def test_without_a_file_nothing_is_written() -> None:
+    assert markdown.append_step_summary(empty(), {}) == ""
+    assert markdown.append_step_summary(empty(), {markdown.VARIABLE: ""}) == ""
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    told = markdown.append_step_summary(empty(), {markdown.VARIABLE: str(tmp_path)})
+    assert told == (
+        f"summary: not written to {tmp_path} ($GITHUB_STEP_SUMMARY): Is a directory"
+    )

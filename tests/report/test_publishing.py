@@ -1,0 +1,87 @@
+"""A report is written from its document; what is no document is told in words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.report import document as documents
+from pytest_vllm_gates.report import publishing
+from report.documents import REJECT, THEIRS, empty, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHOWN_OF_THEM = "cpu-previous: a long argument"
+
+
+def test_all_of_it_is_written_and_told(tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    environ = {"GITHUB_STEP_SUMMARY": str(summary)}
+    told = publishing.publish(tmp_path / "out", empty(), environ)
+    folder = tmp_path / "out"
+    assert told == [
+        f"report: {folder / 'verdict.json'}",
+        f"report: {folder / 'report.html'}",
+        f"summary: {summary}",
+    ]
+    assert publishing.read(folder)["promotion"] == "HOLD"
+
+
+def test_without_a_folder_there_is_a_summary_alone(tmp_path: Path) -> None:
+    environ = {"GITHUB_STEP_SUMMARY": str(tmp_path / "s.md")}
+    assert publishing.wanted(None, environ)
+    assert publishing.publish(None, empty(), environ) == [f"summary: {tmp_path / 's.md'}"]
+    assert not publishing.wanted(None, {})
+    assert publishing.wanted(tmp_path, {})
+
+
+def test_the_other_lanes_document_is_found_beside_it(tmp_path: Path) -> None:
+    documents.write(tmp_path, load(REJECT))
+    path = publishing.write_html(tmp_path, publishing.read(tmp_path))
+    assert SHOWN_OF_THEM not in path.read_text(encoding="utf-8")
+    documents.write(tmp_path / "against", load(THEIRS))
+    publishing.write_html(tmp_path, publishing.read(tmp_path))
+    assert SHOWN_OF_THEM in path.read_text(encoding="utf-8")
+
+
+def test_half_a_surrogate_pair_survives_the_file(tmp_path: Path) -> None:
+    document = empty()
+    document["reasons"] = ["half \ud800 a pair", "whole \U0001f600"]
+    documents.write(tmp_path, document)
+    assert publishing.read(tmp_path)["reasons"] == document["reasons"]
+
+
+def changed(**changes: Any) -> str:
+    return json.dumps(empty() | changes)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "cannot be read: No such file or directory\nname a report's folder"),
+        ("{", "not valid JSON: Expecting"),
+        ("[" * 100_000, "not valid JSON"),
+        ("[1]", "its format is None, not 'pytest-vllm-gates/verdict': name the verdict.json"),
+        (changed(format="other"), "its format is 'other'"),
+        (changed(version=2), "a verdict of version 2, and this pytest-vllm-gates reads version 1"),
+        (changed(promotion="MAYBE"), "at $.promotion: 'MAYBE' is not one of"),
+        (changed(more=1), "at $: Additional properties are not allowed ('more' was unexpected)"),
+    ],
+)
+def test_what_is_no_verdict_is_told(tmp_path: Path, text: str | None, says: str) -> None:
+    if text is not None:
+        (tmp_path / "verdict.json").write_text(text)
+    with pytest.raises(UserError) as caught:
+        publishing.read(tmp_path)
+    assert says in str(caught.value)
+    assert str(tmp_path / "verdict.json") in str(caught.value)
+
+
+def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+    (tmp_path / "verdict.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match="not valid JSON"):
+        publishing.read(tmp_path)
