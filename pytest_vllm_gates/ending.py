@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates import beside, fixtures, goldens, repeating, run
+from pytest_vllm_gates.facts.launch import KEPT
 from pytest_vllm_gates.facts.outcome import Outcome
 from pytest_vllm_gates.judge import next_steps, sides
 from pytest_vllm_gates.judge.verdict import Verdict, decide
@@ -145,6 +146,11 @@ def _holds(session: pytest.Session, of: run.Run, *, others_failed: bool) -> list
         holds.append(
             f"this run recorded baselines ({len(of.baselines)} written): "
             "run it again without --update-baseline"
+        )
+    if kept := [name for name, boot in of.boots.items() if KEPT in boot.evidence]:
+        holds.append(
+            f"the server of {', '.join(kept)} is kept, and not booted and ended for this run "
+            "alone: run it again without --keep-server"
         )
     if of.replays.repro:
         holds.append("this run sent an incident again (--repro) and judged nothing else")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vllm_gates import keeping
 from pytest_vllm_gates.evidence import Evidence
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Failure
@@ -110,14 +112,19 @@ def launch(
         # Two threads at once import transformers in pieces: its names come lazily.
         preloading.join()
     gates_progress.done()
+    for line in keeping.lines(subject, boot):
+        gates_progress.print(f"{line}\n")
     started = Launch(boot, server)
     yield started
-    started.stop()
+    started.release()
 
 
 def _preload(items: list[pytest.Item]) -> None:
     """Import, while a server starts, what its tests will take seconds to import."""
-    if any("prompt_files" in getattr(item, "fixturenames", ()) for item in items):
+    wanted = {name for item in items for name in getattr(item, "fixturenames", ())}
+    if "chat" in wanted:
+        import_module("pytest_vllm_gates.drive.chat")
+    if "prompt_files" in wanted:
         from pytest_vllm_gates.drive import reference  # noqa: PLC0415 - heavy
 
         with contextlib.suppress(ImportError):  # whoever needs it says so

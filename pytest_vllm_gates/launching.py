@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.launch import DID_NOT_BOOT, GONE, Failure
+from pytest_vllm_gates.facts.launch import DID_NOT_BOOT, GONE, KEPT, Failure
 from pytest_vllm_gates.facts.outcome import Blocked
 
 if TYPE_CHECKING:
@@ -29,8 +29,13 @@ class Launch:
         return self.boot.endpoint is not None
 
     @property
+    def kept(self) -> bool:
+        """Whether the server was, or is to be, kept for another run."""
+        return KEPT in self.boot.evidence
+
+    @property
     def owned(self) -> bool:
-        """Whether this run started the server, and so may end it."""
+        """Whether this run has the server to itself and may end it: it booted or was kept."""
         return self._server is not None
 
     def explain(self) -> str:
@@ -88,3 +93,13 @@ class Launch:
             return None
         self._death = self._death or Failure("it was stopped at the end of the run")
         return self._server.stop()
+
+    def release(self) -> None:
+        """End the server at the end of a run, but leave one that is kept to the next."""
+        from pytest_vllm_gates.drive.kept_process import KeptProcess  # noqa: PLC0415
+
+        process = self._server.process if self._server else None
+        if isinstance(process, KeptProcess) and self.ok:
+            process.release()
+        else:
+            self.stop()

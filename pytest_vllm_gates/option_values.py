@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.timing import Workers
 
 LEAST_SOAK_S = 30.0
+LEAST_IDLE_S = 1.0
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -41,7 +42,7 @@ def listed(values: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, names)))
 
 
-def duration(name: str, value: str | None) -> float:
+def duration(name: str, value: str | None, least_s: float) -> float:
     """Return seconds; 0 for nothing given."""
     if not value:
         return 0.0
@@ -50,9 +51,9 @@ def duration(name: str, value: str | None) -> float:
         found = float(number) * UNITS_S[unit]
     except ValueError:
         found = math.nan
-    if not LEAST_SOAK_S <= found < math.inf:
+    if not least_s <= found < math.inf:
         raise pytest.UsageError(
-            f"{name} {value!r} is no duration of at least {LEAST_SOAK_S:.0f}s: 90s, 30m, 2h"
+            f"{name} {value!r} is no duration of at least {least_s:.0f}s: 90s, 30m, 2h"
         )
     return found
 

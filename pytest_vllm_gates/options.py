@@ -24,6 +24,7 @@ SAMPLES = 20
 REPORT = "gates-report"
 """Where a run with --against writes its report when nothing else is asked for."""
 HISTORY = ".vllm-gates/history.sqlite"
+KEEP_SERVER = "15m"
 KEY_VARIABLE = "OPENAI_API_KEY"
 # What means nothing without --model, and so would be ignored, with where it is kept.
 NEED_MODEL = {
@@ -33,7 +34,7 @@ NEED_MODEL = {
         "boot-timeout", "stall-timeout", "no-overlay", "without-repair",
         "require-promotion", "answer-tokens", "samples", "soak", "against", "update-baseline",
         "load-workers", "load-trace", "ramp", "pairs", "no-incidents", "gates-history",
-        "no-gates-history", "redact-prompts",
+        "no-gates-history", "redact-prompts", "keep-server",
     )
 }  # fmt: skip
 
@@ -74,6 +75,8 @@ class Options:
     load_workers: Workers
     trace: Path | None
     ramp: bool
+    keep_server_s: float
+    """How long a server that is left up may be idle; 0 where none is to be left up."""
     require_promotion: bool
     repro: Path | None
     """The bundle of the incident to replay."""
@@ -231,6 +234,16 @@ def declare(parser: pytest.Parser) -> None:
         action="store_true",
     )
     option(
+        "keep-server",
+        "Leave the server up for the next run that asks for the same with this option, until it "
+        f"was idle for so long; default: {KEEP_SERVER}. Such a run never promotes. "
+        "`vllm-gates servers` lists and stops them.",
+        ini="gates_keep_server",
+        nargs="?",
+        const=KEEP_SERVER,
+        metavar="IDLE",
+    )
+    option(
         "no-overlay",
         "Boot without the lane's overlay of documented repairs.",
         ini="gates_no_overlay",
@@ -332,7 +345,10 @@ def parse(config: pytest.Config) -> Options | None:
             "--answer-tokens", given("gates_answer_tokens"), ANSWER_TOKENS, 1
         ),
         samples=values.count("--samples", given("gates_samples"), SAMPLES, 0),
-        soak_s=values.duration("--soak", given("gates_soak")),
+        soak_s=values.duration("--soak", given("gates_soak"), values.LEAST_SOAK_S),
+        keep_server_s=0.0
+        if base_url or given("gates_against") or given("gates_update_baseline")
+        else values.duration("--keep-server", given("gates_keep_server"), values.LEAST_IDLE_S),
         load_workers=values.workers("--load-workers", given("gates_load_workers")),
         require_promotion=bool(given("gates_require_promotion") or given("gates_against")),
         redact_prompts=values.redact_prompts(given("gates_redact_prompts")),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates import again, ranks, redacting
 from pytest_vllm_gates.drive import checkpoints, machine, traces
 from pytest_vllm_gates.drive.overlay import WITHOUT_VARIABLE, Repair, repairs
-from pytest_vllm_gates.explaining import explainer
 from pytest_vllm_gates.facts import conversation as conversations
 from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts import known_defects, prompts, signature
@@ -27,9 +25,7 @@ from pytest_vllm_gates.judge.waivers import of_lane
 from pytest_vllm_gates.options import ALL
 from pytest_vllm_gates.replays import Replays
 from pytest_vllm_gates.replays import resolve as resolve_replays
-from pytest_vllm_gates.report import preflight as preflight_report
 from pytest_vllm_gates.report.document import Facts
-from pytest_vllm_gates.report.inventory import bundle_document
 from pytest_vllm_gates.titles import titles
 
 if TYPE_CHECKING:
@@ -44,14 +40,11 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.lane import Lane
     from pytest_vllm_gates.facts.machine import Machine
     from pytest_vllm_gates.facts.outcome import TestResult
-    from pytest_vllm_gates.facts.preflight import Check, Situation
     from pytest_vllm_gates.facts.secrets import Redactor
     from pytest_vllm_gates.judge.waivers import Waivers
     from pytest_vllm_gates.options import Options
     from pytest_vllm_gates.other_lane import OtherRun
 
-MEMORY_BACK_S = 5.0
-MEMORY_POLL_S = 0.5
 GATES = Path(__file__).parent / "gates"
 
 
@@ -174,6 +167,7 @@ class Run:
         progress: Callable[[str], None],
         on_log: Callable[[str], None] | None = None,
     ) -> tuple[Boot, Server | None]:
+        from pytest_vllm_gates import booting  # noqa: PLC0415 - heavy
         from pytest_vllm_gates.drive import (  # noqa: PLC0415 - heavy
             incident_parts,
             launch,
@@ -188,11 +182,8 @@ class Run:
             server = None
         else:
             renderer = self.renderer_is_enough(subject)
-            checks: tuple[Check, ...] = ()
-            tried: ranks.Tried | None = None
             try:
                 environment = self._prepare(progress)
-                given, checks = self._preflight(subject, environment, renderer=renderer)
                 plan = launch.Plan(
                     family=subject.family,
                     lane=self.lane,
@@ -208,22 +199,12 @@ class Run:
                     limits=launch.Limits(options.boot_timeout_s, options.stall_timeout_s),
                     tape=tape,
                 )
+                boot, server = booting.boot(
+                    self, subject, plan, environment, progress=progress, on_log=on_log
+                )
             except UserError as error:
-                failure: Failure | None = Failure(str(error))
-            else:
-                failure = self._cannot_boot(subject, checks)
-                if not failure and not renderer:
-                    tried = ranks.before(self, plan, given, progress)
-                    failure = tried.failure if tried else None
-            if failure:
-                boot, server = Boot(failure=failure), None
-            else:
-                explain = explainer(options.rootdir, given)
-                server = launch.Server(plan, progress, on_log, explain)
-                boot = server.boot
-            boot.evidence["preflight"] = preflight_report.document(checks)
-            if tried:
-                boot.evidence["all_reduce"] = tried.document
+                boot, server = Boot(failure=Failure(str(error))), None
+        boot.evidence.setdefault(booting.PREFLIGHT, [])
         self.boots[subject.family.name] = boot
         if boot.endpoint and options.incidents:
             self.metrics[subject.family.name] = incident_parts.metrics(boot.endpoint)
@@ -256,44 +237,6 @@ class Run:
             self.versions.update(self.environment.versions)
         return self.environment
 
-    def _preflight(
-        self, subject: Subject, environment: Environment, *, renderer: bool
-    ) -> tuple[Situation, tuple[Check, ...]]:
-        """Return what is known of a boot before it, and what that comes to."""
-        from pytest_vllm_gates.drive import situation  # noqa: PLC0415 - only before a boot
-        from pytest_vllm_gates.judge import preflight  # noqa: PLC0415
-
-        given = situation.gather(
-            subject.family,
-            subject.checkpoint,
-            self.lane,
-            environment,
-            machine.inspect(),
-            env=self.server_env,
-            renderer=renderer,
-        )
-        self.inventory.update(bundle_document(given.bundle))
-        checks = preflight.run(given)
-        started = time.monotonic()
-        # The memory of the server before this one may be on its way back.
-        while preflight.only_memory_fails(checks) and time.monotonic() - started < MEMORY_BACK_S:
-            time.sleep(MEMORY_POLL_S)
-            given = replace(given, machine=machine.inspect())
-            checks = preflight.run(given)
-        return given, checks
-
-    def _cannot_boot(self, subject: Subject, checks: Sequence[Check]) -> Failure | None:
-        """Return the failure of a boot that need not be tried; None where it may be."""
-        from pytest_vllm_gates.judge import preflight  # noqa: PLC0415 - only before a boot
-
-        if not preflight.failed(checks):
-            return None
-        return Failure(
-            f"{subject.family.name} cannot boot on lane {self.lane.name}\n"
-            f"{preflight.explain(checks)}",
-            hint=preflight_report.command(subject.family, subject.checkpoint, self.lane.name),
-        )
-
 
 def resolve(options: Options) -> Run:
     """Settle lane, families and checkpoints; raises `UserError` for a name that is none."""
@@ -301,6 +244,10 @@ def resolve(options: Options) -> Run:
     project = options.rootdir
     if (project / signature.FOLDER).is_dir():
         signature.load_all(project)
+    if options.keep_server_s:
+        from pytest_vllm_gates.drive import kept_servers  # noqa: PLC0415 - only where it is asked
+
+        kept_servers.opened()
     replays = resolve_replays(options)
     lane, why = (replays.lane, "the incident's") if replays.lane else _lane(options, here)
     if replays.repro and replays.repro.incident.measure:

@@ -23,6 +23,7 @@ from pytest_vllm_gates import (
     spread,
 )
 from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.kept import span
 from pytest_vllm_gates.titles import titles
 
 if TYPE_CHECKING:
@@ -93,6 +94,13 @@ class GatesSession:
                 f"vllm gates: replaying {repro.folder}",
                 *(f"vllm gates: {note}" for note in self.run.replays.notes),
             ]
+        if self.run.options.keep_server_s:
+            idle = span(self.run.options.keep_server_s)
+            lines.append(
+                "vllm gates: nothing is booted, and so nothing kept (--keep-server)"
+                if lane.base_url
+                else f"vllm gates: a server is left up until it is idle for {idle} (--keep-server)"
+            )
         lines += [
             f"vllm gates: overlay without {name} (--without-repair)"
             for name in self.run.options.without_repairs

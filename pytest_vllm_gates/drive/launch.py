@@ -14,13 +14,14 @@ import httpx2 as httpx
 from pytest_vllm_gates.drive import flags, http, ready
 from pytest_vllm_gates.drive.environment import CACHE_VARIABLE
 from pytest_vllm_gates.drive.log import LogWatch, earliest_error, read_from
-from pytest_vllm_gates.drive.process import GuardedProcess
+from pytest_vllm_gates.drive.process import GuardedProcess, Process
 from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
 from pytest_vllm_gates.facts.secrets import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import Protocol
 
     from pytest_vllm_gates.facts.checkpoint import Checkpoint
     from pytest_vllm_gates.facts.explanation import Explanation
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.tape import Tape
 
     Explain = Callable[[Path, int | None], Explanation | None]
+
+    class Start(Protocol):
+        """Starts a command under a guard, with its output in a log."""
+
+        def __call__(  # noqa: D102
+            self, argv: Sequence[str], *, env: Mapping[str, str], log: Path
+        ) -> Process: ...
+
 
 POLL_S = 0.1
 PORT_TRIES = 3
@@ -74,7 +83,8 @@ class Plan:
 class Server:
     """One boot of a plan and what runs of it; `stop` ends it and everything it started.
 
-    `explain` names a failure from the log and the exit status; None where nobody is to.
+    `explain` names a failure from the log and the exit status; None where nobody is to. `taken` is
+    a server that was booted before, with its process: nothing is booted then.
     """
 
     def __init__(
@@ -83,12 +93,19 @@ class Server:
         progress: Callable[[str], None],
         on_log: Callable[[str], None] | None = None,
         explain: Explain | None = None,
+        *,
+        start: Start = GuardedProcess,
+        taken: tuple[Boot, Process] | None = None,
     ) -> None:
         self._plan = plan
         self._explain = explain
         self._progress = progress
         self._on_log = on_log
-        self.process: GuardedProcess | None = None
+        self._start = start
+        self.process: Process | None = None
+        if taken:
+            self.boot, self.process = taken
+            return
         try:
             self.boot = self._boot()
         except BaseException:
@@ -133,7 +150,7 @@ class Server:
         evidence = {"command": argv, "log": str(log)}
         endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", alias, key, self._plan.tape)
         started = time.monotonic()
-        self.process = GuardedProcess(argv, env=environment(self._plan, key), log=log)
+        self.process = self._start(argv, env=environment(self._plan, key), log=log)
         failure = self._await_health(endpoint, started, log)
         if failure:
             return Boot(failure=failure, evidence=evidence)

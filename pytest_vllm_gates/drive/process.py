@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pytest_vllm_gates.drive import guard
 
@@ -27,6 +27,25 @@ POLL_S = 0.05
 DYING_S = 60.0
 PF_EXITING = 0x4  # linux/sched.h
 RUNNING, DYING = "running", "killed, but not gone"
+
+
+class Process(Protocol):
+    """A command that runs under a guard, whoever holds the guard's pipe."""
+
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        """The guard's process id, the root of the tree."""
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the command runs."""
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait at most `timeout` seconds for the end; return the status or None."""
+
+    def stop(self, grace_s: float | None = None) -> int:
+        """End the tree; return the exit status."""
 
 
 class GuardedProcess:
@@ -101,6 +120,19 @@ class GuardedProcess:
                 pipe.flush()
             with contextlib.suppress(OSError):
                 pipe.close()
+
+
+def started(pid: int) -> int | None:
+    """Return when a live process started, in clock ticks since the machine did; None without one.
+
+    A process id is given again; together with this it is one process.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else int(fields[18])
 
 
 def outliving(

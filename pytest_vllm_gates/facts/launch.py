@@ -16,6 +16,10 @@ DID_NOT_BOOT = "the server did not boot"
 GONE = "the server is gone"
 
 
+KEPT = "kept"
+"""Under this name a boot's evidence tells of a server that is kept for other runs."""
+
+
 @dataclass(frozen=True)
 class Endpoint:
     """Where a served family answers. `api_key` is never printed."""

@@ -83,6 +83,8 @@ def test_refuses_a_wrong_key(server: Endpoint, evidence: Evidence) -> None:
 def test_leaves_nothing_behind(launch: Launch, evidence: Evidence) -> None:
     if not launch.owned:
         raise NotApplicable("this run did not start the server")
+    if launch.kept:
+        raise NotApplicable("the server is kept for the next run (--keep-server)")
     launch.endpoint()
     started = launch.processes()
     evidence["processes"] = len(started)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -21,6 +19,8 @@ def valid(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
 
     An answer cut by the limit of tokens is not judged: its last call may be half there.
     """
+    import jsonschema  # noqa: PLC0415 - heavy, and few runs get here
+
     if answer.finish_reason == "length":
         return
     declared = {

@@ -6,8 +6,6 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-import jsonschema
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,6 +23,8 @@ def judged(exchange: Exchange) -> bool:
 
 def json_value(exchange: Exchange) -> Iterator[str]:
     """Yield a sentence when the content is not one JSON value of the schema, and nothing else."""
+    import jsonschema  # noqa: PLC0415 - heavy, and few runs get here
+
     schema, whole = exchange.asked.json_schema, exchange.whole
     if schema is None or whole is None or not judged(exchange):
         return

@@ -22,6 +22,7 @@ PARTIAL = (
     "-x", "--exitfirst", "--lf", "--last-failed", "--sw", "--stepwise", "--sw-skip",
     "--stepwise-skip", "--update-golden", "--update-baseline",
 )  # fmt: skip
+KEEPING = ("--keep-server",)
 MODEL = "--model"
 PAIRS = "--pairs"
 
@@ -58,7 +59,7 @@ def commands(verdict: Verdict, ran: Ran) -> tuple[str, ...]:
     left = [one for one in verdict.reasons[failed:] if one != NOTHING_PASSED]
     if verdict.promotion is not Promotion.HOLD or not left:
         return ()
-    whole = without(ran.arguments, SELECTING, PARTIAL)
+    whole = without(ran.arguments, SELECTING, PARTIAL, KEEPING)
     found = [
         *_why_blocked(verdict.gates, ran),
         *_recordings(verdict.gates, ran, whole, "--update-golden", golden=True),

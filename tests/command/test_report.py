@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from report.documents import REJECT, load
+
 from pytest_vllm_gates.command import main
 from pytest_vllm_gates.report import document, markdown
-from report.documents import REJECT, load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -34,3 +34,20 @@ def test_an_option_goes_with_its_value(typed: list[str], left: list[str]) -> Non
 @given(OTHERS, OTHERS, st.sampled_from([["-m", "x"], ["-mx"], ["--pairs=x"], ["--golden"]]))
 def test_what_is_beside_it_stays(before: list[str], after: list[str], option: list[str]) -> None:
     assert without([*before, *option, *after], ["-m", "--pairs"], ["--golden"]) == before + after
+
+
+@pytest.mark.parametrize(
+    ("typed", "left"),
+    [
+        (["--keep", "15m", "-q"], ["-q"]),
+        (["--keep=15m", "-q"], ["-q"]),
+        (["--keep", "-q"], ["-q"]),
+        (["-q", "--keep"], ["-q"]),
+        (["--keeper", "15m"], ["--keeper", "15m"]),
+        (["--keep", "-m", "x", "y"], ["y"]),
+    ],
+)
+def test_an_option_that_may_stand_alone_goes_with_the_value_it_has(
+    typed: list[str], left: list[str]
+) -> None:
+    assert without(typed, ["-m"], (), ["--keep"]) == left

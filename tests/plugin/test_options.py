@@ -205,6 +205,7 @@ EVERY = {
     "answer-tokens": "4096",
     "samples": "0",
     "api-key-env": "A_KEY",
+    "keep-server": "5m",
 }
 
 
@@ -243,6 +244,7 @@ def test_every_option_has_a_twin_in_the_settings(
         load_workers=Workers(2),
         trace=project.path / "trace.csv",
         ramp=True,
+        keep_server_s=0.0,  # a server that is measured against another, or recorded, is not kept
         require_promotion=True,
         repro=None,
         times=1,
@@ -259,6 +261,18 @@ def test_no_option_is_ignored_without_a_model(project: Project) -> None:
     flags = set(re.findall(r"^  (--[a-z-]+)", ours, re.MULTILINE))
     assert flags - {"--model", "--repro", "--times"} == set(options.NEED_MODEL)
     assert project.pytest("--times", "2").ret == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("--keep-server", 900), ("--keep-server=90s", 90), ("--keep-server=2h", 7200), ("-v", 0)],
+)
+def test_a_server_is_kept_for_as_long_as_is_said(
+    project: Project, given: str, seconds: float
+) -> None:
+    found = parsed(project, "--model", "a", given)
+    assert found
+    assert found.keep_server_s == seconds
 
 
 def test_the_defaults_ask_for_little(project: Project) -> None:
@@ -285,6 +299,7 @@ def test_the_defaults_ask_for_little(project: Project) -> None:
         load_workers=Workers(),
         trace=None,
         ramp=False,
+        keep_server_s=0.0,
         require_promotion=False,
         repro=None,
         times=1,

@@ -92,6 +92,4 @@ def test_without_a_file_nothing_is_written() -> None:
 
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     told = markdown.append_step_summary(empty(), {markdown.VARIABLE: str(tmp_path)})
-    assert told == (
-        f"summary: not written to {tmp_path} ($GITHUB_STEP_SUMMARY): Is a directory"
-    )
+    assert told == (f"summary: not written to {tmp_path} ($GITHUB_STEP_SUMMARY): Is a directory")

@@ -39,9 +39,7 @@ def test_memory_is_stacked_on_one_scale() -> None:
     told = {"kv_gib": 4.0, "kv_concurrency": 2.0, "kv_tokens": 2000.0, "weights_gib": 2.0}
     found = memory({"planned": PLAN, "told": told}, at_once=3)
     assert found
-    planned, real = (
-        [(part.name, part.size / GIB) for part in parts] for _, parts in found.bars
-    )
+    planned, real = ([(part.name, part.size / GIB) for part in parts] for _, parts in found.bars)
     assert planned == [
         ("weights", 2.0), ("runtime", 1.0), ("cache of 3 requests of full length", 3.0),
         ("rest of the cache", 1.0),
@@ -114,9 +112,7 @@ def test_a_trend_is_told_with_its_ends() -> None:
 
 
 def test_lanes_are_not_joined_by_a_line() -> None:
-    runs = [
-        {"lane": lane, "figures": {"f": 1.0 * at}} for at, lane in enumerate("abab")
-    ]
+    runs = [{"lane": lane, "figures": {"f": 1.0 * at}} for at, lane in enumerate("abab")]
     found = trends({"history": runs}, LIMITS)
     assert found
     lines = [mark for mark in found.trends[0].drawing.marks if mark.kind == "line"]

@@ -192,7 +192,11 @@ def test_any_evidence_is_shown_somehow(evidence: dict[str, Any], inner: Any) -> 
     document = empty("REJECT")
     more = {
         "prompt": {"runs": [inner, {"kind": inner, "ids": inner, "texts": inner}], "of": inner},
-        "streams": [inner, {"times_ms": inner, "sizes": inner}, {"pieces": [inner, [inner, inner]]}],
+        "streams": [
+            inner,
+            {"times_ms": inner, "sizes": inner},
+            {"pieces": [inner, [inner, inner]]},
+        ],
         "decision": {"changes": {"ttft_s": inner}},
         "planned": {"weights": inner, "pool": inner, "kv_memory_bytes": inner},
         "told": {"kv_gib": inner},
@@ -203,9 +207,7 @@ def test_any_evidence_is_shown_somehow(evidence: dict[str, Any], inner: Any) -> 
     ]
     gate = {"gate": "g", "outcome": "FAIL", "reason": "r", "duration_s": 1.0, "tests": tests}
     checkpoint = {"name": "m", "source": "s", "revision": None}
-    document["families"] = [
-        {"name": "a", "checkpoint": checkpoint, "boot": None, "gates": [gate]}
-    ]
+    document["families"] = [{"name": "a", "checkpoint": checkpoint, "boot": None, "gates": [gate]}]
     document["history"] = [
         {"created": "x", "promotion": "HOLD", "lane": "l", "versions": {}, "figures": {"f": inner}}
     ] * 3

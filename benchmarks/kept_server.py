@@ -1,0 +1,76 @@
+"""How soon a run answers that finds its server up (`--keep-server`).
+
+    python benchmarks/kept_server.py --rounds 5
+
+Boots a miniature on the CPU lane once, runs one quick test of it again and again, each time in a
+pytest of its own, and ends the server. Prints the attaching (the checks that the server is ours and
+answers a chat) and the whole run from its start to its end, medians of all rounds, and exits 1
+where either takes longer than its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ATTACH_LIMIT_S = 1.0
+RUN_LIMIT_S = 3.0
+QUICK = "test_answers_sensibly"
+
+
+def run(folder: Path, env: dict[str, str], model: str) -> tuple[float, dict[str, object]]:
+    """Run the quick test; return the seconds it took in all and what is told of the server."""
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--model", model, "--keep-server=5m", "-k", QUICK,
+         "--gates-report=report", "-p", "no:cacheprovider"],
+        cwd=folder, env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    taken_s = time.monotonic() - started
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+    verdict = json.loads((folder / "report" / "verdict.json").read_text(encoding="utf-8"))
+    return taken_s, verdict["families"][0]["boot"]["evidence"]["kept"]
+
+
+def main() -> int:
+    """Boot, attach so many times, and compare the medians with the limits."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--model", default="qwen3.5")
+    given = parser.parse_args()
+    attached_s, runs_s = [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        env = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
+        try:
+            first_s, kept = run(folder, env, given.model)
+            print(f"the first run, with its boot: {first_s:.1f} s", flush=True)
+            for _ in range(given.rounds):
+                taken_s, found = run(folder, env, given.model)
+                if not found["attached"] or found["name"] != kept["name"]:
+                    sys.exit(f"the server was not found again: {found}")
+                attached_s.append(float(str(found["attach_s"])))
+                runs_s.append(taken_s)
+                print(f"attached in {attached_s[-1]:.3f} s, {taken_s:.2f} s in all", flush=True)
+        finally:
+            stop = [sys.executable, "-c", "from pytest_vllm_gates.command import main; main()"]
+            subprocess.run([*stop, "servers", "stop", "--all"], env=env, check=False)
+    attach_s, run_s = statistics.median(attached_s), statistics.median(runs_s)
+    print(
+        f"median of {given.rounds}: attached in {attach_s:.3f} s (at most {ATTACH_LIMIT_S}), "
+        f"{run_s:.2f} s in all (at most {RUN_LIMIT_S}); load {os.getloadavg()[0]:.1f} on "
+        f"{os.cpu_count()} cores"
+    )
+    return 0 if attach_s <= ATTACH_LIMIT_S and run_s <= RUN_LIMIT_S else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

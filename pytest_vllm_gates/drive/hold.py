@@ -1,0 +1,101 @@
+"""Who uses a kept server: a lock that ends with its holder, however that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "hold"
+TRIES_S = 0.5
+"""Whoever looks whether a lock is held has it for a moment."""
+LOOK_S = 0.02
+
+
+class Hold:
+    """The lock of one kept server, in its folder.
+
+    Its file tells the idle limit in seconds, and by its time when the server was last used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is held yet."""
+        self.path = folder / NAME
+        self._handle: int | None = None
+
+    def acquire(self, within_s: float = TRIES_S) -> bool:
+        """Take the lock unless another has it, or the file is gone; it is made where missing."""
+        if self._handle is not None:
+            return True
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return False
+        deadline = time.monotonic() + within_s
+        while not _locked(handle, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                os.close(handle)
+                return False
+            time.sleep(LOOK_S)
+        # Its last holder may have removed it with the server.
+        try:
+            same = os.path.samestat(os.fstat(handle), self.path.stat())
+        except OSError:
+            same = False
+        if not same:
+            os.close(handle)
+            return False
+        self._handle = handle
+        return True
+
+    def release(self) -> None:
+        """Give the lock back; the file's time says when."""
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                os.utime(self.path)
+            os.close(self._handle)
+        self._handle = None
+
+    def held(self) -> bool:
+        """Return whether somebody has the lock now."""
+        if self._handle is not None:
+            return True
+        try:
+            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return not _locked(handle, fcntl.LOCK_SH)
+        finally:
+            os.close(handle)
+
+    @property
+    def idle_limit_s(self) -> float:
+        """Seconds that the server may be idle; 0 where the file does not say."""
+        try:
+            return float(self.path.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return 0.0
+
+    @idle_limit_s.setter
+    def idle_limit_s(self, seconds: float) -> None:
+        self.path.write_text(f"{seconds}\n", encoding="ascii")
+
+    def idle_s(self) -> float:
+        """Return the seconds since the server was last used."""
+        with contextlib.suppress(OSError):
+            return max(0.0, time.time() - self.path.stat().st_mtime)
+        return 0.0
+
+
+def _locked(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""A kept server's lock ends with whoever has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from survivors import until
+
+from pytest_vllm_gates.drive.hold import Hold
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOLDS = """\
+import sys, time
+from pathlib import Path
+from pytest_vllm_gates.drive.hold import Hold
+assert Hold(Path(sys.argv[1])).acquire()
+print(flush=True)
+time.sleep(60)
+"""
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    one, other = Hold(tmp_path), Hold(tmp_path)
+    assert one.acquire()
+    assert one.acquire(), "its own"
+    assert other.held()
+    assert not other.acquire(0.05)
+    one.release()
+    assert not other.held()
+    assert other.acquire()
+
+
+def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout
+        holder.stdout.readline()
+        assert Hold(tmp_path).held()
+        holder.kill()
+    until(lambda: not Hold(tmp_path).held())
+
+
+def test_the_lock_of_a_server_that_went_meanwhile_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    one, other = Hold(folder), Hold(folder)
+    assert one.acquire()
+    one.path.rename(tmp_path / "gone")
+    folder.rmdir()
+    one.release()
+    assert not other.acquire()
+    assert not other.held()
+
+
+def test_it_says_how_long_the_server_may_be_idle_and_has_been(tmp_path: Path) -> None:
+    hold = Hold(tmp_path)
+    assert hold.idle_limit_s == 0
+    assert hold.acquire()
+    hold.idle_limit_s = 90.0
+    assert Hold(tmp_path).idle_limit_s == 90
+    os.utime(hold.path, (time.time() - 500,) * 2)
+    assert 490 < hold.idle_s() < 600
+    hold.release()
+    assert hold.idle_s() < 60

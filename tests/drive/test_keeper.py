@@ -1,0 +1,168 @@
+"""The keeper ends its server when nobody wants it any more, and not before."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+from survivors import none_of, until
+
+from pytest_vllm_gates.drive import keeper
+from pytest_vllm_gates.drive.hold import Hold
+from pytest_vllm_gates.drive.kept_process import ENDED_BY_GUARD, KEEPER, KeptProcess
+from pytest_vllm_gates.drive.kept_servers import here
+from pytest_vllm_gates.facts.kept import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SLEEPS = "import time; print('it sleeps', flush=True); time.sleep(600)"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "kept"
+    found.mkdir()
+    return found
+
+
+@pytest.fixture
+def process(folder: Path, tmp_path: Path) -> Iterator[KeptProcess]:
+    """A process that is to be kept, and is not yet."""
+    hold = Hold(folder)
+    assert hold.acquire()
+    hold.idle_limit_s = 0.2
+    found = begin(folder, hold, tmp_path, SLEEPS)
+    yield found
+    found.stop(0.0)
+    until(lambda: none_of([found.pid, found.keeper.pid]))
+
+
+def begin(folder: Path, hold: Hold, tmp_path: Path, code: str) -> KeptProcess:
+    argv = [sys.executable, "-I", "-S", "-c", code]
+    return KeptProcess.start(
+        folder, hold, argv, env={"A": "b"}, log=tmp_path / "run" / "server.log"
+    )
+
+
+def kept(process: KeptProcess, url: str = "http://127.0.0.1:9/v1") -> None:
+    """Have a process kept."""
+    record = Kept(
+        name="x", family="f", lane="l", checkpoint="c", base_url=url, model="m", renderer=False,
+        server=process.server, keeper=process.keeper, tree=(), host=here(), booted="", times={},
+        evidence={"log": str(process.original)}, inventory={}, fingerprint={},
+    )  # fmt: skip
+    process.keep(record, "key")
+
+
+def test_the_keeper_needs_the_standard_library_and_its_neighbours_alone() -> None:
+    tree = ast.parse(KEEPER.read_text())
+    names = {
+        str(node.module) if isinstance(node, ast.ImportFrom) else alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    ours = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
+    assert ours == {"pytest_vllm_gates.drive.hold", "pytest_vllm_gates.drive.process"}
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_status_is_the_commands(folder: Path, tmp_path: Path, status: int) -> None:
+    hold = Hold(folder)
+    hold.acquire()
+    process = begin(folder, hold, tmp_path, f"raise SystemExit({status})")
+    assert process.wait(10) == status
+    assert process.stop() == status
+    assert not folder.exists()
+
+
+def test_what_is_stopped_leaves_its_log_and_nothing_else(
+    process: KeptProcess, folder: Path
+) -> None:
+    until(lambda: process.log.exists() and "it sleeps" in process.log.read_text())
+    assert process.log.is_symlink()
+    assert process.stop() == 128 + 15
+    assert "it sleeps" in process.log.read_text()
+    assert not process.log.is_symlink()
+    assert not folder.exists()
+
+
+def test_what_is_not_kept_ends_with_its_starter(process: KeptProcess, folder: Path) -> None:
+    process._hang_up()
+    assert process.wait(10) is not None
+    until(lambda: none_of([process.keeper.pid]))
+    assert folder.exists(), "its user has it still"
+
+
+def test_what_is_kept_does_not_and_ends_once_it_is_idle(process: KeptProcess, folder: Path) -> None:
+    kept(process)
+    assert process.wait(1.0) is None
+    process.release()
+    until(lambda: none_of([process.pid, process.keeper.pid]))
+    assert not folder.exists()
+
+
+def test_it_ends_when_its_folder_is_removed(process: KeptProcess, folder: Path) -> None:
+    kept(process)
+    (folder / "record.json").unlink()
+    assert process.wait(10) is not None
+
+
+def test_a_killed_keeper_is_no_riddle(process: KeptProcess) -> None:
+    kept(process)
+    os.kill(process.keeper.pid, 9)
+    assert process.wait(10) == ENDED_BY_GUARD
+
+
+class Counting(BaseHTTPRequestHandler):
+    """Tells metrics that move as often as it is told to."""
+
+    moves = 0
+    key = ""
+
+    def do_GET(self) -> None:
+        cls = type(self)
+        cls.key = self.headers["Authorization"]
+        cls.moves -= cls.moves > 0
+        text = f'# HELP x\nvllm:prompt_tokens_total{{engine="0"}} {cls.moves}.0\nother 7\n'
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@pytest.fixture
+def metrics() -> Iterator[str]:
+    Counting.moves = 0
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Counting)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+def test_requests_are_seen_in_the_servers_metrics(metrics: str) -> None:
+    Counting.moves = 5
+    assert keeper.served(metrics, "k") == 4
+    assert keeper.served(metrics, "k") == 3
+    assert Counting.key == "Bearer k"
+    assert keeper.served("http://127.0.0.1:9/v1", "k") == 0
+
+
+def test_a_server_that_is_asked_by_others_is_not_idle(process: KeptProcess, metrics: str) -> None:
+    Counting.moves = 6
+    kept(process, metrics)
+    process.release()
+    until(lambda: Counting.moves <= 2)
+    assert process.poll() is None
+    until(lambda: none_of([process.pid]))
+    assert Counting.moves == 0
