@@ -16,7 +16,8 @@ from pytest_vllm_gates.facts import strict
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.lane import FORMS, Lane
 from pytest_vllm_gates.facts.names import fold
-from pytest_vllm_gates.facts.secrets import SECRET_NAME
+from pytest_vllm_gates.facts.secrets import names_a_secret
+from pytest_vllm_gates.facts.shown import is_secret_flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -90,10 +91,9 @@ def compose(
     ]
     date = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
     told = {"date": date, "python": str(environment.python)}
-    table = _table(source, variables)
+    table, notes = _table(source, variables)
     table["title"] = TITLE.format(**told)
     files: dict[Path, str] = {}
-    notes: list[str] = []
     hashes: Mapping[str, tuple[str, ...]] = {}
     if keep_python:
         table["python"] = str(environment.python)
@@ -117,22 +117,27 @@ def compose(
     return Frozen(files, len(every), len(hashes), tuple(notes))
 
 
-def _table(source: Lane | None, variables: Iterable[str]) -> dict[str, Any]:
-    """Return what the lane has of another lane, besides what that serves from."""
+def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return what the lane has of another lane, besides what that serves from, and what not."""
     table: dict[str, Any] = {}
     if source is not None:
         table = source.model_dump(mode="json", exclude_unset=True)
         for key in ("name", "file", *FORMS, "requires_python", "torch_backend"):
             table.pop(key, None)
-    given = dict(map(_variable, variables))
-    if given or "env" in table:
+    notes = []
+    for key, is_secret in (("env", names_a_secret), ("serve", is_secret_flag)):
+        left_out = [name for name in table.get(key, {}) if is_secret(name)]
+        for name in left_out:
+            del table[key][name]
+            notes.append(f"left out, for it is a secret: {name} in [{key}]")
+    if given := dict(map(_variable, variables)):
         table["env"] = table.get("env", {}) | given
-    return table
+    return table, notes
 
 
 def _variable(given: str) -> tuple[str, str]:
     name, assigned, value = given.partition("=")
-    if SECRET_NAME.search(name):
+    if names_a_secret(name):
         raise UserError(
             f"{name} speaks of a secret, which no lane's file holds\n"
             f"export {name} where the lane is to serve"

@@ -212,6 +212,19 @@ class TestFreeze:
         assert (lane.form, lane.requires_python) == ("python", None)
         assert lane.serve["max_model_len"] == 8192
 
+    def test_no_secret_goes_from_one_lane_into_another(self, here: Site, capsys: Said) -> None:
+        text = (here.project / "lanes/running.toml").read_text()
+        text = text.replace("[env]", '[env]\nMY_TOKEN = "s3cret"\nTOKENIZERS_PARALLELISM = "false"')
+        here.write("running.toml", text.replace("[serve]", '[serve]\napi_key = "s3cret"'))
+        found = as_json(capsys, "freeze", "stable", "--from", "running")
+        assert "s3cret" not in "".join(frozen(here).values())
+        assert {"MY_TOKEN in [env]", "api_key in [serve]"} == {
+            note.partition("secret: ")[2] for note in found["notes"] if "secret" in note
+        }
+        lane = lanes.load("stable", here.project)
+        assert lane.env["TOKENIZERS_PARALLELISM"] == "false"
+        assert lane.serve["max_model_len"] == 8192
+
     @pytest.mark.parametrize(
         ("arguments", "said"),
         [
