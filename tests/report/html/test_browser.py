@@ -95,9 +95,7 @@ def test_axe_finds_nothing(opened: Opened, scheme: str, width: int) -> None:
 
 def test_the_themes_are_not_one(opened: Opened) -> None:
     colours = "getComputedStyle(document.body).backgroundColor"
-    light, dark = (
-        opened(color_scheme=one).page.evaluate(colours) for one in ("light", "dark")
-    )
+    light, dark = (opened(color_scheme=one).page.evaluate(colours) for one in ("light", "dark"))
     assert (light, dark) == ("rgb(255, 255, 255)", "rgb(20, 23, 27)")
 
 
