@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ def run(options: Namespace) -> int:
     path = Path(options.path)
     document = publishing.read(path)
     if options.markdown:
-        sys.stdout.buffer.write(markdown.summary(document).encode())
+        print(markdown.summary(document), end="")
     else:
         folder = path if path.is_dir() else path.parent
         print(publishing.write_html(folder, document))

@@ -123,7 +123,7 @@ def _same(
 def _run(kind: str, ids: Sequence[int], piece: Callable[[int], str]) -> Run:
     shown = ids[:MOST_IN_A_RUN]
     found: Run = {
-        "kind": kind, "ids": list(shown), "texts": [visible(piece(one)) for one in shown],
+        "kind": kind, "token_ids": list(shown), "texts": [visible(piece(one)) for one in shown],
     }  # fmt: skip
     if len(ids) > len(shown):
         found["left_out"] = len(ids) - len(shown)

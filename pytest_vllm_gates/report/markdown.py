@@ -17,9 +17,10 @@ MOST_BYTES = 1_000_000
 CELL_CHARACTERS = 300
 TEXT_CHARACTERS = 4_000
 MOST_ROWS = 60
-BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE")
+BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE", "WAIVED")
 MARKS = {"PROMOTE": "✅", "REJECT": "❌", "HOLD": "⏸️", "PASS": "✅", "FAIL": "❌", "BLOCKED": "⛔",
-         "MISSING": "⚪", "INCONCLUSIVE": "❔", "KNOWN": "🔶", "N/A": "▫️"}  # fmt: skip
+         "MISSING": "⚪", "INCONCLUSIVE": "❔", "KNOWN": "🔶", "WAIVED": "✍️",
+         "N/A": "▫️"}  # fmt: skip
 SPECIAL = re.compile(r"^(?=[-+#>=])|(?<=^\d)(?=[.)] )|(?=[\\`*_{}\[\]<>|~@$#])")
 """Where a backslash has to stand so that nothing in the line means anything."""
 HIDDEN = re.compile(
@@ -96,7 +97,10 @@ def _bundle(bundle: Mapping[str, Any] | None) -> str:
         (one["axis"], one["name"], _value(one["theirs"]), _value(one["ours"]))
         for one in bundle["changed"]
     ]
-    return "\n".join([*lines, *_table(("axis", "what", "from", "to"), rows), ""])
+    lines += [*_table(("axis", "what", "from", "to"), rows), ""]
+    if unknown := bundle.get("unknown"):
+        lines += [f"Not known: {_inline(', '.join(unknown))}.", ""]
+    return "\n".join(lines)
 
 
 def _checks(against: Mapping[str, Any] | None) -> str:

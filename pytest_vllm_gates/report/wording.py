@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,7 +9,6 @@ if TYPE_CHECKING:
 
 UNRUN = " did not run"
 """How a reason ends that says a gate was not asked for, or not collected."""
-ALIKE = re.compile(r"(?P<family>[^:\n]+): (?P<gate>\w+) is (?P<says>BLOCKED: .+)", re.DOTALL)
 INTROSPECTION = "\nassert "
 """Where a reason ends for who does not know the test: what pytest adds comes after it."""
 
@@ -40,22 +38,15 @@ def sentence(document: Mapping[str, Any]) -> str:
 
 
 def reasons(told: Iterable[str]) -> list[str]:
-    """Return the reasons in their order, and after them what is alike: each family's in one."""
+    """Return the reasons in their order, and last which gates did not run: a family's in one."""
     own: list[str] = []
-    blocked: dict[tuple[str, str], list[str]] = {}
     unrun: dict[str, list[str]] = {}
     for one in told:
         family, _, gate = one.removesuffix(UNRUN).partition(": ")
         if one.endswith(UNRUN) and gate:
             unrun.setdefault(family, []).append(gate)
-        elif alike := ALIKE.fullmatch(one):
-            blocked.setdefault((alike["family"], alike["says"]), []).append(alike["gate"])
         else:
             own.append(one)
-    own += [
-        f"{family}: {', '.join(gates)} {'are' if len(gates) > 1 else 'is'} {says}"
-        for (family, says), gates in blocked.items()
-    ]
     return own + [f"{family}: not run: {', '.join(gates)}" for family, gates in unrun.items()]
 
 

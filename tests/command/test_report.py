@@ -26,10 +26,10 @@ def test_the_page_is_written_beside_the_document(
         assert "REJECT" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_summary_is_printed(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_the_summary_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     document.write(tmp_path, load(REJECT))
     assert main(["report", "--markdown", str(tmp_path)]) == 0
-    assert capsysbinary.readouterr().out.decode() == markdown.summary(load(REJECT))
+    assert capsys.readouterr().out == markdown.summary(load(REJECT))
     assert not (tmp_path / "report.html").exists()
 
 

@@ -27,7 +27,8 @@ def diff(expected: list[int], found: list[int]) -> dict[str, Any]:
 
 def kinds(expected: list[int], found: list[int]) -> list[tuple[str, Any]]:
     return [
-        (one["kind"], one.get("ids", one.get("count"))) for one in diff(expected, found)["runs"]
+        (one["kind"], one.get("token_ids", one.get("count")))
+        for one in diff(expected, found)["runs"]
     ]
 
 
@@ -59,7 +60,7 @@ def test_far_from_a_difference_tokens_are_counted() -> None:
 def test_nothing_gets_lost(expected: list[int], found: list[int]) -> None:
     runs = diff(expected, found)["runs"]
     for prompt, other in ((expected, "added"), (found, "removed")):
-        ids = [one["ids"] for one in runs if one["kind"] not in (other, "skipped")]
+        ids = [one["token_ids"] for one in runs if one["kind"] not in (other, "skipped")]
         skipped = sum(one["count"] for one in runs if one["kind"] == "skipped")
         assert sum(map(len, ids)) + skipped == len(prompt)
         if not skipped:

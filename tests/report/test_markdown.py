@@ -26,7 +26,7 @@ def test_a_person_reads_verdict_reasons_and_what_to_do() -> None:
         "one of them",
         "| vllm | vllm | 0.31.0 | 0.32.0 |",
         "| regression | glm: boot: test\\_boots\\[glm\\] | PASS | FAIL |",
-        "| expired | glm/stop/\\* | 2026-11-01 | A. Kim | waiting for vllm\\#51641 |",
+        "| expired | glm: stop | 2026-11-01 | A. Kim | waiting for vllm\\#51641 |",
         "| boot | ✅ PASS | 5 | 42.7 s |  |",
         "pytest --model glm --lane cpu -m boot -k 'test_boots[glm]'",
     ):

@@ -24,8 +24,8 @@ def test_all_of_it_is_written_and_told(tmp_path: Path) -> None:
     told = publishing.publish(tmp_path / "out", empty(), environ)
     folder = tmp_path / "out"
     assert told == [
-        f"report: {folder / 'verdict.json'}",
         f"report: {folder / 'report.html'}",
+        f"verdict: {folder / 'verdict.json'}",
         f"summary: {summary}",
     ]
     assert publishing.read(folder)["promotion"] == "HOLD"
@@ -33,10 +33,8 @@ def test_all_of_it_is_written_and_told(tmp_path: Path) -> None:
 
 def test_without_a_folder_there_is_a_summary_alone(tmp_path: Path) -> None:
     environ = {"GITHUB_STEP_SUMMARY": str(tmp_path / "s.md")}
-    assert publishing.wanted(None, environ)
     assert publishing.publish(None, empty(), environ) == [f"summary: {tmp_path / 's.md'}"]
-    assert not publishing.wanted(None, {})
-    assert publishing.wanted(tmp_path, {})
+    assert publishing.publish(None, empty(), {}) == []
 
 
 def test_the_other_lanes_document_is_found_beside_it(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.report.html.bounds import Limits
     from pytest_vllm_gates.report.html.lanes import Lanes
 
-BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE")
-"""What keeps a bundle back, by weight."""
+BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE", "WAIVED")
+"""What is laid out, by weight: what keeps a bundle back, and what would but for a waiver."""
+WELL = ("PASS", "KNOWN", "WAIVED")
 SHOWN_ELSEWHERE = frozenset({"known_defects", "known_defects_gone"})
 ONE_LINE = 100
 
@@ -127,7 +128,7 @@ class _Reader:
             title=str(told.get("title", "")),
             outcome=str(told.get("outcome", "?")),
             tests=sum(one.get("outcome") != "N/A" for one in tests),
-            passed=sum(one.get("outcome") in ("PASS", "KNOWN") for one in tests),
+            passed=sum(one.get("outcome") in WELL for one in tests),
             duration_s=number(told.get("duration_s")) or 0.0,
             entries=[self._entry(f"{anchor}t{at}", name, group) for at, group in enumerate(shown)],
             measured=[one for one in measured if one.speed or one.memory][: self._limits.items],

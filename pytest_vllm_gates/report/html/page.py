@@ -75,6 +75,7 @@ def _render(lanes: Lanes, limits: Limits) -> str:
             reasons=_few(wording.reasons(listing(document.get("reasons"))), limits),
             next=_few(document.get("next"), limits),
             rollback=mapping(document.get("rollback")) or None,
+            repro=mapping(document.get("repro")) or None,
             waivers=[mapping(one) for one in listing(document.get("waivers"))][: limits.items],
             bundle=sections.bundle(document, limits),
             comparison=sections.comparison(document, limits),

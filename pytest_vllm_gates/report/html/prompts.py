@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +72,10 @@ def _run(written: dict[str, Any], limits: Limits) -> Run:
     if kind == SKIPPED:
         count = written.get("count")
         return Run(SKIPPED, skipped=count if isinstance(count, int) else 0)
-    ids, texts = listing(written.get("ids")), listing(written.get("texts"))
-    tokens = [(str(text), str(one)) for text, one in zip(texts, ids, strict=False)]
+    ids, texts = listing(written.get("token_ids")), listing(written.get("texts"))
+    # Where prompts are not kept (--redact-prompts) there may be no ids.
+    pairs = itertools.zip_longest(texts, ids[: len(texts)], fillvalue="")
+    tokens = [(str(text), str(one)) for text, one in pairs]
     shown, left_out = first(tokens, limits.items)
     if left_out:
         shown.append((f"… {left_out:,} more", ""))

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.report.html.bounds import Limits
 
+ROWS_AT_ONCE = 12
+"""Changes of a bundle that are seen without opening anything."""
 KINDS = (
     ("regression", "Regressions", "These fail on this lane only: this bundle broke them."),
     ("both", "Fail on both lanes", "Known defects of the deployment: not this bundle's doing."),
@@ -77,18 +79,20 @@ def bundle(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | None
     if not told:
         return None
     changed, left_out = first(map(mapping, listing(told.get("changed"))), limits.items)
+    rows = [
+        {
+            "axis": str(one.get("axis", "")),
+            "name": str(one.get("name", "")),
+            "ours": value(one.get("ours")),
+            "theirs": value(one.get("theirs")),
+        }
+        for one in changed
+    ]
     return {
         "axes": [str(one) for one in listing(told.get("axes"))][: limits.items],
         "warning": told.get("warning"),
-        "changed": [
-            {
-                "axis": str(one.get("axis", "")),
-                "name": str(one.get("name", "")),
-                "ours": value(one.get("ours")),
-                "theirs": value(one.get("theirs")),
-            }
-            for one in changed
-        ],
+        "changed": rows[:ROWS_AT_ONCE],
+        "more": rows[ROWS_AT_ONCE:],
         "left_out": left_out,
         "same": [str(one) for one in listing(told.get("same"))][: limits.items],
         "unknown": [str(one) for one in listing(told.get("unknown"))][: limits.items],
