@@ -42,7 +42,7 @@ FAULTS = [
     Fault(
         "stops",
         r"all ranks of this machine are at the same place: rank 0 has been in the all-reduce "
-        r"of 8 KiB for \d+ s; rank 1 has been in the all-reduce of 8 KiB for \d+ s, and is stopped ",
+        r"of 8 KiB for \d+ s; rank 1 has been in the all-reduce of 8 KiB for \d+ s, and is stopped",
     ),
     Fault("is-killed", r"rank 1 of 2 ended in the all-reduce of 8 KiB by SIGKILL"),
     Fault(
