@@ -124,7 +124,7 @@ def _where(rank: Rank, seen: Ranks) -> str:
         )
     last = rank.steps[-1]
     state = f", and is {rank.doing}" if rank.doing else ""
-    return f"rank {rank.number} is in {last.name} since {seen.ended_s - last.at_s:.0f} s{state}"
+    return f"rank {rank.number} has been in {last.name} for {seen.ended_s - last.at_s:.0f} s{state}"
 
 
 def _end(seen: Ranks) -> str:

@@ -36,13 +36,13 @@ FAULTS = [
     Fault(
         "never-comes",
         r"hangs \(after \d+ s, \d+ s without a step\): rank 1 of 2 never came to the rendezvous: "
-        r"rank 1 is in the import of torch since \d+ s, and is stopped \(SIGSTOP, or a debugger\); "
-        r"rank 0 is in the rendezvous since \d+ s",
+        r"rank 1 has been in the import of torch for \d+ s, and is stopped "
+        r"\(SIGSTOP, or a debugger\); rank 0 has been in the rendezvous for \d+ s",
     ),
     Fault(
         "stops",
-        r"all ranks of this machine are at the same place: rank 0 is in the all-reduce of 8 KiB "
-        r"since \d+ s; rank 1 is in the all-reduce of 8 KiB since \d+ s, and is stopped \(SIGSTOP",
+        r"all ranks of this machine are at the same place: rank 0 has been in the all-reduce "
+        r"of 8 KiB for \d+ s; rank 1 has been in the all-reduce of 8 KiB for \d+ s, and is stopped",
     ),
     Fault("is-killed", r"rank 1 of 2 ended in the all-reduce of 8 KiB by SIGKILL"),
     Fault(

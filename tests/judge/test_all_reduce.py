@@ -95,22 +95,24 @@ def test_a_rank_that_never_comes_is_named_with_where_it_is() -> None:
     seen = ranks(rank(0, 2), rank(1, 1, doing="stopped"), status=None, silent_s=30.0)
     assert judge.fault(seen) == (
         "the all-reduce over 2 ranks hangs (after 40 s, 30 s without a step): rank 1 of 2 never "
-        "came to the rendezvous: rank 1 is in the import of torch since 31 s, and is stopped; "
-        "rank 0 is in the rendezvous since 30 s"
+        "came to the rendezvous: rank 1 has been in the import of torch for 31 s, and is stopped; "
+        "rank 0 has been in the rendezvous for 30 s"
     )
 
 
 def test_ranks_that_never_started_are_named() -> None:
     seen = ranks(rank(0), rank(1, 0), rank(2, 0), status=None, silent_s=30.0)
     assert "ranks 1, 2 of 3 never came to done" in judge.fault(seen)
-    assert "rank 1 did not start; rank 2 did not start; rank 0 is in done" in judge.fault(seen)
+    assert "rank 1 did not start; rank 2 did not start; rank 0 has been in done" in judge.fault(
+        seen
+    )
 
 
 def test_ranks_that_hang_in_one_place_are_told_with_what_each_is_doing() -> None:
     seen = ranks(rank(0, 3), rank(1, 3, doing="stopped"), status=None, silent_s=29.0)
     assert judge.fault(seen).endswith(
-        "all ranks of this machine are at the same place: rank 0 is in the all-reduce of 1 MiB "
-        "since 29 s; rank 1 is in the all-reduce of 1 MiB since 29 s, and is stopped"
+        "all ranks of this machine are at the same place: rank 0 has been in the all-reduce of "
+        "1 MiB for 29 s; rank 1 has been in the all-reduce of 1 MiB for 29 s, and is stopped"
     )
 
 
