@@ -74,7 +74,7 @@ def decide(
         again = before & now
         if again:
             return Answer.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
-    elif outcome is Outcome.FAIL and _kernel(incident.says, other_weights) == _kernel(
+    elif outcome in (Outcome.FAIL, Outcome.WAIVED) and _kernel(incident.says, other_weights) == _kernel(
         reason, other_weights
     ):
         return Answer.REPRODUCED, "its test fails as it did"
