@@ -136,11 +136,10 @@ class Asker:
         more = headers or {}
         wide = {**exchange.request, "stream_interval": WIDE_TOKENS}
         name = f"gates-{exchange.cell.name.replace(' ', '-').replace(',', '')}"
+        told = {HEADER: name, **more.get("streamed", {})}
         try:
             whole = self._chat.ask(exchange.request, more.get("whole"))
-            streamed = self._chat.stream(
-                exchange.request, {HEADER: name, **more.get("streamed", {})}
-            )
+            streamed = self._chat.stream(exchange.request, told)
             widened = self._chat.stream(wide, more.get("widened"))
             raw = self._raw(whole)
         except openai.APIStatusError as error:
@@ -154,7 +153,7 @@ class Asker:
             whole=whole,
             streamed=streamed,
             widened=widened,
-            stream=self._recorder.take(name),
+            stream=self._recorder.take(told[HEADER]),
             raw=raw,
         )
 

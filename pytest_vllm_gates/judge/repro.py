@@ -70,13 +70,11 @@ def decide(
         return Answer.NOT_REPRODUCED, reason or "its test passes"
     before = {(one.case, _plain(one.says, other_weights)) for one in incident.findings}
     now = {(one.case.name, _plain(one.says, other_weights)) for one in findings}
-    if before:
-        again = before & now
-        if again:
-            return Answer.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
-    elif outcome is Outcome.FAIL and _kernel(incident.says, other_weights) == _kernel(
-        reason, other_weights
-    ):
+    if again := before & now:
+        return Answer.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
+    kernels = [_kernel(one, other_weights) for one in (incident.says, reason)]
+    fails = outcome in (Outcome.FAIL, Outcome.WAIVED)
+    if fails and not before and kernels[0] == kernels[1]:
         return Answer.REPRODUCED, "its test fails as it did"
     if outcome is Outcome.KNOWN:
         return Answer.NOT_REPRODUCED, "only what is known was found"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx2 as httpx
+import openai
 import pytest
 
 from drive.scripted import Said, Scripted, serving
+from pytest_vllm_gates.drive import http
 from pytest_vllm_gates.drive.chat import Chat
 from pytest_vllm_gates.drive.recorder import HEADER, Recorder
 from pytest_vllm_gates.facts.exchange import Recording
+from pytest_vllm_gates.facts.launch import Endpoint
+from pytest_vllm_gates.facts.tape import Tape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,3 +95,45 @@ def test_threads_do_not_mix(server: Scripted, recorder: Recorder, qwen: Family) 
         assert f'"{word}"'.encode() in body
         assert body.count(b'"word') == 1
     chat.client.close()
+
+
+def test_what_passes_is_on_the_tape(server: Scripted, qwen: Family) -> None:
+    tape = Tape()
+    endpoint = replace(server.endpoint, tape=tape)
+    chat = Chat(endpoint, qwen)
+    chat.ask(ASKED)
+    chat.stream(ASKED, {HEADER: "one"})
+    chat.client.close()
+    whole, streamed = tape.of()
+    assert (whole.method, whole.path, whole.status) == ("POST", "/v1/chat/completions", 200)
+    assert json.loads(whole.body)["messages"] == ASKED["messages"]
+    assert json.loads(whole.answer)["choices"][0]["message"]["content"] == "Hello"
+    assert streamed.answer.endswith(b"data: [DONE]\n\n")
+    assert streamed.response_headers["content-type"] == "text/event-stream"
+    assert whole.headers["authorization"] == "[redacted]"
+
+
+def test_what_is_never_answered_is_on_the_tape(qwen: Family) -> None:
+    tape = Tape()
+    chat = Chat(Endpoint("http://127.0.0.1:9/v1", "alias", tape=tape), qwen)
+    with pytest.raises(openai.APIConnectionError):
+        chat.ask(ASKED)
+    chat.client.close()
+    (one,) = tape.of()
+    assert (one.status, one.error.partition(":")[0]) == (None, "ConnectError")
+
+
+def test_what_is_asked_again_and_again_is_not(server: Scripted) -> None:
+    tape = Tape()
+    with http.client(replace(server.endpoint, tape=tape)) as client:
+        for path in ("/health", "/metrics", "/version"):
+            client.get(path)
+    assert [one.path for one in tape.of()] == ["/version"]
+
+
+def test_paths_are_below_the_servers_root(server: Scripted) -> None:
+    tape = Tape()
+    url = server.endpoint.base_url.replace("/v1", "/behind/a/gateway/v1")
+    with contextlib.suppress(httpx.HTTPError):  # it knows no such path
+        http.post(Endpoint(url, "alias", tape=tape), "/tokenize", {})
+    assert [one.path for one in tape.of()] == ["/tokenize"]

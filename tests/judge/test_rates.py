@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import comb
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_vllm_gates.judge.rates import LEAST_CHANCE, chance_of_fewer, laid_out, read
+from pytest_vllm_gates.judge.rates import LEAST_CHANCE, chance_of_fewer, interval, laid_out, read
 
 
 @pytest.mark.parametrize(
@@ -59,3 +61,21 @@ def test_a_rate_is_read_as_it_is_laid_out() -> None:
 def test_a_text_without_a_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no rate such as 'valid = 20'"):
         read(text)
+
+
+@pytest.mark.parametrize(
+    ("times", "of", "low", "high"),
+    # R: binom::binom.wilson(x, n)
+    [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0), (1, 1, 0.2065, 1.0)],
+)
+def test_an_interval_is_wilsons(times: int, of: int, low: float, high: float) -> None:
+    assert interval(times, of) == pytest.approx((low, high), abs=5e-5)
+
+
+@given(st.integers(1, 500), st.data())
+def test_an_interval_holds_its_rate_and_shrinks_with_tries(of: int, data: st.DataObject) -> None:
+    times = data.draw(st.integers(0, of))
+    low, high = interval(times, of)
+    assert 0 <= low <= times / of + 1e-12 and times / of - 1e-12 <= high <= 1
+    more = interval(4 * times, 4 * of)
+    assert more[1] - more[0] < high - low

@@ -1,0 +1,168 @@
+"""An incident's requests go out again, in the same bytes but for the model's name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from incident_bundles import incident
+
+from drive.scripted import Said, Scripted, serving
+from pytest_vllm_gates.drive import incident_writer, incidents
+from pytest_vllm_gates.drive.chat import Chat
+from pytest_vllm_gates.drive.replay import AS_SENT, AsSent, ReplayedWalk, readdressed
+from pytest_vllm_gates.drive.walk import WIDE_TOKENS
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.incident import CellSends, Sent, Walk
+from pytest_vllm_gates.facts.matrix import Asked, Cell
+from pytest_vllm_gates.facts.tape import Tape
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.facts.family import Family
+
+CELL = Cell("unset", "undeclared", "text", "unset", "hello")
+STOPPING = replace(CELL, stop="occurs")
+ASKED = Asked(turns="hello", tools=("undeclared",), format="text", conversation="hello")
+# As no program of ours would write it.
+ODD = (
+    b'{ "messages":[{"role":"user","content":"Say \\u0041 \\"model\\": \\"alias\\""}],\n'
+    b'"max_tokens" : 50,"model" :  "alias", "return_token_ids":true%s}'
+)
+WAYS = {
+    "whole": b"",
+    "streamed": b', "stream": true, "stream_options": {"include_usage": true}',
+    "widened": b', "stream": true, "stream_interval": 20',
+    "stopping": b', "stop": ["sea"]',
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "due"),
+    [
+        (b'{"model":"a"}', b'{"model":"b"}'),
+        (b'{ "model" :\t"a" , "n": 1}', b'{ "model" :\t"b" , "n": 1}'),
+        (b'{"t": [{"model": "a"}], "model": "a"}', b'{"t": [{"model": "a"}], "model": "b"}'),
+        (b'{"x": "\\"model\\": \\"a", "model": "a"}', b'{"x": "\\"model\\": \\"a", "model": "b"}'),
+        (b'{"model": "\\u0061\\"b"}', b'{"model": "b"}'),
+        (b'{"model": 7}', b'{"model": 7}'),
+        (b'{"n": 1}', b'{"n": 1}'),
+        (b"[1]", b"[1]"),
+        (b"no json", b"no json"),
+        (b"", b""),
+        (b"[" * 100_000, b"[" * 100_000),
+    ],
+)  # fmt: skip
+def test_one_value_is_changed_and_no_other_byte(body: bytes, due: bytes) -> None:
+    assert readdressed(body, "b") == due
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just("model"), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), JSON), st.text(), st.text(), st.booleans())
+def test_any_body_asks_the_other_model(
+    more: dict[str, Any], model: str, other: str, tight: bool
+) -> None:
+    body = {**more, "model": model}
+    text = json.dumps(body, ensure_ascii=tight, separators=(",", ":") if tight else None)
+    changed = readdressed(text.encode("utf-8", "surrogatepass"), other)
+    assert json.loads(changed) == {**body, "model": other}
+
+
+def bundle_of(folder: Path, *, widened: bool = True) -> incidents.Bundle:
+    """Write a bundle of two cells."""
+    headers = {"x-request-id": "gates-odd"}
+    sends = [
+        Sent("POST", "/v1/chat/completions", headers if way == "streamed" else {}, ODD % more, way)
+        for way, more in WAYS.items()
+        if widened or way != "widened"
+    ]
+    plain = CellSends(
+        cell=CELL.traits, asked=ASKED, thinks=True, whole="whole", streamed="streamed",
+        widened="widened" if widened else None,
+    )  # fmt: skip
+    stopping = CellSends(
+        cell=STOPPING.traits, asked=ASKED, thinks=True, whole="stopping", unstopped="whole",
+        stop="sea",
+    )  # fmt: skip
+    told = incident(walk=Walk(max_tokens=50, cells=(stopping, plain)))
+    return incidents.read(incident_writer.write(folder, "odd", told, sends, {}))
+
+
+def replayed(server: Scripted, family: Family, bundle: incidents.Bundle) -> dict[str, Any]:
+    endpoint = replace(server.endpoint, tape=Tape())
+    assert bundle.incident.walk
+    walk = ReplayedWalk(endpoint, family, bundle, bundle.incident.walk)
+    found = {one.cell: one for one in walk.run()}
+    assert endpoint.tape
+    sent = [one for one in endpoint.tape.of() if one.path == "/v1/chat/completions"]
+    return {"cells": found, "bodies": [one.body for one in sent], "sent": sent}
+
+
+def says(_: dict[str, Any]) -> Said:
+    return Said("The sea is wide.", "Two words.")
+
+
+def test_a_walk_goes_out_byte_for_byte(qwen: Family, tmp_path: Path) -> None:
+    with serving(says) as server:
+        found = replayed(server, qwen, bundle_of(tmp_path))
+    for way, more in WAYS.items():
+        assert (ODD % more) in found["bodies"], way
+    (named,) = [one for one in found["sent"] if one.headers.get("x-request-id") == "gates-odd"]
+    assert json.loads(named.body)["stream_options"] == {"include_usage": True}
+    assert not any(AS_SENT in one.headers for one in found["sent"])
+
+
+def test_what_comes_back_is_an_exchange_as_the_gates_judge_them(
+    qwen: Family, tmp_path: Path
+) -> None:
+    with serving(says) as server:
+        cells = replayed(server, qwen, bundle_of(tmp_path))["cells"]
+    plain, stopping = cells[CELL], cells[STOPPING]
+    assert plain.whole.content == plain.streamed.content == "The sea is wide."
+    assert plain.stream.body.endswith(b"[DONE]\n\n")
+    assert plain.request == {
+        "messages": [{"role": "user", "content": 'Say A "model": "alias"'}],
+        "max_tokens": 50,
+        "return_token_ids": True,
+    }
+    assert (stopping.stop, stopping.unstopped.content) == ("sea", "The sea is wide.")
+    assert stopping.request["stop"] == ["sea"]
+
+
+def test_a_way_that_was_not_kept_is_asked_as_the_gates_do(qwen: Family, tmp_path: Path) -> None:
+    with serving(says) as server:
+        replayed(server, qwen, bundle_of(tmp_path, widened=False))
+        wide = [body for body in server.asked if body.get("stream_interval") == WIDE_TOKENS]
+    assert len(wide) == 2
+    assert all(body["messages"][0]["content"].startswith("Say A") for body in wide)
+
+
+def test_a_request_that_is_no_chat_is_told(qwen: Family, tmp_path: Path) -> None:
+    cell = CellSends(cell=CELL.traits, asked=ASKED, thinks=True, whole="a")
+    walk = Walk(max_tokens=1, cells=(cell,))
+    sent = Sent("POST", "/v1/chat/completions", {}, b"no json", "a")
+    folder = incident_writer.write(tmp_path, "a", incident(walk=walk), [sent], {})
+    bundle = incidents.read(folder)
+    with serving(says) as server, pytest.raises(UserError, match="holds no chat request for 'a'"):
+        ReplayedWalk(server.endpoint, qwen, bundle, walk).run()
+
+
+def test_what_names_no_send_goes_out_as_it_is(qwen: Family, tmp_path: Path) -> None:
+    with serving(says) as server:
+        inner = httpx.HTTPTransport()
+        chat = Chat(server.endpoint, qwen, AsSent(bundle_of(tmp_path), "alias", inner))
+        chat.ask({"messages": [{"role": "user", "content": "Hello"}]})
+        chat.client.close()
+        assert server.asked[-1]["messages"] == [{"role": "user", "content": "Hello"}]

@@ -1,0 +1,153 @@
+"""An incident is replayed with its own lane and checkpoint, or with what may stand in for them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from incident_bundles import incident
+
+from pytest_vllm_gates.drive import checkpoints, incident_writer, incidents, replay_setting
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.incident import Checkpoint, Lane
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_vllm_gates.facts.family import Family
+
+CPU = (lanes.SHIPPED / "cpu.toml").read_text(encoding="utf-8")
+TEMPLATE = b"{{ 'another template' }}"
+
+
+def bundle(folder: Path, files: Mapping[str, str | bytes] | None = None, **more: Any) -> Any:
+    """Write a bundle with these files and read it."""
+    data = {
+        name: text.encode() if isinstance(text, str) else text
+        for name, text in (files or {}).items()
+    }
+    return incidents.read(incident_writer.write(folder, "a", incident(**more), [], data))
+
+
+def lane(name: str, form: str = "lock") -> Lane:
+    return Lane(name=name, title="", form=form, env={}, serve={}, overlay=())
+
+
+def test_a_shipped_lane_is_taken_by_its_name(tmp_path: Path) -> None:
+    found = replay_setting.lane_of(bundle(tmp_path, lane=lane("cpu-previous")), tmp_path)
+    assert found == lanes.load("cpu-previous", tmp_path)
+
+
+def test_the_projects_own_lane_of_that_name_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "lanes").mkdir()
+    (tmp_path / "lanes/cpu.toml").write_text(CPU.replace("0.32.0", "of our own"), encoding="utf-8")
+    found = replay_setting.lane_of(bundle(tmp_path, {"lane.toml": CPU}), tmp_path)
+    assert found and "of our own" in found.title
+
+
+def test_the_bundles_lane_stands_before_the_shipped_one_of_its_name(tmp_path: Path) -> None:
+    text = CPU.replace("enforce_eager = true", "enforce_eager = false\nmax-num-seqs = 2")
+    found = replay_setting.lane_of(bundle(tmp_path, {"lane.toml": text}), tmp_path)
+    assert found and found.serve["max-num-seqs"] == 2
+    assert found.lock_path == lanes.SHIPPED / "cpu.txt"
+    assert found.overlay_path == lanes.SHIPPED / "cpu-overlay"
+
+
+@pytest.mark.parametrize("told", [lane("base-url", "base_url"), lane("no-such-lane")])
+def test_where_no_lane_is_known_the_run_is_to_choose(told: Lane, tmp_path: Path) -> None:
+    assert replay_setting.lane_of(bundle(tmp_path, lane=told), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("[env]", '[env]\nPYTHONPATH = "/evil"', "env PYTHONPATH"),
+        ("[env]", '[env]\nLD_PRELOAD = "evil.so"', "env LD_PRELOAD"),
+        ("[serve]", '[serve]\nmiddleware = "evil.App"', "serve middleware"),
+        ("[serve]", '[serve]\nlogits-processors = "evil:P"', "serve logits-processors"),
+        ("[serve]", "[serve]\ntrust_remote_code = true", "serve trust_remote_code"),
+        ("[serve]", '[serve]\nchat_template = "/etc/passwd"', "serve chat_template"),
+        ("[serve]", '[serve]\nreasoning_parser = { a = "b" }', "serve reasoning_parser"),
+        ('lock = "cpu.txt"', 'lock = "../../evil.txt"', "lock '../../evil.txt'"),
+        ('overlay = "cpu-overlay"', 'overlay = "/evil"', "overlay '/evil'"),
+        ('"vllm.entrypoints.launchers.api_server.entry"', '"evil"', "start"),
+    ],
+)
+def test_a_bundles_lane_that_could_run_something_is_refused(
+    old: str, new: str, says: str, tmp_path: Path
+) -> None:
+    assert old in CPU
+    carried = bundle(tmp_path, {"lane.toml": CPU.replace(old, new, 1)}, lane=lane("ours"))
+    with pytest.raises(UserError) as refused:
+        replay_setting.lane_of(carried, tmp_path)
+    assert f"it sets {says}, which could run whatever it likes" in str(refused.value)
+    assert str(carried.folder / "lane.toml") in str(refused.value)
+    assert "--lane NAME" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['title = "a"\npython = "/evil"\n', 'title = "a"\ncommand = ["evil"]\n'],
+    ids=["an interpreter", "a command"],
+)
+def test_a_bundles_lane_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
+    carried = bundle(tmp_path, {"lane.toml": text}, lane=lane("ours"))
+    with pytest.raises(UserError, match="evil"):
+        replay_setting.lane_of(carried, tmp_path)
+
+
+def told(name: str, source: str = "/nowhere/at/all") -> Checkpoint:
+    return Checkpoint(name=name, source=source, revision=None)
+
+
+def test_a_checkpoint_that_is_here_is_taken(qwen: Family, tmp_path: Path) -> None:
+    small = checkpoints.miniature(qwen)
+    assert small
+    weights = shutil.copytree(small.source, tmp_path / "weights")
+    found, said = replay_setting.checkpoint_of(
+        bundle(tmp_path, checkpoint=told("ours", str(weights))), qwen
+    )
+    assert (found.name, found.source, said) == ("ours", str(weights), "")
+
+
+def test_the_miniature_is_known_wherever_it_lay(qwen: Family, tmp_path: Path) -> None:
+    found, said = replay_setting.checkpoint_of(bundle(tmp_path, checkpoint=told("miniature")), qwen)
+    assert (found, said) == (checkpoints.miniature(qwen), "")
+
+
+@pytest.mark.parametrize("source", ["/nowhere/at/all", "org/not-in-the-cache"])
+def test_above_the_weights_the_miniature_stands_in(
+    source: str, qwen: Family, tmp_path: Path
+) -> None:
+    absent = bundle(tmp_path, gate="tools", checkpoint=told("big", source))
+    found, said = replay_setting.checkpoint_of(absent, qwen)
+    assert found == checkpoints.miniature(qwen)
+    assert said == (
+        f"the checkpoint {source} is not here: the miniature stands in, for the gate judges what "
+        "is above the weights"
+    )
+
+
+def test_what_the_weights_are_judged_by_needs_the_weights(qwen: Family, tmp_path: Path) -> None:
+    absent = bundle(tmp_path, gate="numerics", checkpoint=told("big"))
+    with pytest.raises(UserError, match=r"is not here, and its gate judges the weights"):
+        replay_setting.checkpoint_of(absent, qwen)
+
+
+def test_the_bundles_prompt_files_are_laid_over_the_miniature(qwen: Family, tmp_path: Path) -> None:
+    small = checkpoints.miniature(qwen)
+    assert small
+    files = {"prompt_files/chat_template.jinja": TEMPLATE, "prompt_files/tokenizer.json": b"{}"}
+    edited = bundle(tmp_path, files, gate="chat_template", checkpoint=told("miniature"))
+    found, said = replay_setting.checkpoint_of(edited, qwen)
+    assert "prompt files are the bundle's, weights are the miniature's" in said
+    folder = Path(found.source)
+    assert (found.name, found.serve) == ("miniature", small.serve)
+    assert (folder / "chat_template.jinja").read_bytes() == TEMPLATE
+    assert (folder / "tokenizer.json").read_text() == "{}"
+    assert not (folder / "generation_config.json").exists(), "it is not among the bundle's"
+    for name in ("config.json", "model.safetensors"):
+        assert (folder / name).read_bytes() == (Path(small.source) / name).read_bytes()

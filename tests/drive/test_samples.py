@@ -1,0 +1,77 @@
+"""Of a load's requests those are kept that failed or stopped, as they arrived."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.drive.measuring.samples import KEPT, sent, worth_keeping
+from pytest_vllm_gates.facts.timing import Planned, Raw
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+REQUEST = Planned("a", "/prefix/v1/completions", b'{"n": 1}')
+
+
+def raw(name: str, *times: float, answer: bytes = HEAD, error: str = "") -> Raw:
+    arrivals = tuple((at, number) for number, at in enumerate(times, 1))
+    return Raw(name, 0.0, 0.0, 9.0, answer, arrivals, 0.0, error)
+
+
+def test_those_that_failed_and_those_that_stopped_longest_are_kept() -> None:
+    good = [raw(f"good-{n}", 0.0, 0.1, 0.1 + n / 10) for n in range(20)]
+    failed = [raw(f"failed-{n}", error="reset") for n in range(20)]
+    refused = raw("refused", answer=b"HTTP/1.1 500 Internal Server Error\r\n\r\n")
+    names = [one.name for one in worth_keeping([*good, refused, *failed])]
+    assert names[:KEPT] == ["refused", *(f"failed-{n}" for n in range(KEPT - 1))]
+    assert names[KEPT:] == [f"good-{n}" for n in range(19, 19 - KEPT, -1)]
+
+
+def test_a_request_is_kept_as_others_are() -> None:
+    chunks = [b"data: one\n\n", b"data: two\n\n"]
+    parts = [HEAD, *(b"%x\r\n%s\r\n" % (len(one), one) for one in chunks), b"0\r\n\r\n"]
+    ends = [sum(map(len, parts[: n + 1])) for n in range(len(parts))]
+    arrivals = tuple(zip((1.5, 2.0, 3.0, 3.0), ends, strict=True))
+    one = Raw("s-1", 1.0, 1.25, 3.0, b"".join(parts), arrivals)
+    found = sent(one, REQUEST, {"Authorization": "Bearer x"}, "/prefix")
+    assert (found.method, found.path, found.body) == ("POST", "/v1/completions", b'{"n": 1}')
+    assert (found.name, found.status, found.error) == ("load s-1", 200, "")
+    assert found.pieces == ((0.75, chunks[0]), (1.75, chunks[1]))
+    assert found.headers == {"Authorization": "[redacted]"}
+    assert found.response_headers["Content-Type"] == "text/event-stream"
+
+
+def test_a_request_that_was_not_answered_has_no_status() -> None:
+    found = sent(raw("a", answer=b"", error="refused"), REQUEST, {}, "")
+    assert (found.status, found.pieces, found.error) == (None, (), "refused")
+
+
+def test_a_body_without_chunks_is_kept() -> None:
+    answer = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
+    one = Raw("a", 0.0, 0.0, 1.0, answer, ((0.5, len(answer)),))
+    found = sent(one, REQUEST, {}, "")
+    assert (found.status, found.pieces) == (503, ((0.5, b"busy"),))
+
+
+@given(
+    st.lists(st.binary(min_size=1), max_size=6),
+    st.lists(st.integers(0, 400)),
+    st.integers(0, 400),
+)
+def test_however_it_is_cut_the_body_comes_out(
+    chunks: list[bytes], cuts: list[int], lost: int
+) -> None:
+    whole = HEAD + b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in chunks) + b"0\r\n\r\n"
+    answer = whole[: max(len(HEAD), len(whole) - lost)] if lost % 2 else whole
+    ends = sorted({*(cut for cut in cuts if 0 < cut < len(answer)), len(answer)})
+    one = Raw("a", 0.0, 0.0, 9.0, answer, tuple((n / 10, end) for n, end in enumerate(ends)))
+    found = sent(one, REQUEST, {}, "")
+    assert b"".join(chunks).startswith(found.answer)
+    assert len(answer) < len(whole) or found.answer == b"".join(chunks)
+    times = [at for at, _ in found.pieces]
+    assert times == sorted(times)
+
+
+@given(st.binary())
+def test_any_bytes_are_kept_somehow(answer: bytes) -> None:
+    one = Raw("a", 0.0, None, 1.0, HEAD + answer, ((0.5, len(answer)),))
+    assert sent(one, REQUEST, {}, "").status == 200

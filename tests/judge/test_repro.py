@@ -1,0 +1,169 @@
+"""A replay is the incident again, gone, or something else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from incident_bundles import incident
+
+from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.facts.incident import Finding as Told
+from pytest_vllm_gates.facts.incident import Sent
+from pytest_vllm_gates.facts.outcome import Outcome
+from pytest_vllm_gates.judge.repro import Answer, compare, decide, pairs
+
+LEAK = "content holds the marker '</think>'"
+DIED = "the server died while serving (exit status -9): ENGINE_DEAD\nAPIConnectionError: no"
+
+
+def found(*says: str, case: str = "plain") -> list[Finding]:
+    return [Finding(Case(case), one) for one in says]
+
+
+def told(*says: str) -> Any:
+    return incident(findings=tuple(Told(case="plain", says=one) for one in says))
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.KNOWN, Outcome.WAIVED])
+def test_the_same_finding_is_the_incident(outcome: Outcome) -> None:
+    assert decide(told(LEAK), outcome, "", found(LEAK))[0] is Answer.REPRODUCED
+
+
+def test_one_of_several_is_enough() -> None:
+    answer, why = decide(told(LEAK, "a", "b"), Outcome.FAIL, "", found("b", "c"))
+    assert (answer, why) == (Answer.REPRODUCED, "1 of 3 findings came again")
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.NOT_APPLICABLE])
+def test_a_test_that_passes_does_not_reproduce(outcome: Outcome) -> None:
+    assert decide(told(LEAK), outcome, "", [])[0] is Answer.NOT_REPRODUCED
+
+
+def test_what_is_known_besides_is_not_the_incident() -> None:
+    assert decide(told(LEAK), Outcome.KNOWN, "", found("another"))[0] is Answer.NOT_REPRODUCED
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE, Outcome.FAIL]
+)
+def test_what_does_not_judge_is_different(outcome: Outcome) -> None:
+    assert decide(told(LEAK), outcome, "something", [])[0] is Answer.DIFFERENT
+
+
+def test_the_same_words_of_another_case_are_different() -> None:
+    answer, _ = decide(told(LEAK), Outcome.FAIL, "", found(LEAK, case="another"))
+    assert answer is Answer.DIFFERENT
+
+
+def test_another_marker_is_different_unless_the_weights_are() -> None:
+    other = found("content holds the marker '<tool_call>'")
+    assert decide(told(LEAK), Outcome.FAIL, "", other)[0] is Answer.DIFFERENT
+    answer, _ = decide(told(LEAK), Outcome.FAIL, "", other, other_weights=True)
+    assert answer is Answer.REPRODUCED
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ("3 of 24 streams stopped for up to 3.1 s", "11 of 24 streams stopped for up to 2.9 s"),
+        ("23 tokens, and 22 token ids came", "9 tokens, and 8 token ids came"),
+        ("id qwen3.5-0a1b2c3d is unknown", "id qwen3.5-ffffffff is unknown"),
+        ("whole log: /home/a/server.log", "whole log: /tmp/b/c/server.log"),
+        ("12.5% were lost", "99% were lost"),
+    ],
+)  # fmt: skip
+def test_numbers_paths_and_ids_may_differ(then: str, now: str) -> None:
+    assert decide(told(then), Outcome.FAIL, "", found(now))[0] is Answer.REPRODUCED
+
+
+def test_a_failure_without_findings_is_told_by_its_first_line() -> None:
+    died = incident(findings=(), says=DIED)
+    again = "the server died while serving (exit status -9): ENGINE_DEAD\nReadError: broken"
+    assert decide(died, Outcome.FAIL, again, [])[0] is Answer.REPRODUCED
+    other = "the server died while serving (exit status -9): HOST_OOM\nAPIConnectionError: no"
+    assert decide(died, Outcome.FAIL, other, [])[0] is Answer.DIFFERENT
+
+
+def test_a_golden_is_told_by_its_difference() -> None:
+    then = "prompt is not what was recorded in /a/b.txt\n(- recorded, + now)\n  - x\n  + y\n  z"
+    golden = incident(findings=(), says=then)
+    assert decide(golden, Outcome.FAIL, then.replace("/a/b", "/c/d"), [])[0] is Answer.REPRODUCED
+    other = then.replace("+ y", "+ w")
+    assert decide(golden, Outcome.FAIL, other, [])[0] is Answer.DIFFERENT
+
+
+@given(st.sampled_from(list(Outcome)), st.text(max_size=50), st.lists(st.text(max_size=20)))
+def test_every_outcome_has_an_answer_and_a_reason(
+    outcome: Outcome, reason: str, says: list[str]
+) -> None:
+    answer, why = decide(told(LEAK), outcome, reason, found(*says))
+    assert answer in Answer and why
+    assert (answer is Answer.NOT_REPRODUCED) <= (
+        outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE, Outcome.KNOWN)
+    )
+
+
+def sent(body: dict[str, Any], *pieces: tuple[float, str], status: int = 200) -> Sent:
+    arrived = tuple((at, piece.encode()) for at, piece in pieces)
+    return Sent("POST", "/v1/x", {}, json.dumps(body).encode(), "1", status, {}, arrived)
+
+
+def event(content: str, **more: Any) -> str:
+    choice = {"index": 0, "delta": {"content": content}}
+    return f"data: {json.dumps({'id': content, 'choices': [choice], **more})}\n\n"
+
+
+def test_requests_are_matched_whatever_the_model_is_called() -> None:
+    then = [sent({"model": "a", "n": 1}), sent({"model": "a", "n": 2}), sent({"n": 3})]
+    now = [sent({"n": 2, "model": "b"}), sent({"model": "b", "n": 1}), sent({"n": 4})]
+    found_pairs = pairs(then, now)
+    assert [json.loads(one.body)["n"] for one, _ in found_pairs] == [1, 2]
+    assert all(json.loads(a.body)["n"] == json.loads(b.body)["n"] for a, b in found_pairs)
+
+
+def test_each_request_is_matched_once() -> None:
+    same = sent({"n": 1})
+    assert len(pairs([same, same, same], [same, same])) == 2
+
+
+def test_streams_are_compared_by_what_they_say() -> None:
+    then = sent({}, (0.1, event("Par") + event("is")), (0.5, "data: [DONE]\n\n"))
+    now = sent({}, (0.3, event("Paris")), (0.9, "data: [DONE]\n\n"))
+    compared = compare(then, now)
+    assert (compared.same, compared.diff) == (True, "")
+    assert (compared.first_s, compared.seconds) == ((0.1, 0.3), (0.5, 0.9))
+
+
+def test_a_difference_is_shown_by_field() -> None:
+    then = sent({}, (0.1, event("Paris</think>")), (0.5, "data: [DONE]\n\n"))
+    now = sent({}, (0.1, event("Paris")))
+    lines = compare(then, now).diff.splitlines()
+    assert "-choices[0].index: 0" not in lines
+    assert "-choices[0].delta.content: Paris</think>" in lines
+    assert "+choices[0].delta.content: Paris" in lines
+    assert "+the stream has no end" in lines
+
+
+def test_what_is_made_anew_with_every_answer_is_no_difference() -> None:
+    one, other = ({"id": n, "created": n, "model": str(n), "said": "a"} for n in (1, 2))
+    assert compare(sent({}, (0.1, json.dumps(one))), sent({}, (0.1, json.dumps(other)))).same
+    refused = sent({}, (0.1, json.dumps(one)), status=500)
+    assert not compare(sent({}, (0.1, json.dumps(one))), refused).same
+
+
+def test_an_answer_that_never_came_has_no_times() -> None:
+    assert compare(sent({}), sent({}, (0.5, "late"))).first_s == (None, 0.5)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 9), st.text())), st.lists(st.tuples(st.floats(0, 9), st.text()))
+)
+def test_any_two_answers_can_be_compared(
+    then: list[tuple[float, str]], now: list[tuple[float, str]]
+) -> None:
+    compared = compare(sent({}, *then), sent({}, *now))
+    assert compared.same == (not compared.diff)
