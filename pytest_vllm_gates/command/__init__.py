@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROG = "vllm-gates"
 COMMANDS: tuple[str, ...] = (
-    "inventory", "preflight", "allreduce", "plan", "explain", "signatures",
+    "inventory", "preflight", "allreduce", "plan", "explain", "signatures", "capture", "incident",
 )  # fmt: skip
 
 
