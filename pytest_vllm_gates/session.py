@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates import (
+    captured,
     checking,
     climbing,
     comparing,
@@ -53,6 +54,7 @@ class GatesSession:
         )
         config.pluginmanager.register(fixtures, "vllm-gates-fixtures")
         config.pluginmanager.register(checking, "vllm-gates-checking")
+        config.pluginmanager.register(captured, "vllm-gates-captured")
         config.pluginmanager.register(conversing, "vllm-gates-conversing")
         config.pluginmanager.register(climbing, "vllm-gates-climbing")
         config.pluginmanager.register(loading, "vllm-gates-loading")

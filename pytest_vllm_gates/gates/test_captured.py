@@ -1,0 +1,35 @@
+"""Requests that were captured elsewhere are answered as expected: of use with --repro only.
+
+A bundle that `vllm-gates capture` or `vllm-gates incident` wrote is judged here by the expectations
+it was given, or by those that every answer meets: it is whole, and it makes sense.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.judge.expectation import broken
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.captured import Captured
+    from pytest_vllm_gates.checking import Checking
+    from pytest_vllm_gates.evidence import Evidence
+
+pytestmark = pytest.mark.captured
+
+
+def test_is_answered_as_expected(
+    captured: Captured, checking: Checking, evidence: Evidence
+) -> None:
+    evidence["expected"] = [one.said for one in captured.expectations]
+    evidence["status"] = [one.status for one in captured.answered]
+    cases = [Case(one.name, {}) for one in captured.answered]
+    findings = [
+        Finding(case, told)
+        for case, one in zip(cases, captured.answered, strict=True)
+        for told in broken(captured.expectations, one)
+    ]
+    checking(findings, cases, "an answer is not what is expected of it")

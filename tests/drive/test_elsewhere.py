@@ -1,0 +1,299 @@
+"""Requests that were seen elsewhere are read as they were sent; nothing that is read is run."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_vllm_gates.drive.elsewhere import curl, har, openai_log, vllm_log
+from pytest_vllm_gates.drive.elsewhere.python_text import arguments_at, value_at
+from pytest_vllm_gates.facts.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BODY = {"model": "qwen3.5", "messages": [{"role": "user", "content": 'It\'s "é" 100% & more;\n'}]}
+URL = "http://127.0.0.1:8000/v1/chat/completions"
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=30)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"curl {URL} -H 'Content-Type: application/json' -d {quoted(json.dumps(BODY))}",
+        f"$ curl -sSN -XPOST \\\n  --url {URL} \\\n --data-raw {quoted(json.dumps(BODY))} | jq .",
+        f"/usr/bin/curl {URL} --json {quoted(json.dumps(BODY))} > out 2>&1; rm -rf /",
+        f'curl "{URL}" -H "Authorization: Bearer $KEY" --data {quoted(json.dumps(BODY))}',
+        f"curl -u me:pass {URL} --compressed --max-time 5 -d@body.json",
+        f"curl {URL} --data-binary @body.json",
+    ],
+)
+def test_a_curl_command_is_read_as_a_shell_would(tmp_path: Path, command: str) -> None:
+    (tmp_path / "body.json").write_text(json.dumps(BODY))
+    (sent,) = curl.requests(command, tmp_path)
+    assert (sent.method, sent.path) == ("POST", "/v1/chat/completions")
+    assert json.loads(sent.body) == BODY
+    assert "pass" not in str(sent.headers)
+
+
+def test_the_exact_bytes_are_kept(tmp_path: Path) -> None:
+    body = '{"model":  "m",\t"messages": [ ]}'
+    assert curl.requests(f"curl {URL} -d '{body}'", tmp_path)[0].body == body.encode()
+    (tmp_path / "b").write_bytes(body.encode() + b"\r\n")
+    assert curl.requests(f"curl {URL} -d @b", tmp_path)[0].body == body.encode()
+    whole = curl.requests(f"curl {URL} --data-binary @b", tmp_path)[0].body
+    assert whole == body.encode() + b"\r\n"
+    ansi = (
+        "curl http://h/proxy/v1/completions?x=1 -d $'{\"a\": \"\\u00e9\\x41\\101 \\'q\\' \\\\n\"}'"
+    )
+    (sent,) = curl.requests(ansi, tmp_path)
+    assert (sent.path, json.loads(sent.body)) == ("/v1/completions?x=1", {"a": "éAA 'q' \n"})
+
+
+@given(st.dictionaries(TEXTS, TEXTS, max_size=3))
+def test_any_body_a_shell_would_hand_to_curl_is_the_body_that_is_read(
+    tmp_path_factory: pytest.TempPathFactory, body: dict[str, str]
+) -> None:
+    text = json.dumps(body, ensure_ascii=False)
+    folder = tmp_path_factory.getbasetemp()
+    for form in (
+        quoted(text),
+        '"' + "".join(f"\\{one}" if one in '"\\$`' else one for one in text) + '"',
+    ):
+        assert curl.requests(f"curl {URL} -d {form}", folder)[0].body == text.encode()
+
+
+def test_a_shell_agrees(tmp_path: Path) -> None:
+    body = json.dumps(BODY, ensure_ascii=False)
+    for form in (quoted(body), "$" + quoted(body.replace("\\", "\\\\")).replace("'\\''", "\\'")):
+        shown = subprocess.run(
+            ["bash", "-c", f"printf %s {form}"], capture_output=True, check=True
+        ).stdout
+        assert curl.requests(f"curl {URL} -d {form}", tmp_path)[0].body == shown
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("wget http://h", "it begins with something else"),
+        (f"curl {URL}", "sends no data"),
+        ("curl -d '{}'", "names no URL"),
+        (f"curl {URL} -d '{{}}' http://other/v1/x", "asks two URLs"),
+        (f'curl {URL} -d \'{{"a"', "cut off or quoted wrongly"),
+        (f"curl {URL} -d", "has no value"),
+        (f"curl {URL} -F a=b", "curl's -F is not known here"),
+        (f"curl {URL} --config x -d '{{}}'", "curl's --config is not known"),
+        (f"curl {URL} -d @/etc/passwd", "only a file in"),
+        (f"curl {URL} -d @../b", "only a file in"),
+        (f"curl {URL} -d @-", "only a file in"),
+        (f"curl {URL} -d @none", "cannot be read: No such file"),
+        (f'curl {URL} -d "{{\\"a\\": \\"$(id)\\"}}"', "nothing is executed here"),
+        (f'curl {URL} -d "`id`"', "nothing is executed here"),
+        (f"curl {URL} -d $BODY", "nothing is executed here"),
+        (f"curl {URL} -d 'a=b&c=d'", "is no JSON"),
+        (f"curl {URL} -d '[1]'", "no JSON object"),
+        ("curl http://h/health -d '{}'", "no path of an OpenAI-compatible server"),
+        ("", "it begins with something else"),
+    ],
+)
+def test_a_command_that_cannot_be_read_is_refused(tmp_path: Path, command: str, told: str) -> None:
+    with pytest.raises(UserError, match="(?s).*" + told.replace("$", r"\$")):
+        curl.requests(command, tmp_path)
+
+
+def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(UserError, match="only a file in"):
+        curl.requests(f"curl {URL} -d @link", tmp_path / "in")
+
+
+def options_line(**fields: Any) -> str:
+    """Return a line as openai 1.x and 2.x log it."""
+    told = repr({"method": "post", "url": "/chat/completions", "files": None, **fields})
+    told = told[:-1] + ", 'timeout': Timeout(5), 'post_parser': <function f at 0x7f>}"
+    return f"[2026-11-20 10:00:00 - openai._base_client:482 - DEBUG] Request options: {told}\n"
+
+
+def test_an_openai_log_has_its_requests(tmp_path: Path) -> None:
+    log = (
+        "[...] something else\n"
+        + options_line(headers={"X": "y"}, json_data=BODY, extra_json={"top_k": 5})
+        + options_line(url="/completions", json_data={"model": "m", "prompt": "a, 'b'}"})
+        + options_line(method="get", url="/models")
+    )
+    assert openai_log.claims(log)
+    first, second = openai_log.requests(log, tmp_path)
+    assert (first.path, json.loads(first.body)) == ("/v1/chat/completions", {**BODY, "top_k": 5})
+    assert (second.path, json.loads(second.body)["prompt"]) == ("/v1/completions", "a, 'b'}")
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("DEBUG Building HTTP request: method=POST retries_taken=0", "openai 3 and later"),
+        (options_line(json_data=BODY)[:150], "cut off"),
+        ("Request options: {'json_data': __import__('os').system('id')}", "no Python literal"),
+        ("Request options: {'json_data': " + "[" * 5000 + "}", "too deep"),
+    ],
+)
+def test_an_openai_log_that_tells_no_bodies_is_refused(tmp_path: Path, log: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        openai_log.requests(log, tmp_path)
+
+
+def archive(**changes: Any) -> dict[str, Any]:
+    entry = {
+        "time": 250.0,
+        "timings": {"wait": 240.0, "receive": 10.0},
+        "request": {
+            "method": "POST",
+            "url": URL,
+            "headers": [{"name": "Authorization", "value": "Bearer letmein"}],
+            "postData": {"mimeType": "application/json", "text": json.dumps(BODY)},
+        },
+        "response": {
+            "status": 200,
+            "headers": [{"name": "content-type", "value": "application/json"}],
+            "content": {"text": base64.b64encode(b"{}").decode(), "encoding": "base64"},
+        },
+    }
+    other = {"request": {"method": "GET", "url": "http://h/v1/models", "headers": []}}
+    return {"log": {"version": "1.2", "entries": [other, {**entry, **changes}]}}
+
+
+def test_a_har_file_has_requests_and_responses(tmp_path: Path) -> None:
+    text = json.dumps(archive())
+    assert har.claims(text)
+    (sent,) = har.requests(text, tmp_path)
+    assert json.loads(sent.body) == BODY
+    assert (sent.status, sent.pieces) == (200, ((0.24, b"{}"),))
+    assert "letmein" not in str(sent)
+    (unanswered,) = har.requests(json.dumps(archive(response={"status": 0})), tmp_path)
+    assert (unanswered.status, unanswered.pieces) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "no HAR file, or it is cut off"),
+        ('{"log": {}}', "no whole HAR file"),
+        ('{"log": {"entries": [{}]}}', "no whole HAR file"),
+        (
+            json.dumps(
+                archive(response={"status": 9, "content": {"text": "%", "encoding": "base64"}})
+            ),
+            "no base64",
+        ),
+        (json.dumps(archive(request={"method": "POST", "url": URL})), "is no JSON"),
+        ("[" * 100_000, "no HAR file"),
+    ],
+)  # fmt: skip
+def test_a_har_file_that_is_none_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        har.requests(text, tmp_path)
+
+
+PARAMS = (
+    "SamplingParams(n=1, presence_penalty=0.0, temperature=0.7, top_p=0.9, top_k=20, seed=None, "
+    "stop=['END'], stop_token_ids=[], max_tokens=16, skip_special_tokens=True, "
+    "guided_decoding=GuidedDecodingParams(json={'a': 1}), extra_args=None)"
+)
+PROMPT = "<|im_start|>user\nIt's {[<|im_end|>\n"
+
+
+def old(ids: list[int] | None) -> str:
+    """Return a line as vLLM logged it until prompts went to DEBUG."""
+    return (
+        f"INFO 11-20 10:00:00 [logger.py:43] Received request chatcmpl-1: prompt: {PROMPT!r}, "
+        f"params: {PARAMS}, prompt_token_ids: {ids}, prompt_embeds shape: None, "
+        "lora_request: None.\n"
+    )
+
+
+NEW = "INFO [request_logger.py:65] Received request {}: params: {}, lora_request: None.\n"
+JSON_BODY = "(APIServer pid=1) DEBUG [request_logger.py:73] Request {} JSON body: {}\n"
+DETAILS = (
+    "(APIServer pid=1) DEBUG [request_logger.py:57] Request {} details: prompt: {!r}, "
+    "prompt_token_ids: {}, prompt_embeds shape: None.\n"
+)
+
+
+def test_vllms_log_of_old_has_the_prompt_and_the_parameters(tmp_path: Path) -> None:
+    assert vllm_log.claims(old(None))
+    (sent,) = vllm_log.requests(old(None), tmp_path)
+    assert sent.path == "/v1/completions"
+    body = json.loads(sent.body)
+    assert body["prompt"] == PROMPT
+    assert body["add_special_tokens"] is False
+    assert (body["temperature"], body["stop"], body["max_tokens"]) == (0.7, ["END"], 16)
+    assert "seed" not in body and "guided_decoding" not in body
+    (sent,) = vllm_log.requests(old([1, 2, 3]), tmp_path)
+    assert json.loads(sent.body)["prompt"] == [1, 2, 3]
+
+
+def test_vllms_log_of_now_has_the_body_itself(tmp_path: Path) -> None:
+    log = (
+        JSON_BODY.format("1a2b", json.dumps(BODY))
+        + DETAILS.format("chatcmpl-1a2b", "rendered", [5])
+        + NEW.format("chatcmpl-1a2b", PARAMS)
+        + DETAILS.format("cmpl-9-0", "a prompt", None)
+        + NEW.format("cmpl-9-0", PARAMS)
+    )
+    assert vllm_log.claims(log)
+    chat, completion = vllm_log.requests(log, tmp_path)
+    assert (chat.path, json.loads(chat.body)) == ("/v1/chat/completions", BODY)
+    assert (completion.path, json.loads(completion.body)["prompt"]) == (
+        "/v1/completions",
+        "a prompt",
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (NEW.format("chatcmpl-1", PARAMS), "log level DEBUG only"),
+        (JSON_BODY.format("1", json.dumps(BODY)[:40]), "cut off"),
+        (old(None)[:90], "cannot be read"),
+        (old(None).split("top_p")[0], "parameters in this log cannot be read"),
+    ],
+)
+def test_vllms_log_that_tells_too_little_is_refused(tmp_path: Path, log: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        vllm_log.requests(log, tmp_path)
+
+
+JSONISH = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(JSONISH, st.sampled_from([", 'more': 1}", "}", "", ", x=<f>", "\nnext"]))
+def test_any_value_of_a_log_is_read_up_to_its_end(value: Any, after: str) -> None:
+    text = f"before {value!r}{after}"
+    found, end = value_at(text, len("before "))
+    assert found == value
+    assert text[end:] == after
+
+
+@given(st.text())
+def test_no_text_of_a_log_is_evaluated_or_runs_away(text: str) -> None:
+    for read in (value_at, arguments_at):
+        try:
+            read(f"f({text}", 0)
+        except ValueError:
+            continue
