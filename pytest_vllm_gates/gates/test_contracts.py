@@ -103,7 +103,8 @@ def hold(
             f"If that is meant, accept it: {golden.command}\n"
             f"If nobody relies on it, delete its line from the golden {name!r}."
         )
-        checking(*judge.broken(what, pinned, now), sees, next_step)
+        replies = (*observed.answers, *observed.refusals)
+        checking(*judge.broken(what, pinned, now, replies), sees, next_step)
 
     return held
 

@@ -26,7 +26,7 @@ from pytest_vllm_gates.judge.shapes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_vllm_gates.facts.contracts import Observed, Plan
+    from pytest_vllm_gates.facts.contracts import Observed, Plan, Reply
 
 NOTE = "# What nobody relies on may go: a line that is not here is not pinned."
 SEPARATOR = ": "
@@ -84,10 +84,20 @@ def judgeable(what: str, recorded: Contracts, observed: Observed, plan: Plan) ->
     return {name: terms for name, terms in recorded.items() if asked(name) in names}
 
 
-def broken(what: str, recorded: Contracts, now: Contracts) -> tuple[list[Finding], list[Case]]:
-    """Find the contracts that are not kept; all that were looked at come with them."""
+def broken(
+    what: str, recorded: Contracts, now: Contracts, replies: Sequence[Reply] = ()
+) -> tuple[list[Finding], list[Case]]:
+    """Find the contracts that are not kept; all that were looked at come with them.
+
+    Of several `replies` of one name the first shows what was asked.
+    """
     find = {ROUTES: _routes, METRICS: _metrics}.get(what, _fields)
-    return list(find(recorded, now)), [_case(name) for name in dict.fromkeys(map(asked, recorded))]
+    requests = {reply.name: reply.request for reply in reversed(replies)}
+    cases = {
+        name: Case(name, {"contract": name}, requests.get(name)) for name in map(asked, recorded)
+    }
+    found = [Finding(cases[asked(name)], says) for name, says in find(recorded, now)]
+    return found, list(cases.values())
 
 
 def drift(what: str, recorded: Contracts, now: Contracts) -> list[dict[str, Any]]:
@@ -103,25 +113,25 @@ def drift(what: str, recorded: Contracts, now: Contracts) -> list[dict[str, Any]
     return found
 
 
-def _routes(recorded: Contracts, now: Contracts) -> Iterator[Finding]:
+def _routes(recorded: Contracts, now: Contracts) -> Iterator[tuple[str, str]]:
     for path, methods in recorded.items():
         for method in _lost(methods, now.get(path, ())):
             hint = _hint(path, (new for new in now.keys() - recorded if method in now[new]))
             says = f"{method} {path} is gone: whoever asks for it is refused{hint}"
-            yield Finding(_case(path), says)
+            yield path, says
 
 
-def _metrics(recorded: Contracts, now: Contracts) -> Iterator[Finding]:
+def _metrics(recorded: Contracts, now: Contracts) -> Iterator[tuple[str, str]]:
     if recorded and not now:
         says = "the server tells no metrics at all: every dashboard is empty"
-        yield Finding(_case(next(iter(recorded))), says)
+        yield next(iter(recorded)), says
         return
     for name, terms in recorded.items():
         kind = terms[0]
         if name not in now:
             hint = _hint(name, (new for new in now.keys() - recorded if now[new][0] == kind))
             says = f"the metric {name} is gone: dashboards that use it show nothing{hint}"
-            yield Finding(_case(name), says)
+            yield name, says
             continue
         for term in _lost(terms, now[name]):
             if term == kind:
@@ -131,10 +141,10 @@ def _metrics(recorded: Contracts, now: Contracts) -> Iterator[Finding]:
             else:
                 hint = _hint(term, {*now[name][1:]} - {*terms})
                 says = f"{name} has no label {term}: queries that select or group by it fail{hint}"
-            yield Finding(_case(name), says)
+            yield name, says
 
 
-def _fields(recorded: Contracts, now: Contracts) -> Iterator[Finding]:
+def _fields(recorded: Contracts, now: Contracts) -> Iterator[tuple[str, str]]:
     come = {_reply(name) for name in now}
     told: list[str] = []
     """Beginnings of names of which nothing more is to be said."""
@@ -156,7 +166,7 @@ def _fields(recorded: Contracts, now: Contracts) -> Iterator[Finding]:
             says = f"{name} is {' or '.join(now[name])} and was {' or '.join(recorded[name])}"
         else:
             continue
-        yield Finding(_case(asked(name)), says)
+        yield name, says
 
 
 def _lost(recorded: Sequence[str], now: Sequence[str]) -> list[str]:
@@ -208,7 +218,3 @@ def _is_status(name: str) -> bool:
 
 def _status_first(name: str) -> tuple[str, bool, str]:
     return asked(name), not _is_status(name), name
-
-
-def _case(name: str) -> Case:
-    return Case(name, {"contract": name})

@@ -12,7 +12,8 @@ from pytest_vllm_gates.facts import contracts as facts
 from pytest_vllm_gates.facts.contracts import Observed, Reply
 from pytest_vllm_gates.judge import contracts as judge
 from pytest_vllm_gates.judge.golden import CorruptGolden
-from pytest_vllm_gates.judge.shapes import ERRORS, FIELDS, METRICS, ROUTES, Contracts, replies
+from pytest_vllm_gates.judge.shapes import ERRORS, FIELDS, METRICS, ROUTES, Contracts
+from pytest_vllm_gates.judge.shapes import replies as of
 
 PLAN = facts.load()
 KINDS = (ROUTES, METRICS, FIELDS, ERRORS)
@@ -164,6 +165,14 @@ def test_findings_of_one_reply_are_one_case() -> None:
     assert cases[0].traits == {"contract": "unknown model"}
 
 
+def test_a_finding_shows_what_was_asked_first_under_its_name() -> None:
+    replies = [Reply("chat", 200, request={"body": n}) for n in (1, 2)]
+    (finding,), _ = judge.broken(
+        FIELDS, FIELD, changed(FIELD, **{"chat: usage": ("null",)}), replies
+    )
+    assert finding.case.request == {"body": 1}
+
+
 def test_drift_is_what_is_new_and_breaks_nobody() -> None:
     assert judge.drift(ROUTES, ROUTE, {"/ping": ("GET",), "/tokenize": ("POST", "PUT")}) == [
         {"where": ROUTES, "name": "/tokenize", "ours": "POST, PUT", "theirs": "POST"}
@@ -211,7 +220,7 @@ JSON = some.recursive(
 
 @given(some.lists(JSON, min_size=1, max_size=4))
 def test_whatever_comes_can_be_recorded_and_is_then_as_recorded(bodies: list[Any]) -> None:
-    now = replies([Reply("chat", 200, "application/json", tuple(bodies))], PLAN)
+    now = of([Reply("chat", 200, "application/json", tuple(bodies))], PLAN)
     recorded = judge.parsed(judge.written(FIELDS, "any", now))
     assert recorded == now
     assert says(FIELDS, recorded, now) == []
@@ -225,7 +234,7 @@ def test_a_field_that_comes_breaks_nothing_and_one_that_goes_is_told(
     key = data.draw(some.sampled_from(sorted(body)))
     less = {name: value for name, value in body.items() if name != key}
     before, after = (
-        replies([Reply("chat", 200, "application/json", (one,))], PLAN) for one in (body, less)
+        of([Reply("chat", 200, "application/json", (one,))], PLAN) for one in (body, less)
     )
     assert says(FIELDS, after, before) == []
     assert any(f"chat: {key} is gone" in one for one in says(FIELDS, before, after))
