@@ -50,11 +50,11 @@ def baselines(
     """What was recorded on this machine for this family, checkpoint and lane."""
     from pytest_vllm_gates.drive.baselines import Baselines  # noqa: PLC0415 - heavy
     from pytest_vllm_gates.drive.conditions import conditions  # noqa: PLC0415
+    from pytest_vllm_gates.facts.bundle import MAIN_PACKAGES  # noqa: PLC0415
     from pytest_vllm_gates.goldens import FOLDER  # noqa: PLC0415
-    from pytest_vllm_gates.report.inventory import SHOWN  # noqa: PLC0415
 
     lane, name = _run.lane, subject.family.name
-    shown = {name: _run.versions[name] for name in SHOWN if name in _run.versions}
+    shown = {name: _run.versions[name] for name in MAIN_PACKAGES if name in _run.versions}
     if not shown:  # only the server itself can say, while it is up
         shown = {"vllm": request.getfixturevalue("version") or "not told"}
     which = f"--base-url {lane.base_url}" if _run.options.base_url else f"--lane {lane.name}"

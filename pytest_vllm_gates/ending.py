@@ -11,7 +11,7 @@ import pytest
 from pytest_vllm_gates import beside, fixtures, goldens, repeating, run
 from pytest_vllm_gates.facts.launch import KEPT
 from pytest_vllm_gates.facts.outcome import Outcome
-from pytest_vllm_gates.judge import next_steps, sides
+from pytest_vllm_gates.judge import sides
 from pytest_vllm_gates.judge.verdict import Verdict, decide
 from pytest_vllm_gates.remembering import remember
 from pytest_vllm_gates.report import bundle_diff as bundle_report
@@ -57,7 +57,7 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
         there=of.against.name if of.against else "",
         waivers=of.waivers.settle(of.results),
     )
-    verdict = replace(verdict, next=next_steps.commands(verdict, repeating.ran(session.config, of)))
+    verdict = replace(verdict, next=repeating.following(verdict, session.config, of))
     required = of.options.require_promotion
     status = int(session.exitstatus)
     # A gate's failure that holds and does not reject is for the verdict to weigh.

@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import run as runs
+from pytest_vllm_gates.judge import next_steps
 from pytest_vllm_gates.judge.next_steps import Judged, Ran
 from pytest_vllm_gates.report import preflight
 
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_vllm_gates.judge.verdict import Verdict
     from pytest_vllm_gates.run import Run, Subject
 
 
-def ran(config: pytest.Config, run: Run) -> Ran:
-    """Return the run as the next one follows from it."""
+def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, ...]:
+    """Return the commands that would turn HOLD into PROMOTE; an incident sent again has none."""
+    return () if run.options.repro else next_steps.commands(verdict, _ran(config, run))
+
+
+def _ran(config: pytest.Config, run: Run) -> Ran:
     named = [one for one in config.option.file_or_dir if str(runs.GATES) in one]
     arguments = map(str, config.invocation_params.args)
     return Ran(

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.machine import Gpu, Machine
 
 GIB = 2**30
-SHOWN = MAIN_PACKAGES
 
 
 def machine_document(machine: Machine) -> dict[str, Any]:
@@ -25,7 +24,9 @@ def machine_document(machine: Machine) -> dict[str, Any]:
 def bundle_document(bundle: Bundle) -> dict[str, Any]:
     """Return what a lane's environment brings as JSON; the long lists of names are left out."""
     return {
-        "versions": {name: bundle.versions[name] for name in SHOWN if name in bundle.versions},
+        "versions": {
+            name: bundle.versions[name] for name in MAIN_PACKAGES if name in bundle.versions
+        },
         "locations": dict(bundle.locations),
         "device": bundle.device,
         "torch_cuda": bundle.torch_cuda,
@@ -63,7 +64,7 @@ def lines(machine: Machine) -> Iterator[str]:
 def bundle_lines(lane: str, bundle: Bundle) -> Iterator[str]:
     """Yield what a lane's environment brings as a person reads it."""
     yield _line("lane", f"{lane}, serves on {bundle.device or 'unknown'}")
-    for name in SHOWN:
+    for name in MAIN_PACKAGES:
         if name in bundle.versions:
             place = bundle.locations.get(name, "")
             yield _line(name, f"{bundle.versions[name]}  {place}".rstrip())
