@@ -48,7 +48,7 @@ def test_a_sound_server_is_promoted(project: Project) -> None:
     assert "vllm gates: qwen3.5, checkpoint miniature" in told
     assert re.search(r"^qwen3\.5  boot +PASS +5 tests +\d+\.\d s$", told, re.MULTILINE)
     assert re.search(r"^qwen3\.5  words +PASS +3 tests +\d+\.\d s$", told, re.MULTILINE)
-    assert f"report: {project.report / 'verdict.json'}" in told
+    assert f"verdict: {project.report / 'verdict.json'}" in told
 
     found = project.verdict()
     assert (found["promotion"], found["exit_status"]) == ("PROMOTE", 0)
