@@ -204,7 +204,7 @@ class Run:
                 )
             except UserError as error:
                 boot, server = Boot(failure=Failure(str(error))), None
-        boot.evidence.setdefault(booting.PREFLIGHT, [])
+            boot.evidence.setdefault(booting.PREFLIGHT, [])
         self.boots[subject.family.name] = boot
         if boot.endpoint and options.incidents:
             self.metrics[subject.family.name] = incident_parts.metrics(boot.endpoint)
