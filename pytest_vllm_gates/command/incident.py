@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.command import bundling
 from pytest_vllm_gates.drive.elsewhere import TEXT_BYTES, curl, har, openai_log, vllm_log
+from pytest_vllm_gates.facts import secrets
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.incident import Lane
 
@@ -52,7 +54,9 @@ def run(options: argparse.Namespace) -> int:
     lane = Lane(
         name="elsewhere", title=f"seen in {kind}", form="base_url", env={}, serve={}, overlay=()
     )
-    path, wrong = bundling.write(options, found, lane)
+    redactor = secrets.of_process(os.environ)
+    redactor.learn_text(text)
+    path, wrong = bundling.write(options, found, lane, redactor=redactor)
     print(f"{len(found)} request{'s' if len(found) > 1 else ''} ({kind})")
     for told in wrong:
         print(f"  {told}")

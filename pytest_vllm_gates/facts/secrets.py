@@ -96,8 +96,12 @@ class Redactor:
         for name, value in environment.items():
             if names_a_secret(name):
                 self.learn(value, *value.split(",")) if "," in value else self.learn(value)
-            self.learn(*(value[begin:end] for begin, end in self._spans(value)))
-            self.learn_url(value)
+            self.learn_text(value)
+
+    def learn_text(self, text: str) -> None:
+        """Take what looks like a secret in a text, to find it where it does not look like one."""
+        self.learn(*(text[begin:end] for begin, end in self._spans(text)))
+        self.learn_url(text)
 
     def learn_url(self, url: str | None) -> None:
         """Take the password of a URL for a secret, or the token that stands in the user's place."""

@@ -1,0 +1,159 @@
+"""A request is captured, or made of what was seen elsewhere, and sent again by --repro."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import pytest_vllm_gates
+from pytest_vllm_gates import run
+from pytest_vllm_gates.command import main
+from pytest_vllm_gates.drive.incidents import Bundle, read
+
+if TYPE_CHECKING:
+    from conftest import Fakes, Project
+
+BODY = '{"model":"qwen3.5",  "messages": [{"role": "user", "content": "Capital?"}], "stream": true}'
+GATES = Path(pytest_vllm_gates.__file__).parent / "gates"
+KEY = "plant-capture-key-1"
+
+
+def bundle_in(folder: Path) -> Bundle:
+    (path,) = (folder / "incidents").iterdir()
+    return read(path)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    (tmp_path / "body.json").write_text(BODY)
+    return tmp_path
+
+
+def capture(url: str, *arguments: str) -> int:
+    return main(["capture", "--base-url", url, "--request", "body.json", *arguments])
+
+
+def test_a_request_is_sent_as_it_is_and_kept_with_all_that_came(
+    here: Path, fakes: Fakes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = fakes("echoes", key=KEY, names=("qwen3.5",))
+    assert capture(server.base_url, "--expect", "content has Paris", "--expect", "whole") == 0
+    told = capsys.readouterr().out
+    bundle = bundle_in(here)
+    (send,) = bundle.incident.sends
+    sent = bundle.sent(send)
+    assert sent.body == BODY.encode()
+    assert sent.status == 200
+    assert [at for at, _ in sent.pieces] == sorted(at for at, _ in sent.pieces)
+    assert sent.answer.endswith(b"data: [DONE]\n\n")
+    incident = bundle.incident
+    assert (incident.gate, incident.family, incident.model) == ("captured", "qwen3.5", "qwen3.5")
+    assert incident.says == "expected: content has Paris; whole"
+    assert incident.versions == {"vllm": "0.32.0"}
+    assert incident.lane.base_url == server.base_url
+    assert f"pytest --repro {bundle.folder.relative_to(here)}" in told
+    for path in (here / "incidents").rglob("*"):
+        assert path.is_dir() or KEY not in path.read_text()
+    assert KEY not in told
+
+
+def test_what_is_not_as_expected_is_told_and_found_again(
+    project: Project,
+    fakes: Fakes,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(project.path)
+    for name in ("captured", "incidents"):
+        shutil.copy(GATES / f"test_{name}.py", run.GATES)
+    project.write("body.json", BODY)
+    server = fakes("bangs", names=("qwen3.5",))
+    assert capture(server.base_url) == 0  # the first answer is sound
+    assert capture(server.base_url) == 1
+    says = f"the answer is only punctuation: '{'!' * 20}'"
+    assert says in capsys.readouterr().out
+    bundle = next(
+        one for one in map(read, (project.path / "incidents").iterdir()) if one.incident.findings
+    )
+    assert bundle.incident.says == says
+    for faults, answer in (("bangs", "REPRODUCED"), ("", "NOT REPRODUCED")):
+        result = project.pytest("--repro", str(bundle.folder), "--base-url", fakes(faults).base_url)
+        assert f"incident: {answer}" in result.outlines
+        assert result.ret == (answer == "REPRODUCED")
+    ordinary = project.gates("-m", "captured")
+    assert "captured  N/A" in ordinary.stdout.str()
+
+
+def test_a_server_that_does_not_answer_is_an_incident_too(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert capture("http://127.0.0.1:9/v1", "--timeout", "2") == 1
+    assert "no answer: ConnectError" in capsys.readouterr().err
+    assert bundle_in(here).incident.sends[0].status is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("capture", "--base-url", "nowhere", "--request", "body.json"), "is no URL"),
+        (("capture", "--base-url", "http://h/v1", "--request", "none"), "cannot be read: No such"),
+        (("capture", "--base-url", "http://h/v1", "--request", "text"), "is no JSON"),
+        (("incident", "from", "text"), "what this is cannot be told: it is none that is known"),
+        (("incident", "from", "text", "--kind", "har"), "no HAR file"),
+        (("incident", "from", "binary"), "is no text in UTF-8"),
+        (("incident", "from", "none"), "cannot be read: No such file"),
+        (("incident", "from", "curl", "--number", "2"), "--number 2: curl has 1 requests"),
+        (("incident", "from", "curl", "--expect", "joy"), "'joy' is no expectation; there are"),
+        (("incident", "from", "curl", "--model", "gwen"), "unknown family 'gwen'"),
+        (("incident", "from", "other"), "the model 'what' tells no family: name it with --model"),
+        (("incident", "from", "empty", "--kind", "vllm-log"), "no request to a model is in it"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+) -> None:
+    (here / "text").write_text("nothing of the kind")
+    (here / "empty").write_text("")
+    (here / "binary").write_bytes(b"\xff\xfe\x00")
+    (here / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
+    (here / "other").write_text('curl http://h/v1/completions -d \'{"model": "what"}\'')
+    assert main(list(arguments)) == 2
+    assert told in capsys.readouterr().err
+    assert not (here / "incidents").exists()
+
+
+def test_a_curl_command_becomes_a_bundle_without_its_key(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = json.dumps({**json.loads(BODY), "model": "Qwen/Qwen3.5-27B", "user": "letmein-curl-2"})
+    command = (
+        "curl https://me:letmein-url-3@h/v1/chat/completions "
+        f"-H 'Authorization: Bearer letmein-curl-2' -d '{body}'"
+    )
+    stdin = io.TextIOWrapper(io.BytesIO(command.encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert main(["incident", "from", "-", "--expect", "content has Paris"]) == 0
+    bundle = bundle_in(here)
+    assert bundle.incident.family == "qwen3.5"
+    assert bundle.incident.lane.title == "seen in curl"
+    assert bundle.text("expected/expectations.txt") == "content has Paris\n"
+    for path in (here / "incidents").rglob("*"):
+        assert path.is_dir() or "letmein" not in path.read_text()
+    assert "letmein" not in capsys.readouterr().out
+
+
+def test_prompts_can_be_left_out(here: Path) -> None:
+    (here / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
+    assert main(["incident", "from", "curl", "--redact-prompts", "drop"]) == 0
+    bundle = bundle_in(here)
+    (send,) = bundle.incident.sends
+    assert json.loads(bundle.body(send))["messages"] == [{"role": "user", "content": "[dropped]"}]
+    assert "cannot show it again" in bundle.incident.cut[0]

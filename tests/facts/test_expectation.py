@@ -1,0 +1,103 @@
+"""What is expected of an answer is read, and judged on the answer as it arrived."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.expectation import FORMS, parse
+from pytest_vllm_gates.facts.incident import Sent
+from pytest_vllm_gates.judge.expectation import broken, completion
+
+CALL = {"index": 0, "function": {"name": "look_up", "arguments": '{"a": 1}'}}
+
+MORE = {"index": 0, "function": {"arguments": "}"}}
+
+
+def sent(*answers: Any, status: int = 200, error: str = "", streamed: bool = False) -> Sent:
+    if streamed:
+        texts = [f"data: {json.dumps(one) if one != 'DONE' else '[DONE]'}\n\n" for one in answers]
+    else:
+        texts = [json.dumps(one) if not isinstance(one, str) else one for one in answers]
+    pieces = tuple((0.5 * at, text.encode()) for at, text in enumerate(texts, 1))
+    return Sent("POST", "/v1/chat/completions", {}, b"{}", "1", status, {}, pieces, error)
+
+
+def chat(content: str | None = "Paris it is.", **more: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": content, "reasoning": "Hm, France.", **more}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+
+def delta(finish: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": more, "finish_reason": finish}]}
+
+
+WHOLE = sent(chat())
+STREAM = sent(
+    delta(role="assistant", content=""), delta(reasoning="Hm."), delta(content="Par"),
+    delta(content="is."), delta("stop"), {"choices": [], "usage": {}}, "DONE", streamed=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", [WHOLE, STREAM])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "status is 200", "finish_reason is stop", "content has Par", "content lacks <think>",
+        "reasoning has Hm", "reasoning lacks Paris", "calls nothing", "whole", "sense",
+        "within 3.5 s", "within 60s",
+    ],
+)  # fmt: skip
+def test_a_good_answer_is_as_expected(answer: Sent, said: str) -> None:
+    assert broken([parse(said)], answer) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "told"),
+    [
+        ("status is 200", sent("no such model", status=404), "status is 404, not 200: 'no such"),
+        ("status is 400", WHOLE, "status is 200, not 400"),
+        ("finish_reason is stop", sent(delta("length"), "DONE", streamed=True), "is length, not"),
+        ("content has Rome", WHOLE, "content lacks 'Rome': 'Paris it is.'"),
+        ("content lacks Paris", STREAM, "content has 'Paris'"),
+        ("reasoning has x", WHOLE, "reasoning lacks 'x'"),
+        ("content is JSON", WHOLE, "content is no JSON"),
+        ("calls look_up", WHOLE, "it calls nothing, not look_up"),
+        ("calls nothing", sent(chat(None, tool_calls=[CALL])), "it calls look_up, and was to call"),
+        (
+            "calls look_up",
+            sent(delta(tool_calls=[CALL]), delta(tool_calls=[MORE]), delta("tool_calls"), "DONE",
+                 streamed=True),
+            "the arguments of look_up are no JSON: '{\"a\": 1}}'",
+        ),
+        ("whole", sent(delta(content="a"), delta("stop"), streamed=True), "without [DONE]"),
+        ("whole", sent(delta(content="a"), "DONE", streamed=True), "it has no finish_reason"),
+        ("whole", sent({"error": {"message": "boom"}}, "DONE", streamed=True), "tells of an error"),
+        ("whole", sent("<html>"), "it cannot be read"),
+        ("whole", sent([1]), "it cannot be read"),
+        ("whole", sent(chat(), error="ReadTimeout: x"), "ReadTimeout: x"),
+        ("sense", sent(chat("!!!!!!!!")), "only punctuation"),
+        ("sense", sent(chat("", reasoning="")), "the answer is empty"),
+        ("within 0.1 s", WHOLE, "it took 0.500 s, not 0.1 s"),
+        ("within 0.1 s", sent(), "it took for ever"),
+    ],
+)  # fmt: skip
+def test_what_is_not_as_expected_is_told(said: str, answer: Sent, told: str) -> None:
+    (found,) = broken([parse(said)], answer)
+    assert told in found
+
+
+def test_a_tool_call_needs_no_words() -> None:
+    answer = sent(chat(None, tool_calls=[CALL], reasoning=None))
+    assert broken([parse("sense"), parse("calls look_up"), parse("whole")], answer) == []
+    assert completion(answer).calls == {0: ["look_up", '{"a": 1}']}
+
+
+@pytest.mark.parametrize("said", ["", "content", "content has", "status is fine", "calls", "soon"])
+def test_what_is_no_expectation_is_refused_with_those_there_are(said: str) -> None:
+    with pytest.raises(UserError) as told:
+        parse(said)
+    assert all(form in str(told.value) for form in FORMS)
