@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 MAKING = ("lock", "requires_python", "torch_backend")
 
 
-def write(folder: Path, name: str, **tables: Mapping[str, Any]) -> Environment:
+def write(folder: Path, name: str, **tables: Mapping[str, Any] | str) -> Environment:
     """Write `lanes/<name>.toml` into a project's folder, with other keys in `env`, `serve`, …
 
-    None takes a key away. Returns the environment it serves from, which is the shipped lane's.
+    A text is the key's own value; None takes a key of a table away. Returns the environment it serves
+    from, which is the shipped lane's.
     """
     shipped = lanes.load(LANE, ROOT)
     ready = environment.prepare(shipped, cache=environment.default_cache(), progress=print)
@@ -31,6 +32,9 @@ def write(folder: Path, name: str, **tables: Mapping[str, Any]) -> Environment:
     found = {key: value for key, value in tomllib.loads(text).items() if key not in MAKING}
     found |= {"title": f"the CPU lane as {name}", "python": str(ready.python)}
     for table, values in tables.items():
+        if isinstance(values, str):
+            found[table] = values
+            continue
         both = found.get(table, {}) | values
         found[table] = {key: value for key, value in both.items() if value is not None}
     (folder / "lanes").mkdir(exist_ok=True)

@@ -1,0 +1,224 @@
+"""Two real lanes with one difference each: the promotion gate says what it is and what it means."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from e2e import gates, own_lane
+from e2e.served import subject_of
+from sweeps import named, sweep
+
+from pytest_vllm_gates.facts import waivers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+pytestmark = pytest.mark.real
+
+Tables = dict[str, Any]
+BOOT = "boot or contracts or startup"
+WORDS = "boot or reasoning or streaming"
+PROMPTS = "boot or chat_template"
+LONG = "boot or long_context"
+WAIVER = """\
+[[waiver]]
+check = "qwen3.5: boot: test_refuses_a_wrong_key*"
+who = "Jane"
+why = "the gateway in front asks for it"
+until = {until}
+"""
+
+
+OPEN_DOOR = '''\
+"""Hands the right key to the server, whatever a client sent."""
+
+import os
+
+
+class Open:
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "http":
+            key = f"Bearer {os.environ['VLLM_API_KEY']}".encode()
+            kept = [pair for pair in scope["headers"] if pair[0] != b"authorization"]
+            scope = {**scope, "headers": [*kept, (b"authorization", key)]}
+        await self.app(scope, receive, send)
+'''
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the canary differs from the stable lane, and what the verdict has to say."""
+
+    name: str
+    verdict: str
+    axes: set[str]
+    """Those the bundle diff has to name, and no others."""
+    canary: Callable[[Path], Tables]
+    gates: str = BOOT
+    says: str = ""
+    """A part of a reason."""
+    kind: str | None = None
+    """What the check that tells them apart is."""
+    stable: Callable[[Path], Tables] = lambda _: {}
+    waiver: int | None = None
+    """In how many days a waiver of the failure ends."""
+    drift: set[str] = field(default_factory=set)
+    """Names of what is listed although nothing failed."""
+    warned: bool = False
+
+
+def edited_template(folder: Path) -> Tables:
+    """Return a lane that serves with a template of its own."""
+    _, miniature = subject_of(gates.MODEL)
+    template = folder / "chat_template.jinja"
+    shutil.copy(f"{miniature.source}/chat_template.jinja", template)
+    text = template.read_text(encoding="utf-8")
+    template.write_text(text.replace("<|im_start|>user", "<|im_start|> user"), encoding="utf-8")
+    return {"serve": {"chat_template": str(template)}}
+
+
+def open_door(folder: Path) -> Tables:
+    """Return a lane whose server asks nobody for a key."""
+    (folder / "open_door.py").write_text(OPEN_DOOR, encoding="utf-8")
+    return {
+        "env": {"PYTHONPATH": str(folder)},
+        "serve": {"middleware": "open_door.Open"},
+    }
+
+
+DIFFERENCES = [
+    Difference("nothing", "HOLD", set(), lambda _: {}, says="did not run"),
+    Difference(
+        "a-flag",
+        "REJECT",
+        {"flags"},
+        lambda _: {"serve": {"max_model_len": 2048}},
+        gates=LONG,
+        says="long_context is FAIL",
+        kind="regression",
+    ),
+    Difference(
+        "a-template",
+        "REJECT",
+        {"flags", "chat template"},
+        edited_template,
+        gates=PROMPTS,
+        says="chat_template is FAIL",
+        kind="regression",
+        warned=True,
+    ),
+    Difference(
+        "a-parser",
+        "REJECT",
+        {"flags"},
+        lambda _: {"serve": {"reasoning_parser": "deepseek_v3"}},
+        gates=WORDS,
+        says="reasoning is FAIL",
+        kind="regression",
+    ),
+    Difference(
+        "a-missing-package",
+        "REJECT",
+        {"vllm", "torch", "transformers", "tokenizers", "other packages", "CUDA", "Python"},
+        lambda _: {"python": sys.executable},
+        gates="boot",
+        says="boot is FAIL",
+        kind="regression",
+        warned=True,
+    ),
+    Difference(
+        "a-quiet-default",
+        "HOLD",
+        {"flags"},
+        lambda _: {"serve": {"enable_prefix_caching": False}},
+        drift={"cache_config: enable_prefix_caching"},
+        says="did not run",
+    ),
+    Difference(
+        "two-axes",
+        "HOLD",
+        {"flags", "environment"},
+        lambda _: {"serve": {"max_num_seqs": 7}, "env": {"VLLM_LOGGING_LEVEL": "DEBUG"}},
+        gates="boot",
+        says="did not run",
+        warned=True,
+    ),
+    Difference(
+        "a-defect-of-both",
+        "HOLD",
+        set(),
+        open_door,
+        gates="boot",
+        stable=open_door,
+        says="no regression: it fails on lane stable as well",
+        kind="both",
+    ),
+    Difference(
+        "a-mended-defect",
+        "HOLD",
+        {"environment", "flags"},
+        lambda _: {},
+        gates="boot",
+        stable=open_door,
+        says="did not run",
+        kind="mended",
+        warned=True,
+    ),
+    Difference(
+        "a-waived-failure",
+        "HOLD",
+        {"environment", "flags"},
+        open_door,
+        gates="boot",
+        says="did not run",
+        kind="unequal",
+        waiver=30,
+        warned=True,
+    ),
+    Difference(
+        "an-expired-waiver",
+        "REJECT",
+        {"environment", "flags"},
+        open_door,
+        gates="boot",
+        says="waiver",
+        kind="regression",
+        waiver=-1,
+        warned=True,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "one", sweep(DIFFERENCES, lambda one: one.name, named("a-template", "a-defect-of-both"))
+)
+def test_the_verdict_is_about_the_difference(tmp_path: Path, one: Difference) -> None:
+    own_lane.write(tmp_path, "stable", **one.stable(tmp_path))
+    own_lane.write(tmp_path, "canary", **one.canary(tmp_path))
+    if one.waiver is not None:
+        text = WAIVER.format(until=waivers.today() + datetime.timedelta(days=one.waiver))
+        (tmp_path / "waivers.toml").write_text(text, encoding="utf-8")
+    ran = gates.run(tmp_path, "--lane", "canary", "--against", "stable", "-m", one.gates)
+    told = ran.verdict
+    assert told["promotion"] == one.verdict, ran.output
+    assert ran.status == {"REJECT": 1, "HOLD": 6}[one.verdict], ran.output
+    assert any(one.says in reason for reason in told["reasons"]), told["reasons"]
+    assert set(told["bundle"]["axes"]) == one.axes, told["bundle"]
+    assert bool(told["bundle"]["warning"]) is one.warned, told["bundle"]
+    kinds = {check["kind"] for check in told["against"]["checks"]}
+    assert one.kind in kinds if one.kind else kinds <= {"unequal"}, told["against"]["checks"]
+    assert one.drift <= {found["name"] for found in told["against"]["drift"]}
+    if one.verdict == "REJECT":
+        assert told["rollback"]["lane"] == "stable"
+        assert "vllm" in told["rollback"]["command"]
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert one.verdict in page
