@@ -23,8 +23,8 @@ MAKING = ("lock", "requires_python", "torch_backend")
 def write(folder: Path, name: str, **tables: Mapping[str, Any] | str) -> Environment:
     """Write `lanes/<name>.toml` into a project's folder, with other keys in `env`, `serve`, …
 
-    A text is the key's own value; None takes a key of a table away. Returns the environment it serves
-    from, which is the shipped lane's.
+    A text is the key's own value; None takes a key of a table away. Returns the environment it
+    serves from, which is the shipped lane's.
     """
     shipped = lanes.load(LANE, ROOT)
     ready = environment.prepare(shipped, cache=environment.default_cache(), progress=print)
