@@ -62,6 +62,11 @@ class Gate:
     measured: list[Entry]
     """Tests that passed and measured something worth a look."""
 
+    @property
+    def blocked(self) -> bool:
+        """Whether there is nothing to see but that it was blocked."""
+        return bool(self.entries) and {one.outcome for one in self.entries} == {"BLOCKED"}
+
 
 @dataclass
 class Family:

@@ -147,7 +147,12 @@ def _distribution(
     drawing = Drawing(height=ROW_HEIGHT * len(known) + 22, says=f"{called}. {says}")
     for at, (side, values) in enumerate(known):
         _strip(drawing, across, at * ROW_HEIGHT, side, spread(values, limits.marks))
-    _axis(drawing, across, ROW_HEIGHT * len(known), lambda value: figure(value, unit))
+    _axis(
+        drawing,
+        across,
+        ROW_HEIGHT * len(known),
+        lambda value: figure(value, unit if unit == "s" else ""),
+    )
     return Distribution(called, drawing, summaries)
 
 
@@ -180,4 +185,5 @@ def figure(value: float, unit: str) -> str:
     """Return a figure with its unit."""
     if unit == "s" and abs(value) < 1:
         return f"{value * 1000:.4g} ms"
-    return f"{value:,.4g} {unit}" if abs(value) < 10_000 else f"{value:,.0f} {unit}"  # noqa: PLR2004
+    told = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"  # noqa: PLR2004
+    return f"{told} {unit}".rstrip()

@@ -135,11 +135,17 @@ def test_who_wants_no_motion_gets_none(opened: Opened) -> None:
 
 
 def test_a_gate_leads_to_its_failure(opened: Opened) -> None:
-    page = opened().page
+    page = opened(reduced_motion="reduce").page
     page.click("table.gates a:text-is('throughput')")
     target = page.locator(":target")
     assert "Is as fast as the other lane" in target.inner_text()
     assert target.evaluate("one => one.getBoundingClientRect().top") < 900
+
+
+def test_what_is_folded_opens_where_a_link_leads(opened: Opened) -> None:
+    page = opened().page
+    page.click("section:has(h2:text('glm')) table.gates a:text-is('isolation')")
+    assert page.locator(":target").evaluate("one => one.checkVisibility()")
 
 
 def test_drawings_are_named_and_have_a_size(opened: Opened) -> None:

@@ -96,6 +96,7 @@ def test_everything_is_on_the_page() -> None:
         "the KV cache does not hold one request of full length KV_TOO_SMALL , certain",
         "Run it again pytest --model qwen3.5 --lane cpu -m streaming -k",
         "pytest --repro incidents/2026-11-22-qwen3.5-streaming-late-arguments",
+        "13 gates were blocked: chat_template, isolation, load",
         "qwen3.5 TTFT p95 (ms)",
         "pytest --model qwen3.5,glm --lane cpu --against cpu-previous -m 'not soak'",
         "transformers 5.19.0", "transformers 5.17.2",
