@@ -135,7 +135,7 @@ def test_who_wants_no_motion_gets_none(opened: Opened) -> None:
 
 
 def test_a_gate_leads_to_its_failure(opened: Opened) -> None:
-    page = opened().page
+    page = opened(reduced_motion="reduce").page
     page.click("table.gates a:text-is('throughput')")
     target = page.locator(":target")
     assert "Is as fast as the other lane" in target.inner_text()
