@@ -106,6 +106,8 @@ def resolve(options: Options) -> Replays:
     if options.repro is None:
         return _kept(project)
     bundle = read(options.repro)
+    for send in bundle.incident.sends:
+        bundle.sent(send)  # one that cannot be read is told before anything boots
     told, notes = bundle.incident, []
     family = families.load(told.family, project)
     lane = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -244,6 +245,29 @@ def test_a_bundle_that_was_changed_is_refused(project: Project) -> None:
     result, found = replayed(project)
     assert (result.ret, found) == (pytest.ExitCode.USAGE_ERROR, {})
     assert "requests/1.json has 2 bytes of" in result.stderr.str()
+
+
+def test_a_bundle_whose_response_is_none_is_refused(project: Project) -> None:
+    folder = lost_reasoning(project)
+    document = json.loads((folder / "incident.json").read_text())
+    (folder / "responses/1.jsonl").write_bytes(b"{}\n[]\n")
+    sha256 = hashlib.sha256(b"{}\n[]\n").hexdigest()
+    document["files"]["responses/1.jsonl"] = {"sha256": sha256, "bytes": 6}
+    document["sha256"] = bundles.digest(document)
+    (folder / "incident.json").write_text(json.dumps(document))
+    result = project.pytest("--repro", "copied")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "responses/1.jsonl is no response" in result.stderr.str()
+
+
+def test_a_fault_of_ours_ends_no_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(incidents, "Contents", fail)
+    result = project.gates("-m", "boot", faults="bangs")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["  no incident could be kept *: ZeroDivisionError: ours"])
 
 
 def test_a_lane_of_the_bundle_that_could_run_anything_is_not_booted(project: Project) -> None:
