@@ -127,7 +127,9 @@ class Handler(BaseHTTPRequestHandler):
         if body.get("tools"):
             message["content"] = None
             message["tool_calls"] = [{"id": "call-1", "type": "function", "function": CALL}]
-        finish = "tool_calls" if body.get("tools") else "stop"
+        if "trips" in faults and "stumble" in json.dumps(body):
+            message = {"role": "assistant", "content": BANGS, "reasoning": None}
+        finish = "tool_calls" if "tool_calls" in message else "stop"
         if body.get("stream"):
             self.stream(message, finish)
         else:

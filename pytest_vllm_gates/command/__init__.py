@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROG = "vllm-gates"
 COMMANDS: tuple[str, ...] = (
     "lane", "inventory", "preflight", "allreduce", "plan", "explain", "signatures",
-    "report", "history", "servers", "capture", "incident",
+    "report", "history", "servers", "capture", "incident", "shrink",
 )  # fmt: skip
 
 
