@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vllm_gates import option_list
 from pytest_vllm_gates import option_values as values
 
 if TYPE_CHECKING:
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.timing import Workers
 
 ALL = "all"
-BOOT_TIMEOUT_S = 1800.0
-STALL_TIMEOUT_S = 300.0
-ANSWER_TOKENS = 1024
-SAMPLES = 20
-REPORT = "gates-report"
-"""Where a run with --against writes its report when nothing else is asked for."""
-HISTORY = ".vllm-gates/history.sqlite"
-KEEP_SERVER = "15m"
-KEY_VARIABLE = "OPENAI_API_KEY"
 # What means nothing without --model, and so would be ignored, with where it is kept.
 NEED_MODEL = {
     f"--{name}": f"gates_{name.replace('gates-', '').replace('-', '_')}"
@@ -89,207 +81,6 @@ class Options:
     verbose: bool
 
 
-def declare(parser: pytest.Parser) -> None:
-    """Declare every option and, under `gates_<name>`, its ini twin."""
-    group = parser.getgroup("vllm-gates", "vLLM gates (inert without --model)")
-
-    def option(name: str, text: str, *, ini: str, **how: Any) -> None:
-        group.addoption(f"--{name}", dest=ini, default=None, help=text, **how)
-        flag = how.get("action") in ("store_true", "store_false")
-        kind = "bool" if flag else "args" if how.get("action") == "append" else "string"
-        parser.addini(ini, f"{text} (as --{name})", type=kind, default=None)  # type: ignore[arg-type]
-
-    option(
-        "model",
-        "Boot the real server for these families and run the gates: a name, several with commas, "
-        "or 'all'. May be repeated.",
-        ini="gates_model",
-        action="append",
-        metavar="NAME[,NAME...]",
-    )
-    option(
-        "checkpoint",
-        "The weights: a checkpoint the family file names, a local folder, or a Hub id. "
-        "Default: the lane's, else the family's first.",
-        ini="gates_checkpoint",
-        metavar="NAME",
-    )
-    option(
-        "lane",
-        "The pinned bundle that serves. Default: 'cuda' where an NVIDIA GPU answers, else 'cpu'.",
-        ini="gates_lane",
-        metavar="NAME",
-    )
-    option(
-        "against",
-        "Hold --lane against this one: its gates run first and both are laid side by side, and "
-        "throughput is measured boot by boot in place of a baseline. The same lane twice says how "
-        "small a difference this machine can show.",
-        ini="gates_against",
-        metavar="NAME",
-    )
-    option(
-        "pairs",
-        "How many pairs of boots --against may take at most. Default: the lane's plan.",
-        ini="gates_pairs",
-        metavar="N",
-    )
-    option(
-        "base-url",
-        "Judge a server that already runs, such as http://host:8000/v1; nothing is booted. "
-        f"The key is read from ${KEY_VARIABLE}.",
-        ini="gates_base_url",
-        metavar="URL",
-    )
-    option(
-        "api-key-env",
-        "The environment variable that holds the key for --base-url.",
-        ini="gates_api_key_env",
-        metavar="NAME",
-    )
-    option(
-        "update-golden",
-        "Record goldens for the tests that run. A recording run never promotes.",
-        ini="gates_update_golden",
-        action="store_true",
-    )
-    option(
-        "update-baseline",
-        "Record the throughput of this boot as a baseline of this machine, beside those recorded "
-        "before. A recording run never promotes.",
-        ini="gates_update_baseline",
-        action="store_true",
-    )
-    option(
-        "gates-report",
-        "Write verdict.json and the server's log into this folder. "
-        f"Default: none; with --against {REPORT}.",
-        ini="gates_report",
-        metavar="DIR",
-    )
-    option(
-        "gates-history",
-        f"The SQLite file that remembers the verdicts of this project's runs. Default: {HISTORY}.",
-        ini="gates_history",
-        metavar="PATH",
-    )
-    option(
-        "no-gates-history",
-        "Remember nothing of this run.",
-        ini="gates_no_history",
-        action="store_true",
-    )
-    option(
-        "boot-timeout",
-        f"Seconds a boot may take. Default: {BOOT_TIMEOUT_S:.0f}.",
-        ini="gates_boot_timeout",
-        metavar="SECONDS",
-    )
-    option(
-        "stall-timeout",
-        f"Seconds a booting server's log may stay silent. Default: {STALL_TIMEOUT_S:.0f}.",
-        ini="gates_stall_timeout",
-        metavar="SECONDS",
-    )
-    option(
-        "answer-tokens",
-        "Tokens an answer may have, thinking included, in the conversation gates. "
-        f"Default: {ANSWER_TOKENS}; models that think at length need more.",
-        ini="gates_answer_tokens",
-        metavar="N",
-    )
-    option(
-        "samples",
-        "Sampled answers of which the rate of valid tool calls is taken; 0 for none. "
-        f"Default: {SAMPLES}.",
-        ini="gates_samples",
-        metavar="N",
-    )
-    option(
-        "soak",
-        "How long the load gate keeps up its streams to look for drift: 90s, 30m, 2h; "
-        f"at least {values.LEAST_SOAK_S:.0f}s. Default: not at all.",
-        ini="gates_soak",
-        metavar="DURATION",
-    )
-    option(
-        "load-workers",
-        "Drive the load gate's load with locust from so many worker processes; N@HOST:PORT listens "
-        "there and waits for N workers of other machines. Default: one process without locust.",
-        ini="gates_load_workers",
-        metavar="N[@HOST:PORT]",
-    )
-    option(
-        "load-trace",
-        "What the load gate replays in place of arrivals it makes up: a published trace (Azure LLM "
-        "inference, BurstGPT, Mooncake) or a batch file of OpenAI's.",
-        ini="gates_load_trace",
-        metavar="FILE",
-    )
-    option(
-        "ramp",
-        "Raise the load gate's rate until the server no longer keeps its limits, and tell up to "
-        "which rate it does.",
-        ini="gates_ramp",
-        action="store_true",
-    )
-    option(
-        "keep-server",
-        "Leave the server up for the next run that asks for the same with this option, until it "
-        f"was idle for so long; default: {KEEP_SERVER}. Such a run never promotes. "
-        "`vllm-gates servers` lists and stops them.",
-        ini="gates_keep_server",
-        nargs="?",
-        const=KEEP_SERVER,
-        metavar="IDLE",
-    )
-    option(
-        "no-overlay",
-        "Boot without the lane's overlay of documented repairs.",
-        ini="gates_no_overlay",
-        action="store_true",
-    )
-    option(
-        "without-repair",
-        "Boot without this repair of the lane's overlay, or these. May be repeated.",
-        ini="gates_without_repair",
-        action="append",
-        metavar="NAME[,NAME...]",
-    )
-    option(
-        "repro",
-        "Send an incident again: its requests, judged by its own test. Takes family, checkpoint "
-        "and lane from the bundle where they are not given.",
-        ini="gates_repro",
-        metavar="BUNDLE",
-    )
-    option(
-        "times",
-        "Replay the incident so many times and tell how often it happens. Default: 1.",
-        ini="gates_times",
-        metavar="N",
-    )
-    option(
-        "no-incidents",
-        "Leave no incident behind where a test fails.",
-        ini="gates_no_incidents",
-        action="store_true",
-    )
-    option(
-        "redact-prompts",
-        "What becomes of prompts and answers in reports, bundles and logs: keep, hash (equal texts "
-        "stay comparable) or drop. Default: keep. Secrets never get there.",
-        ini="gates_redact_prompts",
-        metavar="keep|hash|drop",
-    )
-    option(
-        "require-promotion",
-        "Exit 0 only for PROMOTE: 1 for REJECT, 6 for HOLD. Implied by --against.",
-        ini="gates_require_promotion",
-        action="store_true",
-    )
-
-
 def parse(config: pytest.Config) -> Options | None:
     """Return the options, or None without `--model`; raises `pytest.UsageError` for a mistake."""
     repro = config.getoption("gates_repro")
@@ -320,31 +111,33 @@ def parse(config: pytest.Config) -> Options | None:
     report_dir = Path(config.invocation_params.dir, report).resolve() if report else None
     if report_dir and report_dir.exists() and not report_dir.is_dir():
         raise pytest.UsageError(f"--gates-report {report!r} is a file: name a folder")
+    unasked = config.rootpath / option_list.REPORT if given("gates_against") else None
     return Options(
         models=models,
         checkpoint=given("gates_checkpoint") or None,
         lane=given("gates_lane") or None,
         base_url=values.url(base_url) if base_url else None,
-        api_key_env=key_variable or KEY_VARIABLE,
+        api_key_env=key_variable or option_list.KEY_VARIABLE,
         api_key_env_named=bool(key_variable),
         against=given("gates_against") or None,
         pairs=values.count("--pairs", given("gates_pairs"), 0, 2) or None,
         update_golden=bool(given("gates_update_golden")),
         update_baseline=bool(given("gates_update_baseline")),
-        report_dir=report_dir or (config.rootpath / REPORT if given("gates_against") else None),
-        history=values.history(config, HISTORY, off=bool(given("gates_no_history"))),
+        report_dir=report_dir
+        or (config.rootpath / option_list.REPORT if given("gates_against") else None),
+        history=values.history(config, option_list.HISTORY, off=bool(given("gates_no_history"))),
         boot_timeout_s=values.seconds(
-            "--boot-timeout", given("gates_boot_timeout"), BOOT_TIMEOUT_S
+            "--boot-timeout", given("gates_boot_timeout"), option_list.BOOT_TIMEOUT_S
         ),
         stall_timeout_s=values.seconds(
-            "--stall-timeout", given("gates_stall_timeout"), STALL_TIMEOUT_S
+            "--stall-timeout", given("gates_stall_timeout"), option_list.STALL_TIMEOUT_S
         ),
         overlay=not given("gates_no_overlay"),
         without_repairs=values.listed(given("gates_without_repair")),
         answer_tokens=values.count(
-            "--answer-tokens", given("gates_answer_tokens"), ANSWER_TOKENS, 1
+            "--answer-tokens", given("gates_answer_tokens"), option_list.ANSWER_TOKENS, 1
         ),
-        samples=values.count("--samples", given("gates_samples"), SAMPLES, 0),
+        samples=values.count("--samples", given("gates_samples"), option_list.SAMPLES, 0),
         soak_s=values.duration("--soak", given("gates_soak"), values.LEAST_SOAK_S),
         keep_server_s=0.0
         if base_url or given("gates_against") or given("gates_update_baseline")

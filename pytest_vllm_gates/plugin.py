@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates import options
+from pytest_vllm_gates import option_list, options
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    options.declare(parser)
+    option_list.declare(parser)
 
 
 @pytest.hookimpl(trylast=True)

@@ -36,7 +36,7 @@ HEAVY = {
 }  # fmt: skip
 
 # What plugin.py and options.py may import at once.
-LIGHT = {f"{NAME}.options", f"{NAME}.option_values"}
+LIGHT = {f"{NAME}.options", f"{NAME}.option_list", f"{NAME}.option_values"}
 
 # Where locust is imported, and gevent, which patches the standard library.
 PATCHED = {"swarm", "user", "worker_run"}

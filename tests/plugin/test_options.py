@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import option_values, options
+from pytest_vllm_gates import option_list, option_values, options
 from pytest_vllm_gates.facts.timing import Workers
 
 if TYPE_CHECKING:
@@ -289,12 +289,12 @@ def test_the_defaults_ask_for_little(project: Project) -> None:
         update_baseline=False,
         report_dir=None,
         history=project.path / ".vllm-gates" / "history.sqlite",
-        boot_timeout_s=options.BOOT_TIMEOUT_S,
-        stall_timeout_s=options.STALL_TIMEOUT_S,
+        boot_timeout_s=option_list.BOOT_TIMEOUT_S,
+        stall_timeout_s=option_list.STALL_TIMEOUT_S,
         overlay=True,
         without_repairs=(),
-        answer_tokens=options.ANSWER_TOKENS,
-        samples=options.SAMPLES,
+        answer_tokens=option_list.ANSWER_TOKENS,
+        samples=option_list.SAMPLES,
         soak_s=0.0,
         load_workers=Workers(),
         trace=None,
