@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates import options as given
+from pytest_vllm_gates import option_list as given
 from pytest_vllm_gates.facts.outcome import Outcome
 
 if TYPE_CHECKING:

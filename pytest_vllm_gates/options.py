@@ -123,8 +123,7 @@ def parse(config: pytest.Config) -> Options | None:
         pairs=values.count("--pairs", given("gates_pairs"), 0, 2) or None,
         update_golden=bool(given("gates_update_golden")),
         update_baseline=bool(given("gates_update_baseline")),
-        report_dir=report_dir
-        or (config.rootpath / option_list.REPORT if given("gates_against") else None),
+        report_dir=report_dir or unasked,
         history=values.history(config, option_list.HISTORY, off=bool(given("gates_no_history"))),
         boot_timeout_s=values.seconds(
             "--boot-timeout", given("gates_boot_timeout"), option_list.BOOT_TIMEOUT_S
