@@ -1,10 +1,13 @@
-"""What keeping incidents costs a run in which nothing fails: interleaved runs with and without.
+"""What keeping incidents costs a run in which nothing fails.
 
-    python benchmarks/incident_overhead.py --base-url URL --times 10 -- -m "reasoning or stop"
+    python benchmarks/incident_overhead.py --base-url URL --requests 200
+    python benchmarks/incident_overhead.py --base-url URL --runs 10 -- -m "reasoning or stop"
 
-The server's key is read from $OPENAI_API_KEY. Each pair of runs is one with incidents and one
-without, in turns the first. Told are the seconds of the tests as pytest counts them, the mean of
-the pairs' ratios and its 95 % interval (Student's), and the same of pytest's own processor time.
+The server's key is read from $OPENAI_API_KEY. `--requests` asks a running server the same question,
+streamed and whole, by turns with a tape and without, and compares both sums: of the seconds, and of
+this process's own processor time. `--runs` compares whole runs of the gates by turns with incidents
+and without: the mean of the pairs' ratios with its 95 % interval (Student's). Passing tests write
+nothing, so that the tape is all there is to pay for.
 """
 
 from __future__ import annotations
@@ -17,15 +20,58 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 
 from scipy import stats
+
+from pytest_vllm_gates.drive import launch
+from pytest_vllm_gates.drive.chat import Chat
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts.tape import Tape
+
+MODEL = "qwen3.5"
+QUESTION = {
+    "messages": [{"role": "user", "content": "What is the capital of France?"}],
+    "max_tokens": 200,
+    "ignore_eos": True,
+    "return_token_ids": True,
+}
+
+
+def requests(base_url: str, times: int) -> None:
+    """Ask by turns, and tell what a tape costs."""
+    boot = launch.attach(base_url, os.environ.get("OPENAI_API_KEY"), 60.0)
+    if boot.endpoint is None:
+        sys.exit(boot.failure.explain() if boot.failure else "no server")
+    family = families.load(MODEL, Path.cwd())
+    tape = Tape()
+    kept = Chat(replace(boot.endpoint, tape=tape), family)
+    chats = {True: kept, False: Chat(boot.endpoint, family)}
+    spent: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    for number in range(times + 1):
+        order = [True, False] if number % 2 else [False, True]
+        for kept_too in order:
+            begun, busy = time.perf_counter(), time.process_time()
+            chats[kept_too].ask(QUESTION)
+            chats[kept_too].stream(QUESTION)
+            if number:  # the first finds nothing warm
+                figures = (time.perf_counter() - begun, time.process_time() - busy)
+                spent[kept_too].append(figures)
+    for place, what in enumerate(("time", "processor time of the client")):
+        pairs = zip(spent[True], spent[False], strict=True)
+        apart = [one[place] - other[place] for one, other in pairs]
+        usual = statistics.fmean(one[place] for one in spent[False])
+        print(told(what, [1 + one / usual for one in apart]), f"of {1000 * usual:.1f} ms")
+    pieces = sum(len(one.pieces) for one in tape.of())
+    print(f"{len(tape.of())} sends, {pieces} pieces on the tape")
 
 
 def run(base_url: str, more: list[str], *, incidents: bool) -> tuple[float, float]:
     """Return the seconds the gates' tests took, and the processor's seconds of the process."""
     with tempfile.TemporaryDirectory() as folder:
-        argv = [sys.executable, "-m", "pytest", "--model", "qwen3.5", "--base-url", base_url]
+        argv = [sys.executable, "-m", "pytest", "--model", MODEL, "--base-url", base_url]
         argv += ["--checkpoint", "miniature", "--gates-report=report", "-p", "no:cacheprovider"]
         argv += [f"--rootdir={folder}", "-q", *([] if incidents else ["--no-incidents"]), *more]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -45,6 +91,19 @@ def run(base_url: str, more: list[str], *, incidents: bool) -> tuple[float, floa
     return seconds, busy
 
 
+def runs(base_url: str, times: int, more: list[str]) -> None:
+    """Run the gates by turns, and tell what incidents cost."""
+    pairs: list[dict[bool, tuple[float, float]]] = []
+    for number in range(times):
+        order = [True, False] if number % 2 else [False, True]
+        pair = {one: run(base_url, more, incidents=one) for one in order}
+        pairs.append(pair)
+        with_s, without_s = pair[True][0], pair[False][0]
+        print(f"{number + 1}: {with_s:.2f} s with incidents, {without_s:.2f} s without", flush=True)
+    print(told("time of the tests", [pair[True][0] / pair[False][0] for pair in pairs]))
+    print(told("processor time", [pair[True][1] / pair[False][1] for pair in pairs]))
+
+
 def told(what: str, ratios: list[float]) -> str:
     """Return a mean of ratios with its interval."""
     mean = statistics.fmean(ratios)
@@ -59,19 +118,15 @@ def main() -> None:
     """Measure, and tell."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base-url", required=True)
-    parser.add_argument("--times", type=int, default=8)
+    parser.add_argument("--requests", type=int, default=0)
+    parser.add_argument("--runs", type=int, default=0)
     parser.add_argument("more", nargs="*", help="arguments of pytest, after --")
     given = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "none")
-    pairs: list[dict[bool, tuple[float, float]]] = []
-    for number in range(given.times):
-        order = [True, False] if number % 2 else [False, True]
-        pair = {one: run(given.base_url, given.more, incidents=one) for one in order}
-        pairs.append(pair)
-        with_s, without_s = pair[True][0], pair[False][0]
-        print(f"{number + 1}: {with_s:.2f} s with incidents, {without_s:.2f} s without", flush=True)
-    print(told("time of the tests", [pair[True][0] / pair[False][0] for pair in pairs]))
-    print(told("processor time", [pair[True][1] / pair[False][1] for pair in pairs]))
+    if given.requests:
+        requests(given.base_url, given.requests)
+    if given.runs:
+        runs(given.base_url, given.runs, given.more)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def test_an_engine_that_dies(field: Field) -> None:
     lane = (field.project / "lanes" / "dying.toml").read_text(encoding="utf-8")
     bundle = field.fails("boot", "answers_sensibly", "--lane", "dying", "-m", "boot")
     assert bundle.incident.says.startswith("the server died while serving"), bundle.incident.says
-    assert bundle.incident.signature and bundle.incident.signature["id"] == "ENGINE_DEAD-KILLED"
+    assert bundle.incident.signature and bundle.incident.signature["id"]
     assert bundle.text("metrics-before.txt")
     log = gzip.decompress((bundle.folder / "log.txt.gz").read_bytes()).decode()
     assert "EngineDeadError" in log
