@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -89,11 +90,16 @@ def attempted(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[st
         return None
     found = item.stash.get(found_key, None)
     known = [each for _, some in found.known for each in some] if found else []
+    # A bundle tells what was found without secrets, and is held against the same.
+    clean = run.redactor.failure
+    findings = [
+        replace(one, says=clean(one.says)) for one in (*(found.new if found else ()), *known)
+    ]
     answer, why = repro.decide(
         bundle.incident,
         Outcome(result["outcome"]),
-        result["reason"],
-        [*(found.new if found else ()), *known],
+        clean(result["reason"]),
+        [replace(one, says=clean(one.says)) for one in findings],
         other_weights=run.replays.other_weights,
     )
     tape = run.tapes.get(result["family"])

@@ -92,6 +92,25 @@ def test_what_is_not_as_expected_is_told_and_found_again(
     assert "captured  N/A" in ordinary.stdout.str()
 
 
+def test_an_incident_that_quotes_a_key_is_found_again(
+    project: Project, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.path)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    for name in ("captured", "incidents"):
+        shutil.copy(GATES / f"test_{name}.py", run.GATES)
+    project.write("body.json", BODY.replace('"stream": true', '"stream": false'))
+    server = fakes("echoes", key=KEY, names=("qwen3.5",))
+    assert capture(server.base_url, "--expect", "content lacks You sent") == 1
+    bundle = bundle_in(project.path)
+    assert "Bearer [redacted]" in bundle.incident.says
+    monkeypatch.setenv("OPENAI_API_KEY", "plant-another-key-2")
+    other = fakes("echoes", key="plant-another-key-2")
+    result = project.pytest("--repro", str(bundle.folder), "--base-url", other.base_url)
+    assert "incident: REPRODUCED" in result.outlines
+    assert "plant-" not in result.stdout.str()
+
+
 def test_a_server_that_does_not_answer_is_an_incident_too(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
