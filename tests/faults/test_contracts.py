@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import pytest
+from sweeps import first_of_each, named, sweep
 
 from faults import contracts, innocent
 from faults.conversations import GATES, NOT_ARRIVAL, SHORT
@@ -31,7 +33,9 @@ def concerned(fault: Fault) -> list[str]:
     return [*SHORT, "-m", f"contracts or {gates}", *NOT_ARRIVAL]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+@pytest.mark.parametrize(
+    "fault", sweep(FAULTS, attrgetter("name"), first_of_each(FAULTS, attrgetter("check")))
+)
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
         judged = run("--base-url", proxy.base_url, *concerned(fault))
@@ -43,7 +47,7 @@ def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None
     assert judged.status == 1
 
 
-@pytest.mark.parametrize("change", INNOCENT, ids=[change.name for change in INNOCENT])
+@pytest.mark.parametrize("change", sweep(INNOCENT, attrgetter("name"), named("has_more_metrics")))
 def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=change.request, reply=change.reply) as proxy:
         judged = run("--base-url", proxy.base_url, *SHORT, "-m", "contracts")

@@ -90,7 +90,13 @@ def behind(upstream: Upstream, fault: Fault | None = None) -> Iterator[str]:
         yield proxy.base_url
 
 
-@pytest.mark.parametrize("fault", [LEAK, CALL], ids=["a reasoning leak", "a wrong tool call"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(LEAK, id="a reasoning leak"),
+        pytest.param(CALL, id="a wrong tool call", marks=pytest.mark.slow),
+    ],
+)
 def test_answers_that_are_wrong(fault: Fault, asking: Field, upstream: Upstream) -> None:
     gate = str(fault.gate)
     with behind(upstream, fault) as url:
@@ -155,6 +161,7 @@ def test_an_engine_that_dies(field: Field) -> None:
     assert found["answer"] == "NOT REPRODUCED", ran.output
 
 
+@pytest.mark.slow
 def test_streams_that_stall(tmp_path: Path, spoiling: Callable[[], Served]) -> None:
     endpoint = spoiling().endpoint
     field = Field(tmp_path, endpoint.api_key or "")
