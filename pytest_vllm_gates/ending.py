@@ -35,6 +35,8 @@ class End:
     bundle: BundleDiff | None
     """What the lanes differ in, where there are two."""
     rollback: Mapping[str, Any] | None
+    against: Mapping[str, Any] | None
+    """How the lanes lie side by side, where there are two."""
     published: tuple[str, ...] = ()
     """What was written where."""
 
@@ -75,7 +77,7 @@ def end(session: pytest.Session, of: run.Run, failed: Collection[str]) -> End:
     told = publishing.publish(
         of.options.report_dir, composed, os.environ, other.document if other else None
     )
-    return End(verdict, status, diff, back, tuple(told))
+    return End(verdict, status, diff, back, composed["against"], tuple(told))
 
 
 def _beside(of: run.Run, diff: BundleDiff | None) -> document.Beside:
@@ -101,6 +103,8 @@ def _last_words(of: run.Run, found: End, here: Path) -> Iterator[tuple[str, str]
     if found.bundle:
         yield from (("", line) for line in (*bundle_report.lines(found.bundle), ""))
     yield from terminal.lines(found.verdict)
+    if found.against:
+        yield "", f"  {terminal.side_by_side(found.against)}"
     if found.rollback:
         commands = found.rollback["command"].splitlines()
         yield "", f"  go back to lane {found.rollback['lane']}:"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.facts.outcome import Outcome
 from pytest_vllm_gates.judge.verdict import Promotion, Verdict
@@ -27,6 +28,22 @@ COLOURS: Mapping[str, str] = {
 }
 WAIVERS = {State.USED: "yellow", State.UNUSED: "green", State.EXPIRED: "red"}
 NARROW = 60
+# What is said of checks that differ between two lanes, by the kind of difference.
+KINDS = {
+    "regression": "fail here alone",
+    "both": "fail on both",
+    "mended": "failed there alone",
+    "unequal": "judged unequally",
+}
+
+
+def side_by_side(against: Mapping[str, Any]) -> str:
+    """Return in one line how this lane lies beside another."""
+    kinds = Counter(check["kind"] for check in against["checks"])
+    said = [f"{count} {KINDS[kind]}" for kind in KINDS if (count := kinds[kind])]
+    if count := len(against["drift"]):
+        said.append(f"{count} different without a failure")
+    return f"beside lane {against['lane']['name']}: {', '.join(said) or 'nothing differs'}"
 
 
 def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:

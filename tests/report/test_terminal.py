@@ -100,3 +100,16 @@ def test_columns_stand_under_each_other() -> None:
     )
     places = [re.search(r"\d tests?", text) for _, text in shown[:2]]
     assert len({place.start() for place in places if place}) == 1
+
+
+def test_two_lanes_are_summed_up_in_a_line() -> None:
+    against = {
+        "lane": {"name": "stable"},
+        "checks": [{"kind": "both"}, {"kind": "regression"}, {"kind": "regression"}],
+        "drift": [{}],
+    }
+    assert terminal.side_by_side(against) == (
+        "beside lane stable: 2 fail here alone, 1 fail on both, 1 different without a failure"
+    )
+    nothing = {"lane": {"name": "stable"}, "checks": [], "drift": []}
+    assert terminal.side_by_side(nothing) == "beside lane stable: nothing differs"
