@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 def alive(pid: int) -> bool:
