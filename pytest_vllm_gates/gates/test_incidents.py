@@ -32,7 +32,8 @@ def test_every_kept_incident_can_be_sent_again(
     here = {(item.path.stem.removeprefix("test_"), item.name) for item in request.session.items}
     lost = [one for one in kept if (one.incident.gate, one.incident.test) not in here]
     evidence["without_a_test"] = [one.name for one in lost]
-    assert not lost or request.config.option.markexpr, (
+    chosen = request.config.option.markexpr or request.config.option.keyword
+    assert not lost or chosen, (
         f"{lost[0].folder}: there is no test {lost[0].incident.test} of a gate "
         f"{lost[0].incident.gate!r} any more, and nothing replays it; for a gate of your own name "
         "its folder besides"

@@ -27,12 +27,13 @@ class Dying:
             await self.app(scope, receive, send)
             return
         message = await receive()
-
-        async def again() -> Any:
-            return message
-
         if json.loads(message.get("body") or b"{}").get("max_tokens") == DEADLY_TOKENS:
             self._kill()
+        first = iter([message])
+
+        async def again() -> Any:
+            return next(first, None) or await receive()
+
         await self.app(scope, again, send)
 
     def _kill(self) -> None:
