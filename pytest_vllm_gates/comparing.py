@@ -157,7 +157,9 @@ def comparison(
 
     assert other_lane  # noqa: S101 - or nothing asks for it
     if other_lane.base_url or _run.lane.base_url:
-        raise NotApplicable("a lane that already runs cannot be booted again and again")
+        raise NotApplicable(
+            "a lane that already runs cannot be booted again and again: its baseline is what counts"
+        )
     folder = _run.options.report_dir or tmp_path_factory.mktemp("throughput")
     if known := baselines.calibration():
         here = {"pair_sd": known.pair_sd, "degrees": known.pairs}

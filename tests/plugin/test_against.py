@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import other_lane
+import pytest_vllm_gates
+from pytest_vllm_gates import other_lane, run
 from pytest_vllm_gates.facts import command_line
 
 if TYPE_CHECKING:
-    from conftest import Project
+    from conftest import Fakes, Project
 
+PACKAGE_GATES = Path(pytest_vllm_gates.__file__).parent / "gates"
 WRONG_KEY = "test_refuses_a_wrong_key[qwen3.5]"
 
 
@@ -110,3 +114,19 @@ def test_a_run_of_its_own_is_reported_without_being_asked(project: Project) -> N
 def test_what_is_this_runs_alone_is_not_handed_on(given: list[str], kept: list[str]) -> None:
 
     assert command_line.without(given, other_lane.VALUED, other_lane.FLAGS) == kept
+
+
+def test_a_lane_that_runs_already_is_held_against_its_baseline(
+    project: Project, fakes: Fakes
+) -> None:
+    shutil.copy(PACKAGE_GATES / "test_throughput.py", run.GATES)
+    project.lane()
+    server = fakes()
+    lane = f'title = "it runs"\nbase_url = "{server.base_url}"\ncheckpoint = "miniature"\n'
+    project.write("lanes/running.toml", lane)
+    arguments = ("--model", "qwen3.5", "--lane", "running", "--against", "fake")
+    project.pytest(*arguments, "--gates-report", "out", "-m", "throughput")
+    outcomes = project.outcomes()
+    assert outcomes["throughput::test_is_as_fast_as_recorded[]"] == "MISSING"
+    assert outcomes["throughput::test_is_as_fast_as_the_other_lane[]"] == "N/A"
+    assert project.verdict()["promotion"] == "HOLD"

@@ -52,7 +52,7 @@ def refused(project: Project, *arguments: str) -> str:
         ),
         (
             "--model qwen3.5 --against fake --base-url http://127.0.0.1:8000/v1",
-            "--against boots both lanes again and again, and --base-url boots nothing",
+            "--against holds two lanes against each other, and --base-url is none",
         ),
         ("--model qwen3.5 --base-url localhost:8000", "--base-url 'localhost:8000' is not a URL"),
         ("--model qwen3.5 --base-url http://", "--base-url 'http://' is not a URL"),
