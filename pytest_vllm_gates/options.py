@@ -173,7 +173,7 @@ def _refuse_contradictions(config: pytest.Config, given: Callable[[str], Any]) -
     if given("gates_base_url") and given("gates_against"):
         raise pytest.UsageError(
             "--against holds two lanes against each other, and --base-url is none: name the "
-            'running server in a lane of its own (base_url = "..." in lanes/NAME.toml, then --lane NAME)'
+            'running server in a lane of its own: base_url = "..." in lanes/NAME.toml, then --lane'
         )
     if config.getoption("gates_pairs") and not given("gates_against"):
         raise pytest.UsageError("--pairs counts the boots of --against NAME: give both")
