@@ -113,14 +113,32 @@ def numbers_its_answers(exchange: Exchange) -> None:
         event["id"] = number
 
 
-@FAULTS.add("whole", check=FIELDS, says="chat: usage is null and was object")
+@FAULTS.add("anything", check=FIELDS, says="completion: usage is null and was object")
+def counts_nothing_in_completions(exchange: Exchange) -> None:
+    """Of the older interface, which is forgotten easily."""
+    if exchange.path == "/v1/completions" and not exchange.streamed:
+        for event in exchange.events:
+            event["usage"] = None
+
+
+@FAULTS.add(
+    "whole",
+    check=FIELDS,
+    says="chat: usage is null and was object",
+    also=("streaming", "tools"),
+)
 def counts_nothing(exchange: Exchange) -> None:
     """Who bills by it bills nothing."""
     for event in exchange.events:
         event["usage"] = None
 
 
-@FAULTS.add("stream", check=FIELDS, says="no streamed chat, usage chunk came")
+@FAULTS.add(
+    "stream",
+    check=FIELDS,
+    says="no streamed chat, usage chunk came",
+    also=("stop", "streaming", "tools"),
+)
 def counts_nothing_in_streams(exchange: Exchange) -> None:
     """Although it was asked for."""
     exchange.events = [event for event in exchange.events if not event.get("usage")]
