@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 TABLE = Path(__file__).with_suffix(".toml")
 OTHERS = "other packages"
-CUDA, DRIVER, TORCH = "CUDA", "driver", "torch"
+CUDA, DRIVER, TORCH, FLAGS = "CUDA", "driver", "torch", "flags"
 OF_TORCH, OF_DRIVER = "CUDA of torch", "CUDA of the driver"
 AXES = (
-    DRIVER, CUDA, TORCH, "vllm", "transformers", "tokenizers", OTHERS, "Python", "start", "flags",
+    DRIVER, CUDA, TORCH, "vllm", "transformers", "tokenizers", OTHERS, "Python", "start", FLAGS,
     "environment", "overlay", "chat template", "tokenizer", "checkpoint", "machine",
 )  # fmt: skip
 """Every axis, in the order in which they are told."""
@@ -42,6 +43,8 @@ class Table(strict.Record):
     """The file of axes."""
 
     axes: Annotated[tuple[Axis, ...], Field(strict=False)]
+    flags: dict[str, str]
+    """The axis that a flag goes along with."""
 
 
 def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDiff:
@@ -65,7 +68,7 @@ def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDif
     versions = _versions(ours, theirs, changed)
     if versions is None:
         unknown |= {name: name for name in PACKAGES}
-    changed = [_of_the_driver(one, changed) for one in [*changed, *(versions or ())]]
+    changed = [_goes_along(one, changed) for one in [*changed, *(versions or ())]]
     changed.sort(key=lambda one: AXES.index(one.axis))
     moved = [axis for axis in AXES if any(one.axis == axis for one in changed)]
     same = tuple(axis for axis in AXES if axis not in unknown and axis not in moved)
@@ -92,7 +95,7 @@ def _plain(
     yield CUDA, _cuda(ours), _cuda(theirs)
     yield "Python", {"Python": ours.python}, {"Python": theirs.python}
     yield "start", ours.start, theirs.start
-    yield "flags", *_collapsed(ours.flags, theirs.flags)
+    yield FLAGS, *_collapsed(ours.flags, theirs.flags)
     yield "environment", ours.environment, theirs.environment
     yield "overlay", ours.overlay, theirs.overlay
     yield "chat template", ours.templates, theirs.templates
@@ -175,7 +178,7 @@ def _build(side: BundleDescription, name: str) -> str | None:
 
 
 def _own(name: str, ours: str | None, theirs: str | None, *, moved: bool) -> str | None:
-    for axis in _axes():
+    for axis in _table().axes:
         if any(fnmatchcase(name, pattern) for pattern in axis.packages):
             if axis.name == TORCH and moved and _public(ours) == _public(theirs):
                 return CUDA
@@ -189,19 +192,22 @@ def _public(version: str | None) -> str | None:
 
 
 def _leader(name: str, leaders: set[str]) -> str:
-    for axis in _axes():
+    for axis in _table().axes:
         if axis.name in leaders and any(fnmatchcase(name, one) for one in axis.follows):
             return axis.name
     return OTHERS
 
 
-def _of_the_driver(change: Change, changed: Iterable[Change]) -> Change:
-    """Return the change; the driver's CUDA goes along with the driver."""
-    if change.name == OF_DRIVER and any(one.axis == DRIVER for one in changed):
-        return Change(DRIVER, change.name, change.ours, change.theirs)
+def _goes_along(change: Change, changed: Iterable[Change]) -> Change:
+    """Return the change under the axis that it goes along with, where that one changed, too."""
+    leader = DRIVER if change.name == OF_DRIVER else None
+    if change.axis == FLAGS:
+        leader = _table().flags.get(change.name.rpartition(": ")[2])
+    if leader and any(one.axis == leader for one in changed):
+        return replace(change, axis=leader)
     return change
 
 
 @cache
-def _axes() -> tuple[Axis, ...]:
-    return strict.load(TABLE, Table).axes
+def _table() -> Table:
+    return strict.load(TABLE, Table)

@@ -119,12 +119,11 @@ DIFFERENCES = [
     Difference(
         "a-template",
         "REJECT",
-        {"flags", "chat template"},
+        {"chat template"},
         edited_template,
         gates=PROMPTS,
         says="chat_template is FAIL",
         kind="regression",
-        warned=True,
     ),
     Difference(
         "a-parser",

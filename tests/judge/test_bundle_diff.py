@@ -216,3 +216,14 @@ def test_the_other_way_round_the_same_axes_changed(one: str, other: str) -> None
     there, back = differences(canary, STABLE), differences(STABLE, canary)
     assert there.axes == back.axes
     assert [(*one[:2], one[3], one[2]) for one in told(there)] == told(back)
+
+
+def test_a_flag_that_names_another_template_is_no_axis_of_its_own() -> None:
+    flags = {
+        "glm": {"max_model_len": "32768", "chat_template": "/own.jinja"},
+        "gemma": {"max_model_len": "32768"},
+    }
+    found = diff(flags=flags, templates={"glm": "e" * 64, "gemma": "none"})
+    assert {axis for axis, *_ in told(found)} == {"chat template"}
+    assert found.warning is None
+    assert {axis for axis, *_ in told(diff(flags=flags))} == {"flags"}
