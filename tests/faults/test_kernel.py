@@ -45,4 +45,5 @@ def test_a_right_request_that_ends_the_engine_turns_robustness_red(
     assert ran.outcomes()["robustness"] == "FAIL", ran.output
     words = ran.reasons("robustness")
     assert f"{request_}:\n" in words
-    assert "an ordinary question: no answer" in words
+    # The process goes down a while after its engine: who asks first sees either.
+    assert "an ordinary question: no answer" in words or "the server died while serving" in words
