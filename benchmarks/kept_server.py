@@ -2,10 +2,10 @@
 
     python benchmarks/kept_server.py --rounds 5
 
-Boots a miniature on the CPU lane once, runs one quick test of it again and again, each time in a
-pytest of its own, and ends the server. Prints the attaching (the checks that the server is ours and
-answers a chat) and the whole run from its start to its end, medians of all rounds, and exits 1
-where either takes longer than its limit.
+Boots a miniature on the CPU lane once, sends one captured request again and again (`--repro`), each
+time in a pytest of its own, and ends the server. Prints the attaching (the checks that the server
+is ours and answers a chat) and the whole run from its start to its end, medians of all rounds, and
+exits 1 where either takes longer than its limit.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import statistics
 import subprocess
 import sys
@@ -22,15 +23,30 @@ from pathlib import Path
 
 ATTACH_LIMIT_S = 1.0
 RUN_LIMIT_S = 3.0
-QUICK = "test_answers_sensibly"
+BODY = {
+    "model": "any",
+    "messages": [{"role": "user", "content": "What is the capital of France?"}],
+    "max_tokens": 50,
+}
+GATES = [sys.executable, "-c", "from pytest_vllm_gates.command import main; main()"]
 
 
-def run(folder: Path, env: dict[str, str], model: str) -> tuple[float, dict[str, object]]:
-    """Run the quick test; return the seconds it took in all and what is told of the server."""
+def incident(folder: Path, model: str) -> Path:
+    """Make a bundle of a request, as a user does of a curl command; return its folder."""
+    curl = f"curl http://127.0.0.1/v1/chat/completions -d {shlex.quote(json.dumps(BODY))}"
+    subprocess.run(
+        [*GATES, "incident", "from", "-", "--kind", "curl", "--model", model, "--out", "incidents"],
+        cwd=folder, input=curl, text=True, check=True, capture_output=True,
+    )  # fmt: skip
+    return next((folder / "incidents").iterdir())
+
+
+def run(folder: Path, env: dict[str, str], bundle: Path) -> tuple[float, dict[str, object]]:
+    """Send a bundle again; return the seconds it took in all and what is told of the server."""
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--model", model, "--keep-server=5m", "-k", QUICK,
-         "--gates-report=report", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "--repro", str(bundle), "--keep-server=5m",
+         "--gates-report=report"],
         cwd=folder, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     taken_s = time.monotonic() - started
@@ -51,18 +67,18 @@ def main() -> int:
         folder = Path(name)
         env = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
         try:
-            first_s, kept = run(folder, env, given.model)
+            bundle = incident(folder, given.model)
+            first_s, kept = run(folder, env, bundle)
             print(f"the first run, with its boot: {first_s:.1f} s", flush=True)
             for _ in range(given.rounds):
-                taken_s, found = run(folder, env, given.model)
+                taken_s, found = run(folder, env, bundle)
                 if not found["attached"] or found["name"] != kept["name"]:
                     sys.exit(f"the server was not found again: {found}")
                 attached_s.append(float(str(found["attach_s"])))
                 runs_s.append(taken_s)
                 print(f"attached in {attached_s[-1]:.3f} s, {taken_s:.2f} s in all", flush=True)
         finally:
-            stop = [sys.executable, "-c", "from pytest_vllm_gates.command import main; main()"]
-            subprocess.run([*stop, "servers", "stop", "--all"], env=env, check=False)
+            subprocess.run([*GATES, "servers", "stop", "--all"], env=env, check=False)
     attach_s, run_s = statistics.median(attached_s), statistics.median(runs_s)
     print(
         f"median of {given.rounds}: attached in {attach_s:.3f} s (at most {ATTACH_LIMIT_S}), "

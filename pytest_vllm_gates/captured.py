@@ -36,8 +36,7 @@ def captured_bundle(_incident: Attempt | None) -> Attempt:
 @pytest.fixture
 def captured(captured_bundle: Attempt, server: Endpoint, _run: Run) -> Captured:
     """Send the requests of a bundle again."""
-    from pytest_vllm_gates.drive.replay import readdressed  # noqa: PLC0415
-    from pytest_vllm_gates.drive.resend import resend  # noqa: PLC0415
+    from pytest_vllm_gates.drive.resend import readdressed, resend  # noqa: PLC0415
     from pytest_vllm_gates.facts import expectation  # noqa: PLC0415
 
     bundle = captured_bundle.bundle

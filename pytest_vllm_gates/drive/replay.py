@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import httpx2 as httpx
 from pytest_vllm_gates.drive import http
 from pytest_vllm_gates.drive.chat import Chat
 from pytest_vllm_gates.drive.recorder import HEADER
+from pytest_vllm_gates.drive.resend import readdressed
 from pytest_vllm_gates.drive.walk import AT_A_TIME, Asker
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.exchange import Exchange
@@ -29,26 +29,6 @@ if TYPE_CHECKING:
 
 AS_SENT = "x-gates-as-sent"
 """The header by which a request names the send whose bytes it is to have; it is not sent."""
-
-
-def readdressed(body: bytes, model: str) -> bytes:
-    """Return a JSON body that asks another model, and is the same in every other byte.
-
-    What is no JSON object, or names no model, is returned as it is.
-    """
-    try:
-        asked = json.loads(body)
-    except (ValueError, RecursionError):
-        return body
-    if not isinstance(asked, dict) or not isinstance(asked.get("model"), str):
-        return body
-    due = {**asked, "model": model}
-    for found in re.finditer(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")', body):
-        start, end = found.span(1)
-        changed = body[:start] + json.dumps(model).encode() + body[end:]
-        if json.loads(changed) == due:
-            return changed
-    return body
 
 
 class AsSent(httpx.BaseTransport):

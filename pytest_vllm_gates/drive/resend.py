@@ -1,8 +1,10 @@
-"""Sends requests as they are, and returns what came back with the time of every piece."""
+"""Sends requests as they are but for the model's name, and returns what came back, timed."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -47,3 +49,23 @@ def resend(endpoint: Endpoint, requests: Iterable[Sent], timeout_s: float) -> li
             endpoint.tape.keep(sent)
         answered.append(replace(sent, name=one.name))
     return answered
+
+
+def readdressed(body: bytes, model: str) -> bytes:
+    """Return a JSON body that asks another model, and is the same in every other byte.
+
+    What is no JSON object, or names no model, is returned as it is.
+    """
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    if not isinstance(asked, dict) or not isinstance(asked.get("model"), str):
+        return body
+    due = {**asked, "model": model}
+    for found in re.finditer(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")', body):
+        start, end = found.span(1)
+        changed = body[:start] + json.dumps(model).encode() + body[end:]
+        if json.loads(changed) == due:
+            return changed
+    return body

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.report import document as documents
 from pytest_vllm_gates.report import markdown
-from pytest_vllm_gates.report.html import page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +25,8 @@ def publish(
     `other` is the other lane's document, where there is one. Returns what is to be told of each
     file. The document is written first: nothing after it can take it away.
     """
+    from pytest_vllm_gates.report.html import page  # noqa: PLC0415 - heavy
+
     told = []
     # As others will read it: paths and the like are text there.
     plain = json.loads(json.dumps(document, default=str))
@@ -39,6 +40,8 @@ def publish(
 
 def write_html(folder: Path, document: Mapping[str, Any]) -> Path:
     """Write report.html beside a verdict.json, with the other lane's where there is one."""
+    from pytest_vllm_gates.report.html import page  # noqa: PLC0415 - heavy
+
     return page.write(folder, document, other_lane(folder, document))
 
 
