@@ -71,6 +71,11 @@ class Replays:
     attempts: list[dict[str, Any]] = field(default_factory=list)
     """What each time came to: the records of `replaying.attempted`."""
 
+    @property
+    def any_kept(self) -> bool:
+        """Whether any incident was made a test, be it one that cannot be read."""
+        return bool(self.kept or self.refused)
+
     def conversations(self, known: Sequence[Conversation]) -> tuple[Conversation, ...]:
         """Return the conversations of the run: that of the incident of --repro is as it was."""
         told = self.repro.incident.conversation if self.repro else None

@@ -15,7 +15,7 @@ from pytest_vllm_gates.drive.incident_parts import body_of, seeds
 from pytest_vllm_gates.facts import expectation, secrets
 from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.incident import Checkpoint, Finding, Incident, Lane
+from pytest_vllm_gates.facts.incident import CAPTURED, Checkpoint, Finding, Incident, Lane
 from pytest_vllm_gates.facts.prompts import HASH, KEEP, WAYS, Prompts
 from pytest_vllm_gates.judge.expectation import broken
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.incident import Sent
     from pytest_vllm_gates.facts.secrets import Redactor
 
-GATE, TEST = "captured", "test_is_answered_as_expected"
+TEST = "test_is_answered_as_expected"
 FOLDER = "incidents"
 
 
@@ -76,7 +76,7 @@ def write(
         model=model,
         checkpoint=checkpoint or Checkpoint(name=model or "unknown", source=model, revision=None),
         lane=lane,
-        gate=GATE,
+        gate=CAPTURED,
         test=f"{TEST}[{family.name}]",
         case=findings[0].case if findings else None,
         says=findings[0].says if findings else f"expected: {'; '.join(said)}",
@@ -90,7 +90,7 @@ def write(
     clean = incident_redaction.cleaned(
         incident, named, {**files, expectation.FILE: ("\n".join(said) + "\n").encode()}, hiding
     )
-    name = incident_writer.name_of(incident.created, family.name, GATE, options.slug)
+    name = incident_writer.name_of(incident.created, family.name, CAPTURED, options.slug)
     return incident_writer.write(options.out, name, *clean), [one.says for one in findings]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.drive import incident_writer
 from pytest_vllm_gates.drive.incident_parts import body_of
 from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.incident import CAPTURED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.drive.incidents import Bundle
     from pytest_vllm_gates.facts.incident import CellSends, Sent
 
-CAPTURED = "captured"
 # What makes a body a request, and how its answer is to come: never left out.
 FIXED = {
     "model", "prompt", "input", "stream", "stream_options", "stream_interval", "messages", "tools",

@@ -31,6 +31,8 @@ METRICS_AFTER = "metrics-after.txt"
 LANE = "lane.toml"
 EXPECTED = "expected"
 PROMPT_FILES = "prompt_files"
+CAPTURED = "captured"
+"""The gate of requests that were seen elsewhere: it judges what a bundle expects of them."""
 # Every file that a bundle may hold besides incident.json. All are data; none is ever executed.
 LAYOUT = re.compile(
     r"requests/[0-9]{1,5}\.json|responses/[0-9]{1,5}\.jsonl|log\.txt\.gz|log-excerpt\.txt"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.facts.outcome import Outcome
 from pytest_vllm_gates.judge.verdict import Promotion, Verdict
 from pytest_vllm_gates.judge.waivers import State
+from pytest_vllm_gates.report import wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,7 +62,7 @@ def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield COLOURS[gate.outcome], f"{head}  {first}"[:width].rstrip()
     yield "", ""
     yield COLOURS[verdict.promotion], f"verdict: {verdict.promotion}"
-    for reason in verdict.reasons:
+    for reason in wording.reasons(verdict.reasons):
         yield "", f"  - {reason}"
     for command in verdict.next:
         yield "", f"  next: {command}"

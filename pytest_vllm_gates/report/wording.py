@@ -47,7 +47,12 @@ def reasons(told: Iterable[str]) -> list[str]:
             unrun.setdefault(family, []).append(gate)
         else:
             own.append(one)
-    return own + [f"{family}: not run: {', '.join(gates)}" for family, gates in unrun.items()]
+    return own + [
+        f"{family}: {gates[0]}{UNRUN}"
+        if len(gates) == 1
+        else f"{family}: {len(gates)} gates{UNRUN}: {', '.join(gates)}"
+        for family, gates in unrun.items()
+    ]
 
 
 def for_readers(reason: str) -> tuple[str, str]:

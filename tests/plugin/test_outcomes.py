@@ -256,8 +256,7 @@ def test_a_run_of_some_gates_holds(project: Project, require: tuple[str, ...], s
     assert result.ret == status
     assert verdict_lines(result) == [
         "verdict: HOLD",
-        "  - qwen3.5: streaming did not run",
-        "  - qwen3.5: words did not run",
+        "  - qwen3.5: 2 gates did not run: streaming, words",
     ]
     assert project.verdict()["exit_status"] == status
 
@@ -440,7 +439,7 @@ def test_every_family_boots_its_own_server_and_is_judged_for_itself(project: Pro
     assert [one["name"] for one in families] == ["house", "qwen3.5"]
     logs = [one["boot"]["evidence"]["log"] for one in families]
     assert len(set(logs)) == 2
-    assert "  - house: streaming did not run" in verdict_lines(result)
+    assert "  - house: 2 gates did not run: streaming, words" in verdict_lines(result)
 
 
 # Looking without running.

@@ -134,7 +134,7 @@ def test_gates_that_did_not_run_are_one_reason() -> None:
         "glm: numerics did not run",
     ]  # fmt: skip
     read = checked(document)
-    assert "it died the run was interrupted glm: not run: load, numerics" in read.text
+    assert "it died the run was interrupted glm: 2 gates did not run: load, numerics" in read.text
 
 
 def test_what_would_promote_is_a_command() -> None:
