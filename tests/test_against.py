@@ -27,7 +27,7 @@ FEW = {"pairs": [1, 2], "groups": 4, "margin": 0.9, "pair_sd": 0.02}
 PLAN = planned(
     {
         "concurrency": 2, "requests": 2, "prompt_tokens": 6, "output_tokens": 3, "against": FEW,
-        "unfit": {"client_late": 1.0, "steal": 1.0},
+        "unfit": {"client_late": 1.0, "steal": 1.0, "others": 1.0},
     }
 )  # fmt: skip
 SLOW_S = 0.1

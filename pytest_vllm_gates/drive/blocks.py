@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 
+from pytest_vllm_gates.drive import processor
 from pytest_vllm_gates.drive.measuring.answers import answered
 from pytest_vllm_gates.drive.measuring.measure import measure
 from pytest_vllm_gates.drive.traffic import Maker
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
 CHUNKS = "chunks"
 SETTLE_S = 2.0
 LOOK_S = 0.02
-TICKS = os.sysconf("SC_CLK_TCK")
-STAT = Path("/proc/stat")
-STEAL = 7
-"""The place of the time taken by the host among those of /proc/stat (proc(5)); before it lie user,
-nice, system, idle, iowait, irq and softirq, and guests' time after it is in user's already."""
 
 
 @dataclass
@@ -94,20 +88,18 @@ class Driver:
         """Drive one block."""
         plan = self.plan
         requests = self._maker(server.endpoint, name).make(name, [None] * plan.requests)
-        before, worked = _figures(server.metrics), _cpu_s(server.processes())
-        machine = _machine_times()
+        before, worked = _figures(server.metrics), processor.look(server.processes())
         at_s = time.monotonic() - self._began
         with server.watched() as told:
             driven = measure(
                 server.endpoint, requests.planned, plan.concurrency, silence_s=self.stall_s
             )
-        steal = _steal(machine, _machine_times())
+        spent = processor.spent(worked, processor.look(server.processes()))
         answers = [answered(raw) for raw in driven.raws]
         generated = sum(one.output_tokens for one in answers)
         after = _settled(server.metrics, before, generated)
         faults = tuple(_faults(answers, plan, before, after))
         whole = [one for one in answers if one.tokens]
-        worked_s = _cpu_s(server.processes())
         late = [
             raw.dispatched_s - raw.intended_s for raw in driven.raws if raw.dispatched_s is not None
         ]
@@ -123,8 +115,9 @@ class Driver:
             cached=(after.cached - before.cached) / (plan.requests * plan.prompt_tokens)
             if before and after
             else None,
-            steal=steal,
-            server_cpu_s=worked_s - worked if worked is not None and worked_s is not None else None,
+            steal=spent.steal,
+            others=spent.others,
+            server_cpu_s=spent.server_s,
             context=dict(told or {})
             | (
                 {"preempted": float(after.preempted - before.preempted)} if before and after else {}
@@ -197,31 +190,3 @@ def _settled(metrics: Metrics | None, before: Load | None, generated: int) -> Lo
             return now
         time.sleep(LOOK_S)
     return now
-
-
-def _cpu_s(processes: Sequence[int]) -> float | None:
-    """Return the processor time of these processes so far; None for none."""
-    ticks: int = 0
-    for process in processes:
-        try:
-            fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
-        except OSError:
-            continue  # it has ended
-        user, system = fields.rpartition(")")[2].split()[11:13]
-        ticks += int(user) + int(system)
-    return ticks / TICKS if processes else None
-
-
-def _machine_times() -> list[int]:
-    try:
-        line = STAT.read_text(encoding="ascii").partition("\n")[0]
-    except OSError:
-        return []
-    return list(map(int, line.split()[1 : STEAL + 2]))
-
-
-def _steal(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return the share of the machine's time that its host gave to others."""
-    passed = [later - earlier for earlier, later in zip(before, after, strict=False)]
-    whole = sum(passed)
-    return passed[STEAL] / whole if whole and len(passed) > STEAL else 0.0

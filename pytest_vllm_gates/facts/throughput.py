@@ -53,6 +53,7 @@ class Unfit(strict.Record):
     """From when on a block is not the server's doing; shares."""
 
     steal: Share
+    others: Share
     client_late: Share
     cached: Share
 
@@ -102,6 +103,8 @@ class Block:
     """The share of its prompts' tokens that the server had in its cache; None where not told."""
     steal: float = 0.0
     """The share of the machine's time that its host gave to others."""
+    others: float | None = None
+    """The share that other processes took beyond what was left over; None where not known."""
     speed: float | None = None
     """How fast the machine itself was just before and after, in units of its own; None where the
     server's work is not the machine's processor's."""

@@ -125,7 +125,10 @@ def _figures(blocks: Sequence[Block]) -> dict[str, Any]:
         values = [found for one in blocks if (found := getattr(one, name)) is not None]
         return round(statistics.median(values), 5) if values else None
 
-    names = ("output_tokens_per_s", "ttft_s", "itl_s", "cached", "steal", "speed", "server_cpu_s")
+    names = (
+        "output_tokens_per_s", "ttft_s", "itl_s", "cached", "steal", "others", "speed",
+        "server_cpu_s",
+    )  # fmt: skip
     told = {name for one in blocks for name in one.context}
     return {
         "blocks": len(blocks),

@@ -19,7 +19,7 @@ from pytest_vllm_gates.judge.odds import Mean, Prior, difference, holm, mean_of,
 from pytest_vllm_gates.judge.steady import warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from pytest_vllm_gates.facts.throughput import Block, Group, Odds, Pair, Plan, Unfit
 
@@ -108,14 +108,25 @@ def unfit(block: Block, limits: Unfit) -> str:
     return ""
 
 
+def unfit_alone(block: Block, limits: Unfit) -> str:
+    """Return why a block says nothing beside one of another day; '' where it does."""
+    if why := unfit(block, limits):
+        return why
+    if (block.others or 0.0) > limits.others:
+        return "other processes took the processors' time"
+    return ""
+
+
 def unfit_group(group: Group, limits: Unfit) -> str:
     """Return why four blocks say nothing of their servers' difference; '' where they do."""
     for block in (*group.ours, *group.theirs):
         if why := unfit(block, limits):
             return why
-    ours, theirs = (_cached(blocks) for blocks in (group.ours, group.theirs))
-    if ours is not None and theirs is not None and abs(ours - theirs) > limits.cached:
+    if _apart(group, "cached") > limits.cached:
         return "the servers had unlike shares of the prompts in their caches"
+    # What took from both alike makes no difference between them.
+    if _apart(group, "others") > limits.others:
+        return "other processes took more of the processors' time from one server"
     return ""
 
 
@@ -126,7 +137,7 @@ def boot_slowdowns(
 
     `by_speed`: held against how fast the machine itself was. Empty where too few blocks are fit.
     """
-    reasons = [unfit(block, plan.unfit) for block in blocks]
+    reasons = [unfit_alone(block, plan.unfit) for block in blocks]
     fit = [block for block, why in zip(blocks, reasons, strict=True) if not why]
     void = Counter(filter(None, reasons))
     if len(fit) < FIT_SHARE * plan.baseline.blocks:
@@ -270,10 +281,14 @@ def _slowdown(name: str, block: Block, by_speed: bool) -> float:
     return found + math.log(block.speed) if by_speed and block.speed else found
 
 
-def _cached(blocks: Iterable[Block]) -> float | None:
-    shares = [block.cached for block in blocks]
-    known = [share for share in shares if share is not None]
-    return statistics.fmean(known) if len(known) == len(shares) else None
+def _apart(group: Group, share: str) -> float:
+    """Return by how much a share of the servers' blocks differs; 0 where it is not known of all."""
+    ours, theirs = (
+        [getattr(block, share) for block in blocks] for blocks in (group.ours, group.theirs)
+    )
+    if None in (*ours, *theirs):
+        return 0.0
+    return abs(statistics.fmean(ours) - statistics.fmean(theirs))
 
 
 def _too_few(void: dict[str, int], of: int) -> str:

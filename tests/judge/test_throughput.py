@@ -107,6 +107,32 @@ def test_unfit_blocks_decide_nothing(spoilt: dict[str, Any], says: str) -> None:
     assert judge.unfit_group(group, PLAN.unfit) == says
 
 
+def test_a_boot_beside_other_work_is_not_held_against_one_without() -> None:
+    noise = Noise()
+    busy = noise.boot(1.0, others=0.4)
+    found = judge.against_baseline(busy, [noise.boot()] * 3, PLAN)
+    assert found.answer is Answer.INCONCLUSIVE
+    assert "other processes took the processors' time" in found.why
+    found = judge.against_baseline(noise.boot(), [busy] * 3, PLAN)
+    assert (found.answer, found.why) == (
+        Answer.INCONCLUSIVE,
+        "no recorded boot has enough fit blocks",
+    )
+    quiet = noise.boot(others=0.04)
+    found = judge.against_baseline(quiet, [noise.boot()] * 3, PLAN)
+    assert found.answer is Answer.NO_REGRESSION
+
+
+def test_other_work_beside_two_servers_is_unfit_where_it_took_from_one() -> None:
+    noise = Noise()
+    busy, quiet = (noise.block(others=0.4),) * 2, (noise.block(others=0.0),) * 2
+    why = "other processes took more of the processors' time from one server"
+    assert judge.unfit_group(Group(busy, quiet), PLAN.unfit) == why
+    assert judge.unfit_group(Group(busy, busy), PLAN.unfit) == ""
+    untold = (noise.block(others=None),) * 2
+    assert judge.unfit_group(Group(busy, untold), PLAN.unfit) == ""
+
+
 def test_unlike_shares_in_the_cache_are_unfit() -> None:
     noise = Noise()
     one, other = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0))
