@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates import booting
 from pytest_vllm_gates.drive import gpu_activity, long_context
 from pytest_vllm_gates.drive.blocks import Driver, Server
 from pytest_vllm_gates.facts.files import write_whole
@@ -163,7 +164,9 @@ class Comparison:
     def _try(self, run: Run, number: int) -> Launch:
         again = dataclasses.replace(run, boots={})
         which = "ours" if run is self.ours else "theirs"
-        boot, server = again.boot(self.subject, self.folder / f"{number}-{which}", self.progress)
+        boot, server = booting.boot(
+            again, self.subject, self.folder / f"{number}-{which}", self.progress
+        )
         run.environment = again.environment
         return Launch(boot, server)
 

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import ranks
-from pytest_vllm_gates.drive import kept_servers, launch, machine, situation
+from pytest_vllm_gates.drive import environment as environments
+from pytest_vllm_gates.drive import (
+    incident_parts,
+    kept_servers,
+    launch,
+    machine,
+    prompt_files,
+    situation,
+)
 from pytest_vllm_gates.explaining import explainer
+from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Boot, Failure
+from pytest_vllm_gates.facts.tape import BOOT
 from pytest_vllm_gates.judge import preflight
 from pytest_vllm_gates.keeping import Keeping
 from pytest_vllm_gates.report import preflight as preflight_report
@@ -17,6 +29,7 @@ from pytest_vllm_gates.report.inventory import bundle_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from pytest_vllm_gates.drive.environment import Environment
     from pytest_vllm_gates.facts.preflight import Check, Situation
@@ -28,6 +41,69 @@ PREFLIGHT = "preflight"
 
 
 def boot(
+    run: Run,
+    subject: Subject,
+    folder: Path,
+    progress: Callable[[str], None],
+    on_log: Callable[[str], None] | None = None,
+) -> tuple[Boot, launch.Server | None]:
+    """Boot a family, or attach to what runs; a failure is returned, not raised."""
+    options, name = run.options, subject.family.name
+    tape = run.tapes.get(name)
+    with tape.part(BOOT) if tape else contextlib.nullcontext():
+        if run.lane.base_url:
+            key = os.environ.get(options.api_key_env)
+            booted = launch.attach(run.lane.base_url, key, options.stall_timeout_s, tape)
+            server = None
+        else:
+            try:
+                environment = _environment(run, progress)
+                plan = _plan(run, subject, environment, folder / name)
+                booted, server = _served(
+                    run, subject, plan, environment, progress=progress, on_log=on_log
+                )
+            except UserError as error:
+                booted, server = Boot(failure=Failure(str(error))), None
+            booted.evidence.setdefault(PREFLIGHT, [])
+    run.boots[name] = booted
+    if booted.endpoint and options.incidents:
+        run.metrics[name] = incident_parts.metrics(booted.endpoint)
+    return booted, server
+
+
+def _environment(run: Run, progress: Callable[[str], None]) -> Environment:
+    """Return the lane's environment, made first if it is missing.
+
+    Raises `UserError` when it cannot be made.
+    """
+    if run.environment is None:
+        run.environment = environments.prepare(
+            run.lane, cache=environments.default_cache(), progress=progress
+        )
+        run.versions.update(run.environment.versions)
+    return run.environment
+
+
+def _plan(run: Run, subject: Subject, environment: Environment, folder: Path) -> launch.Plan:
+    """Return what is to be started for a family."""
+    options = run.options
+    renderer = run.renderer_is_enough(subject)
+    return launch.Plan(
+        family=subject.family,
+        lane=run.lane,
+        checkpoint=prompt_files.alone(subject.checkpoint) if renderer else subject.checkpoint,
+        python=environment.python,
+        overlay=run.overlay,
+        env=run.server_env,
+        redactor=run.redactor,
+        renderer=renderer,
+        folder=folder,
+        limits=launch.Limits(options.boot_timeout_s, options.stall_timeout_s),
+        tape=run.tapes.get(subject.family.name),
+    )
+
+
+def _served(
     run: Run,
     subject: Subject,
     plan: launch.Plan,

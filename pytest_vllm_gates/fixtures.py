@@ -102,12 +102,14 @@ def launch(
     request: pytest.FixtureRequest,
 ) -> Iterator[Launch]:
     """Boot the family's server once for all gates; a failure is returned, not raised."""
+    from pytest_vllm_gates import booting  # noqa: PLC0415 - heavy
+
     folder = _run.options.report_dir or tmp_path_factory.mktemp("server")
     on_log = gates_progress.print if _run.options.verbose else None
     preloading = threading.Thread(target=_preload, args=[request.session.items])
     preloading.start()
     try:
-        boot, server = _run.boot(subject, folder, gates_progress, on_log)
+        boot, server = booting.boot(_run, subject, folder, gates_progress, on_log)
     finally:
         # Two threads at once import transformers in pieces: its names come lazily.
         preloading.join()

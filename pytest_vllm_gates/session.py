@@ -20,6 +20,7 @@ from pytest_vllm_gates import (
     outcomes,
     redacting,
     replaying,
+    resolving,
     run,
     spread,
 )
@@ -44,7 +45,7 @@ class GatesSession:
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
         try:
-            self.run = run.resolve(options)
+            self.run = resolving.resolve(options)
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
         spread.prepare(config, self.run)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import again, options, run
+from pytest_vllm_gates import again, options, resolving
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_what_changes_how_a_gate_judges_is_asked_for_again(
     config = project.pytester.parseconfigure("--model", "qwen3.5", "--lane", "fake", *more)
     given = options.parse(config)
     assert given
-    resolved = run.resolve(given)
+    resolved = resolving.resolve(given)
     resolved.results.append(TestResult("qwen3.5", gate, "test_x[qwen3.5]", Outcome.FAIL))
     (command,) = again.commands(resolved, [gate]).values()
     assert said in command
