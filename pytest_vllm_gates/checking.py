@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vllm_gates.facts.finding import GONE, STANDING
 from pytest_vllm_gates.facts.outcome import Known, NotApplicable
-from pytest_vllm_gates.fixtures import found_key
+from pytest_vllm_gates.gate_items import found_key
 from pytest_vllm_gates.judge import known
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates import beside, fixtures, goldens, repeating, run
+from pytest_vllm_gates import beside, gate_items, goldens, repeating, run
 from pytest_vllm_gates.facts.incident import CAPTURED
 from pytest_vllm_gates.facts.launch import KEPT
 from pytest_vllm_gates.facts.outcome import Outcome
@@ -123,8 +123,8 @@ def _last_words(of: run.Run, found: End, here: Path) -> Iterator[tuple[str, str]
 def _expected(of: run.Run) -> list[str]:
     """Return the gates that must have spoken: all but those with nothing to judge in this run."""
     if of.replays.repro:
-        return [fixtures.INCIDENTS]
-    idle = {CAPTURED} | (set() if of.replays.any_kept else {fixtures.INCIDENTS})
+        return [gate_items.INCIDENTS]
+    idle = {CAPTURED} | (set() if of.replays.any_kept else {gate_items.INCIDENTS})
     return [gate for gate in run.gate_files() if gate not in idle]
 
 

@@ -14,6 +14,7 @@ from pytest_vllm_gates.evidence import Evidence
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.launch import Failure
 from pytest_vllm_gates.facts.outcome import Blocked, Inconclusive, NotApplicable
+from pytest_vllm_gates.gate_items import evidence_key, own_gate_of, run_key
 from pytest_vllm_gates.launching import Launch
 
 if TYPE_CHECKING:
@@ -29,17 +30,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.lane import Lane
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.goldens import Goldens
-    from pytest_vllm_gates.judge.known import Sorted
     from pytest_vllm_gates.judge.numerics import Tolerance
     from pytest_vllm_gates.replays import Attempt
     from pytest_vllm_gates.report.progress import Progress
     from pytest_vllm_gates.run import Run, Subject
 
 TRIVIAL = "plain"
-INCIDENTS = "incidents"
-run_key: pytest.StashKey[Run] = pytest.StashKey()
-evidence_key: pytest.StashKey[Evidence] = pytest.StashKey()
-found_key: pytest.StashKey[Sorted] = pytest.StashKey()
 
 
 @pytest.fixture(scope="session")
@@ -289,34 +285,3 @@ def golden(
 
     kept = _incident.expected(subject.checkpoint.name) if _incident else None
     return Goldens(snapshot, _run, subject, own_gate_of(request.node), kept)
-
-
-def gate_of(item: pytest.Item) -> str:
-    """Return the gate a test belongs to: its file's name, but for an incident that is replayed."""
-    return INCIDENTS if incident_of(item) else own_gate_of(item)
-
-
-def own_gate_of(item: pytest.Item) -> str:
-    """Return the gate whose file a test stands in."""
-    return item.path.stem.removeprefix("test_")
-
-
-def incident_of(item: pytest.Item) -> Attempt | None:
-    """Return the incident that a test is run for, None for an ordinary test."""
-    callspec = getattr(item, "callspec", None)
-    return callspec.params.get("_incident") if callspec else None
-
-
-def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
-    """Spread a gate's tests over the run's families and the conversations there are."""
-    if "subject" in metafunc.fixturenames:
-        metafunc.parametrize(
-            "subject",
-            run.subjects,
-            ids=[one.family.name for one in run.subjects],
-            indirect=True,
-            scope="session",
-        )
-    for name in {"conversation", "question"} & set(metafunc.fixturenames):
-        wanted = [one for one in run.conversations if one.ask or name == "conversation"]
-        metafunc.parametrize(name, wanted, ids=[one.name for one in wanted], indirect=True)

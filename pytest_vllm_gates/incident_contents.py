@@ -10,7 +10,7 @@ from pytest_vllm_gates import __version__
 from pytest_vllm_gates.facts import replay
 from pytest_vllm_gates.facts.shown import redacted
 from pytest_vllm_gates.facts.tape import BOOT, WALK
-from pytest_vllm_gates.fixtures import found_key, gate_of
+from pytest_vllm_gates.gate_items import found_key, gate_of
 from pytest_vllm_gates.report.inventory import machine_document
 
 if TYPE_CHECKING:

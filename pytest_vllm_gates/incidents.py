@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates import outcomes
-from pytest_vllm_gates.fixtures import gate_of, incident_of
+from pytest_vllm_gates.gate_items import gate_of, incident_of
 from pytest_vllm_gates.incident_contents import Contents
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult, Undecided
-from pytest_vllm_gates.fixtures import evidence_key, gate_of, run_key
+from pytest_vllm_gates.gate_items import evidence_key, gate_of, run_key
 from pytest_vllm_gates.judge.verdict import SEVERITY
 
 if TYPE_CHECKING:

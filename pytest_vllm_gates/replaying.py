@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.facts.outcome import Outcome
-from pytest_vllm_gates.fixtures import INCIDENTS, found_key, incident_of, own_gate_of
+from pytest_vllm_gates.gate_items import INCIDENTS, found_key, incident_of, own_gate_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

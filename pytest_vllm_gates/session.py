@@ -14,6 +14,7 @@ from pytest_vllm_gates import (
     conversing,
     ending,
     fixtures,
+    gate_items,
     incidents,
     loading,
     other_lane,
@@ -49,7 +50,7 @@ class GatesSession:
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
         spread.prepare(config, self.run)
-        config.stash[fixtures.run_key] = self.run
+        config.stash[gate_items.run_key] = self.run
         config.pluginmanager.register(
             redacting.Redacting(config, self.run.redactor), "vllm-gates-redacting"
         )
@@ -121,7 +122,7 @@ class GatesSession:
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Spread the gates over families and conversations."""
-        fixtures.parametrize(metafunc, self.run)
+        gate_items.parametrize(metafunc, self.run)
         replaying.parametrize(metafunc, self.run)
 
     @pytest.hookimpl(trylast=True)
@@ -149,7 +150,7 @@ class GatesSession:
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         """Remember what was left out: a gate of which only a part ran was not seen."""
         self.run.left_out.update(
-            {item.nodeid: fixtures.gate_of(item) for item in items if outcomes.subject_of(item)}
+            {item.nodeid: gate_items.gate_of(item) for item in items if outcomes.subject_of(item)}
         )
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -203,7 +204,7 @@ class GatesSession:
         config = session.config
         if hasattr(config, "workerinput") or config.option.collectonly:
             return
-        gates = {fixtures.gate_of(item) for item in session.items if outcomes.subject_of(item)}
+        gates = {gate_items.gate_of(item) for item in session.items if outcomes.subject_of(item)}
         beside = gates - {other_lane.NOT_THERE} or not session.items  # xdist's workers collect
         if self.run.against and self.run.against.name != self.run.lane.name and beside:
             progress = fixtures.progress_of(config)
