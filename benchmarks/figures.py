@@ -1,0 +1,123 @@
+"""Measures every figure this project keeps to, and writes the table of them.
+
+    python benchmarks/figures.py                          all of them, an hour or two
+    python benchmarks/figures.py "kept server" arrivals   these, the others stay as they are
+
+Runs the programs of figures.toml one after the other, shows what each prints, and keeps its figure
+with the day, the machine and the commit in docs/figures.json; docs/figures.md is the table of it.
+Exits 1 where one is beyond its limit. Measure on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pytest_vllm_gates.drive import machine
+from pytest_vllm_gates.facts.files import write_whole
+
+HERE = Path(__file__).parent
+PLAN = HERE / "figures.toml"
+MEASURED = HERE.parent / "docs" / "figures.json"
+TABLE = MEASURED.with_suffix(".md")
+HEAD = (
+    "# Figures\n\nEvery figure this project keeps to, by the program that measures it, with its "
+    "limit. Measured\nagain by `python benchmarks/figures.py`, or one of them by its own program; "
+    "each says in its first\nlines what it does.\n\n"
+)
+
+
+def plan() -> dict[str, dict[str, Any]]:
+    """Return the figures by name."""
+    return {one["name"]: one for one in tomllib.loads(PLAN.read_text(encoding="utf-8"))["figure"]}
+
+
+def measure(figure: dict[str, Any]) -> dict[str, Any]:
+    """Run a figure's program and return what it came to."""
+    program = HERE / f"{figure['program']}.py"
+    load, began = os.getloadavg()[0], time.monotonic()
+    lines: list[str] = []
+    with subprocess.Popen(
+        [sys.executable, str(program), *figure.get("arguments", [])],
+        stdout=subprocess.PIPE, text=True,
+    ) as running:  # fmt: skip
+        assert running.stdout  # noqa: S101 - it is a pipe
+        for line in running.stdout:
+            print(line, end="", flush=True)
+            lines.append(line.rstrip())
+    return {
+        "figure": [line for line in lines if line][-figure.get("last", 1) :],
+        "kept": running.returncode == 0,
+        "day": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": _machine(),
+        "commit": _commit(),
+        "load": round(load, 1),
+        "minutes": round((time.monotonic() - began) / 60, 1),
+    }
+
+
+def table(measured: dict[str, dict[str, Any]]) -> str:
+    """Return the page: a section a machine, the figures in their plan's order."""
+    known = [(one, measured[name]) for name, one in plan().items() if name in measured]
+    text = HEAD
+    for where in dict.fromkeys(found["machine"] for _, found in known):
+        text += f"## {where}\n\n"
+        for figure, found in known:
+            if found["machine"] != where:
+                continue
+            kept = "within its limit" if found["kept"] else "**beyond its limit**"
+            text += (
+                f"### {figure['what']}\n\n```text\n" + "\n".join(found["figure"]) + "\n```\n\n"
+                f"{kept}; `benchmarks/{figure['program']}.py`, {found['day']}, commit "
+                f"{found['commit']}, {found['minutes']} min, load before {found['load']}\n\n"
+            )
+    absent = [one["what"] for name, one in plan().items() if name not in measured]
+    if absent:
+        text += "## Not measured yet\n\n" + "".join(f"- {what}\n" for what in absent)
+    return text.rstrip() + "\n"
+
+
+def _machine() -> str:
+    here = machine.inspect()
+    gpus = f", {', '.join(map(str, here.gpus))}" if here.gpus else ", no GPU"
+    return f"{here.cpu}, {os.cpu_count()} cores{gpus}"
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=HERE, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout.strip() or "unknown"
+
+
+def main() -> int:
+    """Measure what was asked for and write it down, each as soon as it is known."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("names", nargs="*", help=f"of: {', '.join(plan())}; all without")
+    given = parser.parse_args()
+    if unknown := set(given.names) - set(plan()):
+        parser.error(f"no figure {', '.join(sorted(unknown))}; there are {', '.join(plan())}")
+    measured = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
+    beyond = 0
+    for name, figure in plan().items():
+        if given.names and name not in given.names:
+            continue
+        print(f"== {figure['what']}", flush=True)
+        measured[name] = measure(figure)
+        beyond += not measured[name]["kept"]
+        write_whole(MEASURED, json.dumps(measured, indent=1, sort_keys=True) + "\n")
+        write_whole(TABLE, table(measured))
+    return 1 if beyond else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
