@@ -7,6 +7,7 @@ import ast
 import functools
 import importlib
 import re
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -237,6 +238,12 @@ def test_every_setting_of_a_page_exists(gate: str) -> None:
 def test_a_setting_that_is_none_is_seen(setting: str) -> None:
     page = f"# x\n\n## Settings\n\n| setting | meaning |\n| --- | --- |\n| {setting} | x |\n"
     assert len(unknown_settings(page)) == 1
+
+
+def test_the_load_of_the_page_is_one() -> None:
+    (block,) = re.findall(r"^```toml\n(.*?)^```$", PAGES["load"], re.MULTILINE | re.DOTALL)
+    planned = traffic.planned(tomllib.loads(block)["load"])
+    assert (planned.rate, planned.limits.slo_attainment) == (12.0, 0.95)
 
 
 @pytest.mark.parametrize("gate", sorted(FAULTS))
