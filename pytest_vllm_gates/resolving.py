@@ -101,7 +101,7 @@ def _subject(name: str, options: Options, lane: Lane) -> Subject:
     if options.base_url and not options.checkpoint:
         key = os.environ.get(options.api_key_env)
         return Subject(family, checkpoints.served(family, options.base_url, key))
-    return Subject(family, checkpoints.resolve(family, options.checkpoint or lane.checkpoint))
+    return Subject(family, checkpoints.on_lane(family, lane, options.checkpoint))
 
 
 def _lane(options: Options, here: Machine) -> tuple[Lane, str]:

@@ -113,7 +113,7 @@ def run_diff(options: argparse.Namespace) -> int:
         lane = lanes.load(name, project)
         found = environment.at_hand(lane, cache=environment.default_cache())
         known = [families.load(model, project) for model in options.model]
-        subjects = [(one, checkpoints.resolve(one, lane.checkpoint)) for one in known]
+        subjects = [(one, checkpoints.on_lane(one, lane)) for one in known]
         sides.append(description.of(lane, found, here, subjects, overlay=lane.overlay_path))
         problems.append(_tampered(lane, found))
     diff = differences(*sides)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.facts.checkpoint import Checkpoint
     from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.lane import Lane
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     nodes = [situation.node(path) for path in options.node]
     here = machine.inspect()
     lane = lanes.load(options.lane or ("cuda" if here.gpus else "cpu"), project)
-    family, checkpoint = _subject(options, project, lane.checkpoint)
+    family, checkpoint = _subject(options, project, lane)
     checks = preflight.run(
         situation.gather(
             family,
@@ -66,11 +67,9 @@ def run(options: argparse.Namespace) -> int:
     return 1 if preflight.failed(checks) else 0
 
 
-def _subject(
-    options: argparse.Namespace, project: Path, default: str | None
-) -> tuple[Family, Checkpoint]:
+def _subject(options: argparse.Namespace, project: Path, lane: Lane) -> tuple[Family, Checkpoint]:
     if checkpoints.is_source(options.model, families.files(project)):
         family, _ = checkpoints.family_of(options.model, project)
         return family, checkpoints.resolve(family, options.model)
     family = families.load(options.model, project)
-    return family, checkpoints.resolve(family, options.checkpoint or default)
+    return family, checkpoints.on_lane(family, lane, options.checkpoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_vllm_gates.facts.family import CheckpointEntry, Family
+    from pytest_vllm_gates.facts.lane import Lane
 
 UNKNOWN = "unknown"
+MINIATURE = "miniature"
 ASK_TIMEOUT_S = 5.0
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -45,7 +48,8 @@ def resolve(family: Family, name: str | None) -> Checkpoint:
                 f"checkpoint {str(folder)!r} has no config.json: not a checkpoint folder"
             )
         folder = folder.resolve()
-        return Checkpoint(name=folder.name, source=str(folder))
+        listed = [entry for entry in family.checkpoints if entry.folder == str(folder)]
+        return _from_entry(listed[0]) if listed else _local(folder)
     if HUB_ID.fullmatch(name) and not name.startswith(("./", "../")):
         return Checkpoint(name=name.replace("/", "--"), source=name)
     known = [entry.name for entry in family.checkpoints]
@@ -55,6 +59,15 @@ def resolve(family: Family, name: str | None) -> Checkpoint:
         f"unknown checkpoint {name!r} of {family.name}{hint}\nknown: {', '.join(known)}; "
         "or give a local folder, or a Hub id such as org/name"
     )
+
+
+def on_lane(family: Family, lane: Lane, asked: str | None = None) -> Checkpoint:
+    """Return the checkpoint that was asked for, or the one a lane serves.
+
+    A lane that serves miniatures serves the first of a family that has none.
+    """
+    served = None if lane.checkpoint == MINIATURE and not miniature(family) else lane.checkpoint
+    return resolve(family, asked or served)
 
 
 def miniature(family: Family) -> Checkpoint | None:
@@ -122,6 +135,15 @@ def _from_entry(entry: CheckpointEntry) -> Checkpoint:
         except miniatures.MiniatureError as error:
             raise UserError(str(error)) from error
         return Checkpoint(name=entry.name, source=str(folder), serve=dict(entry.serve))
+    if entry.folder is not None:
+        folder = Path(entry.folder)
+        if not (folder / "config.json").is_file():
+            raise UserError(
+                f"checkpoint {entry.name!r} is the folder {entry.folder}, which "
+                f"{'has no config.json' if folder.is_dir() else 'is not there'}: mend its family's "
+                "file, or name another with --checkpoint"
+            )
+        return replace(_local(folder), serve=dict(entry.serve))
     assert entry.hub is not None  # noqa: S101 - the family file was checked for it
     return Checkpoint(
         name=entry.hub.replace("/", "--"),
@@ -129,3 +151,7 @@ def _from_entry(entry: CheckpointEntry) -> Checkpoint:
         revision=entry.revision,
         serve=dict(entry.serve),
     )
+
+
+def _local(folder: Path) -> Checkpoint:
+    return Checkpoint(name=folder.name, source=str(folder))

@@ -92,18 +92,22 @@ class Sampling(strict.Record):
 
 
 class CheckpointEntry(strict.Record):
-    """One member's weights: a Hub id with its revision, or the miniature of that name."""
+    """One member's weights: a Hub id with its revision, a folder, or the miniature of that name."""
 
     name: str
     hub: str | None = None
     revision: str | None = None
+    folder: str | None = None
+    """In a family's file, as seen from that file; else absolute."""
     miniature: str | None = None
     serve: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_source(self) -> CheckpointEntry:
-        if (self.hub is None) == (self.miniature is None):
-            raise ValueError(f"checkpoint {self.name!r} needs exactly one of hub and miniature")
+        if [self.hub, self.folder, self.miniature].count(None) != len(("hub", "folder")):
+            raise ValueError(
+                f"checkpoint {self.name!r} needs exactly one of hub, folder and miniature"
+            )
         return self
 
 
@@ -220,8 +224,18 @@ def every(project: Path) -> Iterator[Family]:
 
 def _lines(family: str, path: Path) -> Iterator[Family]:
     text, table = strict.read(path)
+    for part in (table, *table.get(MEMBERS, {}).values()):
+        _place_folders(part, path.parent)
     members = table.pop(MEMBERS, {})
     yield strict.validated(path, text, {**table, "name": family}, Family)
     for member, changes in members.items():
         whole = {**strict.merged(table, changes), "name": f"{family}/{member}", "line": member}
         yield strict.validated(path, text, whole, Family, (MEMBERS, member))
+
+
+def _place_folders(table: Any, beside: Path) -> None:
+    """Make the checkpoints' folders absolute; what is no such table is told when it is read."""
+    entries = table.get("checkpoints") if isinstance(table, dict) else None
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("folder"), str):
+            entry["folder"] = str((beside / Path(entry["folder"]).expanduser()).resolve())

@@ -10,6 +10,8 @@ import pytest
 
 from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.drive import checkpoints
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import lane as lanes
 from pytest_vllm_gates.facts.checkpoint import Checkpoint
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.miniatures import checkpoint
@@ -57,6 +59,32 @@ def test_a_folder_of_weights_is_taken(
     assert checkpoints.resolve(qwen, "./my-weights") == expected
     monkeypatch.setenv("HOME", str(weights.parent))
     assert checkpoints.resolve(qwen, "~/my-weights") == expected
+
+
+HOUSE = """
+[[checkpoints]]
+name = "house"
+folder = "../my-weights"
+serve = {max_model_len = 64}
+"""
+
+
+def test_a_family_lists_a_folder_as_seen_from_its_file(qwen: Family, weights: Path) -> None:
+    (weights.parent / "families").mkdir()
+    shipped = families.SHIPPED.joinpath("qwen3.5.toml").read_text(encoding="utf-8")
+    own = shipped[: shipped.index("[[checkpoints]]")] + HOUSE
+    (weights.parent / "families" / "house.toml").write_text(own, encoding="utf-8")
+    house = families.load("house", weights.parent)
+    expected = Checkpoint(name="my-weights", source=str(weights), serve={"max_model_len": 64})
+    for name in (None, "house", str(weights)):
+        assert checkpoints.resolve(house, name) == expected
+    cpu = lanes.load("cpu", weights.parent)
+    assert checkpoints.on_lane(house, cpu) == expected, "it has no miniature"
+    assert checkpoints.on_lane(qwen, cpu).name == "miniature"
+    assert checkpoints.on_lane(qwen, cpu, "4B").source == "Qwen/Qwen3.5-4B"
+    shutil.rmtree(weights)
+    with pytest.raises(UserError, match="my-weights, which is not there"):
+        checkpoints.resolve(house, None)
 
 
 def test_a_folder_without_a_config_is_refused(qwen: Family, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_typo_in_a_family_file_is_told_with_its_line(tmp_path: Path) -> None:
 def test_a_checkpoint_with_two_sources_is_refused(tmp_path: Path) -> None:
     text = QWEN.replace('miniature = "qwen3.5"', 'miniature = "qwen3.5"\nhub = "a/b"')
     path = write(tmp_path, "families/mine.toml", text)
-    with pytest.raises(UserError, match="needs exactly one of hub and miniature") as caught:
+    with pytest.raises(UserError, match="needs exactly one of hub, folder and miniature") as caught:
         family.load("mine", tmp_path)
     assert str(caught.value).startswith(f"{path}:")
 
