@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import itertools
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import typed
 from ruamel.yaml import YAML
 
 from pytest_vllm_gates import run
@@ -50,13 +48,9 @@ def scripts(path: Path) -> Iterator[str]:
 def commands(path: Path) -> Iterator[list[str]]:
     """Yield the words of every command of ours."""
     for script in scripts(path):
-        lines = script.replace("\\\n", " ").replace("\n", " ; ")
-        parts = shlex.shlex(lines, posix=True, punctuation_chars=True)
-        parts.whitespace_split, parts.commenters = True, ""
-        for operator, words in itertools.groupby(parts, lambda word: not set(word) - set(";|&")):
-            command = [*words]
-            if not operator and Path(command[0]).name in ("pytest", "vllm-gates"):
-                yield command
+        for words in typed.commands(script.replace("\\\n", " ")):
+            if Path(words[0]).name in ("pytest", "vllm-gates"):
+                yield words
 
 
 def checked(path: Path, schema: list[str]) -> subprocess.CompletedProcess[str]:
@@ -79,25 +73,15 @@ def test_the_page_has_the_recipe_as_it_is(path: Path) -> None:
     assert f"```yaml\n{path.read_text()}```\n" in (DOCS / "ci.md").read_text()
 
 
-def parsed(words: list[str], pytester: pytest.Pytester) -> None:
-    """Have a command's own parser read it; raises for an option that is none."""
-    if Path(words[0]).name == "pytest":
-        pytester.parseconfig(*words[1:])
-        return
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    commands = parser.add_subparsers()
-    importlib.import_module(f"pytest_vllm_gates.command.{words[1]}").declare(commands)
-    parser.parse_args(words[1:])
-
-
 @BOTH
 def test_every_option_of_a_recipe_exists(path: Path, pytester: pytest.Pytester) -> None:
     found = list(commands(path))
     assert {Path(words[0]).name for words in found} == {"pytest", "vllm-gates"}
+    config = pytester.parseconfig()
     for words in found:
-        parsed(words, pytester)
+        typed.tried(words, config)
         with pytest.raises((pytest.UsageError, SystemExit)):
-            parsed([*words, "--no-such-option"], pytester)
+            typed.tried([*words, "--no-such-option"], config)
 
 
 @BOTH

@@ -42,12 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _main(given)
 
 
-def _main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog=PROG, description=(__doc__ or "").partition("\n")[0])
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of every command."""
+    whole = argparse.ArgumentParser(prog=PROG, description=(__doc__ or "").partition("\n")[0])
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
     for name in COMMANDS:
         import_module(f"{__name__}.{name}").declare(commands)
-    options = parser.parse_args(arguments)
+    return whole
+
+
+def _main(arguments: Sequence[str]) -> int:
+    options = parser().parse_args(arguments)
     try:
         return int(options.run(options))
     except UserError as error:

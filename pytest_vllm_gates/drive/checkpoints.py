@@ -27,6 +27,8 @@ UNKNOWN = "unknown"
 MINIATURE = "miniature"
 ASK_TIMEOUT_S = 5.0
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+PATHS = ("/", "./", "../", "~")
+"""What nothing but a path begins with."""
 
 
 def resolve(family: Family, name: str | None) -> Checkpoint:
@@ -50,7 +52,7 @@ def resolve(family: Family, name: str | None) -> Checkpoint:
         folder = folder.resolve()
         listed = [entry for entry in family.checkpoints if entry.folder == str(folder)]
         return _from_entry(listed[0]) if listed else _local(folder)
-    if HUB_ID.fullmatch(name) and not name.startswith(("./", "../")):
+    if HUB_ID.fullmatch(name) and not name.startswith(PATHS):
         return Checkpoint(name=name.replace("/", "--"), source=name)
     known = [entry.name for entry in family.checkpoints]
     guess = nearest(name, known)
@@ -78,6 +80,8 @@ def miniature(family: Family) -> Checkpoint | None:
 
 def is_source(name: str, known_families: Iterable[str]) -> bool:
     """Return whether a name is a checkpoint (a folder, a Hub id) and not a family or its member."""
+    if name.startswith(PATHS):
+        return True
     head = fold(name.partition("/")[0])
     if any(fold(family) == head for family in known_families):
         return False
@@ -89,6 +93,11 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
 
     Raises `UserError` when the file cannot be had or names an architecture of no family.
     """
+    if source.startswith(PATHS) and not Path(source).expanduser().is_dir():
+        raise UserError(
+            f"there is no folder {source!r}\n"
+            "name a checkpoint's folder, a Hub id such as org/name, or a family"
+        )
     for family in families.every(project):
         if any(entry.hub and entry.hub.lower() == source.lower() for entry in family.checkpoints):
             return family, " (found by its name)"

@@ -207,8 +207,17 @@ def test_a_folder_of_no_family_is_told(
     ("name", "is_source"),
     [
         ("qwen3.5", False), ("Qwen-3.5/9B", False), ("org/name", True), ("xyzzy", False),
-        ("a/b/c", False),
+        ("a/b/c", False), ("./absent", True), ("../absent", True), ("/no/such", True), ("~x", True),
     ],
 )  # fmt: skip
 def test_a_source_is_told_from_a_family(name: str, is_source: bool) -> None:
     assert checkpoints.is_source(name, ["qwen3.5", "glm"]) is is_source
+
+
+@pytest.mark.parametrize("name", ["./absent", "../absent/there", "/no/such/folder"])
+def test_a_folder_that_is_not_there_is_told_and_not_sought_on_the_hub(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(UserError, match="there is no folder") as caught:
+        checkpoints.family_of(name, tmp_path)
+    assert repr(name) in str(caught.value)

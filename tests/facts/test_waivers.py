@@ -119,9 +119,9 @@ def test_a_lane_of_the_projects_own_is_one_and_so_is_a_running_server(tmp_path: 
         assert load(tmp_path)[1].lane == lane
 
 
-def test_the_readmes_example_is_one(tmp_path: Path) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (example,) = (part for part in readme.split("```toml\n") if part.startswith("[[waiver]]"))
+def test_the_example_of_the_docs_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "verdict.md").read_text(encoding="utf-8")
+    (example,) = (part for part in page.split("```toml\n") if part.startswith("[[waiver]]"))
     (tmp_path / waivers.NAME).write_text(example.partition("```")[0])
     (found,) = load(tmp_path)
     assert found.gate in run.gate_files()
