@@ -19,6 +19,7 @@ from pytest_vllm_gates import (
     loading,
     other_lane,
     outcomes,
+    overriding,
     redacting,
     replaying,
     resolving,
@@ -39,6 +40,8 @@ DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.INVOCATION_DIR,
     pytest.Config.ArgsSource.TESTPATHS,
 )
+# With these pytest shows something and runs no test.
+LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
 
 
 class GatesSession:
@@ -118,18 +121,25 @@ class GatesSession:
         if module_path not in run.gate_files().values():
             return None
         nodeid = f"{run.GATES.name}/{module_path.name}"
-        return pytest.Module.from_parent(parent, path=module_path, nodeid=nodeid)
+        module: pytest.Module = overriding.GateModule.from_parent(
+            parent, path=module_path, nodeid=nodeid
+        )
+        return module
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Spread the gates over families and conversations."""
         gate_items.parametrize(metafunc, self.run)
         replaying.parametrize(metafunc, self.run)
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Family by family, gate by gate, and what ends the server last."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        """Family by family, gate by gate, and what ends the server last, however others sort."""
+        result = yield
         families = [subject.family.name for subject in self.run.subjects]
         gates = list(run.gate_files().values())
+        overriding.refuse(items, gates)
 
         def place(item: pytest.Item) -> tuple[int, bool, int]:
             subject = outcomes.subject_of(item)
@@ -140,6 +150,7 @@ class GatesSession:
 
         ours = [item for item in items if not _is_left_to_others(item)]
         items[:] = sorted(replaying.chosen(ours, self.run), key=place)
+        return result
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Keep what a test sends under its name."""
@@ -219,7 +230,8 @@ class GatesSession:
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         """Decide and write the report before others end, and set the exit status after them."""
         spread.hand_over(self._config, self.run)
-        if self._config.option.collectonly or hasattr(self._config, "workerinput"):
+        looking = any(getattr(self._config.option, name, None) for name in LOOKING)
+        if looking or hasattr(self._config, "workerinput"):
             return (yield)
         self._end = ending.end(session, self.run, self._failed)
         yield

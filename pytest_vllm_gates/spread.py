@@ -45,7 +45,8 @@ def prepare(config: pytest.Config, run: Run) -> None:
     if workers * size > gpus:
         raise pytest.UsageError(
             f"-n {workers} would boot {workers} servers at once, each on {size} of this machine's "
-            f"{gpus} GPUs: leave -n out, and families follow one another"
+            f"{gpus} GPUs: leave -n out, and families follow one another (-n 0 where the project's "
+            "settings have a -n)"
         )
 
 

@@ -42,6 +42,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+# Plugins that are installed for tests/plugin/test_company.py, which change what others see.
+COMPANY = ("asyncio", "html", "randomly")
+
+
+@pytest.fixture(autouse=True)
+def _alone(request: pytest.FixtureRequest) -> None:
+    """Keep them out of every pytest that a test runs, but for the tests that ask for them."""
+    if "pytester" in request.fixturenames:
+        request.getfixturevalue("pytester")  # drops what was set before it
+        left_out = " ".join(f"-p no:{name}" for name in COMPANY)
+        request.getfixturevalue("monkeypatch").setenv("PYTEST_ADDOPTS", left_out)
+
+
 @pytest.fixture
 def fakes() -> Iterator[Fakes]:
     """Start fake servers in this process; they end with the test."""

@@ -14,7 +14,7 @@ from pytest_vllm_gates import __version__
 from pytest_vllm_gates.drive import distributions, frozen, installed, pins
 from pytest_vllm_gates.facts import strict
 from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.lane import FORMS, Lane
+from pytest_vllm_gates.facts.lane import FORMS, MAKING, Lane
 from pytest_vllm_gates.facts.names import fold
 from pytest_vllm_gates.facts.secrets import names_a_secret
 from pytest_vllm_gates.facts.shown import is_secret_flag
@@ -122,7 +122,7 @@ def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any
     table: dict[str, Any] = {}
     if source is not None:
         table = source.model_dump(mode="json", exclude_unset=True)
-        for key in ("name", "file", *FORMS, "requires_python", "torch_backend"):
+        for key in ("name", "file", *FORMS, *MAKING):
             table.pop(key, None)
     notes = []
     for key, is_secret in (("env", names_a_secret), ("serve", is_secret_flag)):
@@ -198,7 +198,7 @@ def _inventory(
 def _toml(file: Path, table: dict[str, Any]) -> str:
     import tomli_w  # noqa: PLC0415 - only where a lane is written
 
-    first = ["title", "lock", "python", "command", "requires_python", "torch_backend"]
+    first = ["title", "lock", "python", "command", *MAKING]
     ordered = {name: table[name] for name in sorted(table, key=_place(first))}
     text = tomli_w.dumps(ordered)
     strict.validated(file, text, {**ordered, "name": file.stem, "file": file}, Lane)

@@ -69,7 +69,7 @@ def python_of(home: Path) -> str | None:
 def python_for(lane: Lane) -> str | None:
     """Return the version of the Python that the lane's environment would be made on, if known."""
     python = _python(lane)
-    return python if python == platform.python_version() else None
+    return python if python[:1].isdigit() else None
 
 
 def made(lane: Lane, cache: Path) -> Path | None:
@@ -80,7 +80,7 @@ def made(lane: Lane, cache: Path) -> Path | None:
 
 def pinned(lane: Lane) -> dict[str, str]:
     """Return the versions that the lane's lock pins for this machine, installed or not."""
-    pins = installed.wanted(_lock(lane), platform.python_version())
+    pins = installed.wanted(_lock(lane), python_for(lane) or platform.python_version())
     return {
         name: one.version
         for name, pin in pins.items()
@@ -177,7 +177,8 @@ class _Build:
         ]
         if backend and lacking:
             self._uv(
-                f"{' '.join(lacking)} is in no configured source, and PyTorch's index "
+                f"{' '.join(lacking)} for Python {python_of(made)} is in no configured source, "
+                "and PyTorch's index "
                 f"(torch backend {backend!r}) did not give it either",
                 folder, [*install, "--torch-backend", backend, *lacking], len(lacking),
             )  # fmt: skip
@@ -222,9 +223,15 @@ def _is_build(pin: Requirement) -> bool:
 
 
 def _python(lane: Lane) -> str:
-    """Return the Python to build on, as uv understands it: this one where the lane allows it."""
+    """Return the Python to build on: the version of one that is here, else what uv is to fetch.
+
+    It is the one the lane names, else the one that runs here where the lane allows that.
+    """
+    here, named = platform.python_version(), lane.python_version
+    if named and here not in SpecifierSet(f"=={named}.*") and (found := uv.python(named)):
+        return found
     allowed = SpecifierSet(lane.requires_python or "")
-    return platform.python_version() if platform.python_version() in allowed else str(allowed)
+    return here if here in allowed else str(allowed)
 
 
 def _whole(home: Path) -> bool:

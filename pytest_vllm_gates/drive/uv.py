@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,12 @@ DISK_FULL = Cause(
 
 CAUSES = (  # the most telling first
     DISK_FULL,
+    Cause(
+        r"no wheels with a matching Python",
+        "the configured package sources have no build for this Python of what the lock pins",
+        "install another Python that the lane allows ({python}) and name it as the lane's "
+        "python_version; or see your sources: python -m pip config list",
+    ),
     Cause(
         NO_SOLUTION,
         "the configured package sources do not have what the lock pins",
@@ -85,6 +92,17 @@ def find() -> Path:
     except FileNotFoundError as error:
         raise UserError("uv, which makes environments, is missing\ninstall it: "
                         "python -m pip install uv") from error  # fmt: skip
+
+
+def python(version: str) -> str | None:
+    """Return the whole version of this machine's Python `version` ("3.11"), None without one."""
+    env, _ = sources.for_uv(os.environ)
+    asked = ["python", "find", "--system", "--no-project", "--no-python-downloads",
+             "--show-version", version]  # fmt: skip
+    done = subprocess.run(
+        [str(find()), *asked], env=env, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or None if done.returncode == 0 else None
 
 
 def run(arguments: Sequence[str], *, log: Path, cwd: Path, say: Callable[[str], None]) -> Done:

@@ -20,12 +20,14 @@ ATTACHED = "base-url"
 """The name of the lane that is a running server's URL."""
 FORMS = ("python", "lock", "command", "base_url")
 
+# What a lock's environment is made with.
+MAKING = ("python_version", "requires_python", "torch_backend")
 # Keys that would be read and then have no effect in a lane of this form.
 IDLE = {
-    "python": ("requires_python", "torch_backend"),
+    "python": MAKING,
     "lock": (),
-    "command": ("requires_python", "torch_backend"),
-    "base_url": ("requires_python", "torch_backend", "overlay", "env", "serve", "start", "waive"),
+    "command": MAKING,
+    "base_url": (*MAKING, "overlay", "env", "serve", "start", "waive"),
 }
 
 
@@ -62,7 +64,11 @@ class Lane(strict.Record):
     """The name that the server of a command gives its model, where it takes none of vLLM's flags:
     it then gets none, and need not have `/health`."""
 
+    python_version: Annotated[str, Field(pattern=r"^3\.\d+(\.\d+)?$")] | None = None
+    """The Python that the lock's environment is made on, wherever this machine has it: the bundle
+    is the same whatever runs pytest."""
     requires_python: str | None = None
+    """The Pythons it may be made on where that one is missing."""
     torch_backend: str | None = None
     checkpoint: str | None = None
     overlay: str | None = None

@@ -1,7 +1,8 @@
 """Stands in for uv: makes an environment of empty metadata folders, or fails as told.
 
 `$FAKE_UV` names what goes wrong, `$FAKE_UV_CALLS` a file that is told of every call, `$FAKE_UV_GO`
-a file an install waits for in its middle. Run by a bare interpreter: standard library only.
+a file an install waits for in its middle, `$FAKE_UV_PYTHON` the version of the Python it finds. Run
+by a bare interpreter: standard library only.
 """
 
 import json
@@ -16,6 +17,8 @@ FAILURES = {
     "network": "error: Failed to fetch: https://index.invalid/a/\n  cause: dns error",
     "nothing-known": "error: something nobody has seen",
     "no-version": NO_SOLUTION.format("alpha==1.0"),
+    "no-abi": NO_SOLUTION.format("alpha==1.0")
+    + "\n  cause: alpha==1.0 has no wheels with a matching Python ABI tag (e.g., `cp313`)",
 }
 
 
@@ -86,6 +89,10 @@ def main() -> int:
     trouble = os.environ.get("FAKE_UV", "")
     with Path(os.environ["FAKE_UV_CALLS"]).open("a") as calls:
         calls.write(json.dumps(arguments) + "\n")
+    if arguments[:2] == ["python", "find"]:
+        here = os.environ.get("FAKE_UV_PYTHON", "")
+        print(here)
+        return 0 if here else 2
     if arguments[0] == "venv":
         return venv(Path(arguments[-1]))
     if trouble in FAILURES:

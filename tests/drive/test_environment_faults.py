@@ -159,8 +159,9 @@ def test_torch_found_nowhere_says_that_both_were_asked(
     with pytest.raises(UserError) as failed:
         site.prepare()
     assert str(failed.value).splitlines()[0] == (
-        "lane small: torch==2.13.0+cpu is in no configured source, and PyTorch's index "
-        "(torch backend 'cpu') did not give it either: a package index cannot be reached"
+        "lane small: torch==2.13.0+cpu for Python 3.11.7 is in no configured source, and "
+        "PyTorch's index (torch backend 'cpu') did not give it either: "
+        "a package index cannot be reached"
     )
 
 

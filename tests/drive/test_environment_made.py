@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 from typing import TYPE_CHECKING
@@ -133,6 +134,54 @@ def test_a_lane_for_another_python_has_uv_find_one(site: Site) -> None:
     site.prepare()
     venv = site.calls()[0]
     assert venv[venv.index("--python") + 1] == "<4,>=3.99"
+
+
+LANE = 'title = "small"\nlock = "small.txt"\nrequires_python = ">=3.11,<4"\n'
+
+
+def made_on(site: Site) -> str:
+    """Return the Python that the lane's environment is made on; it is foretold."""
+    known = environment.at_hand(site.lane(), cache=site.cache).python_version
+    site.prepare()
+    (venv,) = (call for call in site.calls() if call[0] == "venv")
+    python = venv[venv.index("--python") + 1]
+    assert known == python
+    return python
+
+
+def test_a_lane_names_its_python_and_is_made_on_it_whatever_runs_here(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.write("small.toml", LANE + 'python_version = "3.99"\n')
+    monkeypatch.setenv("FAKE_UV_PYTHON", "3.99.2")
+    assert made_on(site) == "3.99.2"
+    asked = next(call for call in site.calls() if call[:2] == ["python", "find"])
+    assert asked[-1] == "3.99"
+    assert "--no-python-downloads" in asked
+
+
+def test_where_the_lanes_python_is_missing_it_is_made_on_this_one(site: Site) -> None:
+    site.write("small.toml", LANE + 'python_version = "3.99"\n')
+    assert made_on(site) == platform.python_version()
+
+
+def test_the_lanes_python_is_not_looked_for_where_it_runs(site: Site) -> None:
+    version = ".".join(platform.python_version_tuple()[:2])
+    site.write("small.toml", LANE + f'python_version = "{version}"\n')
+    assert made_on(site) == platform.python_version()
+    assert not any(call[0] == "python" for call in site.calls())
+
+
+def test_what_is_not_built_for_the_python_is_told_apart(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.write("small.toml", LANE)
+    monkeypatch.setenv("FAKE_UV", "no-abi")
+    with pytest.raises(UserError) as refused:
+        site.prepare()
+    said = str(refused.value)
+    assert "the configured package sources have no build for this Python of what the lock" in said
+    assert "install another Python that the lane allows (>=3.11,<4) and name it" in said
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.drive.environment import Environment
 
 # How an environment is made, which a lane that names an interpreter has no part in.
-MAKING = ("lock", "requires_python", "torch_backend")
+MAKING = ("lock", *lanes.MAKING)
 
 
 def write(folder: Path, name: str, **tables: Mapping[str, Any] | str) -> Environment:

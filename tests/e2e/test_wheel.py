@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
+import sys
 import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+import wheels
 
 from e2e import gates
-from e2e.served import ROOT
-from pytest_vllm_gates.drive import sources, uv
+from pytest_vllm_gates.drive import uv
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,26 +22,15 @@ pytestmark = pytest.mark.real
 SOME = "boot or chat_template or numerics or startup or throughput"
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+@pytest.fixture(scope="module", params=["this", pytest.param("newer", marks=pytest.mark.slow)])
+def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The interpreter of an environment that holds the wheel and what it needs."""
+    base = sys.executable if request.param == "this" else wheels.newer_python()
+    if base is None:
+        pytest.skip(wheels.NO_NEWER)
     folder = tmp_path_factory.mktemp("wheel")
-    env, more = sources.for_uv(os.environ)
-    environment = folder / "environment"
-    python = str(environment / "bin" / "python")
-
-    def run_uv(*arguments: str) -> None:
-        done = subprocess.run(
-            [uv.find(), *arguments], env=env, cwd=folder, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-
-    run_uv("build", "--wheel", "--out-dir", str(folder), str(ROOT))
-    (wheel,) = folder.glob("*.whl")
-    run_uv("venv", str(environment))
-    run_uv("pip", "install", "--python", python, str(wheel), *more)
-    return python
+    wheel, _ = wheels.build(wheels.ROOT, folder)
+    return str(wheels.install(folder, wheel, base) / "python")
 
 
 def test_an_empty_folder_gets_its_verdict(python: str, tmp_path: Path) -> None:
