@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.expectation import FORMS, parse
+from pytest_vllm_gates.facts.expectation import FORMS, Expectation, parse, parse_all
 from pytest_vllm_gates.facts.incident import Sent
 from pytest_vllm_gates.judge.expectation import broken, completion
 
@@ -88,6 +88,27 @@ def test_a_good_answer_is_as_expected(answer: Sent, said: str) -> None:
 def test_what_is_not_as_expected_is_told(said: str, answer: Sent, told: str) -> None:
     (found,) = broken([parse(said)], answer)
     assert told in found
+
+
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        ("status is 200", ("is", "status", "200")),
+        (" finish_reason is stop\n", ("is", "finish_reason", "stop")),
+        ("content has a is b", ("has", "content", "a is b")),
+        ("reasoning lacks a\nb", ("lacks", "reasoning", "a\nb")),
+        ("content is JSON", ("json", "content", "")),
+        ("calls look_up", ("calls", "", "look_up")),
+        ("within 0.5 s", ("within", "", "0.5")),
+        ("whole", ("whole", "content", "")),
+    ],
+)
+def test_an_expectation_has_its_parts_and_what_was_typed(
+    said: str, parts: tuple[str, str, str]
+) -> None:
+    found = Expectation(*parts, said.strip())
+    assert parse(said) == found
+    assert parse_all(["", said, " \n"]) == (found,)
 
 
 def test_a_tool_call_needs_no_words() -> None:
