@@ -117,6 +117,12 @@ def test_a_tool_call_needs_no_words() -> None:
     assert completion(answer).calls == {0: ["look_up", '{"a": 1}']}
 
 
+def test_the_first_choice_is_the_answer() -> None:
+    two = chat("Paris.")
+    two["choices"].append({"index": 1, "message": {"content": "Rome."}, "finish_reason": "length"})
+    assert broken([parse("content lacks Rome"), parse("finish_reason is stop")], sent(two)) == []
+
+
 @pytest.mark.parametrize("said", ["", "content", "content has", "status is fine", "calls", "soon"])
 def test_what_is_no_expectation_is_refused_with_those_there_are(said: str) -> None:
     with pytest.raises(UserError) as told:

@@ -230,6 +230,8 @@ def test_answers_that_were_refused_and_what_is_always_null_are_not_worth_a_golde
         "tokenize: HTTP status": ("200", "500"), "tokenize: count": ("integer",),
     }  # fmt: skip
     assert judge.pinnable(FIELDS, now) == {"chat: HTTP status": ("200",), "chat: id": ("string",)}
+    assert judge.pinnable(ROUTES, ROUTE) == ROUTE
+    assert judge.pinnable(METRICS, METRIC) == METRIC
     refused: Contracts = {"no key: HTTP status": ("401",), "no key: param": ("null",)}
     assert judge.pinnable(ERRORS, refused) == {"no key: HTTP status": ("401",)}
 
