@@ -249,8 +249,8 @@ def test_streams_that_take_turns_do_not_stop() -> None:
     turns = [answer(number, 100 + number * 0.005, each=0.05) for number in range(10)]
     assert told(judge.stalled(loaded(phase(*turns)))) == []
     # Others had their tokens, but for the half of the time in which the machine stood still.
-    half = [replace(answer(n), tokens=((0.1, 1), (0.2, 1), (1.2, 1), (2.2, 1))) for n in (1, 2)]
-    long = replace(answer(0), tokens=((0.1, 1), (0.2, 1), (2.2, 1)))
+    half = [replace(answer(n), tokens=((99.9, 1), (100, 1), (101, 1), (102, 1))) for n in (1, 2)]
+    long = replace(answer(0), tokens=((99.9, 1), (100, 1), (102, 1)))
     assert told(judge.stalled(loaded(phase(long, *half)))) == []
 
 

@@ -89,6 +89,8 @@ def test_preemptions_are_those_of_the_phase(
     before: int | None, after: int | None, told: list[str]
 ) -> None:
     seen = [None if one is None else replace(IDLE, preempted=one) for one in (before, after)]
-    limits = LIMITS.model_copy(update={"preemptions": 2})
-    says = slo.beyond(replace(phase(), before=seen[0], after=seen[1]), limits)
+    found = replace(phase(), before=seen[0], after=seen[1])
+    says = slo.beyond(found, LIMITS.model_copy(update={"preemptions": 2}))
     assert [one[:10] for one in says] == told
+    none = slo.beyond(found, LIMITS.model_copy(update={"preemptions": 0}))
+    assert len([*none]) == (None not in seen)
