@@ -159,18 +159,21 @@ def test_a_chunk_that_does_not_come_is_told_once() -> None:
 
 def test_everything_that_is_gone_is_told_once() -> None:
     recorded: Contracts = {
-        "chat: a": ("object",), "chat: a.x": ("string",), "chat: b": ("object",),
-        "chat: b.x": ("string",), "chat: c: d": ("string",), "chat: e": ("string",),
+        "chat: a": ("object",), "chat: a-z": ("object",), "chat: a.x": ("string",),
+        "chat: b": ("object",), "chat: b-z": ("string",), "chat: b.x": ("string",),
+        "chat: c: d": ("string",), "chat: e": ("string",),
         "refused: HTTP status": ("404",), "refused: error": ("object",),
         "score: data": ("array",), "score: id": ("string",), "tokenize: count": ("integer",),
     }  # fmt: skip
     now: Contracts = {
-        "chat: b": ("null",), "chat: e": ("string",), "refused: HTTP status": ("400",),
+        "chat: b": ("null",), "chat: b-z": ("null",), "chat: e": ("string",), "refused: HTTP status": ("400",),
         "tokenize: tokens": ("array",),
     }  # fmt: skip
     assert says(FIELDS, recorded, now) == [
         "chat: a is gone: clients that read it find nothing",
+        "chat: a-z is gone: clients that read it find nothing",
         "chat: b is null and was object",
+        "chat: b-z is null and was string",
         "chat: c: d is gone: clients that read it find nothing",
         "refused: HTTP status is 400 and was 404",
         "no score came: clients wait for it in vain",

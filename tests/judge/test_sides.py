@@ -149,6 +149,7 @@ def test_what_is_watched_is_a_check_of_a_gate() -> None:
 def test_documents_are_json() -> None:
     found = sides.checks([result("FAIL", reason="r")], [result("FAIL", reason="s")])
     found += sides.checks([], [result("FAIL", reason="s")])
+    found += sides.checks([result("FAIL", reason="r")], [])
     told = sides.documents(found, (sides.Drift("x", "w", "n", "1", None),))
     both = {
         "family": "x",
@@ -161,7 +162,8 @@ def test_documents_are_json() -> None:
         "theirs_says": "s",
     }
     mended = {**both, "kind": "mended", "ours": None, "ours_says": ""}
-    assert json.loads(json.dumps(told["checks"])) == [both, mended]
+    new = {**both, "kind": "regression", "theirs": None, "theirs_says": ""}
+    assert json.loads(json.dumps(told["checks"])) == [both, mended, new]
     assert told["drift"] == [
         {"family": "x", "where": "w", "name": "n", "ours": "1", "theirs": None}
     ]
