@@ -166,7 +166,8 @@ def test_everything_that_is_gone_is_told_once() -> None:
         "score: data": ("array",), "score: id": ("string",), "tokenize: count": ("integer",),
     }  # fmt: skip
     now: Contracts = {
-        "chat: b": ("null",), "chat: b-z": ("null",), "chat: e": ("string",), "refused: HTTP status": ("400",),
+        "chat: b": ("null",), "chat: b-z": ("null",), "chat: e": ("string",),
+        "refused: HTTP status": ("400",),
         "tokenize: tokens": ("array",),
     }  # fmt: skip
     assert says(FIELDS, recorded, now) == [
