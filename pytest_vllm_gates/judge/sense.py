@@ -50,7 +50,7 @@ def why_degenerate(text: str, markers: Iterable[str] = ()) -> str | None:
 def _loop(text: str) -> str | None:
     """Return the unit that repeats without end, if one does."""
     text = re.sub(r"\s+", " ", text)
-    for loop in re.finditer(rf"(.{{1,{PERIOD_CHARACTERS}}}?)\1{{{REPEATS - 1},}}", text, re.DOTALL):
+    for loop in re.finditer(rf"(.{{1,{PERIOD_CHARACTERS}}}?)\1{{{REPEATS - 1},}}", text):
         long = len(loop[0]) >= min(STRETCH_CHARACTERS, len(text) / 2)
         if long and not RULER.fullmatch(loop[1]):
             return f"the answer repeats {loop[1][:30]!r} {len(loop[0]) // len(loop[1])} times"

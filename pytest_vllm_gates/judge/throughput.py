@@ -57,7 +57,7 @@ class Decision:
     errors: tuple[float, float] = (0.0, 0.0)
     """The odds at which it was said now: of a false alarm, of a false pass."""
     void: dict[str, int] = field(default_factory=dict)
-    """Blocks left out, by reason."""
+    """Blocks left out, or groups of four, by reason."""
 
     def sentence(self, odds: Odds) -> str:
         """Return what is said of the primary figure, with its interval and the odds."""
@@ -202,7 +202,8 @@ def against_lane(pairs: Sequence[Pair], plan: Plan) -> Decision:
     if len(known) < least:
         why = f"{len(known)} pairs of boots with enough fit blocks, {least} are needed"
         if len(known) < len(pairs):
-            why += f": {_too_few(void, 4 * sum(len(pair.groups) for pair in pairs))}"
+            made = sum(len(pair.groups) for pair in pairs)
+            why += f": {_too_few(void, made, 'groups of four blocks')}"
         return Decision(Answer.INCONCLUSIVE, why, void=void)
     prior = Prior(plan.against.pair_sd, plan.against.degrees)
     means = {name: mean_of([one[name] for one in known], prior) for name in SLOWDOWNS}
@@ -291,9 +292,9 @@ def _apart(group: Group, share: str) -> float:
     return abs(statistics.fmean(ours) - statistics.fmean(theirs))
 
 
-def _too_few(void: dict[str, int], of: int) -> str:
-    reason, count = max(void.items(), key=lambda pair: pair[1], default=("too few were made", 0))
-    return f"{count} of {of} blocks are left out, mostly: {reason}"
+def _too_few(void: dict[str, int], of: int, what: str = "blocks") -> str:
+    mostly = max(void, key=void.__getitem__, default="too few were made")
+    return f"{sum(void.values())} of {of} {what} are left out, mostly: {mostly}"
 
 
 def _share(name: str, slowdown: float) -> float:

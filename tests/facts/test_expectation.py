@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.expectation import FORMS, parse
+from pytest_vllm_gates.facts.expectation import FORMS, Expectation, parse, parse_all
 from pytest_vllm_gates.facts.incident import Sent
 from pytest_vllm_gates.judge.expectation import broken, completion
 
@@ -90,10 +90,37 @@ def test_what_is_not_as_expected_is_told(said: str, answer: Sent, told: str) -> 
     assert told in found
 
 
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        ("status is 200", ("is", "status", "200")),
+        (" finish_reason is stop\n", ("is", "finish_reason", "stop")),
+        ("content has a is b", ("has", "content", "a is b")),
+        ("reasoning lacks a\nb", ("lacks", "reasoning", "a\nb")),
+        ("content is JSON", ("json", "content", "")),
+        ("calls look_up", ("calls", "", "look_up")),
+        ("within 0.5 s", ("within", "", "0.5")),
+        ("whole", ("whole", "content", "")),
+    ],
+)
+def test_an_expectation_has_its_parts_and_what_was_typed(
+    said: str, parts: tuple[str, str, str]
+) -> None:
+    found = Expectation(*parts, said.strip())
+    assert parse(said) == found
+    assert parse_all(["", said, " \n"]) == (found,)
+
+
 def test_a_tool_call_needs_no_words() -> None:
     answer = sent(chat(None, tool_calls=[CALL], reasoning=None))
     assert broken([parse("sense"), parse("calls look_up"), parse("whole")], answer) == []
     assert completion(answer).calls == {0: ["look_up", '{"a": 1}']}
+
+
+def test_the_first_choice_is_the_answer() -> None:
+    two = chat("Paris.")
+    two["choices"].append({"index": 1, "message": {"content": "Rome."}, "finish_reason": "length"})
+    assert broken([parse("content lacks Rome"), parse("finish_reason is stop")], sent(two)) == []
 
 
 @pytest.mark.parametrize("said", ["", "content", "content has", "status is fine", "calls", "soon"])

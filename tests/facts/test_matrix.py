@@ -139,10 +139,17 @@ def test_a_cell_is_asked_as_it_says(cell: Cell, wanted: dict[str, Any], absent: 
 
 
 def test_a_format_is_asked_for_with_its_schema_or_pattern() -> None:
-    of_json = body_of(Cell("on", "undeclared", "json_schema", UNSET, "single"))["response_format"]
-    assert of_json["type"] == "json_schema"
-    assert of_json["json_schema"]["schema"]["type"] == "object"
-    assert body_of(Cell("on", "undeclared", "regex", UNSET, "single"))["structured_outputs"]
+    for_json = Cell("on", "undeclared", "json_schema", UNSET, "single")
+    schema = SHIPPED.asks(for_json).json_schema
+    assert schema and schema["type"] == "object"
+    assert body_of(for_json)["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema, "strict": True},
+    }
+    for_regex = Cell("on", "undeclared", "regex", UNSET, "single")
+    regex = SHIPPED.asks(for_regex).regex
+    assert regex
+    assert body_of(for_regex)["structured_outputs"] == {"regex": regex}
 
 
 def test_reasoning_is_sent_back_only_where_there_was_any() -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_vllm_gates import run
 from pytest_vllm_gates.facts import waivers
 from pytest_vllm_gates.facts.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 TODAY = datetime.date(2026, 11, 22)
 GATES = ("boot", "streaming", "tools")
@@ -37,6 +42,27 @@ def written(project: Path, **changes: str | None) -> Path:
 
 def load(project: Path) -> tuple[waivers.Waiver, ...]:
     return waivers.load_all(project, GATES, TODAY)
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Put the machine into another time zone."""
+
+    def put(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield put
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_day_ends_everywhere_at_once(zone: Callable[[str], None]) -> None:
+    days = set()
+    for name in ("west+12", "east-14"):
+        zone(name)
+        days.add(waivers.today())
+    assert len(days) == 1
 
 
 def test_a_project_without_the_file_waives_nothing(tmp_path: Path) -> None:

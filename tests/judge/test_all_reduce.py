@@ -129,6 +129,19 @@ def test_of_ranks_that_end_the_first_is_named() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("status", "how"), [(3, "with exit status 3"), (-9, "by SIGKILL"), (-99, "by signal 99")]
+)
+def test_a_rank_that_says_nothing_is_told_by_its_status(status: int, how: str) -> None:
+    seen = ranks(rank(0, 2), rank(1, 0), status=1, ended=((1, status),))
+    assert judge.fault(seen).endswith(f"rank 1 of 2 ended before it started {how}")
+
+
+def test_a_rank_that_failed_is_told_where_none_is_known_to_have_ended() -> None:
+    seen = ranks(rank(0, 2), rank(1, 2, failed="RuntimeError: no x"), status=1)
+    assert judge.fault(seen).endswith("failed: rank 1 of 2: RuntimeError: no x")
+
+
 def test_what_a_rank_said_at_its_end_is_told() -> None:
     seen = ranks(rank(0, 2, failed="RuntimeError: no x"), rank(1, 2), status=1, ended=((0, 1),))
     assert judge.fault(seen).endswith("rank 0 of 2 ended in the rendezvous: RuntimeError: no x")

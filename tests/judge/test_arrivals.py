@@ -103,6 +103,12 @@ def test_arrivals_of_another_process_are_told(process: str, says: str) -> None:
     assert says in judge.not_as_asked(found)
 
 
+def test_how_much_gaps_vary_is_a_share_of_their_mean() -> None:
+    assert judge.variation([0.0, 1.0, 4.0]) == 0.5
+    assert judge.variation([0.0, 2.0, 4.0]) == 0.0
+    assert judge.variation([0.0, 2.0]) is judge.variation([1.0, 1.0, 1.0]) is None
+
+
 def test_too_few_gaps_say_nothing() -> None:
     went = tuple(planned("constant", RATE, judge.FEWEST_GAPS, "few"))
     assert judge.not_as_asked(phase(schedule=Schedule("poisson", RATE, went, went))) == ""

@@ -65,9 +65,9 @@ def test_a_call_no_tool_can_take_is_told(made: ToolCall, sentence: str) -> None:
 
 
 def test_every_wrong_call_is_told_and_no_right_one() -> None:
-    found = list(calls.valid(called(TIME, with_arguments("{}"), TIME), REQUEST))
-    assert len(found) == 1
-    assert found[0].startswith("tool_calls[1]")
+    wrong = [replace(TIME, name="x"), *map(with_arguments, ("{", "[]", "{}"))]
+    found = list(calls.valid(called(TIME, *wrong, TIME), REQUEST))
+    assert [one[:13] for one in found] == [f"tool_calls[{place}]" for place in (1, 2, 3, 4)]
 
 
 def test_a_call_where_nothing_is_declared_is_undeclared() -> None:

@@ -83,6 +83,10 @@ def test_metrics_that_are_gone_or_otherwise() -> None:
         "the metric vllm:kv_cache_usage_perc is gone: dashboards that use it show nothing; "
         "perhaps it is vllm:gpu_cache_usage_perc now"
     ]
+    assert says(METRICS, METRIC, {"vllm:new": ("histogram",)}) == [
+        "the metric vllm:kv_cache_usage_perc is gone: dashboards that use it show nothing",
+        "the metric vllm:hits_total is gone: dashboards that use it show nothing",
+    ]
     other = {"vllm:kv_cache_usage_perc": ("counter", "engine_id"), "vllm:hits_total": ("counter",)}
     assert says(METRICS, METRIC, other) == [
         "vllm:kv_cache_usage_perc is a counter and was a gauge: its queries mean something else",
@@ -110,6 +114,9 @@ def test_labels_of_a_metric_without_a_sample_are_not_missed() -> None:
         (('"NotFoundError"',), ('"not_found"',), 'is "not_found" and was "NotFoundError"'),
         (('"NotFoundError"',), ("string",), 'is string and was "NotFoundError"'),
         (("404",), ('"404"',), 'is "404" and was 404'),
+        (("number",), ("boolean",), "is boolean and was number"),
+        (("string",), ("-1",), "is -1 and was string"),
+        (("integer",), ("-1",), ""),
         (("number",), ("integer",), ""),
         (("string", "null"), ("string",), ""),
         (("string",), ('"NotFoundError"',), ""),
@@ -150,6 +157,39 @@ def test_a_chunk_that_does_not_come_is_told_once() -> None:
     assert says(FIELDS, FIELD, now) == ["no stream, usage chunk came: clients wait for it in vain"]
 
 
+def test_everything_that_is_gone_is_told_once() -> None:
+    recorded: Contracts = {
+        "chat: a": ("object",), "chat: a-z": ("object",), "chat: a.x": ("string",),
+        "chat: b": ("object",), "chat: b-z": ("string",), "chat: b.x": ("string",),
+        "chat: c: d": ("string",), "chat: e": ("string",),
+        "refused: HTTP status": ("404",), "refused: error": ("object",),
+        "score: data": ("array",), "score: id": ("string",), "tokenize: count": ("integer",),
+    }  # fmt: skip
+    now: Contracts = {
+        "chat: b": ("null",), "chat: b-z": ("null",), "chat: e": ("string",),
+        "refused: HTTP status": ("400",),
+        "tokenize: tokens": ("array",),
+    }  # fmt: skip
+    assert says(FIELDS, recorded, now) == [
+        "chat: a is gone: clients that read it find nothing",
+        "chat: a-z is gone: clients that read it find nothing",
+        "chat: b is null and was object",
+        "chat: b-z is null and was string",
+        "chat: c: d is gone: clients that read it find nothing",
+        "refused: HTTP status is 400 and was 404",
+        "no score came: clients wait for it in vain",
+        "tokenize: count is gone: clients that read it find nothing",
+    ]
+
+
+def test_a_stream_that_is_refused_is_not_also_missed() -> None:
+    recorded = {**FIELD, "stream: HTTP status": ("200",), "stream: id": ("string",)}
+    now = {name: terms for name, terms in FIELD.items() if name.startswith("chat")}
+    assert says(FIELDS, recorded, {**now, "stream: HTTP status": ("500",)}) == [
+        "stream: HTTP status is 500 and was 200"
+    ]
+
+
 def test_another_status_says_all() -> None:
     now = {"unknown model: HTTP status": ("400",), "unknown model: detail": ("string",)}
     assert says(ERRORS, ERROR, now) == ["unknown model: HTTP status is 400 and was 404"]
@@ -181,6 +221,10 @@ def test_drift_is_what_is_new_and_breaks_nobody() -> None:
     assert judge.drift(FIELDS, FIELD, now) == [
         {"where": FIELDS, "name": "chat: cost", "ours": "number", "theirs": None}
     ]
+    assert judge.drift(FIELDS, {"chat: a": ("string",)}, {"chat: a": ("string", "integer")}) == []
+    assert judge.drift(FIELDS, {"chat: a": ("string", "null")}, {"chat: a": ('"x"',)}) == [
+        {"where": FIELDS, "name": "chat: a", "ours": '"x"', "theirs": "string, null"}
+    ]
 
 
 def test_answers_that_were_refused_and_what_is_always_null_are_not_worth_a_golden() -> None:
@@ -190,6 +234,8 @@ def test_answers_that_were_refused_and_what_is_always_null_are_not_worth_a_golde
         "tokenize: HTTP status": ("200", "500"), "tokenize: count": ("integer",),
     }  # fmt: skip
     assert judge.pinnable(FIELDS, now) == {"chat: HTTP status": ("200",), "chat: id": ("string",)}
+    assert judge.pinnable(ROUTES, ROUTE) == ROUTE
+    assert judge.pinnable(METRICS, METRIC) == METRIC
     refused: Contracts = {"no key: HTTP status": ("401",), "no key: param": ("null",)}
     assert judge.pinnable(ERRORS, refused) == {"no key: HTTP status": ("401",)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from texts import texts
 from pytest_vllm_gates.facts.rendering import Refused, Rendering
 from pytest_vllm_gates.judge.golden import (
     CorruptGolden,
+    changed_parts,
     conversation_golden,
     disagreement,
     first_difference,
@@ -19,6 +21,7 @@ from pytest_vllm_gates.judge.golden import (
     prefix_lost,
     prompt_golden,
     read,
+    settings_golden,
     visible,
 )
 
@@ -36,7 +39,7 @@ WHOLE = prompt_golden("a greeting", rendering(*PIECES))
 
 
 def test_a_prompt_is_laid_out_line_by_line_with_its_tokens() -> None:
-    assert WHOLE.splitlines() == [
+    assert prompt_golden("a greeting", rendering(*PIECES)).splitlines() == [
         "golden 1: prompt, 8 tokens: a greeting",
         "",
         "| <|im_start|>user↵",
@@ -94,6 +97,63 @@ def test_a_lock_names_the_hash_of_every_part_in_order() -> None:
         "",
         "end of golden",
     ]
+
+
+def test_settings_are_laid_out_by_name() -> None:
+    assert settings_golden("greedy", {"top_p": 0.9, "stop": ["a"]}).splitlines() == [
+        "golden 1: settings: greedy",
+        "",
+        'stop = ["a"]',
+        "top_p = 0.9",
+        "",
+        "end of golden",
+    ]
+
+
+def test_parts_that_changed_came_or_went_are_named() -> None:
+    recorded = lock_golden("the  parts", {"same": b"1", "its  own": b"1", "gone": b"1", "a": b"1"})
+    now = lock_golden("parts", {"same": b"1", "its  own": b"2", "new": b"1", "a": b"1"})
+    assert changed_parts(recorded, now) == ["gone", "its  own", "new"]
+    assert changed_parts(recorded, recorded) == []
+
+
+def sha256(*lines: str) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def test_of_a_very_long_prompt_the_middle_is_its_hash() -> None:
+    ends = [f"{number}\n" for number in range(10_000)]
+    whole = [line for end in ends for line in (f"| {visible(end)}", "  7")]
+    lines = prompt_golden("x", Rendering("", (7,) * len(ends), tuple(ends))).splitlines()
+    middle = whole[38:-40]
+    assert lines == [
+        "golden 1: prompt, 10000 tokens: x",
+        "",
+        *whole[:38],
+        f"  … {len(middle)} lines, sha256 {sha256(*middle)}",
+        *whole[-40:],
+        "",
+        "end of golden",
+    ]
+
+
+@pytest.mark.parametrize(("tokens", "lines"), [(39, 80), (40, 81)])
+def test_so_many_wide_lines_are_shown_by_their_beginnings(tokens: int, lines: int) -> None:
+    wide = "x" * 1997 + "\n"
+    wider = "x" * 1998 + "\n"
+    pieces = (wide, *[wider] * (tokens - 1))
+    found = prompt_golden("x", Rendering("", tuple(range(tokens)), pieces)).splitlines()
+    assert len(found) - 2 == lines
+    assert found[2] == f"| {'x' * 1997}↵"
+    line = f"| {'x' * 1998}↵"
+    assert found[4] == f"{line[:2000]} … 2001 characters, sha256 {sha256(line)}"
+
+
+def test_a_prompt_that_is_just_not_too_long_is_laid_out_whole() -> None:
+    head = len("golden 1: prompt, 1 tokens: x") + len("  5")
+    text = "y" * (60_000 - head - len("| "))
+    assert prompt_golden("x", Rendering("", (5,), (text,))).splitlines()[2] == f"| {text}"
+    assert "sha256" in prompt_golden("x", Rendering("", (5,), (f"{text}y",)))
 
 
 def test_a_whole_golden_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -211,13 +271,16 @@ def test_a_prompt_that_begins_otherwise_with_more_turns_is_told() -> None:
     assert prefix_lost(before, rendering("a", "b", "c", "d")) is None
     assert prefix_lost(before, Rendering("", (100, 101, 7, 8), ())) is None, "the last may merge"
     found = prefix_lost(before, Rendering("", (100, 7, 102, 103), ()))
-    assert "with turns added the earlier tokens are others: from token 1 on, after 'a'" in str(
-        found
+    assert found == (
+        "with turns added the earlier tokens are others: from token 1 on, after 'a': expected 'b' "
+        "(ids [101]), found ids [7]; 2 tokens expected, 2 found\nEvery turn is computed from there "
+        "on anew, for no prefix of it is in the cache."
     )
-    assert "computed from there on anew" in str(found)
     assert prefix_lost(REFUSED, before) is prefix_lost(before, REFUSED) is None
 
 
 def test_a_refusal_is_a_golden_too() -> None:
-    assert conversation_golden("x", REFUSED).splitlines()[0] == "golden 1: refusal: x"
+    assert conversation_golden("x", REFUSED) == (
+        "golden 1: refusal: x\n\nno such turn\n\nend of golden\n"
+    )
     assert conversation_golden("x", rendering("a")).startswith("golden 1: prompt, 1 tokens: x")

@@ -100,6 +100,14 @@ def test_where_answers_may_part_their_scores_may_not() -> None:
     assert "scored otherwise than alone" in found
 
 
+def test_the_first_rung_that_was_answered_is_what_the_others_are_held_against() -> None:
+    other = replace(WHOLE, output=(5, 9, 7, 8))
+    unanswered = climbed(RUNG, Reply(error="answered 500: boom"))
+    seen = climb(unanswered, climbed(WARM, other), climbed(MANY, other, other))
+    findings, cases = ladder.changed(seen, BF16, invariant=True)
+    assert (findings, len(cases)) == ([], 1)
+
+
 @pytest.mark.parametrize(
     ("refusal", "says"),
     [

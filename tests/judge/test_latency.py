@@ -47,13 +47,17 @@ def test_goodput_counts_requests_that_meet_every_limit() -> None:
     assert goodput(answers, Limits(ttft_s=1.0), 2.0) == 1.0
     assert goodput(answers, Limits(ttft_s=1.0, tpot_s=1.0), 2.0) == 0.5
     assert goodput(answers, Limits(e2e_s=1.0), 2.0) == 0.0
+    assert goodput(answers, Limits(e2e_s=8.0), 2.0) == 1.5
+    assert goodput(answers, Limits(tpot_s=0.5), 2.0) == 1.0
+    assert goodput(answers, Limits(tpot_s=6.0), 2.0) == 1.5
 
 
 def test_percentiles_lie_on_a_line_between_two_values() -> None:
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert percentile([0.0, 10.0], 0.95) == 9.5
+    assert percentile([0.0, 1.0, 5.0, 9.0], 0.5) == 3.0
     assert percentile([4.0], 0.99) == 4.0
-    with pytest.raises(ValueError, match="of no values"):
+    with pytest.raises(ValueError, match=r"^of no values"):
         percentile([], 0.5)
 
 

@@ -59,10 +59,19 @@ def test_a_marker_the_request_quotes_may_come_back() -> None:
     assert [one.partition(":")[0] for one in found] == ["content holds the marker '<think>'"]
 
 
+def test_a_marker_in_other_letters_may_come_back_too() -> None:
+    one = family("deepseek")
+    marker = next(marker for marker in one.markers if not marker.isascii())
+    quoted = {"messages": [{"role": "user", "content": f"What is {marker}?"}]}
+    says = answer(f"{marker} is where I begin.")
+    assert list(markers(exchange(says), one)) != []
+    assert list(markers(exchange(says, request=quoted), one)) == []
+
+
 def test_long_text_is_shown_where_the_marker_is() -> None:
     (sentence,) = told(content="x" * 5000 + "<|im_end|>" + "y" * 5000)
-    assert "<|im_end|>" in sentence
-    assert len(sentence) < 200
+    shown = "x" * 30 + "<|im_end|>" + "y" * 30
+    assert sentence == f"content holds the marker '<|im_end|>': …'{shown}'…"
 
 
 @pytest.mark.parametrize("name", ["qwen3.5", "deepseek", "glm", "gemma"])

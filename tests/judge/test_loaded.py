@@ -63,7 +63,14 @@ def loaded(*phases: Phase, **fields: Any) -> Loaded:
 
 def told(judged: judge.Judged) -> list[str]:
     assert judged[1], "nothing was looked at"
+    assert all(finding.case in judged[1] for finding in judged[0])
     return [finding.says for finding in judged[0]]
+
+
+def looked_at(judged: judge.Judged) -> list[str]:
+    """Return the names of what was looked at, by which known defects tell it, too."""
+    assert all(case.traits == {"case": case.name} for case in judged[1])
+    return [case.name for case in judged[1]]
 
 
 def test_a_healthy_server_has_no_fault() -> None:
@@ -81,6 +88,29 @@ def test_a_healthy_server_has_no_fault() -> None:
     assert not judge.others_came(found)
 
 
+QUIET = {"name": "before", "alone": False}
+
+
+def test_every_phase_that_can_be_judged_is_looked_at_by_its_name() -> None:
+    found = loaded(phase(**QUIET), phase())
+    assert looked_at(judge.unanswered(found, LIMITS)) == ["before", "streams"]
+    assert looked_at(judge.hangs(found)) == ["before", "streams"]
+    assert looked_at(judge.uncounted(found)) == ["streams"]
+    assert looked_at(judge.held_back(found)) == ["streams"]
+    assert looked_at(judge.stalled(found)) == ["streams"]
+    assert looked_at(judge.slow(found, LIMITS)) == ["streams"]
+    assert looked_at(judge.changed(found, invariant=True)) == ["What?"]
+    assert looked_at(judge.crossed(found)) == ["ticket", "ticket"]
+    assert [case.name for case in judge.unwell(found, invariant=True)[1]] == ["when all was over"]
+
+
+def test_an_answer_to_somebody_else_keeps_its_request() -> None:
+    asked = replace(PARIS, request={"model": "x"})
+    found = loaded(rides=(Ride("t", None, "aa11", asked), Ride("What?", PARIS, None, asked)))
+    for judged in (judge.changed(found, invariant=True), judge.crossed(found)):
+        assert [case.request for case in judged[1]] == [{"model": "x"}]
+
+
 def test_failed_requests_are_counted_and_the_commonest_error_told() -> None:
     answers = [answer(number) for number in range(10)]
     answers[3] = replace(answers[3], error="answered 500: no")
@@ -89,6 +119,11 @@ def test_failed_requests_are_counted_and_the_commonest_error_told() -> None:
     assert says == "1 of 10 requests failed, mostly: answered 500: no"
     lenient = LIMITS.model_copy(update={"error_rate": 0.1})
     assert told(judge.unanswered(found, lenient)) == []
+    answers[4:7] = [replace(one, error="answered 429: busy") for one in answers[4:7]]
+    answers[7] = replace(answers[7], error="timed out")
+    hang = Hang(silent_s=30.0, running=8, waiting=2, health="200", stacks=None)
+    (says,) = told(judge.unanswered(loaded(phase(hang=hang), phase(*answers)), LIMITS))
+    assert says == "5 of 10 requests failed, mostly: answered 429: busy"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +135,8 @@ def test_failed_requests_are_counted_and_the_commonest_error_told() -> None:
     ],
 )
 def test_an_answer_with_other_counts_than_asked_for_is_told(changed: Answered, says: str) -> None:
-    (found,) = told(judge.unanswered(loaded(phase(answer(0), changed)), LIMITS))
+    chunks = replace(answer(0), counted_by="chunks")
+    (found,) = told(judge.unanswered(loaded(phase(chunks, changed, changed)), LIMITS))
     assert says in found
 
 
@@ -116,7 +152,7 @@ def test_counters_that_moved_by_other_sums_are_told(counter: str) -> None:
     whole = phase()
     assert whole.after
     less = replace(whole.after, **{counter: getattr(whole.after, counter) - 1})
-    (says,) = told(judge.uncounted(loaded(replace(whole, after=less))))
+    (says,) = told(judge.uncounted(loaded(phase(**QUIET), replace(whole, after=less))))
     assert "the server counts" in says
 
 
@@ -125,6 +161,7 @@ def test_counters_that_moved_by_more_were_moved_by_others() -> None:
     assert whole.after
     more = replace(whole, after=replace(whole.after, generated=whole.after.generated + 5))
     assert judge.others_came(loaded(more))
+    assert not judge.others_came(loaded(replace(more, alone=False)))
 
 
 def test_what_was_not_settled_beforehand_is_held_against_what_the_server_counts() -> None:
@@ -150,18 +187,23 @@ def test_counters_say_nothing_where_others_of_this_run_asked() -> None:
 )
 def test_fewer_places_than_planned_are_told(running: int, waiting: int, where: str) -> None:
     few = tuple(replace(IDLE, running=running, waiting=waiting, at=at / 10) for at in range(12))
-    (says,) = told(judge.held_back(loaded(phase(seen=few))))
+    (says,) = told(judge.held_back(loaded(phase(**QUIET), phase(seen=few))))
     assert f"4 streams at once are planned, and at most {running} run while {where}" in says
+
+
+def test_four_of_five_places_are_enough() -> None:
+    assert told(judge.held_back(loaded(phase(users=5)))) == []
 
 
 def test_a_phase_too_quick_to_be_seen_says_nothing_of_places() -> None:
     quick = phase()
-    assert judge.held_back(loaded(replace(quick, seen=quick.seen[:3]))) == ([], [])
+    assert judge.held_back(loaded(replace(quick, seen=quick.seen[:9]))) == ([], [])
+    assert told(judge.held_back(loaded(replace(quick, seen=quick.seen[:10])))) == []
 
 
 def test_a_late_first_token_is_beyond_its_limit() -> None:
     slow = [answer(number, each=3.0) for number in range(USERS)]
-    says = told(judge.slow(loaded(phase(*slow)), LIMITS))
+    says = told(judge.slow(loaded(phase(*slow), phase()), LIMITS))
     assert says == [
         "p95 TTFT is 9.00 s, 6 s is the limit",
         "p95 ITL is 3000 ms, 200 ms is the limit",
@@ -192,8 +234,24 @@ def stopped(number: int) -> Answered:
 
 def test_a_stream_that_stops_alone_is_told() -> None:
     others = [answer(number, number * 0.5, each=0.05) for number in range(1, 8)]
-    (says,) = told(judge.stalled(loaded(phase(stopped(0), *others))))
+    (says,) = told(judge.stalled(loaded(phase(**QUIET), phase(stopped(0), *others))))
     assert says == ("1 of 8 streams stopped for up to 2.0 s while others went on; 50 ms are usual")
+
+
+def test_two_streams_are_enough_to_see_that_one_stops_and_one_is_not() -> None:
+    long = answer(1, each=0.2)
+    (says,) = told(judge.stalled(loaded(phase(stopped(0), long))))
+    assert says.startswith("1 of 2 streams stopped for up to 2.")
+    assert judge.stalled(loaded(phase(stopped(0)))) == ([], [])
+
+
+def test_streams_that_take_turns_do_not_stop() -> None:
+    turns = [answer(number, 100 + number * 0.005, each=0.05) for number in range(10)]
+    assert told(judge.stalled(loaded(phase(*turns)))) == []
+    # Others had their tokens, but for the half of the time in which the machine stood still.
+    half = [replace(answer(n), tokens=((99.9, 1), (100, 1), (101, 1), (102, 1))) for n in (1, 2)]
+    long = replace(answer(0), tokens=((99.9, 1), (100, 1), (102, 1)))
+    assert told(judge.stalled(loaded(phase(long, *half)))) == []
 
 
 def test_a_machine_that_stops_all_of_them_is_not_told() -> None:
@@ -203,9 +261,23 @@ def test_a_machine_that_stops_all_of_them_is_not_told() -> None:
 
 def test_an_answer_that_load_changes_is_told() -> None:
     rome = replace(PARIS, content="It is Rome.", token_ids=(1, 2, 4))
-    found = loaded(rides=(Ride("What?", PARIS, None, rome),))
+    ticket = Ride("ticket", None, "aa11", Said(content="ticket aa11"))
+    found = loaded(rides=(ticket, Ride("What?", PARIS, None, rome)))
     (says,) = told(judge.changed(found, invariant=True))
     assert "now 'It is Rome.'" in says
+
+
+def test_where_rounding_may_decide_an_answer_that_is_nearly_as_likely_is_the_same() -> None:
+    doubt = replace(PARIS, candidates=({1: -0.1}, {2: -0.1}, {3: -0.7, 4: -0.8}))
+    rome = replace(PARIS, content="It is Rome.", token_ids=(1, 2, 4))
+    found = loaded(
+        rides=(Ride("What?", doubt, None, rome),),
+        rest=Rest(rome, in_flight=0, kv_usage=0.0, memory_bytes=None),
+    )
+    found = replace(found, healthy=doubt)
+    for invariant, faults in ((True, 1), (False, 0)):
+        assert len(told(judge.changed(found, invariant=invariant))) == faults
+        assert len(told(judge.unwell(found, invariant=invariant))) == faults
 
 
 def test_a_ticket_that_is_anothers_is_told() -> None:
@@ -230,7 +302,9 @@ def test_a_hang_is_told_once() -> None:
     broken = [replace(answer(number), error="nothing came for 30 s") for number in range(3)]
     found = loaded(phase(*broken, hang=hang, after=None), rest=None)
     (says,) = told(judge.hangs(found))
-    assert "8 running, 2 waiting" in says
+    assert says == (
+        "hangs: 8 running, 2 waiting, and for 30 s nothing has moved while /health says 200"
+    )
     assert told(judge.unanswered(found, LIMITS)) == []
 
 

@@ -36,6 +36,26 @@ def test_another_opening_is_named(prompt: str, thinks: bool, said: str) -> None:
     assert said in str(meaning.wrong_opening(QWEN, prompt, thinks=thinks))
 
 
+def test_of_a_family_that_does_not_think_only_the_turn_is_looked_at() -> None:
+    plain = families.load("gemma/3", Path("/nowhere"))
+    assert plain.thinking is None
+    prompt = f"{plain.prompt.user}Hi{plain.prompt.assistant}"
+    assert meaning.wrong_opening(plain, prompt, thinks=True) is None
+    assert meaning.wrong_opening(plain, prompt + plain.prompt.user, thinks=True) is not None
+    assert meaning.wrong_opening(QWEN, USER + CLOSED, thinks=None) is None
+    assert meaning.parser_disagrees(plain, "qwen3") is None
+    assert meaning.parser_disagrees(QWEN, None) is None
+
+
+@pytest.mark.parametrize(("marker", "told"), [(None, 0), ("<|system|>", 1)])
+def test_a_system_turn_is_looked_for_where_the_family_has_its_marker(
+    marker: str | None, told: int
+) -> None:
+    prompt = GLM.prompt.model_copy(update={"system": marker})
+    family = GLM.model_copy(update={"prompt": prompt})
+    assert len(meaning.missing_markers(family, "", ["system"])) == told
+
+
 def test_a_dropped_role_marker_is_counted() -> None:
     found = meaning.missing_markers(QWEN, "Hi<|im_end|>\n" + OPENS, ["user"])
     assert found == ["1 user turns, and 0 times the marker '<|im_start|>user\\n'"]

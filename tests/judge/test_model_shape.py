@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.memory_plan import GIB, Room, Serving
-from pytest_vllm_gates.facts.model_shape import Kind
+from pytest_vllm_gates.facts.model_shape import Kind, State
 from pytest_vllm_gates.judge.config_text import model_types
 from pytest_vllm_gates.judge.memory_plan import plan
 from pytest_vllm_gates.judge.model_shape import shape_of
@@ -75,6 +75,53 @@ def test_windows_are_where_each_family_has_them() -> None:
     assert kinds({**window, "model_type": "exaone4", "sliding_window_pattern": "LG"}) == alternating
     listed = ["full_attention"] * 4
     assert kinds({**window, "model_type": "mistral", "layer_types": listed}) == [Kind.FULL] * 4
+
+
+@pytest.mark.parametrize(
+    ("more", "context"),
+    [
+        ({}, 4096),
+        ({"max_position_embeddings": None}, None),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, 16384),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2}}, 8192),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 4096),
+        (
+            {"rope_parameters": {
+                "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024,
+            }},
+            4096,
+        ),
+        ({"model_type": "gemma3_text", "rope_scaling": {"type": "linear", "factor": 8.0}}, 4096),
+    ],
+)  # fmt: skip
+def test_the_context_is_stretched_where_the_rope_is(
+    more: dict[str, Any], context: int | None
+) -> None:
+    config = {**PLAIN, "model_type": "llama", "max_position_embeddings": 4096, **more}
+    assert shape_of(config).context == context
+
+
+def test_chunks_are_as_long_as_the_config_says() -> None:
+    listed = ["chunked_attention", "full_attention"] * 2
+    config = {**PLAIN, "model_type": "llama4_text", "layer_types": listed}
+    caches = shape_of({**config, "attention_chunk_size": 8192}).caches
+    assert [(cache.kind, cache.window) for cache in caches] == [
+        (Kind.CHUNKED, 8192), (Kind.FULL, None),
+    ] * 2  # fmt: skip
+    with pytest.raises(UserError, match="layers slide, but 'sliding_window' is missing"):
+        shape_of({**config, "layer_types": ["sliding_attention"] * 4})
+    with pytest.raises(UserError, match="layers of the kind 'mamba' in the model type 'llama4"):
+        shape_of({**config, "layer_types": ["mamba"] * 4})
+
+
+def test_states_without_a_convolution_and_without_a_memory() -> None:
+    minimax = {
+        **PLAIN, "model_type": "minimax_m1", "head_dim": 64, "attn_type_list": [0, 1, 0, 1],
+    }  # fmt: skip
+    assert kinds(minimax) == [Kind.STATE, Kind.FULL] * 2
+    assert shape_of(minimax).caches[0].state == State(0, 0, 8, 64 * 64)
+    lfm2 = {**PLAIN, "model_type": "lfm2", "conv_L_cache": 3, "full_attn_idxs": [3]}
+    assert shape_of(lfm2).caches[0].state == State(512, 2, 0, 0)
 
 
 def test_layers_that_share_a_cache_have_none_of_their_own() -> None:

@@ -45,6 +45,30 @@ def test_a_few_positions_in_a_hundred_are_too_many() -> None:
     assert off.faults(BF16) == ["1 of 100 positions is over 1.00 nats off, 0.6 allowed"]
 
 
+@pytest.mark.parametrize(
+    ("positions", "off", "within"),
+    [(99, 1, 1.0), (100, 1, 0.0), (100, 2, 1.0), (101, 2, 1.0), (200, 2, 0.0), (50, 1, 1.0)],
+)
+def test_what_99_of_100_positions_stay_within(positions: int, off: int, within: float) -> None:
+    served = scores([-1.0] * positions)
+    found = numerics.prompt_distance(served, scores([-2.0] * off + [-1.0] * (positions - off)))
+    assert (found.positions, found.nearly_all, found.worst) == (positions, within, 1.0)
+    assert found.worst_at == 0
+
+
+def test_where_nothing_is_compared_nothing_is_apart() -> None:
+    empty = numerics.prompt_distance(scores([]), scores([]))
+    assert empty == numerics.Distance(0, 0.0, 0.0, 0.0, None)
+    assert empty.faults(BF16) == []
+    with pytest.raises(ValueError, match="1 log-probabilities against 2"):
+        numerics.prompt_distance(scores([-1.0]), scores([-1.0, -1.0]))
+
+
+def test_what_is_at_its_tolerance_is_within_it() -> None:
+    edge = numerics.Distance(9, BF16.mean, BF16.nearly_all, BF16.worst, 3)
+    assert edge.faults(BF16) == []
+
+
 def test_a_small_shift_everywhere_is_seen_in_the_mean() -> None:
     shifted = numerics.prompt_distance(scores([-1.0] * 50), scores([-1.2] * 50))
     assert shifted.faults(BF16) == ["mean distance 0.200 nats, 0.1 allowed"]
@@ -53,16 +77,23 @@ def test_a_small_shift_everywhere_is_seen_in_the_mean() -> None:
 def test_another_token_where_the_reference_was_certain_is_a_fault() -> None:
     parted = numerics.output_distance(scores([], [1, 2, 9]), scores([], [1, 2, 3]), BF16)
     assert parted.diverges_at == 2
-    assert "another token from output position 2 on" in parted.faults(BF16)[0]
+    assert parted.faults(BF16) == [
+        "another token from output position 2 on, where the reference was in no doubt"
+    ]
 
 
 def test_another_token_where_the_reference_was_in_doubt_is_none() -> None:
     served, reference = scores([], [1, 9]), scores([], [1, 2], lead=0.01)
     assert numerics.output_distance(served, reference, BF16).diverges_at is None
+    for lead, diverges_at in ((2 * BF16.nearly_all, None), (2 * BF16.nearly_all + 0.01, 1)):
+        reference = scores([], [1, 2], lead=lead)
+        assert numerics.output_distance(served, reference, BF16).diverges_at == diverges_at
 
 
 def test_an_output_that_ends_early_is_a_fault() -> None:
     assert numerics.output_distance(scores([], [1]), scores([], [1, 2]), BF16).diverges_at == 1
+    assert numerics.output_distance(scores([], [1, 2]), scores([], [1]), BF16).diverges_at == 1
+    assert numerics.output_distance(scores([], [1]), scores([], [1]), BF16).diverges_at is None
 
 
 def test_a_wider_dtype_has_the_tighter_tolerance() -> None:
@@ -81,6 +112,41 @@ def test_a_golden_reads_back_as_it_was_written(logprobs: list[float], output: li
     assert read.source == "torch 1"
     assert read.cases["plain"].output == case.output
     assert read.cases["plain"].prompt_logprobs == pytest.approx(case.prompt_logprobs, abs=1e-4)
+    assert read.cases["plain"].output_logprobs == pytest.approx(case.output_logprobs, abs=1e-4)
+    assert read.cases["plain"].leads == case.leads
+
+
+def test_a_golden_is_a_block_a_case() -> None:
+    cases = {"plain": scores([-1.5], [3, 4]), "none": scores([-2.0])}
+    assert numerics.written("title", Reference("sha", "torch 1", cases)).splitlines() == [
+        "golden 1: numerics: title",
+        "",
+        "weights sha",
+        "source torch 1",
+        "",
+        "case plain",
+        "prompt 0 1",
+        "prompt_logprobs -1.5000",
+        "output 3 4",
+        "output_logprobs -0.1000 -0.1000",
+        "leads 5.0000 5.0000",
+        "",
+        "case none",
+        "prompt 0 1",
+        "prompt_logprobs -2.0000",
+        "output",
+        "output_logprobs",
+        "leads",
+        "",
+        "end of golden",
+    ]
+
+
+def test_a_golden_with_a_figure_too_few_is_corrupt() -> None:
+    text = numerics.written("title", Reference("sha", "torch", {"plain": scores([-1.0, -2.0])}))
+    said = "read: a case has another number of log-probabilities than of tokens$"
+    with pytest.raises(CorruptGolden, match=said):
+        numerics.parsed(text.replace(" -2.0000", ""))
 
 
 @pytest.mark.parametrize("spoilt", ["logprobs", "weights", "output "])

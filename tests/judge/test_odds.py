@@ -36,6 +36,13 @@ def test_one_boot_against_several_knows_less_than_a_mean() -> None:
     assert one.value == several.value == pytest.approx(0.5)
     assert one.error == pytest.approx(0.1 * math.sqrt(2))
     assert several.error < one.error
+    assert (one.degrees, several.degrees) == (10, 13)
+
+
+def test_a_mean_of_several_is_surer_than_one_of_them() -> None:
+    found = mean_of([1.0, 2.0, 4.0, 5.0], NONE)
+    assert (found.value, found.degrees) == (3.0, 3)
+    assert found.error == pytest.approx(math.sqrt(10 / 3) / 2)
 
 
 def test_students_quantiles_are_those_of_the_tables() -> None:
@@ -43,6 +50,10 @@ def test_students_quantiles_are_those_of_the_tables() -> None:
     assert mean.below(0.05) == pytest.approx(1.860, abs=1e-3)
     assert mean.above(0.01) == pytest.approx(-2.896, abs=1e-3)
     assert Mean(1.860, 1.0, 8).odds() == pytest.approx(0.05, abs=1e-4)
+    precise = Mean(1.0, 0.1, 8)
+    assert precise.below(0.05) == pytest.approx(1.186, abs=1e-3)
+    assert precise.above(0.01) == pytest.approx(1 - 0.2896, abs=1e-3)
+    assert Mean(0.186, 0.1, 8).odds() == pytest.approx(0.05, abs=1e-4)
 
 
 @pytest.mark.parametrize("looks", [(1, 5), (2, 8), (3, 3)])
@@ -57,6 +68,8 @@ def test_holm_stops_at_the_first_that_stands() -> None:
     assert holm(odds, 0.05) == ["a", "b", "c"]
     assert holm(odds | {"b": 0.03}, 0.05) == ["a"]
     assert holm({}, 0.05) == []
+    assert holm({"a": 0.03, "b": 0.02, "c": 0.001}, 0.05) == ["c", "b", "a"]
+    assert holm({"a": 0.05}, 0.05) == ["a"]
 
 
 def test_looks_after_every_pair_raise_no_more_alarms_than_told() -> None:

@@ -161,3 +161,40 @@ def test_quantizations() -> None:
     assert check("quantization").state is State.NOT_APPLICABLE
     nameless = Model("m", {"quantization_config": {"bits": 4}})
     assert check("quantization", model=nameless).state is State.UNKNOWN
+
+
+UNLISTED = replace(
+    LANE, architectures=frozenset(), model_types=frozenset(), quantizations=frozenset()
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "what"),
+    [
+        ("checkpoint", {"model": Model("m", unseen="not looked at\nlonger")}, "not looked at"),
+        ("architecture", {"bundle": UNLISTED},
+         "the architectures of the lane's vLLM cannot be listed"),
+        ("architecture", {"serve": {"hf_overrides": {"architectures": ["X"]}}},
+         "--hf-overrides may change the architecture"),
+        ("model_type", {"bundle": UNLISTED},
+         "the model types of the lane's transformers cannot be listed"),
+        ("max_model_len", {"model": Model("m", {}), "serve": {"max_model_len": 9}},
+         "the checkpoint's config.json cannot be read"),
+        ("quantization", {"model": Model("m", {})},
+         "the checkpoint's config.json cannot be read"),
+        ("quantization", {"model": Model("m", DEEPSEEK), "bundle": UNLISTED},
+         "the quantisations of the lane's vLLM cannot be listed; this is fp8"),
+        ("quantization", {"serve": {"quantization": "own"},
+                          "bundle": replace(LANE, plugins=("theirs",))},
+         "own may be one that theirs brings"),
+    ],
+)  # fmt: skip
+def test_what_nobody_tells_is_not_judged(name: str, given: dict[str, Any], what: str) -> None:
+    found = check(name, **given)
+    assert (found.state, found.what) == (State.UNKNOWN, what)
+
+
+def test_the_tokenizers_length_is_the_one_that_counts() -> None:
+    config = {"max_position_embeddings": 4096, "model_max_length": 8192}
+    found = check("max_model_len", model=Model("m", config), serve={"max_model_len": 8192})
+    assert (found.state, found.what) == (State.OK, "8192 of 8192 (model_max_length)")

@@ -9,7 +9,7 @@ import pytest
 from machines import GIB, recorded
 from situations import CPU, DEEPSEEK, HOPPER, LANE, QWEN, check, with_gpus
 
-from pytest_vllm_gates.facts.preflight import Model, State
+from pytest_vllm_gates.facts.preflight import Check, Model, State
 
 
 @pytest.mark.parametrize(
@@ -200,3 +200,95 @@ def test_a_share_of_one_numa_node_is_not_judged_by_the_machine() -> None:
     given: dict[str, Any] = {"bundle": CPU, "serve": {"gpu_memory_utilization": 0.99}}
     assert check("free_memory", machine=two, **given).state is State.UNKNOWN
     assert check("free_memory", machine=replace(two, numa_nodes=1), **given).state is State.FAILS
+
+
+# 2 x 8 heads x 128 x 2 bytes x 32 layers: 128 KiB a token, 1 GiB for its whole context.
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": 32,
+    "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+    "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 8192,
+    "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def cache(**given: Any) -> Check:
+    return check("kv_cache", **({"model": Model("m", LLAMA)} | given))
+
+
+def test_one_request_of_full_length_must_fit_into_the_cache() -> None:
+    found = cache(serve={"kv_cache_memory_bytes": 2 * GIB})
+    assert (found.state, found.what) == (
+        State.OK, "1.00 GiB for one request of 8192 tokens, 2.00 GiB",
+    )  # fmt: skip
+    found = cache(serve={"kv_cache_memory_bytes": GIB // 2})
+    assert (found.state, found.what) == (
+        State.FAILS,
+        "To serve at least one request with the model's max seq len (8192), 1.00 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (0.50 GiB)",
+    )
+    # One block of 16 tokens is always vLLM's own.
+    assert found.fix.startswith("max_model_len = 4080 in [serve], or more memory")
+    short = {"kv_cache_memory_bytes": GIB // 2, "max_model_len": 4080}
+    assert cache(serve=short).state is State.OK
+    assert cache(serve=short | {"max_model_len": 4081}).state is State.FAILS
+    assert cache().state is State.OK
+    # The weights alone are 15 GiB of the GPU's 80.
+    assert cache(serve={"gpu_memory_utilization": 0.15}).state is State.FAILS
+    assert cache(bundle=replace(LANE, utilization=0.15)).state is State.FAILS
+
+
+@pytest.mark.parametrize(
+    ("space", "state"),
+    [
+        ("2", State.OK),
+        (" 2 ", State.OK),
+        ("1", State.FAILS),
+        ("0", State.UNKNOWN),
+        ("much", State.UNKNOWN),
+    ],
+)
+def test_the_cache_of_a_cpu_is_what_its_variable_says(space: str, state: State) -> None:
+    serve = {"kv_cache_memory_bytes": 1024}
+    environment = {"VLLM_CPU_KVCACHE_SPACE": space}
+    assert cache(bundle=CPU, environment=environment, serve=serve).state is state
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"model": Model("m", {})},
+        {"bundle": replace(LANE, device="rocm")},
+        {"bundle": CPU},
+        {"machine": None},
+        {"bundle": replace(LANE, utilization=None)},
+        {"machine": replace(HOPPER, devices=())},
+        {"machine": recorded("a100mig")},
+    ],
+)
+def test_without_a_room_nothing_is_said_of_the_cache(given: dict[str, Any]) -> None:
+    found = cache(**given)
+    assert (found.state, found.what) == (
+        State.UNKNOWN, "there is no memory plan for this model on this machine",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "llama", "max_position_embeddings": 8192},
+        {**LLAMA, "is_encoder_decoder": True},
+        {**LLAMA, "compress_ratios": [4]},
+    ],
+)
+def test_without_a_plan_nothing_is_said_of_the_cache(config: dict[str, Any]) -> None:
+    found = cache(model=Model("m", config), serve={"kv_cache_memory_bytes": GIB})
+    assert found.state is State.UNKNOWN
+    assert found.what.startswith("no plan can be made: ")
+
+
+def test_weights_that_cannot_be_counted_leave_the_cache_unsaid() -> None:
+    strange = {**LLAMA, "quantization_config": {"quant_method": "strange"}}
+    found = cache(model=Model("m", strange))
+    assert (found.state, found.what) == (
+        State.UNKNOWN, "what the model takes of this machine cannot be said",
+    )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,11 +41,13 @@ def test_one_of_several_is_enough() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.NOT_APPLICABLE])
 def test_a_test_that_passes_does_not_reproduce(outcome: Outcome) -> None:
-    assert decide(told(LEAK), outcome, "", [])[0] is Answer.NOT_REPRODUCED
+    assert decide(told(LEAK), outcome, "", []) == (Answer.NOT_REPRODUCED, "its test passes")
+    assert decide(told(LEAK), outcome, "no tools", []) == (Answer.NOT_REPRODUCED, "no tools")
 
 
 def test_what_is_known_besides_is_not_the_incident() -> None:
-    assert decide(told(LEAK), Outcome.KNOWN, "", found("another"))[0] is Answer.NOT_REPRODUCED
+    answer, why = decide(told(LEAK), Outcome.KNOWN, "", found("another"))
+    assert (answer, why) == (Answer.NOT_REPRODUCED, "only what is known was found")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,9 @@ def test_numbers_paths_and_ids_may_differ(then: str, now: str) -> None:
 def test_a_failure_without_findings_is_told_by_its_first_line() -> None:
     died = incident(findings=(), says=DIED)
     again = "the server died while serving (exit status -9): ENGINE_DEAD\nReadError: broken"
-    assert decide(died, Outcome.FAIL, again, [])[0] is Answer.REPRODUCED
+    answer, why = decide(died, Outcome.FAIL, again, [])
+    assert (answer, why) == (Answer.REPRODUCED, "its test fails as it did")
+    assert decide(died, Outcome.BLOCKED, again, [])[0] is Answer.DIFFERENT
     other = "the server died while serving (exit status -9): HOST_OOM\nAPIConnectionError: no"
     assert decide(died, Outcome.FAIL, other, [])[0] is Answer.DIFFERENT
 
@@ -94,6 +99,21 @@ def test_a_golden_is_told_by_its_difference() -> None:
     assert decide(golden, Outcome.FAIL, then.replace("/a/b", "/c/d"), [])[0] is Answer.REPRODUCED
     other = then.replace("+ y", "+ w")
     assert decide(golden, Outcome.FAIL, other, [])[0] is Answer.DIFFERENT
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [("- x", "- y"), ("'Paris' is empty\n- x", "'Rome' is empty\n- y"), ("a 'b' c", "a 'd' c")],
+)
+def test_what_a_model_says_tells_nothing_of_other_weights(then: str, now: str) -> None:
+    before = incident(findings=(), says=f"not as recorded: {then}\n{then}")
+    again = f"not as recorded: {now}\n{now}"
+    if "'" not in then:
+        before = incident(findings=(), says=f"not as recorded\n{then}")
+        again = f"not as recorded\n{now}"
+    assert decide(before, Outcome.FAIL, again, [])[0] is Answer.DIFFERENT
+    answer, _ = decide(before, Outcome.FAIL, again, [], other_weights=True)
+    assert answer is Answer.REPRODUCED
 
 
 @given(st.sampled_from(list(Outcome)), st.text(max_size=50), st.lists(st.text(max_size=20)))
@@ -125,6 +145,17 @@ def test_requests_are_matched_whatever_the_model_is_called() -> None:
     assert all(json.loads(a.body)["n"] == json.loads(b.body)["n"] for a, b in found_pairs)
 
 
+def test_requests_are_matched_by_what_they_ask_and_not_by_its_order() -> None:
+    one, other = (
+        sent({"n": 1, "m": 2, "cache_salt": "a"}),
+        sent({"cache_salt": "b", "m": 2, "n": 1}),
+    )
+    assert pairs([one], [other]) == [(one, other)]
+    assert pairs([one], [replace(other, path="/v1/y")]) == []
+    texts = [replace(one, body=body) for body in (b"no JSON", b"\xff", b"\xff no JSON")]
+    assert pairs(texts, texts[::-1]) == [(text, text) for text in texts]
+
+
 def test_each_request_is_matched_once() -> None:
     same = sent({"n": 1})
     assert len(pairs([same, same, same], [same, same])) == 2
@@ -141,16 +172,87 @@ def test_streams_are_compared_by_what_they_say() -> None:
 def test_a_difference_is_shown_by_field() -> None:
     then = sent({}, (0.1, event("Paris</think>")), (0.5, "data: [DONE]\n\n"))
     now = sent({}, (0.1, event("Paris")))
-    lines = compare(then, now).diff.splitlines()
-    assert "-choices[0].index: 0" not in lines
-    assert "-choices[0].delta.content: Paris</think>" in lines
-    assert "+choices[0].delta.content: Paris" in lines
-    assert "+the stream has no end" in lines
+    assert compare(then, now).diff.splitlines() == [
+        "--- then",
+        "+++ now",
+        "@@ -2,2 +2,3 @@",
+        " choices[0].index: 0",
+        "-choices[0].delta.content: Paris</think>",
+        "+choices[0].delta.content: Paris",
+        "+the stream has no end",
+    ]
+
+
+def told_by(*deltas: dict[str, Any], **more: Any) -> Sent:
+    events = [{"object": "chunk", "choices": [one], **more} for one in deltas]
+    lines = [f"data:{json.dumps(one)}\n" for one in events]
+    return sent({}, (0.1, "".join(lines)), (0.2, "data: [DONE]\n"))
+
+
+def test_the_fields_of_a_stream_are_put_together_by_their_index() -> None:
+    def call(at: int, text: str) -> dict[str, Any]:
+        part = {"index": at, "type": "function", "function": {"arguments": text}}
+        return {"delta": {"role": "assistant", "tool_calls": [part]}}
+
+    one = told_by(call(0, "ab"), call(1, "x"), call(0, "c"), call(1, "y"), usage={"tokens": 3})
+    other = told_by(call(0, "a"), call(1, "xy"), call(0, "bd"), usage={"tokens": 4, "cost": None})
+    assert compare(one, other).diff.splitlines() == [
+        "--- then",
+        "+++ now",
+        "@@ -5,4 +5,4 @@",
+        " choices[0].delta.tool_calls[0].type: function",
+        "-choices[0].delta.tool_calls[0].function.arguments: abc",
+        "-usage.tokens: 3",
+        "+choices[0].delta.tool_calls[0].function.arguments: abd",
+        "+usage.tokens: 4",
+        " choices[0].delta.tool_calls[1].index: 1",
+    ]
+    role = told_by(call(0, ""), call(0, "")), told_by(call(0, ""))
+    assert compare(*role).same
+
+
+def test_ids_of_tokens_and_their_odds_are_no_part_of_what_a_stream_says() -> None:
+    one = told_by({"delta": {"content": "a"}, "token_ids": [1, 2], "logprobs": {"content": [0.1]}})
+    other = told_by({"delta": {"content": "a"}, "token_ids": [3], "logprobs": {"content": [0.2]}})
+    assert compare(one, other).same
+    places = told_by({"delta": {"parts": ["a", {"text": "b"}]}})
+    assert not compare(places, told_by({"delta": {"parts": [{"text": "b"}, "a"]}})).same
+
+
+def test_an_error_is_part_of_what_came() -> None:
+    broken = replace(sent({}, (0.1, "x\n")), error="ReadTimeout: x")
+    assert compare(broken, sent({}, (0.1, "x\n"))).diff.splitlines() == [
+        "--- then", "+++ now", "@@ -1,3 +1,2 @@", " status: 200", "-error: ReadTimeout: x", " x",
+    ]  # fmt: skip
+
+
+def test_what_is_no_text_is_compared_all_the_same() -> None:
+    one, other = (replace(sent({}), pieces=((0.12345, piece),)) for piece in (b"\xff", b"\xff!"))
+    found = compare(one, other)
+    assert (found.same, found.first_s, found.seconds) == (False, (0.123, 0.123), (0.123, 0.123))
+    assert found.document() == {
+        "name": "1",
+        "same": False,
+        "diff": found.diff,
+        "first_s": (0.123, 0.123),
+        "seconds": (0.123, 0.123),
+    }
 
 
 def test_what_is_made_anew_with_every_answer_is_no_difference() -> None:
     one, other = ({"id": n, "created": n, "model": str(n), "said": "a"} for n in (1, 2))
     assert compare(sent({}, (0.1, json.dumps(one))), sent({}, (0.1, json.dumps(other)))).same
+    nested = ({"data": [{"id": n, "name": "é"}]} for n in (1, 2))
+    assert compare(*(sent({}, (0.1, json.dumps(body))) for body in nested)).same
+    bodies = ({"data": [{"name": name}]} for name in ("é", "è"))
+    assert compare(*(sent({}, (0.1, json.dumps(body))) for body in bodies)).diff.splitlines()[
+        3:
+    ] == [
+        "   {",
+        '-   "name": "é"',
+        '+   "name": "è"',
+        "   }",
+    ]
     refused = sent({}, (0.1, json.dumps(one)), status=500)
     assert not compare(sent({}, (0.1, json.dumps(one))), refused).same
 

@@ -35,7 +35,6 @@ def test_the_same_answer_is_the_same(invariant: bool) -> None:
         ({"content": "one"}, "alone 'one two three', now 'one', of the same tokens"),
         ({"content": "", "reasoning": "one two three"}, "of the same tokens"),
         ({"finish_reason": "length"}, "finish_reason: alone 'stop', now 'length'"),
-        ({"content": "x", "token_ids": ()}, "alone 'one two three', now 'x'"),
         ({"content": "x", "token_ids": (7, 2, 3)}, "(from token 0 on"),
         ({"content": "one two", "token_ids": (1, 2)}, "(from token 2 on"),
     ],
@@ -44,6 +43,17 @@ def test_another_answer_is_a_fault(more: dict[str, object], says: str, invariant
     fault = compare(ALONE, other(**more), invariant=invariant).fault
     assert fault is not None
     assert says in fault
+
+
+def test_without_tokens_nothing_is_said_of_them() -> None:
+    for alone, now in ((ALONE, ()), (other(token_ids=()), (1, 2, 3))):
+        found = compare(alone, other(content="x", token_ids=now), invariant=False)
+        assert found.fault == "alone 'one two three', now 'x'"
+
+
+def test_an_answer_that_ends_before_the_other_is_never_equivalent() -> None:
+    fault = compare(ALONE, other(content="one two", token_ids=(1, 2)), invariant=False).fault
+    assert fault == "alone 'one two three', now 'one two' (from token 2 on)"
 
 
 def test_an_unlikely_token_is_a_fault_that_says_how_unlikely() -> None:
@@ -59,7 +69,13 @@ def test_a_token_nearly_as_likely_is_equivalent_unless_the_lane_is_invariant() -
     assert found.fault is None
     assert found.parts_at == 1
     assert found.behind_nats == pytest.approx(0.1)
-    assert MARGIN_NATS > 0.1
+    assert MARGIN_NATS == 0.5
+    exact = replace(ALONE, candidates=({1: -0.25, 9: -0.75}, {}, {}))
+    said = other(content="nine two three", token_ids=(9, 2, 3), candidates=())
+    assert compare(exact, said, invariant=False).behind_nats == 0.5
+    beyond = replace(ALONE, candidates=({1: -0.25, 9: -0.76}, {}, {}))
+    assert compare(beyond, said, invariant=False).fault is not None
+    said = other(content="one eight", token_ids=(1, 8), candidates=())
     assert compare(ALONE, said, invariant=True).fault is not None
 
 

@@ -26,7 +26,9 @@ DEGENERATE = {
     "one word": ("the " * 40, "repeats"),
     "one word at the end": ("The capital of France is Paris" + " Paris" * 30, "repeats"),
     "one Chinese character": ("的" * 50, "repeats '的'"),
-    "two words": ("yes no " * 20, "repeats"),
+    "two words": ("yes no " * 20, "repeats 'yes no ' 19 times"),
+    "a short loop": ("a" * 10, "repeats 'a' 10 times"),
+    "half of the answer": ("It is -" + " no" * 8 + " to all of what you asked.", "repeats ' no' 8"),
     "a phrase": ("I am not sure what you mean. " * 10, "repeats"),
     "a line": ("- The answer is 4.\n" * 12, "repeats"),
     "a line between spaces": ("and so on  \n and so on\n\n" * 10, "repeats"),
@@ -41,7 +43,12 @@ DEGENERATE = {
     "an answer that ends in bangs": ("Paris is the capital" + "!" * 300, "repeats '!'"),
     "few words in any order": (
         " ".join(["alpha beta", "beta alpha", "alpha alpha beta", "beta beta alpha"] * 6),
-        "says little",
+        "says little: 'alpha' is 30 of its 60 words",
+    ),
+    "few words in a short answer": (
+        "Oak ash elm yew fir oak yew ash fir elm elm oak ash fir yew "
+        "ash elm oak yew fir fir yew oak elm ash yew fir ash oak elm",
+        "says little: 'oak' is 6 of its 30 words",
     ),
 }
 
@@ -55,6 +62,10 @@ HEALTHY = {
     "laughter": "Hahahaha, that's a good one!",
     "hesitation": "Hmmm... well... let me think...",
     "excited": "Wow!!!!! That is great!!!",
+    "a knock": "knock " * 7 + "- who is there?",
+    "a byte": "It is 0b00000000 here.",
+    "some words often": "oak ash elm yew fir bay oak yew ash fir elm bay elm oak ash "
+    "bay fir yew ash elm oak yew fir bay fir yew oak elm ash bay",
     "German": "Die Hauptstadt von Frankreich ist Paris, und sie liegt an der Seine.",
     "Russian": "Столица Франции — Париж. Она стоит на берегах Сены.",
     "Greek": "Η πρωτεύουσα της Γαλλίας είναι το Παρίσι.",

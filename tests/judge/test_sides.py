@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -57,6 +58,11 @@ def test_regressions_come_first() -> None:
     assert [one.test for one in sides.checks(ours, theirs)] == ["c", "b", "a"]
 
 
+def test_what_fails_is_what_has_the_outcome_and_no_other() -> None:
+    results = [result(one, test=one) for one in ("FAIL", "PASS", "BLOCKED", "WAIVED")]
+    assert sides.failing(results) == {("x", "tools", "FAIL")}
+
+
 def drifted(ours: Any, theirs: Any, outcome: str = "PASS") -> list[tuple[str, Any, Any]]:
     found = sides.drift(
         [result(outcome, "startup", "test_starts[x]", evidence=ours)],
@@ -81,6 +87,8 @@ def test_drift_names_what_differs() -> None:
 def test_figures_may_differ_a_little() -> None:
     assert drifted({"kv": 1000}, {"kv": 1040}) == []
     assert drifted({"kv": 1000}, {"kv": 1100}) == [("kv", "1000", "1100")]
+    assert drifted({"kv": 1050}, {"kv": 1000}) == []
+    assert drifted({"kv": 1051}, {"kv": 1000}) == [("kv", "1051", "1000")]
     assert drifted({"on": True}, {"on": False}) == [("on", "True", "False")]
 
 
@@ -103,6 +111,32 @@ def test_only_the_watched_key_counts() -> None:
     assert sides.drift(one, one, WATCHED) == ()
 
 
+def test_every_check_is_looked_at() -> None:
+    def side(value: str) -> list[TestResult]:
+        said: list[tuple[str, str, dict[str, Any]]] = [
+            ("tools", "test_unwatched", {"a": value}),
+            ("chat", "test_sampling[nothing-said]", {}),
+            ("startup", "test_starts[x]", {"backend": value}),
+            ("chat", "test_sampling[stop[0]]", {"sampling": [value]}),
+        ]
+        return [result("PASS", gate, test, evidence=evidence) for gate, test, evidence in said]
+
+    assert sides.drift(side("B"), side("A"), WATCHED) == (
+        sides.Drift("x", "how it starts", "backend", "B", "A"),
+        sides.Drift("x", "sampling", "B", "there", None),
+        sides.Drift("x", "sampling", "A", None, "there"),
+    )
+
+
+def test_what_one_lane_did_not_look_at_is_no_drift() -> None:
+    said, silent = (
+        [result("PASS", "chat", "test_sampling", evidence=evidence)]
+        for evidence in ({"sampling": {"top_p": 0.9}}, {})
+    )
+    assert sides.drift(said, silent, WATCHED) == ()
+    assert sides.drift(silent, said, WATCHED) == ()
+
+
 def test_what_is_watched_is_a_check_of_a_gate() -> None:
     from pytest_vllm_gates import run  # noqa: PLC0415 - the gates' files
 
@@ -113,10 +147,23 @@ def test_what_is_watched_is_a_check_of_a_gate() -> None:
 
 
 def test_documents_are_json() -> None:
-    found = sides.checks([result("FAIL", reason="r")], [])
+    found = sides.checks([result("FAIL", reason="r")], [result("FAIL", reason="s")])
+    found += sides.checks([], [result("FAIL", reason="s")])
+    found += sides.checks([result("FAIL", reason="r")], [])
     told = sides.documents(found, (sides.Drift("x", "w", "n", "1", None),))
-    assert told["checks"][0]["ours"] == "FAIL"
-    assert told["checks"][0]["theirs"] is None
+    both = {
+        "family": "x",
+        "gate": "tools",
+        "test": "test_a[x]",
+        "kind": "both",
+        "ours": "FAIL",
+        "theirs": "FAIL",
+        "ours_says": "r",
+        "theirs_says": "s",
+    }
+    mended = {**both, "kind": "mended", "ours": None, "ours_says": ""}
+    new = {**both, "kind": "regression", "theirs": None, "theirs_says": ""}
+    assert json.loads(json.dumps(told["checks"])) == [both, mended, new]
     assert told["drift"] == [
         {"family": "x", "where": "w", "name": "n", "ours": "1", "theirs": None}
     ]

@@ -9,8 +9,8 @@ from pytest_vllm_gates.judge.golden import CorruptGolden
 from pytest_vllm_gates.judge.startup import changes, parsed, written
 
 BEFORE = Startup(
-    {"attention_backend": "FLASH_ATTN", "enforce_eager": "False"},
-    {"kv_tokens": 100_000.0, "weights_gib": 7.5},
+    {"attention_backend": "FLASH_ATTN", "enforce_eager": "False", "mode": "level: 3"},
+    {"kv_tokens": 100_000.0, "weights_gib": 7.5, "spilled_gib": 0.0},
 )
 
 
@@ -24,14 +24,16 @@ def test_a_golden_with_a_word_for_a_figure_is_corrupt() -> None:
 
 
 def test_a_figure_may_move_by_a_twentieth() -> None:
-    near = Startup(BEFORE.facts, {"kv_tokens": 96_000.0, "weights_gib": 7.5})
+    near = Startup(BEFORE.facts, {**BEFORE.figures, "kv_tokens": 95_000.0})
     assert list(changes(BEFORE, near)) == []
+    far = Startup(BEFORE.facts, {**BEFORE.figures, "kv_tokens": 105_001.0})
+    assert list(changes(BEFORE, far)) == ["kv_tokens: 100000, now 105001 (+5%)"]
 
 
 def test_every_change_is_told() -> None:
     now = Startup(
-        {"attention_backend": "TRITON_ATTN", "kernels": "slow"},
-        {"kv_tokens": 50_000.0, "kv_gib": 3.0},
+        {"attention_backend": "TRITON_ATTN", "kernels": "slow", "mode": "level: 3"},
+        {"kv_tokens": 50_000.0, "kv_gib": 3.0, "spilled_gib": 1.0},
     )
     assert list(changes(BEFORE, now)) == [
         "attention_backend: FLASH_ATTN, now TRITON_ATTN",
@@ -39,5 +41,6 @@ def test_every_change_is_told() -> None:
         "kernels: not told, now slow",
         "kv_gib: not told, now 3",
         "kv_tokens: 100000, now 50000 (-50%)",
+        "spilled_gib: 0, now 1",
         "weights_gib: 7.5, now not told",
     ]

@@ -169,6 +169,30 @@ def test_the_first_of_several_stops_ends_it(stop: list[str], whole: Answer) -> N
     assert stops.cut_at_first(stop, whole, PLAIN) == []
 
 
+WORDS = "one " + "z" * 40 + " two " + "z" * 40 + " one"
+LONG = "one z" + "z" * 39
+
+
+@pytest.mark.parametrize("field", ["reasoning", "content"])
+def test_a_stop_is_complete_where_it_first_ends(field: str) -> None:
+    def saying(text: str) -> Answer:
+        return answer(**{"content": "", field: text})
+
+    def told(stop: list[str], came: str) -> list[str]:
+        return stops.cut_at_first(stop, saying(came), saying(WORDS))
+
+    assert told(["one", "two"], "") == []
+    assert told(["two", "one"], "one " + "z" * 40) != []
+    assert told([LONG, "e z"], "on") == []
+    assert told([LONG, "e z"], "") != []
+
+
+def test_stops_that_one_token_can_complete_have_no_order() -> None:
+    plain = answer("a" + "z" * 15 + "b" + "c")
+    assert stops.cut_at_first(["a", "b"], replace(plain, content="a" + "z" * 15), plain) == []
+    assert stops.cut_at_first(["a", "c"], replace(plain, content=plain.content[:-1]), plain) != []
+
+
 def test_the_second_of_several_stops_is_too_late() -> None:
     late = cut("The sea is wide.\nIt never ")
     assert stops.cut_at_first(["sleeps", "sea"], late, PLAIN) == [

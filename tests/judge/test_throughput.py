@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from scipy import stats
 
 from pytest_vllm_gates.facts.throughput import Block, Group, Pair, planned
 from pytest_vllm_gates.judge import throughput as judge
-from pytest_vllm_gates.judge.throughput import Answer
+from pytest_vllm_gates.judge.odds import Mean
+from pytest_vllm_gates.judge.throughput import Answer, Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PLAN = planned()
 GROUPS = PLAN.against.groups
@@ -80,6 +86,13 @@ def test_a_machine_that_is_slow_today_is_not_the_server() -> None:
     assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Answer.REGRESSION
 
 
+def test_the_machines_speed_is_left_aside_where_a_recorded_boot_does_not_tell_it() -> None:
+    noise = Noise()
+    for speed in (1000.0, 0.001):
+        now = noise.boot(math.log(2), speed=speed)
+        assert judge.against_baseline(now, [noise.boot()] * 3, PLAN).answer is Answer.REGRESSION
+
+
 def test_a_warm_up_is_not_counted() -> None:
     noise = Noise()
     cold = [noise.block(1.0) for _ in range(6)]
@@ -103,6 +116,7 @@ def test_unfit_blocks_decide_nothing(spoilt: dict[str, Any], says: str) -> None:
     found = judge.against_baseline(now, [noise.boot()] * 3, PLAN)
     assert found.answer is Answer.INCONCLUSIVE
     assert f"{len(now)} of {len(now)} blocks are left out, mostly: {says}" in found.why
+    assert found.void == {says: len(now)}
     group = Group((noise.block(**spoilt), noise.block()), (noise.block(), noise.block()))
     assert judge.unfit_group(group, PLAN.unfit) == says
 
@@ -133,10 +147,52 @@ def test_other_work_beside_two_servers_is_unfit_where_it_took_from_one() -> None
     assert judge.unfit_group(Group(busy, untold), PLAN.unfit) == ""
 
 
+def test_a_block_at_its_limits_is_fit() -> None:
+    long = dataclasses.replace(Noise().block(steal=PLAN.unfit.steal), took_s=2.0)
+    assert judge.unfit(dataclasses.replace(long, late_s=0.2), PLAN.unfit) == ""
+    assert judge.unfit(dataclasses.replace(long, late_s=0.21), PLAN.unfit)
+
+
+@pytest.mark.parametrize(("fit", "counts"), [(0.5, True), (0.47, False)])
+def test_a_boot_counts_if_half_of_its_blocks_are_fit(fit: float, counts: bool) -> None:
+    noise = Noise()
+    boot = noise.boot()
+    kept = int(fit * len(boot))
+    boot = boot[:kept] + [dataclasses.replace(one, steal=0.9) for one in boot[kept:]]
+    found, void = judge.boot_slowdowns(boot, PLAN, by_speed=False)
+    assert bool(found) == counts
+    assert void["the machine's host gave its time to others"] == len(boot) - kept
+    group = noise.pair().groups[0]
+    groups = [group] * int(fit * GROUPS)
+    assert bool(judge.pair_slowdowns(Pair(tuple(groups)), PLAN)[0]) == counts
+
+
+def test_without_a_recorded_boot_that_is_fit_nothing_is_said() -> None:
+    noise = Noise(sd=0.0)
+    now = [*noise.boot()[1:], noise.block(steal=0.9)]
+    found = judge.against_baseline(now, [noise.boot(steal=0.9)], PLAN)
+    why, stolen = "no recorded boot has enough fit blocks", found.void
+    assert found == Decision(Answer.INCONCLUSIVE, why, void=stolen)
+    assert stolen == {"the machine's host gave its time to others": 1}
+    assert found.sentence(PLAN.odds) == "INCONCLUSIVE: no recorded boot has enough fit blocks"
+
+
+def test_too_few_blocks_say_how_many_were_left_out_and_mostly_why() -> None:
+    noise = Noise()
+    spoilt = [noise.block(late_s=9.0)] * 3 + [noise.block(steal=0.9)] * 2
+    found = judge.against_baseline([*spoilt, noise.block()], [noise.boot()], PLAN)
+    assert found.why == "5 of 6 blocks are left out, mostly: the client sent its requests late"
+    found = judge.against_baseline([noise.block()], [noise.boot()], PLAN)
+    assert found.why == "0 of 1 blocks are left out, mostly: too few were made"
+
+
 def test_unlike_shares_in_the_cache_are_unfit() -> None:
     noise = Noise()
-    one, other = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0))
-    assert "unlike shares of the prompts" in judge.unfit_group(Group(one, other), PLAN.unfit)
+    one, other, near = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0, 0.02))
+    assert judge.unfit_group(Group(one, other), PLAN.unfit) == (
+        "the servers had unlike shares of the prompts in their caches"
+    )
+    assert judge.unfit_group(Group(near, other), PLAN.unfit) == ""
     assert judge.unfit_group(Group(one, one), PLAN.unfit) == ""
     untold = (noise.block(),) * 2
     assert judge.unfit_group(Group(one, untold), PLAN.unfit) == ""
@@ -153,15 +209,42 @@ def test_two_pairs_are_enough_for_what_is_much_slower_and_for_nothing_else() -> 
     assert judge.against_lane(pairs(2), PLAN).answer is Answer.INCONCLUSIVE
     found = judge.against_lane(pairs(1, 0.25), PLAN)
     assert found.answer is Answer.INCONCLUSIVE
-    assert "1 pairs of boots with enough fit blocks, 2 are needed" in found.why
+    assert found.why == "1 pairs of boots with enough fit blocks, 2 are needed"
+
+
+def slower_by(tokens: float) -> Callable[[Block], Block]:
+    """Return what makes a block slower in its tokens per second, and in nothing else."""
+    return lambda block: dataclasses.replace(block, took_s=block.took_s * math.exp(tokens))
+
+
+def test_fewer_tokens_a_second_are_a_regression_by_themselves() -> None:
+    late = slower_by(0.08)
+    spoilt = [
+        Pair(tuple(Group((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
+        for pair in pairs(8)
+    ]
+    found = judge.against_lane(spoilt, PLAN)
+    assert (found.answer, found.why) == (Answer.REGRESSION, "")
+
+
+def test_the_warm_up_of_a_pair_is_not_counted() -> None:
+    cold, warm = pairs(1, 1.0)[0], pairs(1)[0]
+    pair = Pair((*cold.groups[:6], *warm.groups[6:]))
+    found, void = judge.pair_slowdowns(pair, PLAN)
+    assert 6 <= void["before the steady state"] <= 9
+    assert abs(found["output_tokens_per_s"]) < 0.05
 
 
 def test_a_pair_that_is_unfit_does_not_count() -> None:
-    noise = Noise()
+    noise = Noise(sd=0.0)
     stolen = Group((noise.block(steal=0.9),) * 2, (noise.block(),) * 2)
-    found = judge.against_lane([*pairs(1), Pair((stolen,) * GROUPS)], PLAN)
+    found = judge.against_lane([noise.pair(), Pair((stolen,) * GROUPS)], PLAN)
     assert found.answer is Answer.INCONCLUSIVE
-    assert "the machine's host gave its time to others" in found.why
+    assert found.why == (
+        "1 pairs of boots with enough fit blocks, 2 are needed: 40 of 80 groups of four blocks "
+        "are left out, mostly: the machine's host gave its time to others"
+    )
+    assert found.void == {"the machine's host gave its time to others": GROUPS}
 
 
 def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
@@ -174,7 +257,7 @@ def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
     ]
     found = judge.against_lane(spoilt, PLAN)
     assert found.answer is Answer.REGRESSION
-    assert "ttft_s is surely worse (+" in found.why
+    assert re.fullmatch(r"ttft_s is surely worse \(\+(9\d|10\d)\.\d%\)", found.why)
 
 
 def test_answers_in_one_piece_have_no_pace_to_compare() -> None:
@@ -188,3 +271,76 @@ def test_more_pairs_show_smaller_differences() -> None:
     assert [*found] == [2, 3, 4, 5, 6, 7, 8]
     assert [*found.values()] == sorted(found.values(), reverse=True)
     assert found[8] < PLAN.against.margin < found[2]
+
+
+def test_the_smallest_loss_is_found_in_all_but_beta_of_gates() -> None:
+    sd, alpha = 0.02, PLAN.odds.alpha * (2 / 8) ** 2
+    reach = stats.t.isf(alpha, 8 + 1) + stats.t.isf(PLAN.odds.beta, 8 + 1)
+    found = judge.smallest_effects(sd, 8, PLAN)
+    assert found[2] == pytest.approx(1 - math.exp(-reach * sd / math.sqrt(2)))
+
+
+def test_pairs_of_one_lane_tell_how_much_pairs_scatter() -> None:
+    alike = [Noise(sd=0.0).pair(slower) for slower in (0.03, -0.04)]
+    scatter = judge.scatter_of(alike, PLAN)
+    assert scatter == pytest.approx(math.sqrt((0.03**2 + 0.04**2) / 2))
+    assert judge.scatter_of([Pair(())], PLAN) is None
+    timed = [dataclasses.replace(one, boots_s=100.0, took_s=200.0) for one in alike]
+    told = judge.calibrated(0.02, timed, PLAN)
+    effects = judge.smallest_effects(0.02, 2, PLAN)
+    assert told == (
+        "A/A over 2 pairs of boots: they differ by 2.0% (sd); the smallest loss that is found in "
+        "95% of gates: "
+        + ", ".join(f"{effects[n]:.1%} in {n} pairs ({5 * n} min)" for n in range(2, 9))
+    )
+
+
+def test_a_mean_leaves_out_a_tenth_at_either_end() -> None:
+    assert judge.trimmed([90.0, -90.0, 70.0, -80.0, *[1.0, 2.0] * 8]) == 1.5
+    assert judge.trimmed([5.0, 1.0]) == 3.0
+
+
+# By the tables, t with 8 degrees: 2.896 at 1 %, 1.860 at 5 %.
+DECISION = Decision(
+    Answer.REGRESSION,
+    "itl_s is surely worse (+9.0%)",
+    {
+        "output_tokens_per_s": Mean(-math.log(0.9), 0.0200004, 8),
+        "ttft_s": Mean(math.log(1.2), 0.01, 8),
+    },
+    (0.01, 0.05),
+    {"the client sent its requests late": 3},
+)
+
+
+def test_a_decision_is_told_with_its_interval_and_its_odds() -> None:
+    assert DECISION.sentence(PLAN.odds) == (
+        "REGRESSION: -10.0% output_tokens_per_s (surely between -13.3% and -4.6%; of all gates at "
+        "most 1.0% are wrong alarms and 5.0% wrong passes); itl_s is surely worse (+9.0%)"
+    )
+    assert dataclasses.replace(DECISION, why="").sentence(PLAN.odds).endswith("wrong passes)")
+
+
+def test_a_decision_is_evidence_by_the_figures_names() -> None:
+    assert dataclasses.replace(DECISION, errors=(0.01, 1 / 21)).as_evidence() == {
+        "answer": "REGRESSION",
+        "why": "itl_s is surely worse (+9.0%)",
+        "changes": {
+            "output_tokens_per_s": {
+                "change": -0.1,
+                "at_best": pytest.approx(-0.0463, abs=1e-4),
+                "at_worst": pytest.approx(-0.1332, abs=5e-4),
+                "sd_error": 0.02,
+                "degrees": 8,
+            },
+            "ttft_s": {
+                "change": 0.2,
+                "at_best": pytest.approx(0.1657, abs=1e-4),
+                "at_worst": pytest.approx(0.2227, abs=1e-3),
+                "sd_error": 0.01,
+                "degrees": 8,
+            },
+        },
+        "errors_spent_now": [0.01, 0.047619],
+        "void": {"the client sent its requests late": 3},
+    }

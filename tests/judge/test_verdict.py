@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,9 @@ from pytest_vllm_gates.facts.outcome import (
     Outcome,
     TestResult,
 )
+from pytest_vllm_gates.facts.waivers import Waiver
 from pytest_vllm_gates.judge.verdict import Promotion, Verdict, decide
+from pytest_vllm_gates.judge.waivers import Settled, State
 
 FAMILY = "qwen3.5"
 GATES = ("boot", "chat_template", "streaming")
@@ -203,7 +206,16 @@ def test_a_run_in_which_nothing_passed_says_so() -> None:
     )
 
 
+def test_a_failure_without_a_reason_says_that_and_a_pass_gives_none() -> None:
+    silent = TestResult(FAMILY, "boot", "test_boot", Outcome.FAIL)
+    found = decide([silent, result("stop", "PASS", "aside")], {FAMILY: ["boot"]})
+    assert found.reasons == ("qwen3.5: boot is FAIL: no reason given",)
+    assert [gate.reason for gate in found.gates] == ["", ""]
+
+
 def test_several_reasons_of_a_gate_are_counted() -> None:
+    two = [result("boot", "FAIL", text) for text in ("one", "two")]
+    assert decide(two, {FAMILY: ["boot"]}).reasons == ("qwen3.5: boot is FAIL: one (and 1 more)",)
     tests = [result("boot", "FAIL", text) for text in ("one", "two", "one", "three")]
     assert decide(tests, {FAMILY: ["boot"]}).reasons[0] == (
         "qwen3.5: boot is FAIL: one (and 2 more)"
@@ -246,6 +258,15 @@ def test_a_gate_that_ran_is_judged_even_if_it_was_said_not_to_apply() -> None:
         not_applicable={(FAMILY, "streaming"): "it only answers whole"},
     )
     assert found.promotion is Promotion.REJECT
+
+
+def test_a_gate_that_nobody_asked_for_is_not_told_as_not_applicable() -> None:
+    found = decide(
+        [result("boot", "PASS")],
+        {FAMILY: ["boot"]},
+        not_applicable={(FAMILY, "boot"): "a", (FAMILY, "stop"): "b", ("glm", "boot"): "c"},
+    )
+    assert [(one.gate, one.outcome) for one in found.gates] == [("boot", "PASS")]
 
 
 def test_a_reason_of_the_whole_run_holds() -> None:
@@ -325,3 +346,27 @@ def test_gates_that_wait_for_one_thing_are_one_reason() -> None:
     assert found.reasons[0] == (
         "qwen3.5: 3 gates are BLOCKED: no server (boot, chat_template, streaming)"
     )
+
+
+def test_gates_that_wait_for_several_things_are_as_many_reasons() -> None:
+    results = [
+        result("boot", "BLOCKED", "no server"),
+        result("streaming", "BLOCKED", "no reply"),
+        replace(result("boot", "BLOCKED", "no server"), family="glm"),
+    ]
+    assert decide(results, {}).reasons[:3] == (
+        "qwen3.5: boot is BLOCKED: no server",
+        "qwen3.5: streaming is BLOCKED: no reply",
+        "glm: boot is BLOCKED: no server",
+    )
+
+
+@pytest.mark.parametrize("outcome", ["PASS", "FAIL", "MISSING"])
+def test_what_became_of_waivers_and_known_defects_is_told_with_every_verdict(outcome: str) -> None:
+    until = datetime.date(2026, 11, 30)
+    waiver = Waiver(check=f"{FAMILY}: tools", who="Jane", why="mended soon", until=until)
+    settled = Settled(waiver, State.UNUSED, "unused")
+    seen = replace(result("boot", outcome), evidence={GONE: ["a (vllm#1)"], STANDING: ["b"]})
+    found = decide([seen], {FAMILY: ["boot"]}, waivers=[settled])
+    assert found.waivers == (settled,)
+    assert (found.gone, found.standing) == (("qwen3.5: boot: a (vllm#1)",), ("qwen3.5: boot: b",))

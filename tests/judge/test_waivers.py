@@ -52,6 +52,11 @@ def test_a_check_that_names_the_failure_covers_it(check: str) -> None:
     assert applied(waiver(check)) == (Outcome.WAIVED, told)
 
 
+def test_a_test_without_its_brackets_is_all_of_its_cases() -> None:
+    one = waiver("qwen3.5: streaming: test_usage")
+    assert applied(one, test="test_usage[qwen3.5-stop[0]]")[0] is Outcome.WAIVED
+
+
 @pytest.mark.parametrize(
     "check",
     [
@@ -108,6 +113,7 @@ NAMELESS = "; no test of this run is called that (mend its check, or delete it)"
         (5, [Outcome.PASS, Outcome.WAIVED], "used", USED),
         (5, [Outcome.PASS], "unused", UNUSED + GOES),
         (5, [Outcome.KNOWN, Outcome.NOT_APPLICABLE], "unused", UNUSED + GOES),
+        (5, [Outcome.PASS, Outcome.KNOWN, Outcome.NOT_APPLICABLE], "unused", UNUSED + GOES),
         (5, [Outcome.BLOCKED], "unused", UNUSED),
         (5, [Outcome.PASS, Outcome.INCONCLUSIVE], "unused", UNUSED),
         (5, [], "unused", UNUSED + NAMELESS),
@@ -121,8 +127,9 @@ def test_what_became_of_a_waiver_is_told(
     days: int, outcomes: list[Outcome], state: str, told: str
 ) -> None:
     results = [result(one) for one in outcomes] + [result(Outcome.PASS, "test_other")]
-    (found,) = settled(waiver(W, days), *results)
-    assert (found.state, found.told) == (state, told)
+    one = waiver(W, days)
+    (found,) = settled(one, *results)
+    assert (found.waiver, found.state, found.told) == (one, state, told)
 
 
 def test_one_whose_gate_or_family_or_lane_is_not_in_the_run_is_not_told() -> None:
