@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 import pytest
@@ -61,11 +61,13 @@ WAYS = [
 ]
 
 
-def judged(tmp_path: Path, server: Served, way: str, *more: str) -> gates.Ran:
-    """Let the server spoil what it is told to, and run the gate on it."""
+def judged(tmp_path: Path, server: Served, way: str, *more: str, rate: float = 0.0) -> gates.Ran:
+    """Let the server spoil what it is told to, and run the gate on it; `rate`: what is planned."""
     endpoint = server.endpoint
     (tmp_path / "lanes").mkdir()
     lane = LANE.format(url=endpoint.base_url)
+    if rate:
+        lane = lane.replace("[load]\n", f"[load]\nrate = {rate}\n")
     (tmp_path / "lanes" / "spoilt.toml").write_text(lane, encoding="utf-8")
     http.post(endpoint, f"/spoil?{way}", {}).raise_for_status()
     try:
@@ -87,11 +89,59 @@ def test_nothing_spoilt_is_green(tmp_path: Path, spoiling: Callable[[], Served])
 def test_is_seen(tmp_path: Path, spoiling: Callable[[], Served], way: Way) -> None:
     ran = judged(tmp_path, spoiling(), way.name, *way.more)
     assert ran.outcomes() == {"boot": "PASS", "load": "FAIL"}, ran.output
-    (family,) = ran.verdict["families"]
-    tests = [test for gate in family["gates"] for test in gate["tests"]]
-    reasons = {
+    assert way.says in failures(ran).get(f"test_{way.check}", ""), failures(ran)
+
+
+def failures(ran: gates.Ran) -> dict[str, str]:
+    """Return why tests failed, by their names."""
+    return {
         test["test"].partition("[")[0]: test["reason"]
-        for test in tests
+        for test in tests(ran)
         if test["outcome"] == "FAIL"
     }
-    assert way.says in reasons.get(f"test_{way.check}", ""), reasons
+
+
+def tests(ran: gates.Ran) -> list[dict[str, Any]]:
+    (family,) = ran.verdict["families"]
+    return [test for gate in family["gates"] for test in gate["tests"]]
+
+
+RAMP = "test_planned_rate_is_below_capacity"
+
+
+@pytest.mark.slow  # each is a ramp of its own, up to a minute and a half
+@pytest.mark.parametrize(
+    ("rate", "due"),
+    [pytest.param(1.0, "PASS", id="far below"), pytest.param(400.0, "FAIL", id="far above")],
+)
+def test_a_planned_rate_is_held_against_the_capacity(
+    tmp_path: Path, spoiling: Callable[[], Served], rate: float, due: str
+) -> None:
+    ran = judged(tmp_path, spoiling(), "", "--ramp", rate=rate)
+    found = {test["test"].partition("[")[0]: test for test in tests(ran)}
+    assert found[RAMP]["outcome"] == due, found[RAMP]
+    assert found[RAMP]["evidence"]["ramp"]["steps"]
+    if due == "FAIL":
+        assert "400 requests a second are planned" in failures(ran)[RAMP]
+        assert [*failures(ran)] == [RAMP], "a load that is too much loses and mixes up nothing"
+
+
+TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+    f"2026-01-05 10:00:{n // 2:02d}.{500 * (n % 2):03d}0000,{40 + 9 * n},{6 + n}\n"
+    for n in range(20)
+)
+
+
+@pytest.mark.slow  # the same as with arrivals that are made up, which CI asks for
+@pytest.mark.parametrize(("way", "due"), [("", "PASS"), ("drops", "FAIL")])
+def test_a_replayed_trace_is_judged_as_other_loads_are(
+    tmp_path: Path, spoiling: Callable[[], Served], way: str, due: str
+) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE, encoding="utf-8")
+    ran = judged(tmp_path, spoiling(), way, "--load-trace", "trace.csv")
+    assert ran.outcomes() == {"boot": "PASS", "load": due}, ran.output
+    (asked,) = [one for one in tests(ran) if "go_out_as_asked" in one["test"]]
+    assert asked["outcome"] == "PASS", asked
+    assert "trace" in asked["evidence"]["arrivals"]
+    if way:
+        assert "test_every_request_is_answered_whole" in failures(ran)
