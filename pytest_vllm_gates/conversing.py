@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.exchange import Exchange
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.finding import Case
+    from pytest_vllm_gates.facts.lane import Lane
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.stream import Timed
     from pytest_vllm_gates.replays import Attempt
@@ -119,6 +120,14 @@ def walked(asked: Walked) -> Walked:
     if not asked.answered:
         raise Blocked(f"nothing the matrix asks is answered: {asked.exchanges[0].error}")
     return asked
+
+
+@pytest.fixture
+def read_by(serve: dict[str, Any], lane: Lane) -> str:
+    """Which parsers were to read what the model writes: what to look at where it was not read."""
+    from pytest_vllm_gates.judge import wire  # noqa: PLC0415
+
+    return wire.read_by(None if lane.base_url else serve)
 
 
 @pytest.fixture

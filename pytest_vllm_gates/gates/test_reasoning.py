@@ -25,19 +25,23 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.reasoning
 
 
-def test_no_marker_reaches_a_field(walked: Walked, family: Family, checking: Checking) -> None:
+def test_no_marker_reaches_a_field(
+    walked: Walked, family: Family, checking: Checking, read_by: str
+) -> None:
     found = [
         Finding(one.case, each) for one in walked.answered for each in leaks.markers(one, family)
     ]
     sees = "A user reads the model's wire format: tags of its thinking, its turns or its calls"
-    checking(found, walked.cases, sees)
+    checking(found, walked.cases, sees, read_by)
 
 
-def test_nothing_said_is_lost(walked: Walked, family: Family, checking: Checking) -> None:
+def test_nothing_said_is_lost(
+    walked: Walked, family: Family, checking: Checking, read_by: str
+) -> None:
     told = [one for one in walked.answered if one.raw is not None]
     found = [Finding(one.case, each) for one in told for each in wire.texts(one, family)]
     sees = "What the model wrote is missing, or stands in the wrong field"
-    checking(found, [one.case for one in told], sees)
+    checking(found, [one.case for one in told], sees, read_by)
 
 
 def test_thinking_off_answers_at_once(walked: Walked, checking: Checking) -> None:

@@ -69,15 +69,17 @@ def test_tool_choice_is_kept(walked: Walked, checking: Checking) -> None:
     checking(found, walked.cases, "The server does not do what tool_choice says")
 
 
-def test_no_call_is_lost(with_tools: list[Exchange], family: Family, checking: Checking) -> None:
+def test_no_call_is_lost(
+    with_tools: list[Exchange], family: Family, checking: Checking, read_by: str
+) -> None:
     told = [one for one in with_tools if one.raw is not None]
     found = [Finding(one.case, each) for one in told for each in wire.calls(one, family)]
     sees = "The model called a tool, and the call or a part of its arguments is missing"
-    checking(found, [one.case for one in told], sees)
+    checking(found, [one.case for one in told], sees, read_by)
 
 
 def test_hostile_arguments_arrive_as_written(
-    forced: Forced, checking: Checking, evidence: Evidence
+    forced: Forced, checking: Checking, evidence: Evidence, read_by: str
 ) -> None:
     evidence["replies"] = len(forced.replies)
     evidence["not_written"] = forced.not_written
@@ -93,7 +95,7 @@ def test_hostile_arguments_arrive_as_written(
         for case, what in zip(failed, forced.failed.values(), strict=True)
     ]
     sees = "A tool gets other arguments than the model wrote, or none"
-    checking(found, [*cases, *failed], sees)
+    checking(found, [*cases, *failed], sees, read_by)
 
 
 def test_sampled_calls_are_as_often_valid_as_recorded(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pytest_vllm_gates.facts.answer import Answer, ToolCall
     from pytest_vllm_gates.facts.exchange import Exchange
@@ -177,3 +177,18 @@ def _words(text: str, family: Family) -> str:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
+
+
+def read_by(serve: Mapping[str, Any] | None) -> str:
+    """Return which parsers were to read what the model wrote, for whoever looks why it was not.
+
+    `serve`: the flags of the server, spelled with underscores; None where they are not known.
+    """
+    if serve is None:
+        return "look at the --reasoning-parser and --tool-call-parser that the server was given"
+    names = ("reasoning_parser", "tool_call_parser")
+    named = [f"--{name.replace('_', '-')} {serve[name]}" for name in names if serve.get(name)]
+    return (
+        f"the server reads it with {' and '.join(named) or 'no parser'}: one for another format "
+        "leaves it as it was written; [serve] of the family, the checkpoint or the lane names them"
+    )

@@ -212,3 +212,19 @@ def test_an_unclosed_call_is_a_call() -> None:
     found = wire.read("Hm.</think><tool_call>\n<function=a>", family("qwen3.5"), thinks=True)
     assert (found.reasoning, found.content) == ("Hm.", "")
     assert found.blocks == ("<tool_call>\n<function=a>",)
+
+
+@pytest.mark.parametrize(
+    ("serve", "says"),
+    [
+        ({"reasoning_parser": "qwen3", "tool_call_parser": "hermes"},
+         "with --reasoning-parser qwen3 and --tool-call-parser hermes:"),
+        ({"tool_call_parser": "hermes"}, "with --tool-call-parser hermes:"),
+        ({"max_model_len": 8}, "with no parser:"),
+        (None, "that the server was given"),
+    ],
+)  # fmt: skip
+def test_the_parsers_that_were_to_read_it_are_named(
+    serve: dict[str, Any] | None, says: str
+) -> None:
+    assert says in wire.read_by(serve)
