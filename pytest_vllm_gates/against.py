@@ -8,7 +8,7 @@ import json
 import random
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pytest_vllm_gates import booting
 from pytest_vllm_gates.drive import gpu_activity, long_context
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from pytest_vllm_gates.drive import launch
+    from pytest_vllm_gates.facts.launch import Boot
     from pytest_vllm_gates.facts.throughput import Block, Plan
     from pytest_vllm_gates.run import Run, Subject
 
@@ -34,6 +36,14 @@ STRETCHES = 4
 WARM_UP_BLOCKS = 4
 MEMORY = "memory"
 """What the names of preflight's checks of memory have in common."""
+
+
+class Boots(Protocol):
+    """Boots a family of a run, or tells why not: what `booting.boot` does."""
+
+    def __call__(  # noqa: D102
+        self, run: Run, subject: Subject, folder: Path, progress: Callable[[str], None]
+    ) -> tuple[Boot, launch.Server | None]: ...
 
 
 @dataclass
@@ -46,6 +56,7 @@ class Comparison:
     plan: Plan
     folder: Path
     progress: Callable[[str], None]
+    boot: Boots = booting.boot
     pairs: list[Pair] = field(default_factory=list)
     side_by_side: bool = True
     """Whether both servers fit on the machine at once; found out at the first pair."""
@@ -164,9 +175,8 @@ class Comparison:
     def _try(self, run: Run, number: int) -> Launch:
         again = dataclasses.replace(run, boots={})
         which = "ours" if run is self.ours else "theirs"
-        boot, server = booting.boot(
-            again, self.subject, self.folder / f"{number}-{which}", self.progress
-        )
+        folder = self.folder / f"{number}-{which}"
+        boot, server = self.boot(again, self.subject, folder, self.progress)
         run.environment = again.environment
         return Launch(boot, server)
 

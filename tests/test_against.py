@@ -67,7 +67,7 @@ class Lane:
     machine: Any = field(default_factory=lambda: SimpleNamespace(gpus=()))
     options: Any = field(default_factory=lambda: SimpleNamespace(stall_timeout_s=10.0))
 
-    def boot(self, _: object, folder: Path, __: object) -> tuple[Boot, Booted | None]:
+    def boot(self, folder: Path) -> tuple[Boot, Booted | None]:
         self.booted.append(folder.name)
         if failed := self.fails(self.up):
             return failed, None
@@ -102,6 +102,7 @@ def compared(server: Completions, folder: Path, **theirs: Any) -> tuple[Comparis
         plan=PLAN,
         folder=folder,
         progress=lambda _: None,
+        boot=lambda run, _, folder, __: run.boot(folder),
         _text=range(40),
     ), ours
 

@@ -50,6 +50,8 @@ class Server:
         client.close()
 
     def close(self) -> None:
+        # Whoever waits for a connection keeps the port open, until it is woken.
+        self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def __enter__(self) -> Self:
