@@ -132,7 +132,7 @@ def test_a_boot_beside_other_work_is_not_held_against_one_without() -> None:
         Answer.INCONCLUSIVE,
         "no recorded boot has enough fit blocks",
     )
-    quiet = noise.boot(others=0.04)
+    quiet = noise.boot(others=0.08)
     found = judge.against_baseline(quiet, [noise.boot()] * 3, PLAN)
     assert found.answer is Answer.NO_REGRESSION
 
