@@ -46,6 +46,11 @@ DISK_FULL = Cause(
 CAUSES = (  # the most telling first
     DISK_FULL,
     Cause(
+        r"the network was disabled|Network connectivity is disabled",
+        "uv is told to do without the network, and its cache does not have what the lock pins",
+        "unset UV_OFFLINE (or offline in uv's configuration), then run again",
+    ),
+    Cause(
         r"no wheels with a matching Python",
         "the configured package sources have no build for this Python of what the lock pins",
         "install another Python that the lane allows ({python}) and name it as the lane's "
@@ -58,8 +63,7 @@ CAUSES = (  # the most telling first
         "add one: python -m pip config set global.extra-index-url URL",
     ),
     Cause(
-        r"Failed to fetch|error sending request|dns error|connection|timed out|offline"
-        r"|Network connectivity is disabled",
+        r"Failed to fetch|error sending request|dns error|connection|timed out|offline",
         "a package index cannot be reached",
         "check the network and the sources (python -m pip config list), then run again; what was "
         "downloaded is kept",

@@ -17,6 +17,8 @@ FAILURES = {
     "network": "error: Failed to fetch: https://index.invalid/a/\n  cause: dns error",
     "nothing-known": "error: something nobody has seen",
     "no-version": NO_SOLUTION.format("alpha==1.0"),
+    "offline": NO_SOLUTION.format("alpha==1.0")
+    + "\nhint: Packages were unavailable because the network was disabled.",
     "no-abi": NO_SOLUTION.format("alpha==1.0")
     + "\n  cause: alpha==1.0 has no wheels with a matching Python ABI tag (e.g., `cp313`)",
 }

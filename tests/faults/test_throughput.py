@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +15,7 @@ from e2e import gates, own_lane
 from pytest_vllm_gates.drive import http
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from e2e.served import Served
 
@@ -34,6 +38,8 @@ blocks = 12
 margin = 0.5
 boot_sd = 0.08
 """
+BUSY_S = 300.0
+"""The longest that other work goes on, should nobody end it."""
 FEW = {"groups": 12, "pairs": [1, 2], "margin": 0.15, "pair_sd": 0.03}
 
 
@@ -84,3 +90,30 @@ def test_a_lane_that_is_slower_than_another(tmp_path: Path) -> None:
     assert ran.status == 1
     assert "slow against quick: REGRESSION: -" in ran.reasons("throughput")
     assert (tmp_path / "report" / "against" / f"{gates.MODEL}.json").is_file()
+
+
+@contextlib.contextmanager
+def other_work() -> Iterator[None]:
+    """Keep every processor busy with what is no server's."""
+    code = f"import time\nend = time.monotonic() + {BUSY_S}\nwhile time.monotonic() < end: pass"
+    argv = [sys.executable, "-c", code]
+    running = [subprocess.Popen(argv) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for one in running:
+            one.kill()
+            one.wait()
+
+
+@pytest.mark.slow
+def test_a_server_beside_other_work_is_not_called_slower(tmp_path: Path) -> None:
+    few = {"baseline": {"blocks": 12, "margin": 0.3, "boot_sd": 0.08}}
+    own_lane.write(tmp_path, "quiet", throughput=few)
+    asked = ("--lane", "quiet", "-m", "throughput")
+    recording = gates.run(tmp_path, *asked, "--update-baseline")
+    assert recording.outcomes() == {"throughput": "PASS"}, recording.output
+    with other_work():
+        ran = gates.run(tmp_path, *asked)
+    assert ran.outcomes() == {"throughput": "INCONCLUSIVE"}, ran.output
+    assert "other processes took the processors' time" in ran.reasons("throughput")
