@@ -134,7 +134,8 @@ def test_the_one_who_waited_makes_it_when_the_maker_dies(site: Site, tmp_path: P
         ("network", "a package index cannot be reached", "check the network and the sources"),
         ("no-version", "the configured package sources do not have what the lock pins",
          "see your sources: python -m pip config list"),
-        ("offline", "uv is told to do without the network", "unset UV_OFFLINE"),
+        ("offline", "uv is told to do without the network, and its cache does not have what the "
+         "lock pins", "unset UV_OFFLINE"),
         ("nothing-known", "uv ended with status 1", "then run again"),
     ],
 )  # fmt: skip
