@@ -96,12 +96,12 @@ def failures(ran: gates.Ran) -> dict[str, str]:
     """Return why tests failed, by their names."""
     return {
         test["test"].partition("[")[0]: test["reason"]
-        for test in tests(ran)
+        for test in judged_tests(ran)
         if test["outcome"] == "FAIL"
     }
 
 
-def tests(ran: gates.Ran) -> list[dict[str, Any]]:
+def judged_tests(ran: gates.Ran) -> list[dict[str, Any]]:
     (family,) = ran.verdict["families"]
     return [test for gate in family["gates"] for test in gate["tests"]]
 
@@ -118,7 +118,7 @@ def test_a_planned_rate_is_held_against_the_capacity(
     tmp_path: Path, spoiling: Callable[[], Served], rate: float, due: str
 ) -> None:
     ran = judged(tmp_path, spoiling(), "", "--ramp", rate=rate)
-    found = {test["test"].partition("[")[0]: test for test in tests(ran)}
+    found = {test["test"].partition("[")[0]: test for test in judged_tests(ran)}
     assert found[RAMP]["outcome"] == due, found[RAMP]
     assert found[RAMP]["evidence"]["ramp"]["steps"]
     if due == "FAIL":
@@ -140,7 +140,7 @@ def test_a_replayed_trace_is_judged_as_other_loads_are(
     (tmp_path / "trace.csv").write_text(TRACE, encoding="utf-8")
     ran = judged(tmp_path, spoiling(), way, "--load-trace", "trace.csv")
     assert ran.outcomes() == {"boot": "PASS", "load": due}, ran.output
-    (asked,) = [one for one in tests(ran) if "go_out_as_asked" in one["test"]]
+    (asked,) = [one for one in judged_tests(ran) if "go_out_as_asked" in one["test"]]
     assert asked["outcome"] == "PASS", asked
     assert "trace" in asked["evidence"]["arrivals"]
     if way:
