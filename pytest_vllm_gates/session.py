@@ -52,6 +52,7 @@ class GatesSession:
             self.run = resolving.resolve(options)
         except UserError as error:
             raise pytest.UsageError(str(error)) from error
+        self._order: dict[str, int] = {}
         spread.prepare(config, self.run)
         config.stash[gate_items.run_key] = self.run
         config.pluginmanager.register(
@@ -131,22 +132,31 @@ class GatesSession:
         gate_items.parametrize(metafunc, self.run)
         replaying.parametrize(metafunc, self.run)
 
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Remember in which order tests stand in their files."""
+        self._order[item.nodeid] = len(self._order)
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
         self, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
-        """Family by family, gate by gate, and what ends the server last, however others sort."""
+        """Family by family, gate by gate, and what ends the server last, however others sort.
+
+        The tests of a shipped gate come as they stand in its file: the first makes what all of
+        them judge, and tells what the server died of.
+        """
         result = yield
         families = [subject.family.name for subject in self.run.subjects]
         gates = list(run.gate_files().values())
         overriding.refuse(items, gates)
 
-        def place(item: pytest.Item) -> tuple[int, bool, int]:
+        def place(item: pytest.Item) -> tuple[int, bool, int, int]:
             subject = outcomes.subject_of(item)
             family = families.index(subject.family.name) if subject else len(families)
             last = item.get_closest_marker("ends_the_server") is not None
-            gate = gates.index(item.path) if item.path in gates else len(gates)
-            return family, last, gate
+            if item.path not in gates:
+                return family, last, len(gates), 0
+            return family, last, gates.index(item.path), self._order.get(item.nodeid, 0)
 
         ours = [item for item in items if not _is_left_to_others(item)]
         items[:] = sorted(replaying.chosen(ours, self.run), key=place)

@@ -100,6 +100,8 @@ class TestRandomly:
         assert judged(project) == WHOLE
         ids = [line.split()[0] for line in result.outlines if " PASSED " in line]
         assert ids[-1] == "gates/test_boot.py::test_leaves_nothing_behind[qwen3.5]"
+        usual = project.gates("-v")
+        assert ids == [line.split()[0] for line in usual.outlines if " PASSED " in line]
 
     def test_a_server_that_does_not_boot_is_the_boot_tests_alone(self, project: Project) -> None:
         for seed in (1, 2):
