@@ -21,14 +21,13 @@ from pytest_vllm_gates.judge.waivers import of_lane
 from pytest_vllm_gates.options import ALL
 from pytest_vllm_gates.replays import Replays
 from pytest_vllm_gates.replays import resolve as resolve_replays
+from pytest_vllm_gates.run import Run, Subject, gate_files
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.lane import Lane
     from pytest_vllm_gates.facts.machine import Machine
     from pytest_vllm_gates.options import Options
-
-from pytest_vllm_gates.run import Run, Subject, gate_files
 
 
 def resolve(options: Options) -> Run:
