@@ -176,3 +176,16 @@ def test_prompts_can_be_left_out(here: Path) -> None:
     (send,) = bundle.incident.sends
     assert json.loads(bundle.body(send))["messages"] == [{"role": "user", "content": "[dropped]"}]
     assert "cannot show it again" in bundle.incident.cut[0]
+
+
+def test_gates_with_nothing_to_judge_are_not_missed(project: Project) -> None:
+    for name in ("captured", "incidents"):
+        shutil.copy(GATES / f"test_{name}.py", run.GATES)
+
+    def missed() -> list[str]:
+        project.gates("-m", "boot")
+        return [one for one in project.verdict()["reasons"] if one.endswith("did not run")]
+
+    assert missed() == ["qwen3.5: streaming did not run", "qwen3.5: words did not run"]
+    project.write("golden/incidents/broken/incident.json", "{")
+    assert "qwen3.5: incidents did not run" in missed(), "it is there, be it readable or not"
