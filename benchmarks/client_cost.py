@@ -8,8 +8,12 @@ The measuring client (from the requests' making until the figures are read out o
 imports are over before. Every round each drives a short load and a long one; what the long one
 took more, user and system time with that of processes begun, is divided by its further chunks.
 Each asks for what it asks of vLLM, so that the measuring client has usage and token ids in every
-chunk and half as many bytes again to read; with `--alike` all ask for those. Exits 1 when a chunk
-costs it, by the medians, more than a third of what it costs `vllm bench serve`.
+chunk and half as many bytes again to read; with `--alike` all ask for those.
+
+Whoever reads a chunk pays the kernel for it, most of what a chunk costs here. What that is shows a
+reader that waits for the sockets, reads them and throws away what it read. Exits 1 when a chunk
+costs the measuring client, by the medians, more than a third of what it costs `vllm bench serve`,
+both less the reader's cost.
 """
 
 from __future__ import annotations
@@ -19,7 +23,10 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 import os
+import select
+import socket
 import statistics
 import subprocess
 import sys
@@ -27,12 +34,14 @@ import tempfile
 import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
 import openai
 from scripted_streams import Script, gaps, serving  # type: ignore[import-not-found, unused-ignore]
 
 from pytest_vllm_gates.drive.measuring.answers import answered
+from pytest_vllm_gates.drive.measuring.flight import READ_BYTES, Target
 from pytest_vllm_gates.drive.measuring.measure import measure
 from pytest_vllm_gates.drive.traffic import Maker
 from pytest_vllm_gates.facts.launch import Endpoint
@@ -40,7 +49,9 @@ from pytest_vllm_gates.facts.traffic import planned
 from pytest_vllm_gates.judge.latency import latency, percentile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from pytest_vllm_gates.facts.timing import Planned
 
 STREAMS = 64
 EVERY_S = 0.025
@@ -50,7 +61,7 @@ PROMPT_TOKENS = 128
 LIMIT = 3.0
 USAGE = {"include_usage": True}
 OWN_ASKS = {"stream_options": {**USAGE, "continuous_usage_stats": True}, "return_token_ids": True}
-NAMES = ("ours", "vllm bench serve", "openai SDK")
+NAMES = ("reading alone", "ours", "vllm bench serve", "openai SDK")
 # What `run` prints is for people; what it cost is all that goes to the real standard output.
 STAYING = """\
 import json, resource, sys
@@ -66,12 +77,36 @@ for line in sys.stdin:
 OWN = "from client_cost import {name} as run\n"
 
 
+def planned_requests(endpoint: Endpoint, tokens: int) -> Sequence[Planned]:
+    """Return the requests of a load as the measuring client sends them."""
+    same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
+    maker = Maker(endpoint, planned(same, {"shared": 0.0}), range(8 * PROMPT_TOKENS))
+    return maker.make("cost", [None] * STREAMS).planned
+
+
+def reading(job: dict[str, Any]) -> None:
+    """Read the chunks of a load off the sockets, and nothing else."""
+    url = urlsplit(job["base_url"])
+    assert url.hostname  # noqa: S101
+    assert url.port  # noqa: S101
+    target = Target(url.hostname, url.port, {"Content-Type": "application/json"})
+    sockets = {}
+    with select.epoll() as epoll:
+        for request in planned_requests(Endpoint(job["base_url"], job["model"]), job["tokens"]):
+            made = socket.create_connection((url.hostname, url.port))
+            made.sendall(target.bytes_of(request))
+            sockets[made.fileno()] = made
+            epoll.register(made, select.EPOLLIN)
+        while sockets:
+            for number, _ in epoll.poll():
+                if not sockets[number].recv(READ_BYTES):
+                    sockets.pop(number).close()
+
+
 def ours(job: dict[str, Any]) -> None:
     """Drive a load with the measuring client, and read its figures."""
     endpoint = Endpoint(job["base_url"], job["model"])
-    same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [job["tokens"]] * 2}
-    maker = Maker(endpoint, planned(same, {"shared": 0.0}), range(8 * PROMPT_TOKENS))
-    driven = measure(endpoint, maker.make("cost", [None] * STREAMS).planned, STREAMS)
+    driven = measure(endpoint, planned_requests(endpoint, job["tokens"]), STREAMS)
     answers = [answered(raw) for raw in driven.raws]
     assert {one.error for one in answers} == {""}  # noqa: S101
     assert {one.output_tokens for one in answers} == {job["tokens"]}  # noqa: S101
@@ -134,6 +169,7 @@ def staying(peer: bench_serve.BenchServe, endpoint: Endpoint) -> Iterator[list[S
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     lane = peer.environment(endpoint)
     commands = [
+        ([sys.executable, "-c", OWN.format(name="reading") + STAYING], env),
         ([sys.executable, "-c", OWN.format(name="ours") + STAYING], env),
         ([str(peer.python), "-c", bench_serve.PEER + STAYING], lane),
         ([sys.executable, "-c", OWN.format(name="sdk") + STAYING], env),
@@ -165,7 +201,7 @@ def main() -> int:
             endpoint, requests=STREAMS, users=STREAMS,
             prompt_tokens=PROMPT_TOKENS, output_tokens=tokens,
         )  # fmt: skip
-        return [own, [*flags, f"--extra-body={json.dumps(asks)}"], own]
+        return [own, own, [*flags, f"--extra-body={json.dumps(asks)}"], own]
 
     costs: list[list[float]] = [[] for _ in NAMES]
     script = Script(STREAMS, EVERY_S)
@@ -189,13 +225,14 @@ def main() -> int:
                     f"{_line(figures)}   (the server itself up to {max(late_ms):.1f} ms late)",
                     flush=True,
                 )
-    own, bench, other = (statistics.median(found) for found in costs)
-    print(f"medians of {rounds}: {_line((own, bench, other))}")
+    least, own, bench, other = (statistics.median(found) for found in costs)
+    print(f"medians of {rounds}: {_line((least, own, bench, other))}")
+    times = (bench - least) / (own - least) if own > least else math.inf
     print(
-        f"ours is {bench / own:.1f} times cheaper than vllm bench serve (at least {LIMIT:g}), "
-        f"{other / own:.1f} times cheaper than the SDK"
+        f"ours is {bench / own:.1f} times cheaper than vllm bench serve, beyond reading alone "
+        f"{times:.1f} times (at least {LIMIT:g}); {other / own:.1f} times cheaper than the SDK"
     )
-    return 0 if own > 0 and bench / own >= LIMIT else 1
+    return 0 if own > 0 and times >= LIMIT else 1
 
 
 def _line(figures: Any) -> str:

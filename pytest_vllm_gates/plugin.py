@@ -23,6 +23,6 @@ def pytest_configure(config: pytest.Config) -> None:
         if given is not None:
             config.pluginmanager.register(session.GatesSession(config, given), "vllm-gates-session")
     except pytest.UsageError as error:
-        from pytest_vllm_gates import redacting  # noqa: PLC0415
+        from pytest_vllm_gates.run import redacting  # noqa: PLC0415
 
         raise redacting.usage_error(error) from None

@@ -6,29 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates import (
-    captured,
-    checking,
-    climbing,
-    comparing,
-    conversing,
-    ending,
-    fixtures,
-    gate_items,
-    incidents,
-    loading,
-    other_lane,
-    outcomes,
-    overriding,
-    redacting,
-    replaying,
-    resolving,
-    run,
-    spread,
-)
+from pytest_vllm_gates import overriding, spread
+from pytest_vllm_gates.ending import end
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.kept import span
-from pytest_vllm_gates.titles import titles
+from pytest_vllm_gates.fixtures import (
+    captured,
+    checking,
+    common,
+    conversations,
+    load,
+    long_context,
+    throughput,
+)
+from pytest_vllm_gates.incidents import replaying, writing
+from pytest_vllm_gates.run import (
+    gate_items,
+    other_lane,
+    outcomes,
+    redacting,
+    resolving,
+    shipped_gates,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -40,6 +39,7 @@ DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.INVOCATION_DIR,
     pytest.Config.ArgsSource.TESTPATHS,
 )
+FIXTURES = (common, checking, captured, conversations, long_context, load, throughput)
 # With these pytest shows something and runs no test.
 LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
 
@@ -58,28 +58,24 @@ class GatesSession:
         config.pluginmanager.register(
             redacting.Redacting(config, self.run.redactor), "vllm-gates-redacting"
         )
-        config.pluginmanager.register(fixtures, "vllm-gates-fixtures")
-        config.pluginmanager.register(checking, "vllm-gates-checking")
-        config.pluginmanager.register(captured, "vllm-gates-captured")
-        config.pluginmanager.register(conversing, "vllm-gates-conversing")
-        config.pluginmanager.register(climbing, "vllm-gates-climbing")
-        config.pluginmanager.register(loading, "vllm-gates-loading")
-        config.pluginmanager.register(comparing, "vllm-gates-comparing")
+        for one in FIXTURES:
+            name = one.__name__.rpartition(".")[2].replace("_", "-")
+            config.pluginmanager.register(one, f"vllm-gates-{name}")
         config.pluginmanager.register(replaying, "vllm-gates-replaying")
         self._name_paths(config)
         self._config = config
-        self._end: ending.End | None = None
+        self._end: end.End | None = None
         self._failed: set[str] = set()
 
     def _name_paths(self, config: pytest.Config) -> None:
         """Run the shipped gates, and besides them whatever paths were named."""
-        files = run.gate_files()
+        files = shipped_gates.gate_files()
         if repro := self.run.replays.repro:
             files = {gate: path for gate, path in files.items() if gate == repro.incident.gate}
         gates = [str(path) for path in files.values()]
         if config.args_source in DEFAULT_SOURCES:
             config.args = gates
-        elif not any(str(run.GATES) in argument for argument in config.args):
+        elif not any(str(shipped_gates.GATES) in argument for argument in config.args):
             config.args = [*gates, *config.args]
 
     def pytest_report_header(self) -> list[str]:
@@ -119,9 +115,9 @@ class GatesSession:
         self, module_path: Path, parent: pytest.Collector
     ) -> pytest.Module | None:
         """Name a shipped gate after its file: outside the rootdir pytest gives it no name."""
-        if module_path not in run.gate_files().values():
+        if module_path not in shipped_gates.gate_files().values():
             return None
-        nodeid = f"{run.GATES.name}/{module_path.name}"
+        nodeid = f"{shipped_gates.GATES.name}/{module_path.name}"
         module: pytest.Module = overriding.GateModule.from_parent(
             parent, path=module_path, nodeid=nodeid
         )
@@ -147,7 +143,7 @@ class GatesSession:
         """
         result = yield
         families = [subject.family.name for subject in self.run.subjects]
-        gates = list(run.gate_files().values())
+        gates = list(shipped_gates.gate_files().values())
         overriding.refuse(items, gates)
 
         def place(item: pytest.Item) -> tuple[int, bool, int, int]:
@@ -190,7 +186,7 @@ class GatesSession:
         outcomes.shorten(call)
         report = yield
         outcomes.judge(item, call, report)
-        incidents.note(item, report, self.run)
+        writing.note(item, report, self.run)
         replaying.note(item, report, self.run)
         return report
 
@@ -228,7 +224,7 @@ class GatesSession:
         gates = {gate_items.gate_of(item) for item in session.items if outcomes.subject_of(item)}
         beside = gates - {other_lane.NOT_THERE} or not session.items  # xdist's workers collect
         if self.run.against and self.run.against.name != self.run.lane.name and beside:
-            progress = fixtures.progress_of(config)
+            progress = common.progress_of(config)
             self.run.other = other_lane.run(config, self.run.options, progress)
             progress.done()
 
@@ -243,7 +239,7 @@ class GatesSession:
         looking = any(getattr(self._config.option, name, None) for name in LOOKING)
         if looking or hasattr(self._config, "workerinput"):
             return (yield)
-        self._end = ending.end(session, self.run, self._failed)
+        self._end = end.end(session, self.run, self._failed)
         yield
         # Others add theirs by or: of two that are known no third is to be made.
         session.exitstatus = self._end.status
@@ -251,7 +247,7 @@ class GatesSession:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show one line a gate, then the verdict."""
         if self._end:
-            ending.tell(terminalreporter, self.run, self._end)
+            end.tell(terminalreporter, self.run, self._end)
 
 
 def _is_left_to_others(item: pytest.Item) -> bool:
@@ -264,7 +260,7 @@ def _is_left_to_others(item: pytest.Item) -> bool:
 
 def declare_markers(config: pytest.Config) -> None:
     """Declare one marker a gate, in the words of the gate's own docstring."""
-    for name, title in titles(run.gate_files()).items():
+    for name, title in shipped_gates.titles().items():
         config.addinivalue_line("markers", f"{name}: {title}")
     config.addinivalue_line(
         "markers", "without_weights: vLLM's renderer alone serves this test; no weights are loaded"

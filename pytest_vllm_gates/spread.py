@@ -15,7 +15,7 @@ from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_vllm_gates.run import Run
+    from pytest_vllm_gates.run.state import Run
 
 DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 OUTPUT = "vllm_gates"

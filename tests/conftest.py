@@ -17,12 +17,13 @@ import jsonschema
 import openai
 import pytest
 
-from pytest_vllm_gates import goldens, run
 from pytest_vllm_gates.facts import conversation
 from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.fixtures import goldens
 from pytest_vllm_gates.judge.golden import lock_golden
 from pytest_vllm_gates.report import document
+from pytest_vllm_gates.run import shipped_gates
 
 # A busy machine is slow, and what is found is to be found again.
 hypothesis.settings.register_profile("ours", deadline=None, max_examples=60, derandomize=True)
@@ -209,12 +210,12 @@ def project(
     shipped = tmp_path_factory.mktemp("shipped")
     for name in ("gates", "conversations"):
         (shipped / name).mkdir()
-    shutil.copy(run.GATES / "test_boot.py", shipped / "gates")
+    shutil.copy(shipped_gates.GATES / "test_boot.py", shipped / "gates")
     shutil.copy(EXAMPLES / "streaming.py", shipped / "gates" / "test_streaming.py")
     (shipped / "gates" / "test_words.py").write_text(GOLDEN_GATE)
     for name in CONVERSATIONS:
         shutil.copy(conversation.SHIPPED / f"{name}.toml", shipped / "conversations")
-    monkeypatch.setattr(run, "GATES", shipped / "gates")
+    monkeypatch.setattr(shipped_gates, "GATES", shipped / "gates")
     monkeypatch.setattr(conversation, "SHIPPED", shipped / "conversations")
     for one in conversation.load_all(shipped / "nowhere"):
         parts = {"messages": json.dumps(one.messages).encode()}

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import checking, fixtures, run
 from pytest_vllm_gates.drive import checkpoints
 from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts import known_defects, signature, waivers
 from pytest_vllm_gates.facts import lane as lanes
 from pytest_vllm_gates.facts.answer import Answer, ToolCall
 from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.fixtures import checking
+from pytest_vllm_gates.fixtures import common as fixtures
 from pytest_vllm_gates.judge import wire
+from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -86,8 +88,8 @@ def test_the_signature_is_one(tmp_path: Path) -> None:
 
 def test_the_waiver_is_one_of_a_test_that_exists(tmp_path: Path) -> None:
     put(tmp_path, waivers.NAME, block("A waiver", "toml"))
-    (found,) = waivers.load_all(tmp_path, run.gate_files(), DAY)
-    text = run.gate_files()[found.gate].read_text(encoding="utf-8")
+    (found,) = waivers.load_all(tmp_path, shipped_gates.gate_files(), DAY)
+    text = shipped_gates.gate_files()[found.gate].read_text(encoding="utf-8")
     assert f"def {found.test}(" in text
 
 

@@ -11,10 +11,10 @@ import pytest
 import typed
 from _pytest.config import _prepareconfig
 
-from pytest_vllm_gates import run
 from pytest_vllm_gates.drive import checkpoints
 from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ def test_every_command_is_taken_by_its_program(page: Path, config: pytest.Config
 
 @EACH
 def test_every_gate_lane_and_family_of_a_command_exists(page: Path) -> None:
-    marks = {*run.gate_files(), *OUR_MARKS}
+    marks = {*shipped_gates.gate_files(), *OUR_MARKS}
     known = {*lanes.files(NOWHERE), *THEIR_LANES}
     for words in commands(page):
         if not typed.is_ours(words[0]):

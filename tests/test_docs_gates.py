@@ -26,11 +26,12 @@ from faults import (
     tools,
 )
 
-from pytest_vllm_gates import option_list, run
+from pytest_vllm_gates import option_list
 from pytest_vllm_gates.command import COMMANDS
 from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts import lane as lanes
 from pytest_vllm_gates.facts import strict, throughput, traffic
+from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 DOCS = Path(__file__).parent.parent / "docs"
-PACKAGE = Path(run.__file__).parent
+PACKAGE = shipped_gates.GATES.parent
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("gates/*.md"))}
-GATES = run.gate_files()
+GATES = shipped_gates.gate_files()
 SECTIONS = (
     "What it catches", "How it judges", "What it cannot see", "How to read a failure",
     "How to accept a change", "Settings",

@@ -24,12 +24,22 @@ BELOW: dict[str, set[str]] = {
     "miniatures": {"facts"},
     "drive": {"facts", "miniatures"},
     "report": {"facts", "judge"},
-    "gates": {"facts", "judge", "drive", SHELL},
     "command": {"facts", "judge", "drive", "report", "miniatures"},
-    SHELL: {"facts", "judge", "drive", "report", "miniatures"},
-}
-# The shell knows pytest, but for what a run is.
-WITHOUT_PYTEST = {"run.py"}
+    "gates": {"facts", "judge", "drive", "run", "fixtures"},
+    "options": {"facts", "judge", "drive"},
+    "run": {"facts", "judge", "drive", "report", "options"},
+    "fixtures": {"facts", "judge", "drive", "report", "run"},
+    "incidents": {"facts", "judge", "drive", "report", "run", "fixtures"},
+    "ending": {"facts", "judge", "drive", "report", "run", "fixtures"},
+    SHELL: {
+        "facts", "judge", "drive", "report", "miniatures",
+        "options", "run", "fixtures", "incidents", "ending",
+    },
+}  # fmt: skip
+OPTIONS = {"options", "option_list", "option_values"}
+KNOW_PYTEST = {SHELL, "gates", "options", "run", "fixtures", "incidents", "ending"}
+# But for what a run is.
+WITHOUT_PYTEST = {"state.py"}
 HEAVY = {
     "gevent", "httpx2", "huggingface_hub", "locust", "openai", "packaging", "pydantic", "pynvml",
     "safetensors", "syrupy", "torch", "transformers", "urllib3", "uv",
@@ -74,14 +84,20 @@ def imports(path: Path) -> Iterator[Import]:
 
 def part(path: Path) -> str:
     """Return the part of the house a file is in; a command line is a shell of its own."""
-    inside = path.relative_to(PACKAGE).parts
-    return inside[0] if len(inside) > 1 and path.stem != "__main__" else SHELL
+    inside = path.relative_to(PACKAGE).with_suffix("").parts
+    if inside[-1] == "__main__":
+        return SHELL
+    return inside[0] if len(inside) > 1 else _at_the_top(inside[0])
 
 
 def part_of(module: str) -> str:
     """Return the part of the house that `pytest_vllm_gates.<...>` names."""
     inner = module.split(".")[1:]
-    return inner[0] if inner and inner[0] in BELOW else SHELL
+    return inner[0] if inner and inner[0] in BELOW else _at_the_top(inner[0] if inner else "")
+
+
+def _at_the_top(name: str) -> str:
+    return "options" if name in OPTIONS else SHELL
 
 
 # What the lanes put on the server's import path runs elsewhere.
@@ -101,13 +117,13 @@ def test_imports_go_down_only(path: Path) -> None:
         assert there == here or there in BELOW[here] or module == f"{NAME}.__version__", (
             f"{path} is in {here} and imports {module}, which is in {there}"
         )
-        if here == "gates" and there == SHELL:
+        if here == "gates" and there in {"run", "fixtures"}:
             assert for_types, f"{path} needs {module} for more than its types: make it a fixture"
 
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 def test_only_the_shell_and_the_gates_know_pytest(path: Path) -> None:
-    allowed = part(path) in {SHELL, "gates"} and path.name not in WITHOUT_PYTEST
+    allowed = part(path) in KNOW_PYTEST and path.name not in WITHOUT_PYTEST
     known = {module.split(".")[0] for module, _, _ in imports(path)}
     assert allowed or not known & {"pytest", "_pytest", "syrupy"}, f"{path} imports pytest"
 

@@ -18,11 +18,11 @@ from pytest_vllm_gates.judge.sense import why_degenerate
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.drive.chat import Chat
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.conversation import Conversation
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.launch import Endpoint
-    from pytest_vllm_gates.launching import Launch
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.launching import Launch
 
 pytestmark = pytest.mark.boot
 

@@ -14,9 +14,9 @@ from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.judge.expectation import broken
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.captured import Captured
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.evidence import Evidence
+    from pytest_vllm_gates.fixtures.captured import Captured
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.run.evidence import Evidence
 
 pytestmark = pytest.mark.captured
 

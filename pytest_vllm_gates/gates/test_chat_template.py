@@ -28,15 +28,15 @@ from pytest_vllm_gates.judge.golden import (
 from pytest_vllm_gates.judge.token_diff import of_goldens, token_diff
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.checking import Checking
     from pytest_vllm_gates.drive.reference import Reference
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.conversation import Conversation
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.rendering import Rendering
-    from pytest_vllm_gates.goldens import Goldens
-    from pytest_vllm_gates.launching import Launch
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.launching import Launch
 
 pytestmark = [pytest.mark.chat_template, pytest.mark.without_weights]
 

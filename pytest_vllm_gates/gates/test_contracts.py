@@ -20,13 +20,13 @@ from pytest_vllm_gates.judge.golden import CorruptGolden
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.contracts import Observed, Plan
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.launch import Endpoint
-    from pytest_vllm_gates.goldens import Goldens
-    from pytest_vllm_gates.run import Run
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.state import Run
 
 pytestmark = pytest.mark.contracts
 

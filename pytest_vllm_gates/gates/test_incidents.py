@@ -13,9 +13,9 @@ import pytest
 from pytest_vllm_gates.facts.outcome import NotApplicable
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.replays import Replays
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.replays import Replays
 
 pytestmark = [pytest.mark.incidents, pytest.mark.without_weights]
 

@@ -26,14 +26,14 @@ from pytest_vllm_gates.judge.sameness import compare
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.isolation import Questions
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.said import Said
-    from pytest_vllm_gates.launching import Launch
-    from pytest_vllm_gates.run import Run
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.run.state import Run
 
 pytestmark = pytest.mark.isolation
 

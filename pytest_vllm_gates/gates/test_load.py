@@ -17,11 +17,11 @@ from pytest_vllm_gates.judge import loaded as judge
 from pytest_vllm_gates.judge import ramp as ramps
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.loaded import Loaded
     from pytest_vllm_gates.facts.traffic import Traffic
-    from pytest_vllm_gates.launching import Launch
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.launching import Launch
 
 pytestmark = pytest.mark.load
 

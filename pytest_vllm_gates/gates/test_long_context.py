@@ -17,15 +17,15 @@ from pytest_vllm_gates.facts.outcome import NotApplicable
 from pytest_vllm_gates.judge import ladder, numerics
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.climbing import Prompts, Situation
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.ladder import Climb
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.numerics import Reference
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.fixtures.long_context import Prompts, Situation
     from pytest_vllm_gates.judge.numerics import Tolerance
-    from pytest_vllm_gates.launching import Launch
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.launching import Launch
 
 pytestmark = pytest.mark.long_context
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.drive.reference import Reference as Renderer
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.conversation import Conversation
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.numerics import Scores
-    from pytest_vllm_gates.goldens import Goldens
+    from pytest_vllm_gates.fixtures.goldens import Goldens
     from pytest_vllm_gates.judge.numerics import Distance, Tolerance
-    from pytest_vllm_gates.run import Subject
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.state import Subject
 
 pytestmark = pytest.mark.numerics
 

@@ -16,11 +16,11 @@ from pytest_vllm_gates.judge import finish, leaks, wire
 from pytest_vllm_gates.judge.golden import settings_golden
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.conversing import Walked
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.goldens import Goldens
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.fixtures.conversations import Walked
+    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.run.evidence import Evidence
 
 pytestmark = pytest.mark.reasoning
 

@@ -17,13 +17,13 @@ from pytest_vllm_gates.facts import robustness as facts
 from pytest_vllm_gates.judge import robustness as judge
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.reaction import Treatment
     from pytest_vllm_gates.facts.said import Said
-    from pytest_vllm_gates.run import Run
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.state import Run
 
 pytestmark = pytest.mark.robustness
 

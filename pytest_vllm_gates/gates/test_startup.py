@@ -20,11 +20,11 @@ from pytest_vllm_gates.judge import startup as judge
 from pytest_vllm_gates.judge.model_shape import shape_of
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.lane import Lane
-    from pytest_vllm_gates.goldens import Goldens
-    from pytest_vllm_gates.launching import Launch
-    from pytest_vllm_gates.run import Subject
+    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.run.state import Subject
 
 pytestmark = pytest.mark.startup
 

@@ -15,11 +15,11 @@ from pytest_vllm_gates.facts.outcome import Inconclusive
 from pytest_vllm_gates.judge import finish, stops
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.conversing import Walked
     from pytest_vllm_gates.drive.cutting import Limited, Pieces
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.exchange import Exchange
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.fixtures.conversations import Walked
+    from pytest_vllm_gates.run.evidence import Evidence
 
 pytestmark = pytest.mark.stop
 

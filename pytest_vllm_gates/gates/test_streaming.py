@@ -19,15 +19,15 @@ from pytest_vllm_gates.judge.agreement import differences, divergence
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.conversing import Walked
     from pytest_vllm_gates.drive.pace import Paced
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.answer import Answer
     from pytest_vllm_gates.facts.conversation import Conversation
     from pytest_vllm_gates.facts.exchange import Exchange
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.fixtures.conversations import Walked
+    from pytest_vllm_gates.run.evidence import Evidence
 
 pytestmark = pytest.mark.streaming
 

@@ -19,11 +19,11 @@ from pytest_vllm_gates.judge import throughput as judge
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_vllm_gates.against import Comparison
     from pytest_vllm_gates.drive.baselines import Baselines
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.lane import Lane
     from pytest_vllm_gates.facts.throughput import Block, Pair, Plan
+    from pytest_vllm_gates.run.against import Comparison
+    from pytest_vllm_gates.run.evidence import Evidence
 
 pytestmark = pytest.mark.throughput
 

@@ -16,14 +16,14 @@ from pytest_vllm_gates.judge import calls, rates, wire
 from pytest_vllm_gates.judge.hostile import judge_reply
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.checking import Checking
-    from pytest_vllm_gates.conversing import Walked
     from pytest_vllm_gates.drive.forced import Forced
     from pytest_vllm_gates.drive.sampled import Sampled
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.exchange import Exchange
     from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.goldens import Goldens
+    from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.fixtures.conversations import Walked
+    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.run.evidence import Evidence
 
 pytestmark = pytest.mark.tools
 

@@ -18,7 +18,7 @@ from pytest_vllm_gates.drive.kept_process import send
 from pytest_vllm_gates.drive.launch import Limits, Plan, Server
 from pytest_vllm_gates.facts.checkpoint import Checkpoint
 from pytest_vllm_gates.facts.lane import Lane
-from pytest_vllm_gates.keeping import Keeping
+from pytest_vllm_gates.run.keeping import Keeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

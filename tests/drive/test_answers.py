@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_vllm_gates.drive.measuring.answers import answered
 from pytest_vllm_gates.facts.timing import Raw
@@ -130,3 +132,46 @@ def test_what_is_no_whole_answer_is_told(pieces: list[bytes], says: str) -> None
 def test_what_the_loop_saw_comes_first() -> None:
     found = answered(raw(CHUNKED, framed(event("a", 1)), error="nothing came for 5 s"))
     assert found.error == "nothing came for 5 s"
+
+
+LIKE_KEYS = ['"completion_tokens":7}}', '"token_ids":[1,2,3]', '"choices":[{"index":0,', "]", "\\"]
+TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(LIKE_KEYS)
+
+
+@given(
+    st.lists(st.tuples(TEXTS, st.integers(0, 3), st.booleans()), min_size=1, max_size=6),
+    st.sampled_from(["text", "reasoning"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_chunks_as_vllm_spells_them_count_as_any_others(
+    steps: list[tuple[str, int, bool]], field: str, with_ids: bool, last_tells: bool
+) -> None:
+    """vLLM's JSON has no spaces and its keys in one order; others are read by the JSON's rules."""
+    total = 0
+    usual: list[bytes] = []
+    other: list[bytes] = []
+    for text, more, in_delta in steps:
+        total += more
+        ids = {"token_ids": [*range(more)]} if with_ids else {}
+        words = {"delta": {field: text}} if in_delta else {field: text}
+        told = {"id": text, "choices": [{"index": 0, **words, **ids}]}
+        usage = {"prompt_tokens": 5, "completion_tokens": total}
+        for spelled, separators in ((usual, (",", ":")), (other, (", ", " : "))):
+            line = json.dumps({**told, "usage": usage}, separators=separators, ensure_ascii=False)
+            spelled.append(b"data: " + line.encode() + b"\n\n")
+    end = [DONE]
+    if last_tells:
+        end = [b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":99}}\n\n', DONE]
+    found = answered(raw(*stream(*usual, *end)))
+    assert found == answered(raw(*stream(*other, *end)))
+    assert found.prompt_tokens == 5
+    assert found.output_tokens == total or not total
+
+
+def test_the_ids_of_several_choices_are_counted_together() -> None:
+    choices = [{"index": number, "text": "a", "token_ids": [1, 2]} for number in range(2)]
+    told = {"choices": choices, "usage": {"completion_tokens": 0}}
+    text = json.dumps(told, separators=(",", ":")).encode()
+    found = answered(raw(*stream(b"data: " + text + b"\n\n", DONE)))
+    assert (found.counted_by, found.output_tokens) == ("token_ids", 4)

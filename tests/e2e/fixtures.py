@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from e2e.served import Served
-from pytest_vllm_gates.fixtures import gates_progress
+from pytest_vllm_gates.fixtures.common import gates_progress
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.report.progress import Progress

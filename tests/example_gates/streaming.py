@@ -10,8 +10,8 @@ from pytest_vllm_gates.judge.agreement import differences
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.drive.chat import Chat
-    from pytest_vllm_gates.evidence import Evidence
     from pytest_vllm_gates.facts.conversation import Conversation
+    from pytest_vllm_gates.run.evidence import Evidence
 
 pytestmark = pytest.mark.streaming
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import run
 from pytest_vllm_gates.facts import waivers
 from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,6 +150,6 @@ def test_the_example_of_the_docs_is_one(tmp_path: Path) -> None:
     (example,) = (part for part in page.split("```toml\n") if part.startswith("[[waiver]]"))
     (tmp_path / waivers.NAME).write_text(example.partition("```")[0])
     (found,) = load(tmp_path)
-    assert found.gate in run.gate_files()
-    source = run.gate_files()[found.gate].read_text(encoding="utf-8")
+    assert found.gate in shipped_gates.gate_files()
+    source = shipped_gates.gate_files()[found.gate].read_text(encoding="utf-8")
     assert f"def {found.test}(" in source

@@ -21,8 +21,8 @@ from sweeps import sweep
 
 from pytest_vllm_gates.drive import environment
 from pytest_vllm_gates.drive.launch import Limits, Plan, Server
-from pytest_vllm_gates.explaining import explainer
 from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.run.explaining import explainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import again, options, resolving
+from pytest_vllm_gates import options
 from pytest_vllm_gates.facts.outcome import Outcome, TestResult
+from pytest_vllm_gates.run import again, resolving
 
 if TYPE_CHECKING:
     from conftest import Project

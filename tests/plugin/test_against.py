@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pytest_vllm_gates
-from pytest_vllm_gates import other_lane, run
 from pytest_vllm_gates.facts import command_line
+from pytest_vllm_gates.run import other_lane, shipped_gates
 
 if TYPE_CHECKING:
     from conftest import Fakes, Project
@@ -119,7 +119,7 @@ def test_what_is_this_runs_alone_is_not_handed_on(given: list[str], kept: list[s
 def test_a_lane_that_runs_already_is_held_against_its_baseline(
     project: Project, fakes: Fakes
 ) -> None:
-    shutil.copy(PACKAGE_GATES / "test_throughput.py", run.GATES)
+    shutil.copy(PACKAGE_GATES / "test_throughput.py", shipped_gates.GATES)
     project.lane()
     server = fakes()
     lane = f'title = "it runs"\nbase_url = "{server.base_url}"\ncheckpoint = "miniature"\n'

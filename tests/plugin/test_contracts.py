@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import run
 from pytest_vllm_gates.facts import conversation
+from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Fakes, Project
 
-SHIPPED_GATE = run.GATES / "test_contracts.py"
+SHIPPED_GATE = shipped_gates.GATES / "test_contracts.py"
 ASKED = tuple(conversation.SHIPPED.glob("t*-*.toml"))
 FOLDER = "golden/qwen3.5/miniature"
 CHECKS = {
@@ -29,7 +29,7 @@ CHECKS = {
 @pytest.fixture
 def contracts(project: Project) -> Project:
     """A project whose gates are contracts alone, with the conversations that they ask."""
-    shutil.copy(SHIPPED_GATE, run.GATES)
+    shutil.copy(SHIPPED_GATE, shipped_gates.GATES)
     for path in ASKED:
         shutil.copy(path, conversation.SHIPPED)
     return project

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 HEAD_END = b"\r\n\r\n"
 CHUNKED = b"chunked"
 DONE = b"[DONE]"
+CHOICE = b'"choices":[{"index":0,'
+COMPLETION_TOKENS = b'"completion_tokens":'
+TOKEN_IDS = b'"token_ids":['
 TEXTS = ("text", "content", "reasoning", "reasoning_content")
 OK = 200
 SHOWN = 200
@@ -48,32 +51,77 @@ def _read(raw: Raw) -> Answered:
 
 
 def _counted(raw: Raw, events: list[tuple[float, bytes]]) -> Answered:
-    counts: dict[str, list[tuple[float, int]]] = {"usage": [], "token_ids": [], "chunks": []}
-    seen, prompt, done = 0, None, False  # this runs for every token of a load: it has to be cheap
-    for at, data in events:
-        if data == DONE:
+    counts = _Counts()
+    done, usually = False, b""
+    for at, data in events:  # this runs for every token of a load: it has to be cheap
+        if usual := _usual(data):
+            usually = data
+            counts.add(at, *usual)
+        elif data == DONE:
             done = True
-            continue
-        event = _object(data)
+        else:
+            counts.read(at, _object(data))
+    if not done:
+        raise BrokenAnswerError("the stream ended without [DONE]")
+    if usually and counts.prompt is None:  # there was no summary at the end
+        counts.prompt = _object(usually)["usage"].get("prompt_tokens")
+    by = next((name for name, tokens in counts.by.items() if tokens), "")
+    return Answered(
+        raw.name, raw.intended_s, raw.ended_s, counts.prompt, _together(counts.by.get(by, ())), by,
+        raw.error, sum(count for _, count in counts.by["token_ids"]) or None,
+    )  # fmt: skip
+
+
+class _Counts:
+    """The tokens of an answer and their times, by what tells them; the surer is the earlier."""
+
+    def __init__(self) -> None:
+        self.usage: list[tuple[float, int]] = []
+        self.token_ids: list[tuple[float, int]] = []
+        self.chunks: list[tuple[float, int]] = []
+        self.by = {"usage": self.usage, "token_ids": self.token_ids, "chunks": self.chunks}
+        self.prompt: int | None = None
+        self._seen = 0
+
+    def add(self, at: float, total: int, ids: int) -> None:
+        """Count a chunk that tells the tokens so far, and so many ids."""
+        if total > self._seen:
+            self.usage.append((at, total - self._seen))
+            self._seen = total
+        if ids:
+            self.token_ids.append((at, ids))
+
+    def read(self, at: float, event: dict[str, Any]) -> None:
+        """Count whatever an event tells; raises `BrokenAnswerError` for an error."""
         if error := event.get("error"):
             raise BrokenAnswerError(f"the stream broke off: {error}"[:SHOWN])
         usage = event.get("usage") or {}
         choices = event.get("choices") or []
-        prompt = usage.get("prompt_tokens", prompt)
-        if choices and usage.get("completion_tokens", 0) > seen:
-            counts["usage"].append((at, usage["completion_tokens"] - seen))
-            seen = usage["completion_tokens"]
-        if more := sum([len(choice.get("token_ids") or ()) for choice in choices]):
-            counts["token_ids"].append((at, more))
-        if not seen and any(map(_text, choices)):
-            counts["chunks"].append((at, 1))
-    if not done:
-        raise BrokenAnswerError("the stream ended without [DONE]")
-    by = next((name for name, tokens in counts.items() if tokens), "")
-    return Answered(
-        raw.name, raw.intended_s, raw.ended_s, prompt, _together(counts.get(by, ())), by,
-        raw.error, sum(count for _, count in counts["token_ids"]) or None,
-    )  # fmt: skip
+        self.prompt = usage.get("prompt_tokens", self.prompt)
+        total = usage.get("completion_tokens", 0) if choices else 0
+        self.add(at, total, sum([len(choice.get("token_ids") or ()) for choice in choices]))
+        if not self._seen and any(map(_text, choices)):
+            self.chunks.append((at, 1))
+
+
+def _usual(data: bytes) -> tuple[int, int] | None:
+    """Return the tokens so far and the token ids in a chunk as vLLM spells it; None for others.
+
+    What is looked for are keys: in a JSON string each quotation mark has a backslash before it.
+    """
+    if CHOICE not in data or not data.endswith(b"}}"):
+        return None
+    total = data[data.rfind(COMPLETION_TOKENS) + len(COMPLETION_TOKENS) : -2]
+    if not total.isdigit() or total == b"0":
+        return None
+    ids_at = data.find(TOKEN_IDS)
+    if ids_at < 0:
+        return int(total), 0
+    ids_at += len(TOKEN_IDS)
+    ids_end = data.find(b"]", ids_at)
+    if data.find(TOKEN_IDS, ids_end) >= 0:  # of another choice
+        return None
+    return int(total), data.count(b",", ids_at, ids_end) + (ids_end > ids_at)
 
 
 def _together(tokens: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], ...]:
@@ -125,7 +173,7 @@ def _events(raw: Raw) -> tuple[int, list[tuple[float, bytes]]]:
     }
     body_at = len(head) + len(HEAD_END)
     if CHUNKED in headers.get(b"transfer-encoding", b""):
-        pieces = list(_chunks(raw.answer, body_at))
+        pieces = _chunks(raw.answer, body_at)
     else:
         pieces = [(raw.answer[body_at:], len(raw.answer))]
         _whole(headers, len(raw.answer) - body_at)
@@ -141,23 +189,23 @@ def _whole(headers: dict[bytes, bytes], size: int) -> None:
         raise BrokenAnswerError(f"the connection ended after {size} of {int(length)} bytes")
 
 
-def _chunks(answer: bytes, at: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the chunks of a chunked body, and where in the answer each ends (RFC 9112, 7.1)."""
+def _chunks(answer: bytes, at: int) -> list[tuple[bytes, int]]:
+    """Return the chunks of a chunked body, and where in the answer each ends (RFC 9112, 7.1)."""
+    found: list[tuple[bytes, int]] = []
     while True:
         line_end = answer.find(b"\r\n", at)
+        line = answer[at:line_end]
         try:
-            size = int(answer[at:line_end].partition(b";")[0], 16) if line_end >= 0 else None
+            size = int(line.partition(b";")[0], 16) if line_end >= 0 else None
         except ValueError:
-            raise BrokenAnswerError(
-                f"a chunk begins with {answer[at:line_end][:SHOWN]!r}"
-            ) from None
+            raise BrokenAnswerError(f"a chunk begins with {line[:SHOWN]!r}") from None
         if size is None or line_end + 4 + size > len(answer):
             raise BrokenAnswerError("the connection ended in the middle of the answer")
         if size == 0:
-            return
-        at = line_end + 2
-        yield answer[at : at + size], at + size
-        at += size + 2
+            return found
+        end = line_end + 2 + size
+        found.append((answer[line_end + 2 : end], end))
+        at = end + 2
 
 
 def _data(pieces: list[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:

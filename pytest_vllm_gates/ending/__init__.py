@@ -1,0 +1,1 @@
+"""What a run comes to, and what is said at its end."""

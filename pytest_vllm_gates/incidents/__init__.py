@@ -1,0 +1,1 @@
+"""What a failed test leaves behind, and how it is sent again."""

@@ -1,0 +1,106 @@
+"""What the verdict of a REJECT says to go back to."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from pytest_vllm_gates.drive import checkpoints
+from pytest_vllm_gates.ending.rolling_back import rollback
+from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.judge.verdict import Promotion
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.run.state import Run
+
+LOCK = "vllm==0.31.0\n"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "lanes").mkdir()
+    for name in ("stable", "canary"):
+        (tmp_path / f"lanes/{name}.toml").write_text(f'title = "{name}"\nlock = "{name}.txt"\n')
+        (tmp_path / f"lanes/{name}.txt").write_text(LOCK)
+    return tmp_path
+
+
+def run(project: Path, against: str | None = "stable", lane: str = "canary") -> Run:
+    family = families.load("glm", project)
+    found = SimpleNamespace(
+        lane=lanes.load(lane, project),
+        against=lanes.load(against, project) if against else None,
+        options=SimpleNamespace(rootdir=project, overlay=True),
+        subjects=[
+            SimpleNamespace(family=family, checkpoint=checkpoints.resolve(family, "miniature"))
+        ],
+        server_env={},
+    )
+    return cast("Run", found)
+
+
+def promoted(lane: str, created: str = "2026-02-01T00:00:00+00:00") -> dict[str, Any]:
+    return {"promotion": "PROMOTE", "lane": lane, "created": created}
+
+
+def test_the_lane_that_serves_is_named_with_its_lock_and_how_to_serve_it(project: Path) -> None:
+    found = rollback(run(project), Promotion.REJECT)
+    assert found is not None
+    command = found.pop("command").splitlines()
+    assert found == {
+        "lane": "stable",
+        "lock": str(project / "lanes/stable.txt"),
+        "lock_sha256": hashlib.sha256(LOCK.encode()).hexdigest(),
+    }
+    assert command[0] == 'PYTHON="$(vllm-gates lane make stable)"'
+    assert "-m vllm.entrypoints.openai.api_server --model " in command[1]
+
+
+def test_nothing_is_gone_back_to_where_nothing_was_rejected(project: Path) -> None:
+    assert rollback(run(project), Promotion.PROMOTE) is None
+    assert rollback(run(project, None), Promotion.REJECT) is None
+
+
+def test_what_was_promoted_last_is_gone_back_to(project: Path) -> None:
+    found = rollback(run(project, None), Promotion.REJECT, [promoted("stable")])
+    assert found is not None
+    assert (found["lane"], found["lock"]) == ("stable", str(project / "lanes/stable.txt"))
+
+
+def test_a_lane_that_is_gone_is_named_with_where_it_went(project: Path) -> None:
+    found = rollback(run(project, None), Promotion.REJECT, [promoted("retired")])
+    assert found is not None
+    assert (found["lane"], found["lock"]) == ("retired", None)
+    assert found["command"].endswith("git log --stat -- lanes/retired.toml")
+
+
+def test_a_lane_that_changed_since_goes_back_to_what_it_was(project: Path) -> None:
+    def git(*words: str, date: str = "2026-01-01T00:00:00+00:00") -> None:
+        env = {"GIT_COMMITTER_DATE": date, "GIT_AUTHOR_DATE": date, "HOME": str(project)}
+        who = ["-c", "user.name=n", "-c", "user.email=e"]
+        subprocess.run(["git", *who, *words], cwd=project, env=env, check=True, capture_output=True)
+
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "promoted")
+    lock = project / "lanes/canary.txt"
+    lock.write_text("vllm==0.32.0\n")
+    git("commit", "-am", "upgraded", date="2026-03-01T00:00:00+00:00")
+    found = rollback(run(project, None), Promotion.REJECT, [promoted("canary")])
+    assert found is not None
+    assert (found["lane"], found["lock"], found["lock_sha256"]) == ("canary", None, None)
+    back, made, *_ = found["command"].splitlines()
+    assert made == 'PYTHON="$(vllm-gates lane make canary)"'
+    subprocess.run(["bash", "-eu", "-c", back], cwd=project, check=True, capture_output=True)
+    assert lock.read_text() == LOCK
+
+
+def test_a_shipped_lane_is_not_gone_back_to_from_itself(project: Path) -> None:
+    assert rollback(run(project, None, "cpu"), Promotion.REJECT, [promoted("cpu")]) is None
