@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.facts.model_shape import Kind
 from pytest_vllm_gates.judge.config_text import number
+from pytest_vllm_gates.judge.layer_kinds import FULL, kinds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,6 +45,8 @@ BIASED = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen2_vl_text", "qwen
 GATED_OUTPUT = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe")
 FOUR_NORMS = ("gemma2", "gemma3_text", "gemma4_text", "gemma4_unified_text", "glm4")
 UNGATED = ("nemotron_h", "nemotron")
+# Types whose routers have no bias an expert, though their experts are counted as DeepSeek's are.
+UNBIASED = ("deepseek_v2",)
 # Types of which a part is not counted here: a count would be too low.
 UNCOUNTED = {
     "gemma3n_text", "jamba", "kimi_linear", "minimax_text_01", "minimax_m1", "lfm2", "lfm2_moe",
@@ -62,17 +65,16 @@ def parts(shape: ModelShape) -> list[Part] | None:
     if not tied(shape):
         found.append(Part(Role.HEAD, words))
     found += _per_layer_inputs(text, shape.layers, hidden)
-    # A layer that shares a cache has no entry of its own, but attends like its kind.
     caches: dict[int, list[Cache]] = {layer: [] for layer in range(shape.layers)}
     for cache in shape.caches:
         caches[cache.layer].append(cache)
-    for layer in range(shape.layers):
-        own = caches[layer] or _shared_with(shape, layer)
-        for cache in own:
+    for layer, kind in enumerate(kinds_of(text, shape.model_type, shape.layers)):
+        for cache in caches[layer]:
             found += _attention(shape, text, cache)
-        found += _feed_forward(shape, text, layer)
-        norms = 4 if shape.model_type in FOUR_NORMS else 2
-        found.append(Part(Role.PLAIN, norms * hidden, whole=True))
+        if not caches[layer]:
+            found += _borrowing(shape, text, kind)
+        found += _feed_forward(shape, text, layer, kind)
+        found.append(Part(Role.PLAIN, _norms(shape.model_type) * hidden, whole=True))
     return found + _vision(shape.whole, hidden)
 
 
@@ -84,13 +86,22 @@ def tied(shape: ModelShape) -> bool:
     return False
 
 
-def _shared_with(shape: ModelShape, layer: int) -> list[Cache]:
-    if not shape.config.get("num_kv_shared_layers"):
-        return []
-    kinds = shape.config.get("layer_types") or []
-    full = layer < len(kinds) and kinds[layer] == "full_attention"
-    alike = [c for c in shape.caches if (c.kind is Kind.FULL) == full]
-    return alike[-1:]
+def _norms(model_type: str) -> int:
+    if model_type in FOUR_NORMS:
+        return 4
+    return 1 if model_type == "nemotron_h" else 2
+
+
+def _borrowing(shape: ModelShape, text: Mapping[str, Any], kind: str) -> Iterator[Part]:
+    """Yield what a layer that reads the cache of another has: queries, and no keys and values."""
+    if not text.get("num_kv_shared_layers"):
+        return
+    alike = [cache for cache in shape.caches if (cache.kind is Kind.FULL) == (kind in FULL)]
+    for cache in alike[-1:]:
+        heads = number(text, "num_attention_heads")
+        queries, output = heads * cache.key, heads * cache.value
+        yield Part(Role.ATTENTION, number(text, "hidden_size") * (queries + output))
+        yield Part(Role.PLAIN, cache.key, whole=True)
 
 
 def _attention(shape: ModelShape, text: Mapping[str, Any], cache: Cache) -> Iterator[Part]:
@@ -102,6 +113,7 @@ def _attention(shape: ModelShape, text: Mapping[str, Any], cache: Cache) -> Iter
         width, heads = number(text, "index_head_dim"), int(text.get("index_n_heads") or 64)
         count = int(text.get("q_lora_rank") or hidden) * heads * width + hidden * (width + heads)
         yield Part(Role.ATTENTION, count, whole=True)
+        yield Part(Role.PLAIN, 2 * width, whole=True)
         return
     heads = number(text, "num_attention_heads")
     if cache.kind is Kind.LATENT:
@@ -156,12 +168,12 @@ def _recurrent(model_type: str, text: Mapping[str, Any], hidden: int) -> Iterato
     yield Part(Role.PLAIN, channels * (kernel + 1) + 3 * heads + inner)
 
 
-def _feed_forward(shape: ModelShape, text: Mapping[str, Any], layer: int) -> Iterator[Part]:
+def _feed_forward(
+    shape: ModelShape, text: Mapping[str, Any], layer: int, kind: str
+) -> Iterator[Part]:
     hidden = number(text, "hidden_size")
     matrices = 2 if shape.model_type in UNGATED else 3
-    pattern = text.get("hybrid_override_pattern") or text.get("layers_block_type")
-    if shape.model_type == "nemotron_h" and pattern and layer < len(pattern):
-        kind = str(pattern[layer]).lower()
+    if shape.model_type == "nemotron_h":
         if kind in {"e", "moe"}:
             yield from _experts(shape, text, hidden, matrices)
         elif kind in {"-", "mlp"}:
@@ -210,7 +222,7 @@ def _experts(
     inner = text.get("moe_intermediate_size") or number(text, "intermediate_size")
     yield Part(Role.EXPERTS, count * matrices * hidden * inner)
     # DeepSeek's way of routing has a bias an expert, to keep them evenly busy.
-    bias = count if text.get("n_routed_experts") else 0
+    bias = count if text.get("n_routed_experts") and shape.model_type not in UNBIASED else 0
     yield Part(Role.PLAIN, hidden * count + bias, whole=True)
     if shape.model_type == "gpt_oss":
         yield Part(Role.PLAIN, count * (2 * inner + hidden + 1))
@@ -234,7 +246,7 @@ def _per_layer_inputs(text: Mapping[str, Any], layers: int, hidden: int) -> list
         return []
     words = text.get("vocab_size_per_layer_input") or number(text, "vocab_size")
     table = Part(Role.EMBEDDING, words * width * layers)
-    return [table, Part(Role.PLAIN, layers * width * 3 * hidden)]
+    return [table, Part(Role.PLAIN, layers * (3 * width + 1) * hidden + width)]
 
 
 def _vision(whole: Mapping[str, Any], hidden: int) -> list[Part]:

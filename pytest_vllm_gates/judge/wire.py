@@ -81,8 +81,6 @@ def calls(exchange: Exchange, family: Family) -> Iterator[str]:
     whole = exchange.whole
     if whole is None or exchange.raw is None or exchange.stopped or exchange.cut:
         return
-    if family.tools is None:
-        return
     yield from lost(whole, exchange.raw, family, thinks=exchange.thinks)
 
 

@@ -11,8 +11,8 @@ from pytest_vllm_gates.drive.safetensors_headers import read, weights_bytes
 from pytest_vllm_gates.facts.memory_plan import GIB, Room, Serving
 from pytest_vllm_gates.judge.memory_plan import plan
 from pytest_vllm_gates.judge.model_shape import shape_of
-from pytest_vllm_gates.judge.parameters import parts
-from pytest_vllm_gates.judge.weights import weights
+from pytest_vllm_gates.judge.parameters import Role, parts
+from pytest_vllm_gates.judge.weights import unknown_method, weights
 from pytest_vllm_gates.miniatures.checkpoint import CHECKPOINTS
 from pytest_vllm_gates.miniatures.recipe import names
 
@@ -61,12 +61,122 @@ PUBLISHED: list[tuple[dict[str, Any], int]] = [
       "num_hidden_layers": 42, "num_attention_heads": 16, "num_key_value_heads": 8,
       "head_dim": 256, "vocab_size": 256000, "sliding_window": 4096}, 9_241_705_984),
     (DEEPSEEK_V3, 671_026_419_200),
+    ({**DEEPSEEK_V3, "model_type": "deepseek_v2", "hidden_size": 2048, "intermediate_size": 10944,
+      "moe_intermediate_size": 1408, "num_hidden_layers": 27, "num_attention_heads": 16,
+      "vocab_size": 102400, "n_routed_experts": 64, "n_shared_experts": 2,
+      "first_k_dense_replace": 1, "q_lora_rank": None}, 15_706_484_224),
 ]  # fmt: skip
+
+SMALL = {"vocab_size": 1000, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+         "hidden_size": 256, "intermediate_size": 512, "tie_word_embeddings": False}  # fmt: skip
+SMALL_MOE = {**SMALL, "num_hidden_layers": 6, "num_experts": 8, "moe_intermediate_size": 64}
+SMALL_GEMMA = {
+    **SMALL, "model_type": "gemma4_text", "global_head_dim": 128, "sliding_window": 64,
+    "vocab_size_per_layer_input": 900, "hidden_size_per_layer_input": 32,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+SMALL_SPARSE = {
+    **DEEPSEEK_V3, "hidden_size": 512, "intermediate_size": 1024, "moe_intermediate_size": 128,
+    "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 1000, "n_routed_experts": 8,
+    "first_k_dense_replace": 1, "kv_lora_rank": 64, "q_lora_rank": 96, "index_topk": 2048,
+    "index_head_dim": 128, "index_n_heads": 16,
+}  # fmt: skip
+# Made by transformers 5.19 on its "meta" device and counted there, a router's biases included.
+MADE: dict[str, tuple[dict[str, Any], int]] = {
+    "states beside attention": (
+        {**SMALL, "model_type": "granitemoehybrid", "hidden_size": 512, "intermediate_size": 192,
+         "shared_intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 8,
+         "layer_types": ["mamba", "mamba", "attention", "mamba"], "num_local_experts": 8,
+         "mamba_n_heads": 16, "mamba_d_head": 64, "mamba_d_state": 32, "mamba_n_groups": 1,
+         "mamba_d_conv": 4, "tie_word_embeddings": True}, 17_059_408),
+    "one thing a layer": (
+        {**SMALL, "model_type": "nemotron_h", "hidden_size": 512, "intermediate_size": 320,
+         "num_hidden_layers": 6, "hybrid_override_pattern": "ME*-ME", "num_attention_heads": 8,
+         "mamba_num_heads": 16, "mamba_head_dim": 32, "ssm_state_size": 16, "n_groups": 2,
+         "conv_kernel": 4, "n_routed_experts": 8, "n_shared_experts": 1,
+         "moe_intermediate_size": 96, "moe_shared_expert_intermediate_size": 160}, 5_581_040),
+    "experts in every second layer": (
+        {**SMALL_MOE, "model_type": "qwen3_moe", "mlp_only_layers": [1],
+         "decoder_sparse_step": 2}, 4_059_136),
+    "experts but in one layer": (
+        {**SMALL_MOE, "model_type": "qwen3_moe", "mlp_only_layers": [1]}, 4_065_280),
+    "a shared expert with a gate": (
+        {**SMALL_MOE, "model_type": "qwen2_moe", "num_hidden_layers": 4,
+         "shared_expert_intermediate_size": 128}, 3_278_080),
+    "experts by turns": (
+        {**SMALL, "model_type": "llama4_text", "intermediate_size": 128,
+         "intermediate_size_mlp": 512, "num_hidden_layers": 4, "num_local_experts": 4,
+         "interleave_moe_layer_step": 2, "attention_chunk_size": 64}, 3_072_256),
+    "embeddings of each layer": ({**SMALL_GEMMA, "num_hidden_layers": 5}, 3_676_064),
+    "layers that read the cache of others": (
+        {**SMALL_GEMMA, "num_hidden_layers": 10, "num_kv_shared_layers": 4,
+         "use_double_wide_mlp": True}, 8_340_704),
+    "an indexer": ({**SMALL_SPARSE, "model_type": "deepseek_v32"}, 8_508_144),
+    "an indexer of GLM's": ({**SMALL_SPARSE, "model_type": "glm_moe_dsa"}, 8_508_144),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("config", "count"), PUBLISHED)
 def test_parameters_are_those_published(config: dict[str, Any], count: int) -> None:
     assert sum(part.count for part in parts(shape_of(config)) or []) == count
+
+
+@pytest.mark.parametrize(("config", "count"), MADE.values(), ids=MADE)
+def test_parameters_are_those_its_class_makes(config: dict[str, Any], count: int) -> None:
+    assert sum(part.count for part in parts(shape_of(config)) or []) == count
+
+
+def test_a_layer_that_borrows_keys_and_values_has_none_whoever_describes_the_layers() -> None:
+    config, _ = MADE["layers that read the cache of others"]
+    listed = (["sliding_attention"] * 5 + ["full_attention"] + ["sliding_attention"] * 3
+              + ["full_attention"])  # fmt: skip
+    assert parts(shape_of({**config, "layer_types": listed})) == parts(shape_of(config))
+
+
+@pytest.mark.parametrize("more", [
+    {"model_type": "lfm2"}, {"block_configs": [{"attention": {}}] * 32}, {"vocab_size": None},
+])  # fmt: skip
+def test_what_is_not_counted_has_no_size(more: dict[str, Any]) -> None:
+    shape = shape_of({**LLAMA_8B, **more})
+    assert parts(shape) is None
+    assert weights(shape, Serving(), None) is None
+
+
+def test_a_count_for_which_the_config_lacks_something_leaves_the_size_unknown() -> None:
+    shape = shape_of({**LLAMA_8B, "intermediate_size": "wide"})
+    assert weights(shape, Serving(), None) is None
+    given = weights(shape, Serving(tensor_parallel_size=2, pipeline_parallel_size=2), 4000)
+    assert given is not None
+    assert (given.bytes_total, given.bytes_per_device, given.parameters) == (4000, 1000, None)
+    assert given.source == "the checkpoint's files"
+
+
+def test_what_a_count_rests_on_is_said() -> None:
+    plain = weights(shape_of(LLAMA_8B), Serving(), None)
+    unknown = weights(shape_of({**LLAMA_8B, "model_type": "brandnew"}), Serving(), None)
+    assert plain and unknown
+    assert plain.unsure == (
+        "the weights' size is counted from the config; the checkpoint's files know it",
+    )
+    assert unknown.unsure[1:] == ("the type 'brandnew' is not known here: counted like Llama's",)
+    assert unknown.bytes_total == plain.bytes_total
+
+
+def vision(tower: object) -> int:
+    shape = shape_of({"model_type": "llava", "text_config": LLAMA_8B, "vision_config": tower})
+    return sum(part.count for part in parts(shape) or [] if part.role is Role.VISION)
+
+
+def test_a_vision_tower_is_counted_about_and_said_to_be() -> None:
+    # CLIP's ViT-L/14 has 303,179,776 parameters; the way into the language model is beside them.
+    clip = {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096}
+    assert vision(clip) - 1024 * 4096 == pytest.approx(303_179_776, rel=0.01)
+    assert vision({"embed_dim": 1024, "depth": 24}) == vision(clip)
+    assert vision({"hidden_size": "wide", "depth": 24}) == vision({"hidden_size": 1024}) == 0
+    shape = shape_of({"model_type": "llava", "text_config": LLAMA_8B, "vision_config": clip})
+    found = weights(shape, Serving(), None)
+    assert found is not None
+    assert found.unsure[-1] == "the vision tower is counted like a plain transformer"
 
 
 @pytest.mark.parametrize("name", names())
@@ -91,6 +201,12 @@ def test_parameters_of_a_shipped_checkpoint_are_those_of_its_files(name: str) ->
         ({"quant_method": "gptq", "bits": 8, "group_size": 128}, 8.61),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 5.61),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 5.61),
+        ({"quant_method": "modelopt", "quantization": {"quant_algo": "NVFP4"}}, 5.61),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, 8.46),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 8.46),
+        ({"quant_method": "compressed-tensors", "config_groups": {
+            "group_0": {"weights": {"num_bits": 8, "group_size": None}}}}, 8.46),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["self_attn", "layers.0.mlp"]}, 9.71),
         ({"quant_method": "compressed-tensors", "config_groups": {
             "group_0": {"weights": {"num_bits": 4, "group_size": 128}}}}, 5.31),
     ],
@@ -100,6 +216,39 @@ def test_bytes_follow_the_quantisation(quantisation: dict[str, Any] | None, gib:
     found = weights(shape_of(config), Serving(), None)
     assert found is not None
     assert round(found.bytes_total / GIB, 2) == gib
+
+
+@pytest.mark.parametrize(
+    ("asked", "method"),
+    [("fp8", "fp8"), ("AWQ", "awq"), ("bitsandbytes", "bitsandbytes"), ("experts_int8", None)],
+)
+def test_a_flag_quantises_what_the_checkpoint_does_not(asked: str, method: str | None) -> None:
+    by_flag = weights(shape_of(LLAMA_8B), Serving(quantization=asked), None)
+    config = {**LLAMA_8B, **({"quantization_config": {"quant_method": method}} if method else {})}
+    assert by_flag == weights(shape_of(config), Serving(), None)
+
+
+def test_a_flag_that_does_not_say_the_bits_leaves_the_size_unknown() -> None:
+    serving = Serving(quantization="compressed-tensors")
+    assert weights(shape_of(LLAMA_8B), serving, None) is None
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {},
+        {"group_0": "int4"},
+        {"group_0": {"weights": None}},
+        {"group_0": {"weights": {"num_bits": True}}},
+        {"group_0": {"weights": {"num_bits": 32}}},
+        {"group_0": {"weights": {"num_bits": "4"}}},
+    ],
+)
+def test_compressed_tensors_of_no_known_bits_leave_the_size_unknown(group: Any) -> None:
+    quantisation = {"quant_method": "compressed-tensors", "config_groups": group}
+    shape = shape_of({**LLAMA_8B, "quantization_config": quantisation})
+    assert weights(shape, Serving(), None) is None
+    assert unknown_method(shape) == "compressed-tensors"
 
 
 def test_only_the_experts_of_gpt_oss_are_quantised() -> None:
