@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 
 def turns(plan: MemoryPlan, shape: ModelShape, serving: Serving, room: Room) -> tuple[str, ...]:
-    """Return what to change, the smallest sacrifice first; empty where there is room to spare."""
-    if plan.kv_memory_bytes is None or plan.pool is None or plan.context is None:
-        return ()
-    if plan.kv_memory_bytes <= 0:
+    """Return what to change of a plan with its memory, the smallest sacrifice first.
+
+    It is empty where there is room to spare.
+    """
+    if (plan.kv_memory_bytes or 0) <= 0:
         return _without_room(plan, serving)
     if plan.fits and (plan.largest_concurrency or 0) > 1:
         return _wasteful(shape, serving)

@@ -9,7 +9,6 @@ and `v1/kv_cache_interface.py`:
     blocks of a request at context L, summed over groups:
         full, latent    ceil(L / block_size)
         sliding window  ceil(min(window - 1 + batches * max_num_batched_tokens, L) / block_size) + 1
-        chunked         ceil(min(chunk + batches * max_num_batched_tokens, L) / block_size)
         state           1 + drafted tokens, and one more with prefix caching
     concurrency       = num_blocks / blocks of a request
 
@@ -94,8 +93,6 @@ def blocks_per_request(page: Page, demand: Demand) -> int:
         seen = min(page.window - 1 + demand.in_flight, demand.context)
         # A window need not begin where a block begins.
         return ceil(seen / page.block_size) + 1
-    if page.kind is Kind.CHUNKED and page.window is not None:
-        return ceil(min(page.window + demand.in_flight, demand.context) / page.block_size)
     return ceil(ceil(demand.context / demand.ranks) / page.block_size)
 
 
@@ -104,8 +101,6 @@ def grouped(layers: Sequence[tuple[int, Page]], version: Version) -> list[Bucket
 
     Raises `CannotUnifyError` where pages of different sizes cannot be made equal.
     """
-    if not layers:
-        return []
     if _of_one_kind([page for _, page in layers]):
         return [Bucket(tuple(i for i, _ in layers), tuple(page for _, page in layers))]
     equal = _of_equal_size(layers)

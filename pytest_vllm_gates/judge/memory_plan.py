@@ -182,7 +182,7 @@ def _planned(
 ) -> MemoryPlan:
     version = versions.parsed(serving.vllm_version)
     told = (*sparse_fp8(shape, empty.kv_cache_dtype), *drafter_of(shape, serving))
-    recycled = {cache.kind for cache in shape.caches} & {Kind.SLIDING, Kind.CHUNKED}
+    recycled = any(bucket.page.kind is Kind.SLIDING for bucket in buckets)
     batched, guess = defaults.max_num_batched_tokens(serving, certain=not recycled)
     demand = kv_cache.Demand(
         context=empty.context or 1,

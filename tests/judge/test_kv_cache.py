@@ -260,3 +260,43 @@ def test_headroom_is_kept_from_the_concurrency() -> None:
     ]
     assert counts == [10, 9, 8]
     assert plan(shape, replace(serving, max_model_len=80000), room).largest_concurrency == 0
+
+
+def test_pages_that_do_not_divide_the_largest_are_padded() -> None:
+    own = {str(layer): {"num_key_value_heads": 2, "head_dim": 96} for layer in range(2)}
+    config = {
+        "model_type": "mistral", "num_hidden_layers": 4, "num_attention_heads": 8,
+        "num_key_value_heads": 2, "head_dim": 128, "hidden_size": 1024, "sliding_window": 64,
+        "layer_types": ["sliding_attention", "sliding_attention", *["full_attention"] * 2],
+        "per_layer_config": own,
+    }  # fmt: skip
+    made = plan(shape_of(config), Serving(max_model_len=4096), Room(kv_memory=GIB))
+    assert {(one.kind, one.block_size, one.page_bytes) for one in made.groups} == {
+        ("sliding window", 16, 16 * 2 * 2 * 128 * 2), ("full attention", 16, 16 * 2 * 2 * 128 * 2),
+    }  # fmt: skip
+
+
+def test_before_its_meaning_changed_the_figure_of_one_group_needed_no_word() -> None:
+    shape = shape_of({**MODELS["llama-3-1-8b"], "model_type": "mistral", "sliding_window": 64})
+    room = Room(kv_memory=GIB)
+    old, new = (
+        plan(shape, Serving(max_model_len=4096, vllm_version=version), room)
+        for version in ("0.20.1", "0.20.2")
+    )
+    assert len(old.groups) == 1
+    assert not any("KV cache size" in note for note in old.notes)
+    assert any("concurrency times context" in note for note in new.notes)
+
+
+def test_states_are_divided_over_devices_and_their_groups_repeated() -> None:
+    one, two = planned("granite-4-h-small"), planned("granite-4-h-small", tensor_parallel_size=2)
+    # 8,192 channels and one group of twice 128, three rows; 128 heads of 64 times 128.
+    assert one.block_size == 528
+    assert two.kv_bytes_per_token == 4 * 2 * 128 * 2
+    state = 2 * (3 * (8192 + 2 * 2 * 128) // 2 + 128 // 2 * 64 * 128)
+    assert two.page_bytes is not None
+    assert 0 <= two.page_bytes - state < 16 * 4 * 2 * 128 * 2
+    odd = {**MODELS["granite-4-h-small"], "num_attention_heads": 48, "num_key_value_heads": 48,
+           "mamba_n_heads": 128}  # fmt: skip
+    with pytest.raises(UserError, match="6 does not divide the recurrent layers' .* channels"):
+        plan(shape_of(odd), Serving(tensor_parallel_size=6, max_model_len=64), Room(kv_memory=GIB))

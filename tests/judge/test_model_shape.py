@@ -200,3 +200,37 @@ def test_a_size_that_a_nested_config_leaves_out_is_said_to_be_its_classs() -> No
     notes = shape_of({"model_type": "qwen3_5", "text_config": text}).notes
     assert "intermediate_size is not in the config: 12288, its class's default" in notes
     assert not any(note.startswith("hidden_size") for note in notes)
+
+
+def test_one_head_is_shared_by_all_where_an_old_falcon_asks_for_it() -> None:
+    falcon = {**PLAIN, "model_type": "falcon", "multi_query": True}
+    assert {cache.heads for cache in shape_of(falcon).caches} == {1}
+    newer = {**falcon, "new_decoder_architecture": True}
+    assert {cache.heads for cache in shape_of(newer).caches} == {8}
+
+
+def test_layers_of_a_pruned_model_are_as_its_blocks_say() -> None:
+    blocks = [
+        {"attention": {"n_heads_in_group": 4}},
+        {"attention": {"no_op": True}},
+        {"attention": {"replace_with_linear": True}},
+        {"attention": {}},
+    ]
+    caches = shape_of({**PLAIN, "model_type": "nemotron-nas", "block_configs": blocks}).caches
+    assert [(cache.layer, cache.heads) for cache in caches] == [(0, 2), (3, 8)]
+
+
+def test_the_last_layer_of_exaone_attends_in_full() -> None:
+    config = {**PLAIN, "model_type": "exaone4", "num_hidden_layers": 5, "sliding_window": 64}
+    assert kinds(config) == [Kind.SLIDING] * 3 + [Kind.FULL] * 2
+    assert kinds({**config, "sliding_window": None}) == [Kind.FULL] * 5
+
+
+def test_layers_that_only_a_pattern_counts_are_as_many_as_it_has() -> None:
+    config = {
+        "model_type": "nemotron_h", "hidden_size": 512, "num_attention_heads": 8,
+        "hybrid_override_pattern": "-*-*E*",
+    }  # fmt: skip
+    shape = shape_of(config)
+    assert shape.layers == 6
+    assert [cache.layer for cache in shape.caches] == [1, 3, 5]

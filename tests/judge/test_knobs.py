@@ -1,0 +1,71 @@
+"""Which knob is named follows what limits the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_vllm_gates.facts.memory_plan import GIB, Room, Serving
+from pytest_vllm_gates.judge.memory_plan import plan
+from pytest_vllm_gates.judge.model_shape import shape_of
+
+LLAMA: dict[str, Any] = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "vocab_size": 128256, "max_position_embeddings": 131072,
+}  # fmt: skip
+LATENT = {
+    **LLAMA, "model_type": "deepseek_v3", "kv_lora_rank": 512, "qk_rope_head_dim": 64,
+}  # fmt: skip
+
+
+def turned(config: dict[str, Any], room: Room, **flags: Any) -> list[str]:
+    """Return the flags that the knobs name, without what is said of them."""
+    return [knob.split(":")[0] for knob in plan(shape_of(config), Serving(**flags), room).knobs]
+
+
+def test_a_cache_that_is_too_small_is_made_larger_and_its_tokens_smaller() -> None:
+    assert turned(LLAMA, Room(kv_memory=GIB)) == [
+        "--max-model-len 8176", "--kv-cache-dtype fp8", "--tensor-parallel-size 2",
+    ]  # fmt: skip
+    assert turned(LLAMA, Room(kv_memory=GIB), kv_cache_dtype="fp8")[1:] == [
+        "--tensor-parallel-size 2",
+    ]
+
+
+def test_a_device_whose_whole_memory_is_given_has_more_knobs() -> None:
+    room = Room(device_memory=24 * GIB, overhead=0)
+    assert turned(LLAMA, room)[-2:] == ["--gpu-memory-utilization", "--max-num-batched-tokens"]
+
+
+def test_a_cache_with_room_to_spare_needs_no_knob() -> None:
+    assert turned(LLAMA, Room(kv_memory=100 * GIB)) == []
+
+
+def test_one_request_at_once_is_too_few() -> None:
+    # 131,072 tokens take 16 GiB.
+    assert turned(LLAMA, Room(kv_memory=20 * GIB))[0] == "--kv-cache-dtype fp8"
+
+
+def test_latent_attention_is_shared_by_tokens_and_not_by_heads() -> None:
+    assert turned(LATENT, Room(kv_memory=GIB))[1:] == [
+        "--kv-cache-dtype fp8", "--decode-context-parallel-size",
+    ]  # fmt: skip
+
+
+def test_more_devices_than_heads_are_a_waste_whether_it_fits_or_not() -> None:
+    assert turned(LLAMA, Room(kv_memory=100 * GIB), tensor_parallel_size=16) == [
+        "--tensor-parallel-size 8",
+    ]
+    assert turned(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=16)[2:] == [
+        "--tensor-parallel-size 8",
+    ]
+    assert turned(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=8)[2:] == []
+
+
+def test_weights_that_fill_the_device_are_what_to_change() -> None:
+    room = Room(device_memory=16 * GIB)
+    knobs = plan(shape_of(LLAMA), Serving(), room).knobs
+    assert knobs[0] == (
+        "the weights take 14.96 GiB of each device, and nothing is left for the cache"
+    )
+    assert knobs[1].startswith("--tensor-parallel-size 2:")

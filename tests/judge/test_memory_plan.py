@@ -1,0 +1,147 @@
+"""A plan refuses what makes no sense by the flag's name, and says what it rests on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Pool, Room, Serving
+from pytest_vllm_gates.judge.memory_plan import allows, plan
+from pytest_vllm_gates.judge.model_shape import shape_of
+
+LLAMA: dict[str, Any] = {
+    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "vocab_size": 128256, "max_position_embeddings": 131072,
+}  # fmt: skip
+WINDOWS = {**LLAMA, "model_type": "mistral", "sliding_window": 4096}
+LATENT = {
+    "model_type": "kimi_linear", "num_attention_heads": 32, "hidden_size": 2304,
+    "kv_lora_rank": 512, "qk_rope_head_dim": 64, "max_position_embeddings": 4096,
+    "num_hidden_layers": 1,
+}  # fmt: skip
+
+
+def planned(
+    config: dict[str, Any], room: Room | None = None, headroom: float = 0.1, **flags: Any
+) -> MemoryPlan:
+    return plan(shape_of(config), Serving(**flags), room or Room(kv_memory=10 * GIB), headroom)
+
+
+@pytest.mark.parametrize(
+    ("room", "complaint"),
+    [
+        (Room(kv_memory=GIB, device_memory=GIB), "--kv-memory and --gpu-memory: give one"),
+        (Room(device_memory=GIB, utilization=0), "--gpu-memory-utilization 0 makes no sense"),
+        (Room(device_memory=GIB, utilization=1.1), "--gpu-memory-utilization 1.1 makes no sense"),
+        (Room(kv_memory=0), "--kv-memory of 0 bytes makes no sense"),
+        (Room(kv_memory=2**50 + 1), "--kv-memory of 1125899906842625 bytes makes no sense"),
+        (Room(device_memory=-1), "--gpu-memory of -1 bytes makes no sense"),
+        (Room(device_memory=GIB, overhead=-1), "--overhead of -1 bytes makes no sense"),
+    ],
+)
+def test_a_room_that_makes_no_sense_is_named(room: Room, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        planned(LLAMA, room)
+
+
+def test_the_borders_of_what_makes_sense_are_allowed() -> None:
+    room = Room(device_memory=2**50, utilization=1, overhead=0)
+    made = planned(LLAMA, room, headroom=0, drafter_layers=0)
+    assert made.kv_memory_bytes is not None and made.weights is not None
+    assert made.kv_memory_bytes == 2**50 - made.weights.bytes_per_device
+    assert planned(LLAMA, Room(kv_memory=2**50)).kv_memory_bytes == 2**50
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "complaint"),
+    [
+        (LLAMA, {"drafter_layers": -1}, "--drafter-layers -1 makes no sense"),
+        (LLAMA, {"drafter_layers": 1001}, "--drafter-layers 1001 makes no sense"),
+        (LLAMA, {"headroom": 1}, "--headroom 1 makes no sense"),
+        (LLAMA, {"headroom": -0.1}, "--headroom -0.1 makes no sense"),
+        (
+            {**LLAMA, "num_attention_heads": 48, "num_key_value_heads": 6},
+            {"tensor_parallel_size": 4},
+            "--tensor-parallel-size 4 neither divides nor repeats the model's 6 key-value heads",
+        ),
+        (
+            WINDOWS,
+            {"tensor_parallel_size": 2, "decode_context_parallel_size": 2},
+            "vLLM has none for sliding windows",
+        ),
+        (
+            {**LLAMA, "max_position_embeddings": None},
+            {},
+            "'max_position_embeddings' is missing, so the context is unknown",
+        ),
+    ],
+)
+def test_flags_that_make_no_sense_with_the_model_are_named(
+    config: dict[str, Any], flags: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(UserError, match=complaint):
+        planned(config, **flags)
+
+
+def test_key_value_heads_may_be_repeated_over_devices() -> None:
+    one = {**LLAMA, "num_key_value_heads": 2}
+    assert planned(one, tensor_parallel_size=8).kv_bytes_per_token == 32 * 2 * 128 * 2
+
+
+def test_a_drafter_that_the_config_does_not_describe_is_asked_for() -> None:
+    def asked(**flags: Any) -> bool:
+        return any("give --drafter-layers" in note for note in planned(LLAMA, **flags).notes)
+
+    assert asked(num_speculative_tokens=3)
+    assert not asked(num_speculative_tokens=3, drafter_layers=1)
+    assert not asked()
+
+
+def test_a_drafters_layers_are_planned_as_the_model_attends() -> None:
+    plain, drafting = planned(LLAMA), planned(LLAMA, num_speculative_tokens=1, drafter_layers=2)
+    assert plain.kv_bytes_per_token is not None
+    assert drafting.kv_bytes_per_token == plain.kv_bytes_per_token * 34 // 32
+
+
+def test_a_batch_is_guessed_aloud_only_where_a_window_is_recycled() -> None:
+    def guessed(config: dict[str, Any], **flags: Any) -> bool:
+        return any("max_num_batched_tokens was taken" in n for n in planned(config, **flags).notes)
+
+    mixed = {**WINDOWS, "layer_types": ["sliding_attention", "full_attention"] * 16}
+    chunked = {**LLAMA, "model_type": "llama4_text", "attention_chunk_size": 8192,
+               "layer_types": ["chunked_attention", "full_attention"] * 16}  # fmt: skip
+    assert guessed(mixed)
+    assert not guessed(mixed, device_memory=80 * GIB)
+    assert not guessed(mixed, disable_hybrid_kv_cache_manager=True)
+    assert not guessed(chunked)
+
+
+def test_pages_that_nothing_makes_equal_are_refused() -> None:
+    # The indexer's keys are wider than the latent ones, which cannot be padded.
+    linear = {"num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4}
+    config = {
+        **LATENT, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"],
+        "linear_attn_config": {**linear, "kda_layers": [1], "full_attn_layers": [2]},
+        "index_topk": 64, "index_head_dim": 1280,
+    }  # fmt: skip
+    made = planned(config)
+    assert made.pool is None
+    assert made.refused[0].startswith("vLLM cannot lay out pages of ")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "concurrency", "allowed"),
+    [
+        (1000, None, True), (2000, None, True), (999, None, False), (2001, None, False),
+        (1000, 0.995, True), (1000, 0.99, False), (1000, 2.005, True), (1000, 2.01, False),
+    ],
+)  # fmt: skip
+def test_printed_figures_lie_between_the_least_and_the_most(
+    tokens: int, concurrency: float | None, allowed: bool
+) -> None:
+    made = MemoryPlan("x", "0.32.0", 1000, low=Pool(1, 1000, 1.0), high=Pool(2, 2000, 2.0))
+    assert allows(made, tokens, concurrency) is allowed
+    assert allows(MemoryPlan("x", "0.32.0", 1000, refused=("why",)), tokens, concurrency)
