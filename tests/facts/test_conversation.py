@@ -41,6 +41,10 @@ def test_thinking_is_asked_for_by_the_familys_own_switch(name: str, switch: str)
     assert body["chat_template_kwargs"] == {switch: False}
 
 
+def test_an_effort_is_asked_for_as_the_api_spells_it() -> None:
+    assert made(effort="low").body(family("deepseek"))["reasoning_effort"] == "low"
+
+
 def test_an_answer_to_be_continued_asks_for_no_new_turn() -> None:
     body = ALL["assistant-last"].body(family("qwen3.5"))
     assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)

@@ -28,6 +28,8 @@ PATTERNS = [
         ("(?i)LOUD", {"loud"}),
         (r"a\s+b\d+cdefg", {"defg"}),
         (r"(?=never)hello", {"hello"}),
+        (r"(?>hello)\d", {"hello"}),
+        (r"(?:hello|world)+ \d", {"hello", "world"}),
     ],
 )
 def test_a_line_that_matches_holds_a_piece(pattern: str, pieces: set[str]) -> None:

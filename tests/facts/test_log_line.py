@@ -74,6 +74,8 @@ def test_a_line_in_json_is_taken_out(key: str) -> None:
         "(x) y",
         '{"a": 1}',
         "{broken",
+        '{"log": 1}',
+        '["a"]',
         "[1]: x",
     ],
 )
@@ -86,6 +88,15 @@ def test_indentation_stays_and_rays_repetition_goes() -> None:
     assert free(line).text == "    raise it"
     repeated = "(Worker pid=1, ip=10.0.0.1) no memory [repeated 3x across cluster]"
     assert free(repeated) == LogLine("no memory", "", "Worker")
+
+
+def test_prefixes_without_end_are_not_followed_for_ever() -> None:
+    assert free("(pid=1) " * 9 + "x") == LogLine("(pid=1) x", "", "")
+    assert free("[pod/a] " * 9 + "x").text == "[pod/a] x"
+
+
+def test_json_behind_a_collector_that_is_no_record_stays() -> None:
+    assert free(f'{ISO} {{"a": 1}}').text == '{"a": 1}'
 
 
 def test_a_line_that_does_not_end_is_cut() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import io
 import json
 import string
 from typing import TYPE_CHECKING
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_vllm_gates.facts.secret_stream import LONGEST_LINE, Stream
+from pytest_vllm_gates.facts.prompts import DROP, DROPPED, Prompts
+from pytest_vllm_gates.facts.secret_stream import LONGEST_LINE, CleanText, Stream
 from pytest_vllm_gates.facts.secrets import (
     REDACTED,
     Redactor,
@@ -213,6 +215,31 @@ def test_a_table_is_redacted_by_its_names_too() -> None:
     }  # fmt: skip
 
 
+def test_of_a_failure_no_prompt_is_quoted_and_no_secret() -> None:
+    told = {"what": f"refused {HUB}", "seen": ["a", (HUB, 1.5, None)], "more": {"key": HUB}}
+    assert Redactor().failure(told) == {
+        "what": f"refused {REDACTED}", "seen": ["a", (REDACTED, 1.5, None)],
+        "more": {"key": REDACTED},
+    }  # fmt: skip
+    assert Redactor(prompts=Prompts(DROP)).failure(["it said 'a plan'"]) == [f"it said '{DROPPED}'"]
+
+
+def test_a_body_and_a_response_stay_but_for_what_is_secret() -> None:
+    redactor = Redactor(["letmein-9"])
+    assert redactor.body(b'{"messages": []}') == b'{"messages": []}'
+    assert redactor.body(b'{"user": "letmein-9"}') == f'{{"user": "{REDACTED}"}}'.encode()
+    assert redactor.response([b"data: let", b"mein-9\n\n", b"x"]) == [
+        f"data: {REDACTED}".encode(), b"\n\n", b"x",
+    ]  # fmt: skip
+    assert redactor.evidence({"said": "letmein-9", "n": 1}) == {"said": REDACTED, "n": 1}
+    dropping = Redactor(["letmein-9"], Prompts(DROP))
+    assert dropping.evidence({"content": "a plan", "n": 1}) == {"content": DROPPED, "n": 1}
+    assert dropping.body(b'{"content": "a plan"}') == f'{{"content": "{DROPPED}"}}'.encode()
+    assert dropping.response([b'{"content": ', b'"a plan"}']) == [
+        b"", f'{{"content": "{DROPPED}"}}'.encode(),
+    ]  # fmt: skip
+
+
 def test_an_environment_is_shown_without_its_secrets() -> None:
     assert redacted({"HF_TOKEN": "x", "HF_ENDPOINT": "https://a:b@hub", "VLLM_PORT": "1"}) == {
         "HF_TOKEN": REDACTED, "HF_ENDPOINT": f"https://{REDACTED}@hub", "VLLM_PORT": "1",
@@ -279,6 +306,21 @@ def test_a_secret_in_a_line_that_never_ends_is_not_passed_on() -> None:
     told += stream.end()
     assert told.count(REDACTED.encode()) == 3
     assert b"horse" not in told
+
+
+def test_what_is_printed_goes_on_line_by_line() -> None:
+    there = io.StringIO()
+    clean = CleanText(there, Redactor(["correct-horse-9"]))
+    assert clean.write("one\ncorrect-") == len("one\ncorrect-")
+    assert there.getvalue() == "one\n"
+    print("horse-9\nlast", end="", file=clean, flush=True)
+    assert there.getvalue() == f"one\n{REDACTED}\n"
+    assert not clean.isatty()
+    clean.close()
+    assert there.getvalue() == f"one\n{REDACTED}\nlast"
+    assert not there.closed
+    clean.close()
+    assert there.getvalue().endswith("\nlast"), "what is left is told once"
 
 
 def test_a_silent_line_is_passed_on_but_for_its_last_words() -> None:

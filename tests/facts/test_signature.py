@@ -86,6 +86,8 @@ def test_an_id_given_twice_is_an_error(tmp_path: Path) -> None:
         (ONE.replace("it is (?P<size>\\d+) bytes short", "(?P<size>ab)?"), "an empty line"),
         (ONE.replace("{size} bytes", "{siez} bytes"), "no pattern captures {siez}; did you mean"),
         (ONE.replace("short'''", "short''', '''too short'''"), "add cause_plain"),
+        (ONE.replace("fixes", 'cause_plain = "{size} is short."\nfixes'),
+         "cause_plain is for lines without captures"),
         (
             ONE.replace("short'''", "short''', '''too short'''").replace(
                 "fixes", 'cause_plain = "It is short."\nfixes'

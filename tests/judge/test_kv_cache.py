@@ -298,5 +298,5 @@ def test_states_are_divided_over_devices_and_their_groups_repeated() -> None:
     assert 0 <= two.page_bytes - state < 16 * 4 * 2 * 128 * 2
     odd = {**MODELS["granite-4-h-small"], "num_attention_heads": 48, "num_key_value_heads": 48,
            "mamba_n_heads": 128}  # fmt: skip
-    with pytest.raises(UserError, match="6 does not divide the recurrent layers' .* channels"):
+    with pytest.raises(UserError, match=r"6 does not divide the recurrent layers' .* channels"):
         plan(shape_of(odd), Serving(tensor_parallel_size=6, max_model_len=64), Room(kv_memory=GIB))

@@ -1,0 +1,89 @@
+"""An explanation as a person reads it: what, why, what next, and on what grounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_vllm_gates.facts.explanation import Confidence, Diagnosis, Explanation
+
+ONE = Diagnosis(
+    "MEMORY", "it is short of memory", "boot", "load", "failure", Confidence.LIKELY,
+    "The cache does not fit.", ("give it more", "ask for less"), 7, "no memory",
+)  # fmt: skip
+
+
+def test_a_diagnosis_says_why_what_next_and_where() -> None:
+    assert ONE.lines() == [
+        "MEMORY (likely): it is short of memory",
+        "  why:   The cache does not fit.",
+        "  next:  give it more",
+        "  or:    ask for less",
+        "  seen:  line 7",
+        "         no memory",
+    ]
+
+
+def test_who_said_it_how_often_and_what_the_machine_says_of_it() -> None:
+    ranks = tuple(f"Worker {number}" for number in range(5))
+    whole = replace(
+        ONE, times=4, processes=ranks, supported_by=("little is free",),
+        contradicted_by=("much is free",), references=("a", "b"),
+    )  # fmt: skip
+    assert whole.lines()[4:] == [
+        "  seen:  line 7, 4 times, by Worker 0, Worker 1, Worker 2 and 2 more",
+        "         no memory",
+        "  this machine agrees: little is free",
+        "  this machine speaks against it: much is free",
+        "  see:   a, b",
+    ]
+    few = replace(ONE, times=2, processes=ranks[:3])
+    assert few.lines()[4] == "  seen:  line 7, 2 times, by Worker 0, Worker 1, Worker 2"
+
+
+def test_what_the_exit_status_alone_tells_was_seen_on_no_line() -> None:
+    assert not any(line.startswith("  seen:") for line in replace(ONE, line=None).lines())
+
+
+def test_an_error_that_nobody_knows_is_shown_under_that_name() -> None:
+    unknown = Explanation(error=("Traceback", "OddError: x"), error_line=3)
+    assert (unknown.id, unknown.name) == ("UNKNOWN", "UNKNOWN, OddError: x")
+    assert unknown.brief == "UNKNOWN: OddError: x"
+    assert replace(unknown, error_text="OddError").brief == "UNKNOWN: OddError"
+    assert unknown.lines() == [
+        "UNKNOWN: no signature knows this failure", "", "the earliest error (line 3):",
+        "    Traceback", "    OddError: x",
+    ]  # fmt: skip
+
+
+def test_an_error_that_ended_nothing_is_no_failure() -> None:
+    well = Explanation(error=("OddError: x",), error_line=3, survived=True, well=True)
+    assert (well.id, well.name, well.brief) == (None, "", "")
+    assert well.lines() == [
+        "nothing is said of a failure", "",
+        "the earliest error (line 3, after which the server went on serving):", "    OddError: x",
+    ]  # fmt: skip
+    assert Explanation().lines() == ["nothing wrong is said"]
+    assert Explanation(error=("x",), well=True).lines()[2] == "the earliest error:"
+
+
+def test_besides_an_answer_stand_a_few_others() -> None:
+    others = tuple(replace(ONE, id=f"N{number}", line=number or None) for number in range(4))
+    told = Explanation(
+        ONE, error=("x",), refused=True, candidates=others, wrappers=others[:1],
+        warnings=others[1:2],
+    )  # fmt: skip
+    lines = told.lines()
+    assert "  the server itself is well: it refused requests of this kind" in lines
+    assert "an error that it does not explain:" in lines
+    assert lines[-7:] == [
+        "also possible: N0: it is short of memory",
+        "also possible: N1 (line 1): it is short of memory",
+        "also possible: N2 (line 2): it is short of memory",
+        "", "reported by: N0: it is short of memory",
+        "", "besides, a warning: N1 (line 1): it is short of memory",
+    ]  # fmt: skip
+    document = told.document()
+    assert (document["id"], document["answer"]["class"]) == ("MEMORY", "boot")
+    assert document["answer"]["confidence"] == "likely"
+    assert [one["id"] for one in document["candidates"]] == ["N0", "N1", "N2", "N3"]
+    assert Explanation().document()["answer"] is None

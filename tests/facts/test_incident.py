@@ -1,0 +1,34 @@
+"""What a bundle holds of a request, and of the lane it was sent to."""
+
+from __future__ import annotations
+
+from pytest_vllm_gates.facts.incident import Lane, Sent, schema, told
+from pytest_vllm_gates.facts.secrets import REDACTED
+
+
+def test_headers_are_told_where_they_are_known_to_tell_nothing() -> None:
+    assert told({"Content-Type": "application/json", "Authorization": "Bearer x", "X-Own": "y"}) == {
+        "Content-Type": "application/json", "Authorization": REDACTED, "X-Own": REDACTED,
+    }  # fmt: skip
+
+
+def test_a_request_weighs_what_is_kept_of_it() -> None:
+    sent = Sent("POST", "/v1", {}, b"12345", pieces=((0.1, b"abc"), (0.2, b"de")))
+    assert sent.answer == b"abcde"
+    assert sent.size == 5 + 5 + 2 * 128 + 1024
+
+
+def test_a_lane_tells_how_its_server_is_judged() -> None:
+    lane = Lane(
+        name="cpu", title="t", form="lock", env={}, serve={"seed": 1}, overlay=(),
+        batch_invariant=True, load={"users": [1]}, throughput={"blocks": 2},
+    )  # fmt: skip
+    assert lane.judging == {
+        "batch_invariant": True, "load": {"users": [1]}, "throughput": {"blocks": 2},
+    }  # fmt: skip
+
+
+def test_the_schema_names_its_version() -> None:
+    found = schema()
+    assert found["$id"] == "urn:pytest-vllm-gates:incident:1"
+    assert {"format", "family", "lane", "sends"} <= found["properties"].keys()

@@ -1,0 +1,64 @@
+"""What a kept server's record tells of it, and of why another is wanted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from pytest_vllm_gates.facts.kept import Host, Kept, ProcessId, differences, span, told
+from pytest_vllm_gates.facts.launch import BootTimes
+
+
+def test_only_what_names_no_secret_is_told_with_its_values() -> None:
+    there = {
+        "flag max_model_len": "4096", "flag api_key": "a-hash", "variable HF_HOME": "one-hash",
+        "lane": "cpu", "same": "x", "package torch": "2.13.0", "plugin": "", "variable A": "b",
+    }  # fmt: skip
+    here = {
+        "flag max_model_len": "8192", "flag api_key": "another", "variable HF_HOME": "another",
+        "lane": "cpu", "same": "x", "flag trust_remote_code": "", "plugin": "abc", "variable C": "",
+    }  # fmt: skip
+    assert list(differences(there, here)) == [
+        "flag api_key",
+        "flag max_model_len (kept 4096, asked 8192)",
+        "flag trust_remote_code (kept none, asked set)",
+        "package torch (kept 2.13.0, asked none)",
+        "plugin (kept set, asked abc)",
+        "variable A (not any more)",
+        "variable C (not there)",
+        "variable HF_HOME",
+    ]
+
+
+def test_a_name_counts_from_its_beginning() -> None:
+    assert list(differences({"file lane": "a", "lanes": "a"}, {"file lane": "b", "lanes": "b"})) == [
+        "file lane", "lanes",
+    ]  # fmt: skip
+
+
+def test_three_differences_are_told_and_more_are_counted() -> None:
+    assert told([]) == ""
+    assert told(["a", "b", "c"]) == "a, b, c"
+    assert told(["a", "b", "c", "d"]) == "a, b, c and 1 more"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (9e4, "25 h")],
+)
+def test_a_time_is_said_as_a_person_says_it(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+def test_a_record_gives_the_times_of_its_boot_back() -> None:
+    times = BootTimes(health_s=9.0, first_chat_s=12.0, first_token_s=None)
+    process = ProcessId(pid=1, started=2)
+    record = Kept(
+        name="one", family="qwen3.5", lane="cpu", checkpoint="miniature", model="alias",
+        base_url="http://127.0.0.1:1/v1", renderer=False, server=process, keeper=process, tree=(),
+        host=Host(name="here", boot="b", pids="p"), booted="2026-11-20T10:00:00+00:00",
+        times=asdict(times),
+        evidence={}, inventory={}, fingerprint={},
+    )  # fmt: skip
+    assert record.boot_times == times

@@ -1,0 +1,82 @@
+"""A lane's file says one thing that serves, and a mistake in it is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.facts import lane
+from pytest_vllm_gates.facts.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TITLE = 'title = "mine"\n'
+
+
+def own(folder: Path, text: str, name: str = "mine") -> Path:
+    path = folder / "lanes" / f"{name}.toml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(TITLE + text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ('python = "/opt/bin/python"\n', "python"),
+        ('lock = "cpu.txt"\npython_version = "3.12"\n', "lock"),
+        ('command = ["docker", "run"]\nserved_model_name = "m"\n', "command"),
+        ('base_url = "http://127.0.0.1:8000/v1"\n', "base_url"),
+    ],
+)
+def test_a_lane_has_one_of_four_forms(tmp_path: Path, text: str, form: str) -> None:
+    own(tmp_path, text)
+    assert lane.load("mine", tmp_path).form == form
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "exactly one of python, lock, command, base_url; this one has none of them"),
+        ('python = "p"\nbase_url = "u"\n', "this one has python and base_url"),
+        ('python = "p"\nserved_model_name = "m"\n', "elsewhere it is a flag, in [serve]"),
+        ('python = "p"\ntorch_backend = "cpu"\n', "torch_backend would do nothing in a lane"),
+        ('base_url = "u"\n[env]\nA = "b"\n[waive]\nports = "x"\n',
+         "env, waive would do nothing in a lane that has base_url"),
+        ('lock = "mine.txt"\n', "make it: python -m pytest_vllm_gates.drive.relock"),
+        ('python = "p"\noverlay = "mine"\n', "is not a folder"),
+        ('python = "p"\npython_version = "2.7"\n', "python_version"),
+        ('python = "p"\n[load]\nusers = "many"\n', "mine.toml"),
+        ('python = "p"\n[throughput]\nblocks = "many"\n', "mine.toml"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_lane_is_told_with_its_file(tmp_path: Path, text: str, said: str) -> None:
+    own(tmp_path, text)
+    with pytest.raises(UserError) as caught:
+        lane.load("mine", tmp_path)
+    assert said in str(caught.value)
+    assert "mine.toml" in str(caught.value)
+
+
+def test_what_a_lane_names_lies_beside_it_or_is_shipped(tmp_path: Path) -> None:
+    own(tmp_path, 'lock = "cpu.txt"\noverlay = "repairs"\n')
+    folder = tmp_path / "lanes"
+    (folder / "repairs").mkdir()
+    found = lane.load("mine", tmp_path)
+    assert found.lock_path == lane.SHIPPED / "cpu.txt"
+    assert found.overlay_path == folder / "repairs"
+    (folder / "cpu.txt").write_text("vllm==1\n")
+    assert lane.load("mine", tmp_path).lock_path == folder / "cpu.txt"
+    own(tmp_path, 'python = "p"\n')
+    plain = lane.load("mine", tmp_path)
+    assert (plain.lock_path, plain.overlay_path) == (None, None)
+
+
+def test_a_projects_lane_replaces_the_shipped_one(tmp_path: Path) -> None:
+    path = own(tmp_path, 'python = "p"\n', "cpu")
+    assert lane.files(tmp_path)["cpu"] == path
+    assert lane.load("cpu", tmp_path).title == "mine"
+    with pytest.raises(UserError, match="did you mean 'cpu'"):
+        lane.load("cpuu", tmp_path)

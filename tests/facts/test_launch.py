@@ -1,0 +1,49 @@
+"""A boot that failed explains itself; one that did not tells what it can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_vllm_gates.facts.explanation import Confidence, Diagnosis, Explanation
+from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
+
+DIAGNOSIS = Diagnosis(
+    "MEMORY", "it is short of memory", "boot", "load", "failure", Confidence.LIKELY,
+    "The cache does not fit.", ("give it more", "ask for less"), 7, "no memory",
+)  # fmt: skip
+
+
+def test_an_endpoint_has_a_root_and_keeps_its_key_to_itself() -> None:
+    endpoint = Endpoint("http://127.0.0.1:1/v1", "m", "letmein")
+    assert endpoint.root_url == "http://127.0.0.1:1"
+    assert Endpoint("http://127.0.0.1:1", "m").root_url == "http://127.0.0.1:1"
+    assert "letmein" not in repr(endpoint)
+
+
+def test_a_named_failure_stands_on_the_first_line() -> None:
+    failure = Failure(
+        "the server died\nwith 1", Path("/tmp/log"), ("not shown",), "try again",
+        Explanation(DIAGNOSIS),
+    )  # fmt: skip
+    lines = failure.explain().splitlines()
+    assert lines[1] == "with 1: MEMORY, it is short of memory"
+    assert lines[3] == "MEMORY (likely): it is short of memory"
+    assert lines[-3:] == ["", "whole log: /tmp/log", "next: try again"]
+    assert "not shown" not in failure.explain()
+    assert failure.brief == (
+        "the server died: MEMORY (likely): it is short of memory; next: give it more"
+    )
+
+
+def test_a_failure_without_a_name_shows_what_the_log_says() -> None:
+    for explanation in (None, Explanation()):
+        failure = Failure("the server died", excerpt=("one", "two"), explanation=explanation)
+        assert failure.explain() == "the server died\n\nthe log says:\n    one\n    two"
+        assert failure.brief == "the server died"
+    assert Failure("it").explain() == "it"
+
+
+def test_a_renderer_generates_nothing() -> None:
+    assert Boot(times=BootTimes(9.0, 12.0, 0.5)).generates
+    assert not Boot(times=BootTimes(9.0, 12.0, None)).generates
+    assert not Boot().generates

@@ -1,0 +1,51 @@
+"""What a server is busy with, and what says that it gets anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_vllm_gates.facts.ladder import Rest
+from pytest_vllm_gates.facts.load import Load
+from pytest_vllm_gates.facts.loaded import Loaded, Phase
+from pytest_vllm_gates.facts.said import Said
+
+LOAD = Load(1.0, running=2, waiting=3, generated=40, read=50, preempted=6, kv_usage=0.123456)
+
+
+def test_in_flight_is_what_runs_and_what_waits() -> None:
+    assert LOAD.in_flight == 5
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"running": 1}, {"waiting": 0}, {"generated": 41}, {"read": 51}, {"kv_usage": 0.5}],
+)
+def test_progress_is_any_of_what_a_request_moves(changed: dict[str, float]) -> None:
+    assert replace(LOAD, **changed).progress != LOAD.progress  # type: ignore[arg-type]
+
+
+def test_time_alone_is_no_progress() -> None:
+    assert replace(LOAD, at=2.0, preempted=7, cached=8).progress == LOAD.progress
+
+
+def test_a_load_tells_the_most_that_was_seen_of_each_phase() -> None:
+    at_rest = replace(LOAD, preempted=4, cached=100)
+    phase = Phase(
+        "chats", alone=True, users=4, asked={}, answers=(), took_s=1.239, late_s=(),
+        before=at_rest, after=replace(at_rest, preempted=6, cached=130), seen=(LOAD, replace(LOAD, running=9, kv_usage=0.1)),
+    )  # fmt: skip
+    quiet = replace(phase, name="quiet", seen=(), before=None)
+    rest = Rest(Said(), in_flight=0, kv_usage=0.0, memory_bytes=None)
+    assert Loaded(Said(), (phase, quiet), (), rest).as_evidence() == {
+        "chats": {
+            "took_s": 1.24, "requests": 0, "running": 9, "waiting": 3, "kv_usage": 0.1235,
+            "preempted": 2, "cached_tokens": 30,
+        },
+        "quiet": {
+            "took_s": 1.24, "requests": 0, "running": None, "waiting": None, "kv_usage": None,
+            "preempted": None, "cached_tokens": None,
+        },
+    }  # fmt: skip
+    assert LOAD.as_evidence()["generated"] == 40

@@ -1,0 +1,19 @@
+"""The long text is as long as is asked for, and says nothing twice."""
+
+from __future__ import annotations
+
+from pytest_vllm_gates.facts.long_context import load
+
+
+def test_paragraphs_come_round_again_under_another_number() -> None:
+    text = load()
+    count = len(text.paragraphs)
+    lines = list(text.text_of(count + 1))
+    assert len(lines) == len(set(lines)) == count + 1
+    assert lines[0] == f"1. {text.paragraphs[0]}\n"
+    assert lines[-1] == f"{count + 1}. {text.paragraphs[0]}\n"
+    assert list(text.text_of(0)) == []
+
+
+def test_a_needle_is_hidden_within_the_text() -> None:
+    assert all(0 <= depth <= 1 for depth in load().needle.depths)

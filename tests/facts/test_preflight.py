@@ -1,0 +1,11 @@
+"""A check is read with its cause and its next step, where it has them."""
+
+from __future__ import annotations
+
+from pytest_vllm_gates.facts.preflight import Check, State
+
+
+def test_a_check_says_what_why_and_what_next() -> None:
+    whole = Check("ports", State.FAILS, "8000 is taken", "another server", "port = 8001")
+    assert whole.explain() == "ports: 8000 is taken\ncause: another server\nfix: port = 8001"
+    assert Check("ports", State.OK, "8000 is free").explain() == "ports: 8000 is free"

@@ -1,0 +1,13 @@
+"""What a bundle may set when it is replayed, as it ships."""
+
+from __future__ import annotations
+
+from pytest_vllm_gates.facts import replay
+
+
+def test_a_bundle_may_set_nothing_that_runs_code() -> None:
+    rules = replay.load()
+    assert rules.lane.serve and rules.lane.env
+    dangerous = {"trust_remote_code", "chat_template", "middleware", "worker_cls", "api_key"}
+    assert not dangerous & set(rules.lane.serve)
+    assert not {"PATH", "LD_PRELOAD", "PYTHONPATH", "VLLM_PLUGINS"} & set(rules.lane.env)

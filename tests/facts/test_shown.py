@@ -1,0 +1,43 @@
+"""Environments and command lines are shown whole, but for their secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_vllm_gates.facts.secrets import REDACTED
+from pytest_vllm_gates.facts.shown import is_secret_flag, redacted_words, seal
+
+HUB = "hf_" + "aB3dE6gH9k" * 3
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("vllm serve m --api-key letmein --port 1", "vllm serve m --api-key # --port 1"),
+        ("--api_key=letmein x", "--api_key=# x"),
+        ("--hf-token letmein", "--hf-token #"),
+        ("--api-key --port 1", "--api-key --port 1"),
+        ("docker run -e HF_TOKEN=letmein -eAPI_KEY=me --env=MY_SECRET=a=b image",
+         "docker run -e HF_TOKEN=# -eAPI_KEY=# --env=MY_SECRET=# image"),
+        ("env VLLM_PORT=1 --max-num-batched-tokens=8 --max-model-len 8",
+         "env VLLM_PORT=1 --max-num-batched-tokens=8 --max-model-len 8"),
+        ("HF_TOKEN= x", "HF_TOKEN= x"),
+        (f"login {HUB}", "login #"),
+    ],
+)  # fmt: skip
+def test_a_command_line_keeps_all_but_its_secrets(line: str, shown: str) -> None:
+    assert " ".join(redacted_words(line.split())) == shown.replace("#", REDACTED)
+
+
+def test_a_value_of_several_lines_is_hidden_whole() -> None:
+    assert list(redacted_words(["DEPLOY_KEY=one\ntwo"])) == [f"DEPLOY_KEY={REDACTED}"]
+
+
+def test_a_flag_is_known_however_it_is_spelled() -> None:
+    assert all(map(is_secret_flag, ("--api-key", "--api_key", "api_key", "hf-token")))
+    assert not any(map(is_secret_flag, ("--api-server-count", "--max-num-batched-tokens", "")))
+
+
+def test_a_sealed_value_is_told_from_others_and_tells_nothing() -> None:
+    assert seal("letmein") == seal("letmein") != seal("letmeout")
+    assert b"letmein" not in seal("letmein")

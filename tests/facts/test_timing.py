@@ -1,0 +1,16 @@
+"""When a client did its part of a request."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pytest_vllm_gates.facts.timing import Raw
+
+RAW = Raw("one", intended_s=1.0, sent_s=1.5, ended_s=2.0, answer=b"", arrivals=())
+
+
+def test_a_client_did_its_part_when_it_took_a_request_up() -> None:
+    assert RAW.dispatched_s == 1.5
+    assert replace(RAW, begun_s=1.25).dispatched_s == 1.25
+    assert replace(RAW, begun_s=0.0).dispatched_s == 0.0
+    assert replace(RAW, sent_s=None).dispatched_s is None
