@@ -63,7 +63,7 @@ def hides(value: str) -> bool:
         and value.lower() not in _HARMLESS
         and value not in REDACTED
         and _NUMBER.fullmatch(value) is None
-        and not (value.startswith("/") and "\0" not in value and os.path.exists(value))  # noqa: PTH110 - pathlib is slow to import
+        and not (value.startswith("/") and os.path.exists(value))  # noqa: PTH110 - pathlib is slow to import
     )
 
 
@@ -95,7 +95,7 @@ class Redactor:
         """Take the values of variables that speak of a secret, and what looks like one in any."""
         for name, value in environment.items():
             if names_a_secret(name):
-                self.learn(value, *value.split(",")) if "," in value else self.learn(value)
+                self.learn(value, *value.split(","))
             self.learn_text(value)
 
     def learn_text(self, text: str) -> None:

@@ -7,7 +7,8 @@ from pytest_vllm_gates.facts.secrets import REDACTED
 
 
 def test_headers_are_told_where_they_are_known_to_tell_nothing() -> None:
-    assert told({"Content-Type": "application/json", "Authorization": "Bearer x", "X-Own": "y"}) == {
+    headers = {"Content-Type": "application/json", "Authorization": "Bearer x", "X-Own": "y"}
+    assert told(headers) == {
         "Content-Type": "application/json", "Authorization": REDACTED, "X-Own": REDACTED,
     }  # fmt: skip
 

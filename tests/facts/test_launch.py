@@ -22,13 +22,13 @@ def test_an_endpoint_has_a_root_and_keeps_its_key_to_itself() -> None:
 
 def test_a_named_failure_stands_on_the_first_line() -> None:
     failure = Failure(
-        "the server died\nwith 1", Path("/tmp/log"), ("not shown",), "try again",
+        "the server died\nwith 1", Path("/logs/server"), ("not shown",), "try again",
         Explanation(DIAGNOSIS),
     )  # fmt: skip
     lines = failure.explain().splitlines()
     assert lines[1] == "with 1: MEMORY, it is short of memory"
     assert lines[3] == "MEMORY (likely): it is short of memory"
-    assert lines[-3:] == ["", "whole log: /tmp/log", "next: try again"]
+    assert lines[-3:] == ["", "whole log: /logs/server", "next: try again"]
     assert "not shown" not in failure.explain()
     assert failure.brief == (
         "the server died: MEMORY (likely): it is short of memory; next: give it more"

@@ -34,7 +34,8 @@ def test_a_load_tells_the_most_that_was_seen_of_each_phase() -> None:
     at_rest = replace(LOAD, preempted=4, cached=100)
     phase = Phase(
         "chats", alone=True, users=4, asked={}, answers=(), took_s=1.239, late_s=(),
-        before=at_rest, after=replace(at_rest, preempted=6, cached=130), seen=(LOAD, replace(LOAD, running=9, kv_usage=0.1)),
+        before=at_rest, after=replace(at_rest, preempted=6, cached=130),
+        seen=(LOAD, replace(LOAD, running=9, kv_usage=0.1)),
     )  # fmt: skip
     quiet = replace(phase, name="quiet", seen=(), before=None)
     rest = Rest(Said(), in_flight=0, kv_usage=0.0, memory_bytes=None)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from pytest_vllm_gates.facts.prompts import DROP, DROPPED, Prompts
 from pytest_vllm_gates.facts.secret_stream import LONGEST_LINE, CleanText, Stream
 from pytest_vllm_gates.facts.secrets import (
+    MUCH,
     REDACTED,
     Redactor,
     hides,
@@ -159,6 +160,11 @@ def test_what_is_short_or_common_is_no_secret(value: str) -> None:
     assert redactor.text(text) == text
 
 
+def test_six_characters_may_be_a_secret() -> None:
+    assert hides("abcdef") and not hides("abcde")
+    assert hides("/\0nowhere"), "no file is called so"
+
+
 def test_the_path_of_a_file_is_no_secret(tmp_path: Path) -> None:
     assert not hides(str(tmp_path))
     assert hides(str(tmp_path / "nothing"))
@@ -202,6 +208,74 @@ def test_a_process_tells_what_is_secret_of_it(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert redactor.text(secret) == REDACTED, secret
     assert redactor.text("letmein-no letmein-port serve") == "letmein-no letmein-port serve"
+
+
+def test_a_variable_of_several_keys_is_a_secret_whole_and_in_parts() -> None:
+    redactor = of_process({"API_KEYS": "abc,letmein-9,def", "MORE_KEYS": "uvw,xyz"})
+    assert redactor.text("abc,letmein-9,def") == REDACTED
+    assert redactor.text("abc letmein-9") == f"abc {REDACTED}"
+    assert redactor.text("uvw,xyz uvw") == f"{REDACTED} uvw"
+
+
+def test_the_password_of_a_url_is_a_secret_alone_and_with_its_user() -> None:
+    redactor = Redactor()
+    redactor.learn_url("http://a%40b:pass:word@host/")
+    assert redactor.text("pass:word") == REDACTED
+    assert redactor.text("a@b:pass:word") == REDACTED
+    assert redactor.text("a@b and host") == "a@b and host"
+    redactor.learn_url("http://only-token@host/")
+    assert redactor.text("it is only-token") == f"it is {REDACTED}"
+    redactor.learn_url(None)
+
+
+def test_of_arguments_only_what_a_secrets_option_takes_is_one() -> None:
+    arguments = [
+        "positional-1", "--port=given-1234", "--api-key=letmein-1", "behind-one",
+        "--name", "a-name-1", "--proxy", "http://me:letmein-2@host",
+    ]  # fmt: skip
+    redactor = of_process({}, arguments)
+    assert redactor.text("positional-1 given-1234 a-name-1") == "positional-1 given-1234 a-name-1"
+    assert redactor.text("letmein-1, behind-one, letmein-2") == ", ".join([REDACTED] * 3)
+
+
+@pytest.mark.parametrize(
+    ("environment", "file"),
+    [
+        ({"HOME": "{}"}, ".cache/huggingface/token"),
+        ({"HOME": "{}", "XDG_CACHE_HOME": "{}/xdg"}, "xdg/huggingface/token"),
+        ({"HOME": "{}", "XDG_CACHE_HOME": "{}/xdg", "HF_HOME": "{}/hf"}, "hf/token"),
+        ({"HOME": "{}", "HF_TOKEN_PATH": "{}/own"}, "own"),
+        ({"HOME": "{}", "HF_TOKEN_PATH": "{}/nothing"}, ".cache/huggingface/token"),
+    ],
+)
+def test_the_hubs_token_is_looked_for_where_the_hub_leaves_it(
+    environment: dict[str, str], file: str, tmp_path: Path
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(" letmein-9\n")
+    redactor = of_process({name: one.format(tmp_path) for name, one in environment.items()})
+    assert redactor.text("letmein-9") == REDACTED
+    path.write_bytes(b"letmein-\xff9")
+    assert of_process({"HF_TOKEN_PATH": str(path)}).text("letmein-\ufffd9") == REDACTED
+
+
+def test_the_secrets_of_a_servers_flags_are_learned_by_their_names() -> None:
+    redactor = Redactor()
+    redactor.learn_table(
+        {"api_key": ["letmein-1", 5, "letmein-2"], "hf-token": "letmein-3", "seed": "letmein-4",
+         "password": ("letmein-5",), "api-keys": None}
+    )  # fmt: skip
+    told = redactor.text("letmein-1 letmein-2 letmein-3 letmein-4 letmein-5")
+    assert told == f"{REDACTED} {REDACTED} {REDACTED} letmein-4 {REDACTED}"
+
+
+def test_a_secret_is_found_wherever_and_as_often_as_it_stands() -> None:
+    redactor = Redactor(["letmein-9", "zzzzzzzz", "correct horse"])
+    assert redactor.text("letmein-9\n" * 9) == f"{REDACTED}\n" * 9
+    assert redactor.text("letmein-9letmein-9") == REDACTED
+    assert redactor.text("z" * 9) == REDACTED
+    assert redactor.text("x " * MUCH + "correct horse") == "x " * MUCH + REDACTED
 
 
 def test_a_table_is_redacted_by_its_names_too() -> None:
@@ -294,6 +368,20 @@ def test_pieces_stay_as_many_and_hold_nothing_together(
     clean = redactor.pieces(pieces)
     assert len(clean) == len(pieces)
     assert value.encode() not in b"".join(clean).replace(REDACTED.encode(), b"\0")
+
+
+def test_each_piece_keeps_what_is_its_own() -> None:
+    pieces = [
+        b"ab letmein-9 cd letmein-9", b"", b"letmein-9 ", b"letmein-9", b"x", b" letme", b"in-",
+        b"9!", b"letmein-9",
+    ]  # fmt: skip
+    mark = REDACTED.encode()
+    assert Redactor(["letmein-9"]).pieces(pieces) == [
+        b"ab " + mark + b" cd " + mark, b"", b" ", mark, b"x", b" " + mark, b"", b"!", mark,
+    ]  # fmt: skip
+    assert Redactor(["letmein-9"]).pieces([b"letmein-9", b" letmein-9 a"]) == [
+        mark, b" " + mark + b" a",
+    ]  # fmt: skip
 
 
 def test_a_secret_in_a_line_that_never_ends_is_not_passed_on() -> None:

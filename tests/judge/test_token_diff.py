@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from pytest_vllm_gates.facts.rendering import Rendering
 from pytest_vllm_gates.judge.golden import prompt_golden, refusal_golden
 from pytest_vllm_gates.judge.token_diff import (
+    MOST_COMPARED,
+    MOST_IN_A_RUN,
     MOST_RUNS,
     SHOWN_AROUND,
     of_goldens,
@@ -56,6 +58,36 @@ def test_far_from_a_difference_tokens_are_counted() -> None:
     ]  # fmt: skip
 
 
+def test_what_stands_at_an_end_is_shown_towards_the_difference_only() -> None:
+    tail = list(range(100, 200))
+    assert kinds([1, *tail], [2, *tail]) == [
+        ("removed", [1]), ("added", [2]), ("same", tail[:SHOWN_AROUND]),
+        ("skipped", 100 - SHOWN_AROUND),
+    ]  # fmt: skip
+
+
+def test_few_tokens_are_shown_before_they_are_counted() -> None:
+    few = list(range(2 * SHOWN_AROUND))
+    assert kinds([*few, 99], few) == [("same", few), ("removed", [99])]
+    more = [*few, 98]
+    assert kinds([*more, 99], more) == [
+        ("skipped", SHOWN_AROUND + 1), ("same", more[-SHOWN_AROUND:]), ("removed", [99]),
+    ]  # fmt: skip
+
+
+def test_what_is_left_out_is_counted() -> None:
+    assert diff([1], [2]).keys() == {"of", "tokens", "runs"}
+    (removed,) = diff([1] * MOST_IN_A_RUN, [])["runs"]
+    assert removed.keys() == {"kind", "token_ids", "texts"}
+    (removed,) = diff([1] * (MOST_IN_A_RUN + 3), [])["runs"]
+    assert (len(removed["token_ids"]), removed["left_out"]) == (MOST_IN_A_RUN, 3)
+    assert diff([1] * (MOST_COMPARED + 3), [])["not_compared"] == 3
+    assert diff([], [1] * (MOST_COMPARED + 4))["not_compared"] == 4
+    assert "not_compared" not in diff([1] * MOST_COMPARED, [2] * MOST_COMPARED)
+    many = diff(list(range(100)), [one for each in range(100) for one in (each, 1000)])
+    assert (len(many["runs"]), many["runs_left_out"]) == (MOST_RUNS, 200 - MOST_RUNS)
+
+
 @given(PROMPTS, PROMPTS)
 def test_nothing_gets_lost(expected: list[int], found: list[int]) -> None:
     runs = diff(expected, found)["runs"]
@@ -81,6 +113,7 @@ def test_a_golden_tells_its_tokens() -> None:
     now = prompt_golden("1 2 3", Rendering("a\n7", (5, 6), ("a\n", "7")))
     found = of_goldens(recorded, now, str)
     assert found
+    assert found["of"] == ["recorded", "now"]
     assert [one["kind"] for one in found["runs"]] == ["same", "removed"]
     assert (of_goldens(recorded, recorded, str), of_goldens(None, now, str)) == (None, None)
 
