@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Pool, Weights
+from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Pool, Serving, Weights
 from pytest_vllm_gates.facts.startup import Startup
 from pytest_vllm_gates.judge.as_planned import differences, serving
 
@@ -45,3 +45,7 @@ def test_flags_the_plan_does_not_know_are_left_out() -> None:
     found = serving(flags, "0.30.0", "cpu")
     assert (found.max_model_len, found.max_num_seqs, found.kv_cache_dtype) == (4096, None, "fp8")
     assert (found.num_speculative_tokens, found.vllm_version, found.device) == (2, "0.30.0", "cpu")
+
+
+def test_a_version_that_is_not_known_is_the_plans_own() -> None:
+    assert serving({}, None, "cuda") == Serving(device="cuda")

@@ -332,3 +332,30 @@ def test_a_progress_bar_hides_nothing() -> None:
 
 def test_bytes_that_do_not_decode_hide_nothing() -> None:
     assert explain.explain([b"\xff\xfe\n" + MEMORY.encode() + b"\xff"], COMMON).id == "MEMORY"
+
+
+def test_an_error_beside_one_that_is_known_is_of_its_block() -> None:
+    assert said("ValueError: so it began", MEMORY).error == ()
+    assert said("ValueError: so it began", *APART, MEMORY).error != ()
+
+
+def test_a_match_that_waits_when_the_server_is_started_anew_is_still_the_old_boots() -> None:
+    one = signature("ONE", "short of memory", when={"not_near": ["the sampler"], "within": 99})
+    found = said(*HEALTHY[:2], *APART[:25], MEMORY, *HEALTHY[:2], "the sampler", by=classes(one))
+    assert found.answer and (found.id, found.answer.line) == ("ONE", 28)
+
+
+def test_of_a_match_told_without_end_a_hundred_wait() -> None:
+    one = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 1000})
+    found = said(*[MEMORY] * 150, "the sampler", by=classes(one))
+    assert found.answer and (found.answer.line, found.answer.times) == (1, 100)
+
+
+def test_indented_text_below_no_frame_is_no_code() -> None:
+    assert said("what it said:", "    short of memory").id == "MEMORY"
+    other = f"(Worker_TP1 pid=3) ERROR {STAMP} [a.py:1] hello"
+    assert said(other, "    more of it", "    short of memory").id == "MEMORY"
+
+
+def test_an_empty_part_of_a_progress_bar_is_nothing() -> None:
+    assert said(f"Loading\r\r{MEMORY}\r").id == "MEMORY"

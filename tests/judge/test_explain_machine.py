@@ -99,6 +99,13 @@ def test_a_rule_speaks_where_the_facts_bear_it_out(rule: str) -> None:
     assert machine.says((rule,), None, captures) == []
 
 
+def test_a_gpu_that_does_not_tell_its_memory_hides_no_other() -> None:
+    given = situation(gpu(memory_bytes=100), gpu(memory_bytes=GIB, free_bytes=0))
+    assert machine.says(("gpu_memory_taken",), given, {}) == [
+        "1.0 GiB of GPU 0's memory is taken now"
+    ]
+
+
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_a_rule_is_silent_where_nothing_is_known(rule: str) -> None:
     nowhere = Situation(lane="", machine=None, model=Model(""))

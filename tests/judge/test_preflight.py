@@ -11,7 +11,7 @@ from situations import HOPPER, LANE, check, situation
 from pytest_vllm_gates.facts.bundle import Bundle, Unmet
 from pytest_vllm_gates.facts.lane import Expects
 from pytest_vllm_gates.facts.machine import Driver, Limits
-from pytest_vllm_gates.facts.preflight import Model, Node, State
+from pytest_vllm_gates.facts.preflight import Check, Model, Node, State
 from pytest_vllm_gates.judge import preflight
 
 
@@ -72,6 +72,8 @@ def test_shared_memory() -> None:
     assert check("shared_memory", serve=serve).state is State.OK
     assert check("shared_memory", machine=small).state is State.NOT_APPLICABLE
     assert check("shared_memory", serve=serve, own_limits=False).state is State.UNKNOWN
+    untold = replace(HOPPER, limits=Limits())
+    assert check("shared_memory", machine=untold, serve=serve).state is State.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -150,3 +152,14 @@ def test_a_config_that_is_nonsense_ends_in_words(config: dict[str, Any]) -> None
     )
     assert len(checks) == len(preflight.CHECKS)
     assert all(one.what for one in checks)
+
+
+def test_memory_alone_may_come_back() -> None:
+    def only(*failing: str) -> bool:
+        names = ("ports", "free_memory", "driver")
+        return preflight.only_memory_fails(
+            Check(name, State.FAILS if name in failing else State.UNKNOWN, "") for name in names
+        )
+
+    assert only("free_memory")
+    assert not only("free_memory", "driver") and not only("driver") and not only()

@@ -150,6 +150,8 @@ def test_brain_floats_need_a_gpu_that_has_them() -> None:
     assert 'dtype = "half"' in red.fix
     assert check("dtype", serve=serve).state is State.OK
     assert check("dtype", machine=recorded("t4")).state is State.NOT_APPLICABLE
+    silent = with_gpus(HOPPER, capability=None)
+    assert check("dtype", machine=silent, serve=serve).state is State.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -182,3 +184,11 @@ def test_a_lane_may_accept_what_fails_and_says_why() -> None:
     assert found.what.startswith("waived by the lane (a loan): the lane cuda expects gpu H200")
     with pytest.raises(UserError, match="unknown check to waive 'lane_expect'; did you mean"):
         check("lane_expects", waived={"lane_expect": "a slip"}, **given)
+
+
+def test_a_driver_that_does_not_tell_its_cuda_is_known_by_its_family() -> None:
+    told = check("driver", machine=replace(HOPPER, driver=Driver("580.95.05", None, "NVML")))
+    assert (told.state, told.what) == (
+        State.OK,
+        "driver 580.95.05 is of CUDA 13.0's family, from 580 on",
+    )

@@ -83,6 +83,7 @@ def test_model_types() -> None:
     trusted = check("model_type", model=own, serve={"trust_remote_code": True})
     assert trusted.state is State.OK
     assert check("model_type").state is State.OK
+    assert check("model_type", model=Model("m")).state is State.UNKNOWN
     assert check("model_type", model=Model("m", {"a": 1})).state is State.UNKNOWN
 
 

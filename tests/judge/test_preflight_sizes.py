@@ -70,6 +70,11 @@ def test_a_numa_node_for_every_rank(
     assert (found.state, found.what) == (state, what)
 
 
+def test_without_a_gpu_none_is_counted() -> None:
+    assert check("gpu_count", machine=replace(HOPPER, devices=())).state is State.UNKNOWN
+    assert check("gpu_count", machine=None).state is State.UNKNOWN
+
+
 def test_numa_nodes_that_are_not_known() -> None:
     two: dict[str, Any] = {"bundle": CPU, "serve": {"tensor_parallel_size": 2}}
     assert check("cpu_ranks", machine=None, **two).state is State.UNKNOWN
@@ -105,6 +110,13 @@ def test_numa_nodes_that_are_not_known() -> None:
         ("quantization_blocks", DEEPSEEK | {"quantization_config": {
             "quant_method": "fp8", "weight_block_size": 128}}, 8, State.UNKNOWN,
          "weight_block_size 128 is not a pair of sizes"),
+        ("quantization_blocks", {
+            "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}, 8,
+         State.UNKNOWN, "config.json does not say how wide the layers are"),
+        ("quantization_blocks", DEEPSEEK | {"quantization_config": {
+            "quant_method": "fp8", "weight_block_size": [128, 128],
+            "modules_to_not_convert": ["model.layers.0.mlp.down_proj"]}}, 32, State.UNKNOWN,
+         "some layers are kept out of the quantisation"),
     ],
 )  # fmt: skip
 def test_splitting(name: str, config: dict[str, Any], size: int, state: State, what: str) -> None:
@@ -151,6 +163,9 @@ def test_how_much_is_asked_for_must_be_known() -> None:
     assert check("free_memory", bundle=replace(silent, device="cpu")).state is State.UNKNOWN
     set_by_flag = check("free_memory", bundle=silent, serve={"gpu_memory_utilization": 0.5})
     assert set_by_flag.state is State.OK
+    assert check("free_memory", bundle=replace(LANE, device=None)).state is State.UNKNOWN
+    untold = replace(HOPPER, available_bytes=None)
+    assert check("free_memory", bundle=CPU, machine=untold).state is State.UNKNOWN
 
 
 def test_only_the_gpus_that_are_used_have_to_be_free() -> None:

@@ -130,3 +130,6 @@ def test_refusals_are_told_without_what_differs_from_boot_to_boot() -> None:
     told = robustness.refusals([reaction(400, "model qwen-1f2e has 4096 tokens", asked)])
     assert list(told.values()) == ["400: model MODEL has N tokens"]
     assert robustness.refusals([reaction(200, None), reaction(500)]) == {}
+    assert robustness.refusals([reaction(404, None, text="Not Found: 9")]) == {
+        "a case": "404: Not Found: N",
+    }

@@ -156,7 +156,8 @@ def test_messages_are_told_without_what_changes_from_boot_to_boot() -> None:
     one = reply({"error": {"message": "m-1f2e takes 4096\n tokens"}}, name="too long")
     other = reply({"detail": "Not Found"}, name="unknown route")
     none = Reply("page", 502, "text/html", None, "<html>")
-    assert list(shapes.messages([one, other, none], "m-1f2e")) == [
+    silent = reply({"detail": [{"loc": ["body", 1]}, None], "code": 7}, name="without a word")
+    assert list(shapes.messages([one, other, none, silent], "m-1f2e")) == [
         "too long: says: MODEL takes N tokens",
         "unknown route: says: Not Found",
     ]

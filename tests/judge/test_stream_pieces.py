@@ -8,8 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from judge.exchanges import exchange
 from pytest_vllm_gates.facts.exchange import Recording
-from pytest_vllm_gates.judge.stream_pieces import MOST, pieces
+from pytest_vllm_gates.facts.finding import Finding
+from pytest_vllm_gates.judge.stream_pieces import MOST, of_first, pieces
 
 
 def event(**delta: Any) -> bytes:
@@ -46,3 +48,19 @@ def test_a_long_stream_is_cut() -> None:
 @given(st.lists(st.binary(max_size=30), max_size=8))
 def test_any_bytes_are_read(some: list[bytes]) -> None:
     assert all(text for _, text in pieces(Recording(pieces=tuple((0.0, one) for one in some))))
+
+
+def test_the_first_case_in_which_something_was_found_is_shown() -> None:
+    stream = Recording(pieces=((0.2, event(content="Hm")),))
+    well, wrong, worse, silent = (
+        exchange(tools=tools, stream=recorded)
+        for tools, recorded in (
+            ("undeclared", stream), ("auto", stream), ("named", stream), ("required", Recording()),
+        )
+    )  # fmt: skip
+    findings = [Finding(one.case, "it is cut") for one in (wrong, worse)]
+    assert of_first(findings, [well, wrong, worse]) == [
+        {"what": wrong.cell.name, "pieces": [[0.2, "Hm"]]},
+    ]
+    assert of_first([Finding(silent.case, "it is cut")], [well, silent]) == []
+    assert of_first([], [well]) == []

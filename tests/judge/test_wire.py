@@ -228,3 +228,21 @@ def test_the_parsers_that_were_to_read_it_are_named(
     serve: dict[str, Any] | None, says: str
 ) -> None:
     assert says in wire.read_by(serve)
+
+
+def test_arguments_that_are_lists_numbers_or_no_json_are_read() -> None:
+    text = '<tool_call>\n<function=mix>\n<parameter=tags>\n["red", "blue"]\n</parameter>\n'
+    text += "<parameter=count>\n2\n</parameter>\n"
+    text = f"Hm.</think>{text}</function>\n</tool_call><|im_end|>"
+
+    def came(arguments: str) -> list[str]:
+        return told("qwen3.5", text, replace(said(thought="Hm."), tool_calls=(
+            ToolCall("mix", arguments, "call-1"),
+        )))  # fmt: skip
+
+    assert came('{"tags": ["red", "blue"], "count": 2}') == []
+    assert came('{"tags": ["red", "green"], "count": 2}') == [
+        "tool_calls[0] holds 'green', which the tokens do not",
+        "the calls lack what the tokens hold: 'blue'",
+    ]
+    assert came("tags: red")[0] == "tool_calls[0] holds 'tags: red', which the tokens do not"

@@ -57,11 +57,6 @@ def tells_an_error(line: LogLine) -> bool:
     return bool(line.level) or BEGINS.match(line.text) is not None
 
 
-def may_be_code(text: str) -> bool:
-    """Return whether a line looks as those of a traceback's frames do."""
-    return text.startswith(" " * CODE_INDENT) or FRAME.match(text) is not None
-
-
 def is_code(line: LogLine, above: Iterable[LogLine]) -> bool:
     """Return whether a line is of a traceback's code, and says nothing itself."""
     if FRAME.match(line.text):

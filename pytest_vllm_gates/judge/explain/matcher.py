@@ -183,9 +183,7 @@ class Matcher:
         }
         if not found or marks.QUOTES.match(text):
             return
-        if marks.may_be_code(text) and marks.is_code(
-            candidate.line, candidate.above(marks.FRAME_LINES)
-        ):
+        if marks.is_code(candidate.line, candidate.above(marks.FRAME_LINES)):
             return
         number = candidate.number
         for signature, hit, boot in self._conditions.note(number, found):
