@@ -8,7 +8,7 @@ from pytest_vllm_gates.facts.model_shape import Kind
 from pytest_vllm_gates.judge.fit import gibibytes
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.memory_plan import MemoryPlan, Room, Serving
+    from pytest_vllm_gates.facts.memory_plan import MemoryPlan, Room, Serving, Weights
     from pytest_vllm_gates.facts.model_shape import ModelShape
 
 
@@ -17,8 +17,8 @@ def turns(plan: MemoryPlan, shape: ModelShape, serving: Serving, room: Room) -> 
 
     It is empty where there is room to spare.
     """
-    if (plan.kv_memory_bytes or 0) <= 0:
-        return _without_room(plan, serving)
+    if plan.weights and (plan.kv_memory_bytes or 0) <= 0:
+        return _without_room(plan.weights, serving)
     if plan.fits and (plan.largest_concurrency or 0) > 1:
         return _wasteful(shape, serving)
     found = []
@@ -45,8 +45,8 @@ def turns(plan: MemoryPlan, shape: ModelShape, serving: Serving, room: Room) -> 
     return (*found, *_wasteful(shape, serving))
 
 
-def _without_room(plan: MemoryPlan, serving: Serving) -> tuple[str, ...]:
-    size = gibibytes(plan.weights.bytes_per_device) if plan.weights else "an unknown size"
+def _without_room(weights: Weights, serving: Serving) -> tuple[str, ...]:
+    size = gibibytes(weights.bytes_per_device)
     return (
         f"the weights take {size} of each device, and nothing is left for the cache",
         f"--tensor-parallel-size {serving.tensor_parallel_size * 2}: half of them on each device",

@@ -147,7 +147,7 @@ def _latent(text: Mapping[str, Any], hidden: int, heads: int) -> Iterator[Part]:
 
 
 def _recurrent(model_type: str, text: Mapping[str, Any], hidden: int) -> Iterator[Part]:
-    if "linear_num_key_heads" in text and "mamba" not in model_type:
+    if "linear_num_key_heads" in text:
         heads = number(text, "linear_num_value_heads")
         keys = number(text, "linear_num_key_heads") * number(text, "linear_key_head_dim")
         values = heads * number(text, "linear_value_head_dim")

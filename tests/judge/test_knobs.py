@@ -60,6 +60,9 @@ def test_more_devices_than_heads_are_a_waste_whether_it_fits_or_not() -> None:
         "--tensor-parallel-size 8",
     ]
     assert turned(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=8)[2:] == []
+    assert turned(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=4)[2:] == [
+        "--tensor-parallel-size 8",
+    ]
 
 
 def test_weights_that_fill_the_device_are_what_to_change() -> None:
@@ -69,3 +72,4 @@ def test_weights_that_fill_the_device_are_what_to_change() -> None:
         "the weights take 14.96 GiB of each device, and nothing is left for the cache"
     )
     assert knobs[1].startswith("--tensor-parallel-size 2:")
+    assert knobs[2].startswith("a quantised checkpoint: fp8 halves the weights")

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from pytest_vllm_gates.facts import vllm_versions as versions
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Room, Serving
-from pytest_vllm_gates.judge.kv_cache import stages
+from pytest_vllm_gates.facts.model_shape import Kind
+from pytest_vllm_gates.judge.kv_cache import Page, grouped, stages
 from pytest_vllm_gates.judge.memory_plan import plan
 from pytest_vllm_gates.judge.model_shape import shape_of
 
@@ -167,6 +169,7 @@ def test_a_batch_that_had_to_be_guessed_is_said() -> None:
 def test_pipeline_stages_are_vllms_and_the_fullest_counts() -> None:
     assert [len(stage) for stage in stages(61, 4)] == [15, 15, 16, 15]
     assert [len(stage) for stage in stages(32, 2)] == [16, 16]
+    assert stages(62, 4) == [range(15), range(15, 31), range(31, 47), range(47, 62)]
     one, two = planned("llama-3-1-8b"), planned("llama-3-1-8b", pipeline_parallel_size=2)
     assert one.pool and two.pool
     assert two.pool.num_blocks == 2 * one.pool.num_blocks
@@ -300,3 +303,37 @@ def test_states_are_divided_over_devices_and_their_groups_repeated() -> None:
            "mamba_n_heads": 128}  # fmt: skip
     with pytest.raises(UserError, match=r"6 does not divide the recurrent layers' .* channels"):
         plan(shape_of(odd), Serving(tensor_parallel_size=6, max_model_len=64), Room(kv_memory=GIB))
+
+
+NOW = versions.parsed("0.32.0")
+
+
+def test_smaller_pages_become_longer_blocks_and_states_are_padded() -> None:
+    layers = [
+        (0, Page(Kind.STATE, 100, 30)), (1, Page(Kind.FULL, 16, 60)),
+        (2, Page(Kind.SLIDING, 16, 30, 4)), (3, Page(Kind.SLIDING, 16, 50, 4)),
+    ]  # fmt: skip
+    pages = [(one.page.kind, one.page.block_size, one.page.size) for one in grouped(layers, NOW)]
+    assert repr(pages) == repr(
+        [(Kind.STATE, 100, 60), (Kind.FULL, 16, 60), (Kind.SLIDING, 32, 60), (Kind.SLIDING, 16, 60)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("windows", "full", "version", "size"),
+    [
+        (10, 12, versions.parsed("0.9.1"), 12),
+        (10, 13, versions.parsed("0.9.1"), 10),
+        (10, 14, versions.UNEVEN_GROUPS, 14),
+        (10, 15, NOW, 10),
+        (14, 10, NOW, 14),
+        (10, 50, NOW, 10),
+    ],
+)
+def test_groups_have_the_fewest_layers_of_a_kind_or_the_most_where_that_is_close(
+    windows: int, full: int, version: versions.Version, size: int
+) -> None:
+    pages = [Page(Kind.SLIDING, 16, 60, 4)] * windows + [Page(Kind.FULL, 16, 60)] * full
+    buckets = grouped(list(enumerate(pages)), version)
+    assert max(len(one.layers) for one in buckets) == size
+    assert sorted(layer for one in buckets for layer in one.layers) == list(range(windows + full))

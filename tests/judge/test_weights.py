@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.drive.safetensors_headers import read, weights_bytes
+from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.memory_plan import GIB, Room, Serving
 from pytest_vllm_gates.judge.memory_plan import plan
 from pytest_vllm_gates.judge.model_shape import shape_of
@@ -126,6 +127,54 @@ def test_parameters_are_those_its_class_makes(config: dict[str, Any], count: int
     assert sum(part.count for part in parts(shape_of(config)) or []) == count
 
 
+@pytest.mark.parametrize(
+    ("name", "counts", "whole"),
+    [
+        ("states beside attention", [5_496_832, 1_572_864, 9_437_184, 40_528], 20_992),
+        ("one thing a layer", [2_310_144, 655_360, 1_572_864, 18_672], 11_792),
+        ("a shared expert with a gate", [786_432, 393_216, 1_572_864, 13_568], 11_520),
+        ("layers that read the cache of others", [2_031_616, 5_505_024, 0, 260_064], 11_712),
+        ("an indexer", [2_359_296, 1_966_080, 3_145_728, 13_040], 1_168_112),
+    ],
+)
+def test_parts_are_told_apart_as_quantisation_and_devices_do(
+    name: str, counts: list[int], whole: int
+) -> None:
+    found = parts(shape_of(MADE[name][0])) or []
+
+    def of(role: Role) -> int:
+        return sum(part.count for part in found if part.role is role)
+
+    roles = (Role.ATTENTION, Role.DENSE, Role.EXPERTS, Role.PLAIN)
+    assert [of(role) for role in roles] == counts
+    assert sum(part.count for part in found if part.whole) == whole
+    words = of(Role.EMBEDDING) + of(Role.HEAD)
+    assert sum(counts) + words == MADE[name][1]
+
+
+def test_what_a_config_leaves_out_is_as_its_class_has_it() -> None:
+    def same(config: dict[str, Any], name: str, value: object) -> bool:
+        without = {key: one for key, one in config.items() if key != name}
+        return parts(shape_of(without)) == parts(shape_of({**config, name: value}))
+
+    assert same(LLAMA_8B, "tie_word_embeddings", False)
+    assert not same(LLAMA_8B, "tie_word_embeddings", True)
+    assert same({**SMALL_SPARSE, "model_type": "deepseek_v32"}, "index_n_heads", 64)
+    turns, _ = MADE["experts by turns"]
+    assert same(turns, "interleave_moe_layer_step", 1)
+    biased, named = ({**LLAMA_8B, key: True} for key in ("attention_bias", "qkv_bias"))
+    assert parts(shape_of(biased)) == parts(shape_of(named)) != parts(shape_of(LLAMA_8B))
+
+
+def test_experts_are_in_the_layers_that_the_step_names() -> None:
+    config = {**SMALL_MOE, "model_type": "qwen3_moe", "mlp_only_layers": [1]}
+    stepped = shape_of({**config, "decoder_sparse_step": 3})
+    assert parts(stepped) == parts(shape_of({**config, "mlp_only_layers": [0, 1, 3, 4]}))
+    turns = {**MADE["experts by turns"][0], "num_hidden_layers": 8, "interleave_moe_layer_step": 3}
+    kinds = [part.role for part in parts(shape_of(turns)) or [] if part.role is Role.EXPERTS]
+    assert len(kinds) == 2, "the third and the sixth"
+
+
 def test_a_layer_that_borrows_keys_and_values_has_none_whoever_describes_the_layers() -> None:
     config, _ = MADE["layers that read the cache of others"]
     listed = (["sliding_attention"] * 5 + ["full_attention"] + ["sliding_attention"] * 3
@@ -172,6 +221,8 @@ def test_a_vision_tower_is_counted_about_and_said_to_be() -> None:
     clip = {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096}
     assert vision(clip) - 1024 * 4096 == pytest.approx(303_179_776, rel=0.01)
     assert vision({"embed_dim": 1024, "depth": 24}) == vision(clip)
+    narrow = 24 * (4 * 1024**2 + 2 * 1024 * 2048) + 1024 * 4096
+    assert vision({**clip, "intermediate_size": 2048}) == narrow
     assert vision({"hidden_size": "wide", "depth": 24}) == vision({"hidden_size": 1024}) == 0
     shape = shape_of({"model_type": "llava", "text_config": LLAMA_8B, "vision_config": clip})
     found = weights(shape, Serving(), None)
@@ -228,6 +279,68 @@ def test_a_flag_quantises_what_the_checkpoint_does_not(asked: str, method: str |
     assert by_flag == weights(shape_of(config), Serving(), None)
 
 
+def size_of(**quantisation: Any) -> int:
+    config = {**LLAMA_8B, "quantization_config": quantisation}
+    found = weights(shape_of(config), Serving(), None)
+    assert found is not None
+    return found.bytes_total
+
+
+PROJECTED, REST = 6_979_321_856, 2 * 1_050_939_392
+
+
+def test_bits_and_groups_are_read_as_each_method_spells_them() -> None:
+    four, eight = PROJECTED * (0.5 + 2.5 / 128) + REST, PROJECTED * (1 + 3 / 128) + REST
+    assert size_of(quant_method="awq") == size_of(quant_method="gptq", bits=4) == four
+    assert size_of(quant_method="awq", w_bit=8) == size_of(quant_method="gptq", bits=8) == eight
+    assert size_of(quant_method="awq", group_size=64) == PROJECTED * (0.5 + 2.5 / 64) + REST
+    assert size_of(quant_method="awq", group_size=-1) == PROJECTED // 2 + REST
+    assert size_of(quant_method="bitsandbytes") == PROJECTED * (0.5 + 4 / 64) + REST
+
+
+@pytest.mark.parametrize(
+    ("kept", "each"),
+    [
+        ({"num_bits": 1}, 1 / 8),
+        ({"num_bits": 16}, 2),
+        ({"num_bits": 8, "group_size": 0}, 1),
+        ({"num_bits": 8, "group_size": 1}, 3),
+    ],
+)
+def test_compressed_tensors_say_bits_and_groups(kept: dict[str, int], each: float) -> None:
+    groups = {"group_0": {"weights": kept}}
+    size = size_of(quant_method="compressed-tensors", config_groups=groups)
+    assert size == PROJECTED * each + REST
+
+
+def test_a_role_is_left_as_it_is_where_all_of_it_is_named() -> None:
+    def size(*names: str, key: str = "ignore") -> int:
+        quantisation = {"quant_method": "fbgemm_fp8", key: names}
+        config = {**MADE["a shared expert with a gate"][0], "quantization_config": quantisation}
+        found = weights(shape_of(config), Serving(), None)
+        assert found is not None
+        return found.bytes_total
+
+    quantised = size()
+    # A parameter that is left as it is takes a byte more.
+    assert size("self_attn") - quantised == 786_432
+    assert size("mlp") - quantised == 393_216
+    assert size("mlp.experts") - quantised == 393_216 + 1_572_864
+    assert size("experts", key="modules_to_not_convert") - quantised == 1_572_864
+    assert size("mlp.shared_expert", "mlp.gate", "layers.3.self_attn", "lm_head") == quantised
+
+
+def test_the_methods_that_are_known_are_listed() -> None:
+    with pytest.raises(UserError) as caught:
+        weights(shape_of(LLAMA_8B), Serving(quantization="zzzz"), None)
+    first, listed = str(caught.value).splitlines()
+    assert first == "--quantization 'zzzz' is not known"
+    assert listed.startswith("known: auto-round, auto_round, awq, ")
+    assert unknown_method(shape_of(LLAMA_8B)) is None
+    fp8 = shape_of({**LLAMA_8B, "quantization_config": {"quant_method": "fp8"}})
+    assert unknown_method(fp8) is None
+
+
 def test_a_flag_that_does_not_say_the_bits_leaves_the_size_unknown() -> None:
     serving = Serving(quantization="compressed-tensors")
     assert weights(shape_of(LLAMA_8B), serving, None) is None
@@ -240,7 +353,8 @@ def test_a_flag_that_does_not_say_the_bits_leaves_the_size_unknown() -> None:
         {"group_0": "int4"},
         {"group_0": {"weights": None}},
         {"group_0": {"weights": {"num_bits": True}}},
-        {"group_0": {"weights": {"num_bits": 32}}},
+        {"group_0": {"weights": {"num_bits": 0}}},
+        {"group_0": {"weights": {"num_bits": 17}}},
         {"group_0": {"weights": {"num_bits": "4"}}},
     ],
 )
