@@ -209,10 +209,8 @@ def _is_sparse(shape: ModelShape, text: Mapping[str, Any], layer: int) -> bool:
 
 def experts(text: Mapping[str, Any]) -> int:
     """Return how many routed experts a layer has."""
-    for key in ("num_experts", "n_routed_experts", "num_local_experts"):
-        if isinstance(text.get(key), int) and text[key] > 1:
-            return int(text[key])
-    return 0
+    count = text.get("num_experts")
+    return count if isinstance(count, int) and count > 1 else 0
 
 
 def _experts(

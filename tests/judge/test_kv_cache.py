@@ -13,7 +13,7 @@ from pytest_vllm_gates.facts import vllm_versions as versions
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Room, Serving
 from pytest_vllm_gates.facts.model_shape import Kind
-from pytest_vllm_gates.judge.kv_cache import Page, grouped, stages
+from pytest_vllm_gates.judge.kv_cache import Demand, Page, blocks_per_request, grouped, pool, stages
 from pytest_vllm_gates.judge.memory_plan import plan
 from pytest_vllm_gates.judge.model_shape import shape_of
 
@@ -337,3 +337,19 @@ def test_groups_have_the_fewest_layers_of_a_kind_or_the_most_where_that_is_close
     buckets = grouped(list(enumerate(pages)), version)
     assert max(len(one.layers) for one in buckets) == size
     assert sorted(layer for one in buckets for layer in one.layers) == list(range(windows + full))
+
+
+def test_a_request_holds_blocks_of_its_window_or_of_its_context() -> None:
+    window, full = Page(Kind.SLIDING, 16, 60, 4), Page(Kind.FULL, 16, 60)
+    assert blocks_per_request(window, Demand(1000, in_flight=13)) == 1 + 1
+    assert blocks_per_request(window, Demand(1000, in_flight=14)) == 2 + 1
+    assert blocks_per_request(window, Demand(20, in_flight=8192)) == 2 + 1
+    assert blocks_per_request(full, Demand(1000, in_flight=8192)) == 63
+    assert blocks_per_request(full, Demand(1000, in_flight=8192, ranks=2)) == 32
+    assert blocks_per_request(Page(Kind.STATE, 16, 60), Demand(1000, in_flight=1, states=3)) == 3
+
+
+def test_devices_that_share_a_sequences_tokens_hold_more_of_them() -> None:
+    buckets = grouped([(0, Page(Kind.FULL, 16, 60))], NOW)
+    old = pool(buckets, 600, Demand(1000, in_flight=1, ranks=2), versions.parsed("0.20.1"))
+    assert (old.num_blocks, old.tokens) == (10, 320)

@@ -160,6 +160,7 @@ def test_what_a_config_leaves_out_is_as_its_class_has_it() -> None:
     assert same(LLAMA_8B, "tie_word_embeddings", False)
     assert not same(LLAMA_8B, "tie_word_embeddings", True)
     assert same({**SMALL_SPARSE, "model_type": "deepseek_v32"}, "index_n_heads", 64)
+    assert same({**SMALL_GEMMA, "num_hidden_layers": 5}, "vocab_size_per_layer_input", 1000)
     turns, _ = MADE["experts by turns"]
     assert same(turns, "interleave_moe_layer_step", 1)
     biased, named = ({**LLAMA_8B, key: True} for key in ("attention_bias", "qkv_bias"))
@@ -173,6 +174,33 @@ def test_experts_are_in_the_layers_that_the_step_names() -> None:
     turns = {**MADE["experts by turns"][0], "num_hidden_layers": 8, "interleave_moe_layer_step": 3}
     kinds = [part.role for part in parts(shape_of(turns)) or [] if part.role is Role.EXPERTS]
     assert len(kinds) == 2, "the third and the sixth"
+
+
+def dense(config: dict[str, Any]) -> int:
+    return sum(p.count for p in parts(shape_of(config)) or [] if p.role is Role.DENSE)
+
+
+def test_one_expert_is_none_and_two_are_some() -> None:
+    config = {**SMALL_MOE, "model_type": "qwen3_moe"}
+    plain = 6 * 3 * 256 * 512
+    assert dense({**config, "num_experts": 1}) == dense({**config, "num_experts": 0}) == plain
+    assert dense({**config, "num_experts": 2}) == 0
+
+
+def test_layers_of_one_thing_are_known_by_letters_and_by_words() -> None:
+    config, _ = MADE["one thing a layer"]
+    words = ["mamba", "moe", "attention", "mlp", "mamba", "moe"]
+    listed = {**config, "hybrid_override_pattern": None, "layers_block_type": words}
+    assert parts(shape_of(listed)) == parts(shape_of(config))
+
+
+def test_gemma_has_a_dense_part_beside_experts_and_a_wide_one_where_it_borrows() -> None:
+    plain = {**SMALL_GEMMA, "num_hidden_layers": 10}
+    each = 3 * 256 * 512
+    assert dense(plain) == dense({**plain, "num_experts": 8, "moe_intermediate_size": 64})
+    assert dense(plain) == dense({**plain, "num_kv_shared_layers": 4}) == 10 * each
+    assert dense({**plain, "use_double_wide_mlp": True}) == 10 * each
+    assert dense({**plain, "num_kv_shared_layers": 4, "use_double_wide_mlp": True}) == 14 * each
 
 
 def test_a_layer_that_borrows_keys_and_values_has_none_whoever_describes_the_layers() -> None:
