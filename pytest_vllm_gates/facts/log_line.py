@@ -103,12 +103,10 @@ def _without_collectors(line: str) -> str:
 
 
 def _out_of_json(line: str) -> str:
-    """Return what a JSON line says, as Docker's `json-file` driver and others write them."""
+    """Return what a line says that is a JSON object, as Docker's `json-file` driver writes them."""
     try:
         found = json.loads(line)
     except ValueError:
-        return line
-    if not isinstance(found, dict):
         return line
     for key in JSON_KEYS:
         if isinstance(said := found.get(key), str):

@@ -41,6 +41,11 @@ def test_thinking_is_asked_for_by_the_familys_own_switch(name: str, switch: str)
     assert body["chat_template_kwargs"] == {switch: False}
 
 
+def test_what_is_no_text_is_sent_as_it_is() -> None:
+    hello = {"role": "assistant", "content": None, "tool_calls": [{"index": 0}]}
+    assert made(messages=(hello,)).body(family("qwen3.5"))["messages"] == [hello]
+
+
 def test_an_effort_is_asked_for_as_the_api_spells_it() -> None:
     assert made(effort="low").body(family("deepseek"))["reasoning_effort"] == "low"
 

@@ -54,6 +54,13 @@ def test_a_typo_in_a_family_file_is_told_with_its_line(tmp_path: Path) -> None:
     )
 
 
+def test_a_folder_of_weights_lies_beside_the_familys_file(tmp_path: Path) -> None:
+    text = QWEN.replace('miniature = "qwen3.5"', 'folder = "../weights"')
+    write(tmp_path, "families/mine.toml", text)
+    folders = [one.folder for one in family.load("mine", tmp_path).checkpoints if one.folder]
+    assert folders == [str(tmp_path / "weights")]
+
+
 def test_a_checkpoint_with_two_sources_is_refused(tmp_path: Path) -> None:
     text = QWEN.replace('miniature = "qwen3.5"', 'miniature = "qwen3.5"\nhub = "a/b"')
     path = write(tmp_path, "families/mine.toml", text)

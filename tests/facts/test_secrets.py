@@ -281,8 +281,14 @@ def test_a_secret_is_found_wherever_and_as_often_as_it_stands() -> None:
 def test_a_table_is_redacted_by_its_names_too() -> None:
     redactor = Redactor(["letmein-9"])
     assert redactor.json(
-        {"api_key": ["another-1", "x"], "n": 1, "at": ("letmein-9", None), "letmein-9": 2.5}
-    ) == {"api_key": [REDACTED, "x"], "n": 1, "at": (REDACTED, None), REDACTED: 2.5}
+        {
+            "api_key": ["another-1", "x"],
+            "api-key": 5,
+            "n": 1,
+            "at": ("letmein-9", None),
+            "letmein-9": 2.5,
+        }
+    ) == {"api_key": [REDACTED, "x"], "api-key": 5, "n": 1, "at": (REDACTED, None), REDACTED: 2.5}
     headers = {"Authorization": "x", "X-Api-Key": "y", "Host": "a", "Via": "letmein-9"}
     assert redactor.headers(headers) == {
         "Authorization": REDACTED, "X-Api-Key": REDACTED, "Host": "a", "Via": REDACTED,

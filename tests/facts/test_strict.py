@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import Field
 
 from pytest_vllm_gates.facts import strict
 from pytest_vllm_gates.facts.errors import UserError
@@ -30,6 +31,7 @@ class Car(strict.Record):
     colours: tuple[str, ...] = ()
     engine: Engine | None = None
     wheels: tuple[Wheel, ...] = ()
+    spares: dict[str, Wheel] = Field(default_factory=dict)
 
 
 TITLE = 'title = "a car"\n'
@@ -66,6 +68,9 @@ def test_a_whole_file_is_read_with_arrays_as_tuples(file: Path) -> None:
         pytest.param("# a remark\n\nDoors = 5\n", 4, "Doors", "doors", id="wrong case"),
         pytest.param(
             "[engine]\npower = 1.0\npwer = 2.0\n", 4, "engine.pwer", "power", id="in a table"
+        ),
+        pytest.param(
+            "[spares.left]\nsize = 1\nmakr = 'x'\n", 4, "spares.left.makr", "maker", id="by name"
         ),
         pytest.param("[engine]\npower = 1.0\n[engin]\n", 4, "engin", "engine", id="a table"),
         pytest.param(

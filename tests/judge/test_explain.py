@@ -359,3 +359,18 @@ def test_indented_text_below_no_frame_is_no_code() -> None:
 
 def test_an_empty_part_of_a_progress_bar_is_nothing() -> None:
     assert said(f"Loading\r\r{MEMORY}\r").id == "MEMORY"
+
+
+def test_the_first_line_counts_though_a_later_one_was_sure_before_it() -> None:
+    one = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 40})
+    quoted = "Received request x: the sampler"
+    found = said(MEMORY, quoted, MEMORY, "the sampler", by=classes(one))
+    assert found.answer and (found.answer.line, found.answer.times) == (1, 2)
+
+
+def test_what_was_passed_over_in_one_boot_counts_in_the_next() -> None:
+    run = signature("RUN", "short of memory", when={"after": [READY]})
+    first = [*HEALTHY, *[READY] * 1100]
+    blocks = [first, [*APART], [*HEALTHY[:2], READY, MEMORY]]
+    text = ["".join(f"{line}\n" for line in lines).encode() for lines in blocks]
+    assert explain.explain(text, classes(run)).id == "RUN"

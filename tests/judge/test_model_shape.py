@@ -234,3 +234,12 @@ def test_layers_that_only_a_pattern_counts_are_as_many_as_it_has() -> None:
     shape = shape_of(config)
     assert shape.layers == 6
     assert [cache.layer for cache in shape.caches] == [1, 3, 5]
+
+
+def test_a_pattern_says_which_layers_reuse_the_choice_of_another() -> None:
+    config = {
+        **PLAIN, "model_type": "glm_moe_dsa", "kv_lora_rank": 64, "qk_rope_head_dim": 64,
+        "index_topk": 8, "index_head_dim": 128, "index_topk_pattern": "FSS",
+    }  # fmt: skip
+    choosing = [one.layer for one in shape_of(config).caches if one.kind is Kind.INDEXER]
+    assert choosing == [0, 3]

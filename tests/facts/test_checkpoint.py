@@ -1,0 +1,17 @@
+"""A checkpoint lies in a folder here, or on the Hub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_source_that_is_a_folder_lies_here(tmp_path: Path) -> None:
+    assert Checkpoint("mine", str(tmp_path)).folder == tmp_path
+    assert Checkpoint("mine", "org/model").folder is None
+    (tmp_path / "file").touch()
+    assert Checkpoint("mine", str(tmp_path / "file")).folder is None
