@@ -106,7 +106,7 @@ def _out_of_json(line: str) -> str:
     """Return what a line says that is a JSON object, as Docker's `json-file` driver writes them."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line
     for key in JSON_KEYS:
         if isinstance(said := found.get(key), str):

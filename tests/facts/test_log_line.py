@@ -99,5 +99,9 @@ def test_json_behind_a_collector_that_is_no_record_stays() -> None:
     assert free(f'{ISO} {{"a": 1}}').text == '{"a": 1}'
 
 
+def test_json_that_is_too_deep_to_be_read_stays() -> None:
+    assert free('{"a":' * 100_000).text.startswith('{"a":{"a":')
+
+
 def test_a_line_that_does_not_end_is_cut() -> None:
     assert len(free("x" * 10**6).text) < 10**5
