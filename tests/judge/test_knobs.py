@@ -39,11 +39,14 @@ def test_a_device_whose_whole_memory_is_given_has_more_knobs() -> None:
 
 def test_a_cache_with_room_to_spare_needs_no_knob() -> None:
     assert turned(LLAMA, Room(kv_memory=100 * GIB)) == []
+    assert turned(LLAMA, Room(kv_memory=40 * GIB)) == [], "two requests at once are enough"
 
 
 def test_one_request_at_once_is_too_few() -> None:
     # 131,072 tokens take 16 GiB.
-    assert turned(LLAMA, Room(kv_memory=20 * GIB))[0] == "--kv-cache-dtype fp8"
+    for kept in ("auto", "bfloat16", "float16"):
+        knobs = turned(LLAMA, Room(kv_memory=20 * GIB), kv_cache_dtype=kept)
+        assert knobs[0] == "--kv-cache-dtype fp8"
 
 
 def test_latent_attention_is_shared_by_tokens_and_not_by_heads() -> None:

@@ -13,7 +13,15 @@ from pytest_vllm_gates.facts import vllm_versions as versions
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Room, Serving
 from pytest_vllm_gates.facts.model_shape import Kind
-from pytest_vllm_gates.judge.kv_cache import Demand, Page, blocks_per_request, grouped, pool, stages
+from pytest_vllm_gates.judge.kv_cache import (
+    Demand,
+    Page,
+    blocks_per_request,
+    grouped,
+    needed_bytes,
+    pool,
+    stages,
+)
 from pytest_vllm_gates.judge.memory_plan import plan
 from pytest_vllm_gates.judge.model_shape import shape_of
 
@@ -353,3 +361,11 @@ def test_devices_that_share_a_sequences_tokens_hold_more_of_them() -> None:
     buckets = grouped([(0, Page(Kind.FULL, 16, 60))], NOW)
     old = pool(buckets, 600, Demand(1000, in_flight=1, ranks=2), versions.parsed("0.20.1"))
     assert (old.num_blocks, old.tokens) == (10, 320)
+
+
+def test_a_boot_asks_for_a_request_and_a_block_on_the_fullest_stage() -> None:
+    buckets = grouped([(layer, Page(Kind.FULL, 16, 60)) for layer in range(3)], NOW)
+    demand, reserved = Demand(160, in_flight=1), versions.NULL_BLOCK_RESERVED
+    assert needed_bytes(buckets, demand, (0, 0, 1), None) == 10 * 180
+    assert needed_bytes(buckets, demand, reserved, None) == 11 * 180
+    assert needed_bytes(buckets, demand, reserved, [range(1), range(1, 3)]) == 11 * 120

@@ -167,6 +167,24 @@ def test_what_a_config_leaves_out_is_as_its_class_has_it() -> None:
     assert parts(shape_of(biased)) == parts(shape_of(named)) != parts(shape_of(LLAMA_8B))
 
 
+def test_what_is_known_of_no_class_has_a_head_of_its_own() -> None:
+    unknown = {**LLAMA_8B, "model_type": "brandnew"}
+    del unknown["tie_word_embeddings"]
+    assert parts(shape_of(unknown)) == parts(shape_of(LLAMA_8B))
+
+
+def test_the_projections_of_a_delta_net_are_quantised_like_attention() -> None:
+    config = {
+        **SMALL, "model_type": "qwen3_next", "num_hidden_layers": 2, "num_experts": 0,
+        "layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2,
+        "linear_key_head_dim": 32, "linear_num_value_heads": 4, "linear_value_head_dim": 64,
+        "linear_conv_kernel_dim": 4,
+    }  # fmt: skip
+    found = [p.count for p in parts(shape_of(config)) or [] if p.role is Role.ATTENTION]
+    # Queries and keys of 64, values, gates and the output of 256; a gate beside the queries.
+    assert found == [256 * (2 * 64 + 3 * 256), 256 * (2 * 256 + 2 * 2 * 64 + 256)]
+
+
 def test_experts_are_in_the_layers_that_the_step_names() -> None:
     config = {**SMALL_MOE, "model_type": "qwen3_moe", "mlp_only_layers": [1]}
     stepped = shape_of({**config, "decoder_sparse_step": 3})
