@@ -100,6 +100,21 @@ def test_a_drafter_that_the_config_does_not_describe_is_asked_for() -> None:
     assert not asked()
 
 
+def test_an_fp8_cache_of_sparse_attention_is_said_to_depend_on_the_kernels() -> None:
+    sparse = {
+        **LLAMA, "model_type": "glm_moe_dsa", "kv_lora_rank": 512, "qk_rope_head_dim": 64,
+        "index_topk": 2048, "index_head_dim": 128,
+    }  # fmt: skip
+
+    def said(config: dict[str, Any], cache_type: str) -> list[str]:
+        notes = planned(config, kv_cache_dtype=cache_type).notes
+        return [note for note in notes if note.startswith("fp8 in sparse latent attention: 656")]
+
+    (note,) = said(sparse, "fp8")
+    assert note.endswith("576 with FlashInfer's on Blackwell (--blackwell); planned: fp8_ds_mla")
+    assert said(sparse, "bfloat16") == said(LLAMA, "fp8") == []
+
+
 def test_a_drafters_layers_are_planned_as_the_model_attends() -> None:
     plain, drafting = planned(LLAMA), planned(LLAMA, num_speculative_tokens=1, drafter_layers=2)
     assert plain.kv_bytes_per_token is not None
