@@ -37,7 +37,7 @@ FIRST_BIAS = 100
 MARKER_BIAS = 55
 TEXT_BIAS = 10
 LONG_WORD = " lighthouse"
-LONG_WORDS = 400
+LONG_WORDS = 200
 TOOL = {
     "type": "function",
     "function": {

@@ -18,6 +18,7 @@ from pytest_vllm_gates.facts.matrix import UNSET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
 
     from pytest_vllm_gates.drive.recorder import Recorder
     from pytest_vllm_gates.facts.answer import Answer
@@ -62,18 +63,22 @@ class Walk:
     def run(self) -> tuple[Exchange, ...]:
         """Ask the matrix and every conversation that wants an answer.
 
-        Cells without a stop come first: from their answers the stops are taken.
+        Conversations come first, for the longest answer is one of theirs and the others go on
+        beside it. Cells with a stop come last: it is taken from the answer to the same without.
         """
         asked = [one for one in self._conversations.values() if one.ask]
-        cells = [*self._matrix.cells(), *(matrix.cell_of(one) for one in asked)]
+        cells = [*(matrix.cell_of(one) for one in asked), *self._matrix.cells()]
         cells = [cell for cell in dict.fromkeys(cells) if self._applies(cell)]
         with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
-            plain = [cell for cell in cells if cell.stop == UNSET]
-            found = dict(zip(plain, pool.map(self._plain, plain), strict=True))
-            stopping_cells = [cell for cell in cells if cell.stop != UNSET]
-            stopped = pool.map(lambda one: self._stopped(one, found[one.unstopped]), stopping_cells)
-            exchanges = [*found.values(), *(one for one in stopped if one)]
-        return tuple(exchanges)
+            found = {cell: pool.submit(self._plain, cell) for cell in cells if cell.stop == UNSET}
+            stopped = [
+                pool.submit(self._stopped, cell, found[cell.unstopped])
+                for cell in cells
+                if cell.stop != UNSET
+            ]
+            plain = [one.result() for one in found.values()]
+            exchanges = [*plain, *(one.result() for one in stopped)]
+        return tuple(one for one in exchanges if one)
 
     def _asks(self, cell: Cell) -> Asked:
         if cell.turns in self._conversations:
@@ -98,8 +103,9 @@ class Walk:
     def _plain(self, cell: Cell) -> Exchange:
         return self._asker.ask(self._exchange(cell, {}))
 
-    def _stopped(self, cell: Cell, plain: Exchange) -> Exchange | None:
+    def _stopped(self, cell: Cell, unstopped: Future[Exchange]) -> Exchange | None:
         """Ask with a stop taken from the answer that had none; None where it offers none."""
+        plain = unstopped.result()  # asked for earlier, so that it is there or under way
         if plain.whole is None:
             return None
         stop = stopping.choose(cell.stop, plain.whole)
