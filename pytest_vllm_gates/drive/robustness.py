@@ -100,7 +100,7 @@ def _message(text: str) -> str | None:
     """Return the message of an error body: OpenAI's shape, or a framework's `detail`."""
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(body, dict):
         return None
@@ -115,7 +115,7 @@ def _is_completion(text: str) -> bool:
     lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
     try:
         bodies = [json.loads(line) for line in lines if line != "[DONE]"] or [json.loads(text)]
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return all(
         isinstance(one, dict) and isinstance(one.get("choices"), list) and not one.get("error")

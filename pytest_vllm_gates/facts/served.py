@@ -109,6 +109,6 @@ def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(given, str):
         try:
             given = json.loads(given)
-        except ValueError:
+        except (ValueError, RecursionError):
             given = None
     return given if isinstance(given, dict) else {}

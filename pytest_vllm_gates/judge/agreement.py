@@ -102,7 +102,7 @@ def canonical(arguments: str) -> str:
     """
     try:
         return json.dumps(json.loads(arguments), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
 
 

@@ -34,7 +34,7 @@ def valid(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
             continue
         try:
             arguments = json.loads(call.arguments)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield f"{where}.arguments is no JSON ({error}): {call.arguments[:SHOWN]!r}"
             continue
         if not isinstance(arguments, dict):

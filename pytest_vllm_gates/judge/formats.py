@@ -30,7 +30,7 @@ def json_value(exchange: Exchange) -> Iterator[str]:
         return
     try:
         value = json.loads(whole.content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         where = "; reasoning holds it" if _holds_json(whole.reasoning) else ""
         yield f"content is not one JSON value ({error}): {whole.content[:SHOWN]!r}{where}"
         return
@@ -51,6 +51,6 @@ def _holds_json(text: str) -> bool:
     start = text.find("{")
     try:
         json.JSONDecoder().raw_decode(text, start)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return start >= 0

@@ -40,7 +40,7 @@ def faults(stream: Recording) -> Iterator[str]:
             continue
         try:
             chunk = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield f"an event is no JSON ({error}): {data[:SHOWN]!r}"
             continue
         if isinstance(chunk, dict):
@@ -89,7 +89,7 @@ def _delta(choice: dict[str, Any]) -> dict[str, Any]:
 def _usage(data: str) -> object:
     try:
         chunk = json.loads(data)
-    except ValueError:  # another check's finding
+    except (ValueError, RecursionError):  # another check's finding
         return None
     return chunk.get("usage") if isinstance(chunk, dict) else None
 

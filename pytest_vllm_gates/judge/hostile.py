@@ -32,7 +32,7 @@ def judge_reply(reply: Reply) -> Iterator[str]:
 def _text(arguments: str) -> str | None:
     try:
         text = json.loads(arguments)["text"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         return None
     return text if isinstance(text, str) else None
 

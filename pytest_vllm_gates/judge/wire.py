@@ -142,7 +142,7 @@ def _markup(tools: Tools) -> list[str]:
 def _leaves(call: ToolCall) -> Iterator[str]:
     try:
         yield from _texts(json.loads(call.arguments))
-    except ValueError:
+    except (ValueError, RecursionError):
         yield call.arguments
 
 

@@ -120,7 +120,7 @@ def test_a_long_call_takes_long_enough_to_be_seen(qwen: Family) -> None:
     with serving(obeys) as server:
         body = long_call(server.endpoint, qwen)
         (written,) = body["structured_outputs"]["choice"]
-        assert len(server.ids(written)) > 300
+        assert len(server.ids(written)) > 200
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
 
 

@@ -153,7 +153,7 @@ def _lenient(data: bytes) -> Any:
     """Return what the standard library reads, which takes half a surrogate pair, too."""
     try:
         return json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -1,0 +1,43 @@
+"""JSON too deep to be read ends no gate: it is judged as what it is, none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from judge.exchanges import TOOLS, WEATHER, answer, exchange
+from pytest_vllm_gates.facts.exchange import Recording
+from pytest_vllm_gates.facts.reply import Reply
+from pytest_vllm_gates.judge import calls, formats, framing
+from pytest_vllm_gates.judge.agreement import canonical
+from pytest_vllm_gates.judge.hostile import judge_reply
+from pytest_vllm_gates.judge.wire import _leaves
+
+DEEP = "[" * 100_000
+CALL = replace(WEATHER, arguments=DEEP)
+
+
+def test_in_the_arguments_of_a_call() -> None:
+    (found,) = calls.valid(answer("", tool_calls=(CALL,)), {"tools": TOOLS, "tool_choice": "auto"})
+    assert "arguments is no JSON" in found
+    assert canonical(DEEP) == DEEP
+    assert [*_leaves(CALL)] == [DEEP]
+
+
+def test_in_the_content() -> None:
+    whole = answer(DEEP, reasoning=f"so {{{DEEP}")
+    (found,) = formats.json_value(exchange(whole, format="json_schema", json_schema={}))
+    assert found.startswith("content is not one JSON value")
+
+
+def test_in_an_event() -> None:
+    body = f"data: {DEEP}\n\ndata: [DONE]\n\n".encode()
+    recording = Recording("text/event-stream", ((0.1, body),))
+    assert next(framing.faults(recording)).startswith("an event is no JSON")
+    assert [*framing.unasked_usage(recording)] == []
+
+
+def test_in_what_was_written_on_purpose() -> None:
+    whole = answer("Noted.", tool_calls=(CALL,))
+    found = [*judge_reply(Reply("quotes", "text", exact=True, request={}, whole=whole,
+                                streamed=whole, widened=whole))]  # fmt: skip
+    assert found[0].startswith("whole: text is missing")
