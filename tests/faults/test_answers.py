@@ -64,6 +64,7 @@ def test_turns_one_gate_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     assert "verdict: REJECT" in judged.output
 
 
+@pytest.mark.slow  # `.ci/run` judges one, too
 def test_a_server_unchanged_is_promoted(upstream: Upstream, run: Run) -> None:
     with Proxy(upstream) as proxy:
         judged = run("--base-url", proxy.base_url)

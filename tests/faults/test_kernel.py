@@ -34,7 +34,7 @@ def test_the_repair_turns_it_green(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("repair", "request_"),
     [
-        ("one_token_prompts", "a prompt of one token"),
+        pytest.param("one_token_prompts", "a prompt of one token", marks=pytest.mark.slow),
         ("seeded_prompts", "a prompt that is read in steps, sampled with a seed"),
     ],
 )
