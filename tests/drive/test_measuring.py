@@ -14,7 +14,7 @@ import pytest
 
 from drive.raw_server import ANSWER, Server, plain, requests
 from pytest_vllm_gates.drive.measuring.answers import answered
-from pytest_vllm_gates.drive.measuring.flight import Target
+from pytest_vllm_gates.drive.measuring.flight import Flight, Target
 from pytest_vllm_gates.drive.measuring.loop import Loop
 from pytest_vllm_gates.drive.measuring.measure import measure, why_not
 from pytest_vllm_gates.facts.errors import UserError
@@ -66,6 +66,13 @@ def test_a_request_is_whole_whatever_its_size(start: Callable[..., Server]) -> N
     assert raw.sent_s is not None
     assert raw.intended_s <= raw.sent_s <= raw.arrivals[0][0] <= raw.ended_s <= load.took_s
     assert abs(load.begun_unix_s - time.time()) < 60
+
+
+def test_an_answer_is_no_earlier_than_its_request() -> None:
+    """The kernel stamps an answer while the client is kept from noting when it had sent."""
+    flight = Flight(requests(1)[0], 0.0, b"")
+    flight.sent_s, flight.arrivals = 0.7, [(0.5, 10), (0.9, 20)]
+    assert flight.ended("").sent_s == 0.5
 
 
 def test_so_many_users_ask_at_once_and_no_more(start: Callable[..., Server]) -> None:

@@ -106,6 +106,9 @@ class Flight:
 
     def ended(self, error: str) -> Raw:
         """Return all that came of it."""
+        if self.arrivals and self.sent_s is not None:
+            # We may have been kept from looking at the clock for longer than the server took.
+            self.sent_s = min(self.sent_s, self.arrivals[0][0])
         return Raw(
             self.request.name, self.intended_s, self.sent_s, self.last_s, b"".join(self.pieces),
             tuple(self.arrivals), self.lag_s, error, self.begun_s,

@@ -1,0 +1,137 @@
+"""Judges one lane against another again and again, really: how often is the throughput gate wrong?
+
+    python benchmarks/real_gates.py --gates 20                   as fast: no alarm is right
+    python benchmarks/real_gates.py --gates 20 --slower 0.05     slower: each not found is wrong
+
+Each gate is `pytest --model qwen3.5 --lane ours --against theirs -m throughput` in an empty folder.
+Both are the shipped CPU lane; with `--slower` every step of our engine takes that share longer,
+which is a little less of the tokens per second: what was lost on the whole is printed. `--golden`
+gives the gates a calibration of this machine (what an A/A run left there, see docs/throughput.md).
+
+A gate takes minutes, twenty take hours: each adds a line to RECORDED when it ends, `--minutes` says
+when none is begun any more, and what is printed at the end is told of all that are recorded there.
+Exits 1 where one was wrong. Measure on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import math
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.facts.throughput import Pair, planned
+from pytest_vllm_gates.judge.throughput import PRIMARY, Answer, pair_slowdowns
+
+HERE = Path(__file__).parent
+RECORDED = HERE / "recorded" / "real_gates.jsonl"
+SLOWER = HERE.parent / "tests" / "faults" / "slower"
+MODEL = "qwen3.5"
+LANE = "cpu"
+PAIRS = TypeAdapter(list[Pair])
+
+
+def gate(slower: float, golden: Path | None) -> dict[str, Any]:
+    """Judge once; return the answer, what was found, and how long it took."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_lanes(folder / "lanes", slower)
+        if golden:
+            shutil.copytree(golden, folder / "golden")
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no",
+             "--model", MODEL, "--lane", "ours", "--against", "theirs", "-m", "throughput"],
+            cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        minutes = (time.monotonic() - began) / 60
+        measured = folder / "report" / "against" / f"{MODEL}.json"
+        if not measured.is_file():
+            raise SystemExit(done.stdout + done.stderr)
+        pairs = PAIRS.validate_python(json.loads(measured.read_text(encoding="utf-8"))["pairs"])
+    plan = planned(lanes.load(LANE, Path()).throughput)
+    found = (pair_slowdowns(pair, plan)[0] for pair in pairs)
+    return {
+        "slower": slower,
+        "answer": answered(done.stdout),
+        "slowdowns": [round(one[PRIMARY], 5) for one in found if one],
+        "pairs": len(pairs),
+        "minutes": round(minutes, 1),
+        "calibrated": golden is not None,
+        "day": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def write_lanes(folder: Path, slower: float) -> None:
+    """Write our lane and theirs, which differ in our engine's pace alone."""
+    folder.mkdir()
+    text = (lanes.SHIPPED / f"{LANE}.toml").read_text(encoding="utf-8")
+    (folder / "theirs.toml").write_text(text, encoding="utf-8")
+    more = f'[env]\nPYTHONPATH = "{SLOWER}"\nVLLM_GATES_TEST_SLOWER = "{slower}"\n'
+    ours = text.replace("[env]\n", more, 1) if slower else text
+    (folder / "ours.toml").write_text(ours, encoding="utf-8")
+
+
+def answered(output: str) -> str:
+    """Return what the gate said, of the sentence that stands in its run's last words."""
+    words = [line.partition("ours against theirs: ")[2] for line in output.splitlines()]
+    said = [one for one in words if one]
+    if not said:
+        raise SystemExit(output)
+    return max((one for one in Answer if said[-1].startswith(one)), key=len)
+
+
+def told(gates: list[dict[str, Any]], slower: float) -> tuple[str, bool]:
+    """Return what is said of all gates of a kind, and whether each was right."""
+    answers = Counter(one["answer"] for one in gates)
+    right = Answer.REGRESSION if slower else Answer.NO_REGRESSION
+    wrong = Answer.NO_REGRESSION if slower else Answer.REGRESSION
+    lost = 1 - math.exp(-statistics.fmean(x for one in gates for x in one["slowdowns"]))
+    minutes = statistics.median(one["minutes"] for one in gates)
+    counted = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
+    sentence = (
+        f"{len(gates)} gates, ours {lost:.1%} slower on the whole: {counted}; right "
+        f"{answers[right]}, wrong {answers[wrong]}; minutes: median {minutes:.0f}"
+    )
+    return sentence, not answers[wrong]
+
+
+def main() -> int:
+    """Judge so many times, and tell of all that is recorded."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--gates", type=int, default=20)
+    parser.add_argument("--slower", type=float, default=0.0)
+    parser.add_argument("--minutes", type=float, default=math.inf)
+    parser.add_argument("--golden", type=Path)
+    asked = parser.parse_args()
+    RECORDED.parent.mkdir(exist_ok=True)
+    until = time.monotonic() + 60 * asked.minutes
+    for number in range(1, asked.gates + 1):
+        if time.monotonic() >= until:
+            break
+        one = gate(asked.slower, asked.golden)
+        with RECORDED.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(one) + "\n")
+        slowdowns = ", ".join(f"{-value:+.1%}" for value in one["slowdowns"])
+        print(f"{number:3d}  {one['answer']}  {slowdowns}  {one['minutes']} min", flush=True)
+    lines = RECORDED.read_text(encoding="utf-8").splitlines()
+    gates = [one for line in lines if (one := json.loads(line))["slower"] == asked.slower]
+    sentence, right = told(gates, asked.slower)
+    print(sentence)
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
