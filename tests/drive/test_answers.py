@@ -171,7 +171,7 @@ def test_chunks_as_vllm_spells_them_count_as_any_others(
 
 def test_the_ids_of_several_choices_are_counted_together() -> None:
     choices = [{"index": number, "text": "a", "token_ids": [1, 2]} for number in range(2)]
-    told = {"choices": choices, "usage": {"completion_tokens": 0}}
+    told = {"choices": choices, "usage": {"completion_tokens": 4}}
     text = json.dumps(told, separators=(",", ":")).encode()
     found = answered(raw(*stream(b"data: " + text + b"\n\n", DONE)))
-    assert (found.counted_by, found.output_tokens) == ("token_ids", 4)
+    assert (found.counted_by, found.output_tokens, found.token_ids) == ("usage", 4, 4)

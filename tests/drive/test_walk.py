@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,7 @@ WEATHER = HELLO.model_copy(
         "tools": ({"type": "function", "function": {"name": "get_weather"}},),
     }
 )
+WAIT_S = 5.0
 STOPS = ("unset", "occurs", "in_reasoning", "straddles", "never", "token_ids")
 
 
@@ -92,6 +94,27 @@ def test_stops_are_taken_from_the_answer_without_one(qwen: Family) -> None:
     assert found["token_ids"].stop in plain.token_ids
     assert not found["never"].stopped
     assert found["never"].whole == plain
+
+
+def test_a_stop_does_not_wait_for_another_answer(qwen: Family) -> None:
+    stopped, in_time = threading.Event(), []
+
+    def slow(body: dict[str, Any]) -> Said:
+        if body.get("stop"):
+            stopped.set()
+        elif body["messages"][0]["content"] == "Tell me a story.":
+            in_time.append(stopped.wait(WAIT_S))
+        return says(body)
+
+    story = HELLO.model_copy(
+        update={
+            "name": "story", "ask": True,
+            "messages": ({"role": "user", "content": "Tell me a story."},),
+        }
+    )  # fmt: skip
+    with serving(slow) as server:
+        walked(server, qwen, small(("unset", "occurs")), story)
+    assert in_time == [True] * 3
 
 
 def test_where_an_answer_offers_no_stop_the_reason_is_told(qwen: Family) -> None:
