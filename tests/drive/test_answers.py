@@ -175,3 +175,8 @@ def test_the_ids_of_several_choices_are_counted_together() -> None:
     text = json.dumps(told, separators=(",", ":")).encode()
     found = answered(raw(*stream(b"data: " + text + b"\n\n", DONE)))
     assert (found.counted_by, found.output_tokens, found.token_ids) == ("usage", 4, 4)
+
+
+def test_an_event_too_deep_to_be_read_is_told() -> None:
+    data = b"data: " + b"[" * 100_000 + b"\n\n"
+    assert "an event is no JSON object" in answered(raw(*stream(data, DONE))).error

@@ -1,0 +1,14 @@
+"""A body of JSON too deep to be read ends no gate."""
+
+from __future__ import annotations
+
+from pytest_vllm_gates.drive.robustness import _is_completion, _message
+from pytest_vllm_gates.facts.served import _arguments
+
+DEEP = "[" * 100_000
+
+
+def test_it_is_no_error_no_completion_and_no_arguments() -> None:
+    assert _message(DEEP) is None
+    assert not _is_completion(DEEP)
+    assert _arguments({"function": {"arguments": DEEP}}) == {}
