@@ -10,7 +10,7 @@ gives the gates a calibration of this machine (what an A/A run left there, see d
 
 A gate takes minutes, twenty take hours: each adds a line to RECORDED when it ends, `--minutes` says
 when none is begun any more, and what is printed at the end is told of all that are recorded there.
-Exits 1 where one was wrong. Measure on a machine that does nothing else.
+Exits 1 where more were wrong than may be. Measure on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ RECORDED = HERE / "recorded" / "real_gates.jsonl"
 SLOWER = HERE.parent / "tests" / "faults" / "slower"
 MODEL = "qwen3.5"
 LANE = "cpu"
+MISSED = 0.05
+"""The share of slower lanes that may be missed; no lane that is as fast may alarm."""
 PAIRS = TypeAdapter(list[Pair])
 
 
@@ -94,18 +96,18 @@ def answered(output: str) -> str:
 
 
 def told(gates: list[dict[str, Any]], slower: float) -> tuple[str, bool]:
-    """Return what is said of all gates of a kind, and whether each was right."""
+    """Return what is said of all gates of a kind, and whether no more were wrong than may be."""
     answers = Counter(one["answer"] for one in gates)
-    right = Answer.REGRESSION if slower else Answer.NO_REGRESSION
-    wrong = Answer.NO_REGRESSION if slower else Answer.REGRESSION
+    found = answers[Answer.REGRESSION]
+    wrong, may_be = (len(gates) - found, MISSED * len(gates)) if slower else (found, 0.0)
     lost = 1 - math.exp(-statistics.fmean(x for one in gates for x in one["slowdowns"]))
     minutes = statistics.median(one["minutes"] for one in gates)
     counted = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
     sentence = (
-        f"{len(gates)} gates, ours {lost:.1%} slower on the whole: {counted}; right "
-        f"{answers[right]}, wrong {answers[wrong]}; minutes: median {minutes:.0f}"
+        f"{len(gates)} gates, ours {lost:.1%} slower on the whole: {counted}; wrong "
+        f"{wrong} (at most {may_be:.0f}); minutes: median {minutes:.0f}"
     )
-    return sentence, not answers[wrong]
+    return sentence, wrong <= may_be
 
 
 def main() -> int:
