@@ -5,8 +5,7 @@
 
 Each gate is `pytest --model qwen3.5 --lane ours --against theirs -m throughput` in an empty folder.
 Both are the shipped CPU lane; with `--slower` every step of our engine takes that share longer,
-which is a little less of the tokens per second: what was lost on the whole is printed. `--golden`
-gives the gates a calibration of this machine (what an A/A run left there, see docs/throughput.md).
+which is a little less of the tokens per second: what was lost on the whole is printed.
 
 A gate takes minutes, twenty take hours: each adds a line to RECORDED when it ends, `--minutes` says
 when none is begun any more, and what is printed at the end is told of all that are recorded there.
@@ -19,7 +18,6 @@ import argparse
 import datetime
 import json
 import math
-import shutil
 import statistics
 import subprocess
 import sys
@@ -45,13 +43,11 @@ MISSED = 0.05
 PAIRS = TypeAdapter(list[Pair])
 
 
-def gate(slower: float, golden: Path | None) -> dict[str, Any]:
+def gate(slower: float) -> dict[str, Any]:
     """Judge once; return the answer, what was found, and how long it took."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_lanes(folder / "lanes", slower)
-        if golden:
-            shutil.copytree(golden, folder / "golden")
         began = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no",
@@ -71,7 +67,6 @@ def gate(slower: float, golden: Path | None) -> dict[str, Any]:
         "slowdowns": [round(one[PRIMARY], 5) for one in found if one],
         "pairs": len(pairs),
         "minutes": round(minutes, 1),
-        "calibrated": golden is not None,
         "day": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
 
@@ -116,14 +111,13 @@ def main() -> int:
     parser.add_argument("--gates", type=int, default=20)
     parser.add_argument("--slower", type=float, default=0.0)
     parser.add_argument("--minutes", type=float, default=math.inf)
-    parser.add_argument("--golden", type=Path)
     asked = parser.parse_args()
     RECORDED.parent.mkdir(exist_ok=True)
     until = time.monotonic() + 60 * asked.minutes
     for number in range(1, asked.gates + 1):
         if time.monotonic() >= until:
             break
-        one = gate(asked.slower, asked.golden)
+        one = gate(asked.slower)
         with RECORDED.open("a", encoding="utf-8") as file:
             file.write(json.dumps(one) + "\n")
         slowdowns = ", ".join(f"{-value:+.1%}" for value in one["slowdowns"])

@@ -22,7 +22,7 @@ from pytest_vllm_gates.drive.conditions import machine_name
 from pytest_vllm_gates.facts.baseline import Calibration, Conditions, Recorded
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.files import write_whole
-from pytest_vllm_gates.facts.throughput import Block, Pair
+from pytest_vllm_gates.facts.throughput import Block, Pair, Scatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -112,19 +112,21 @@ class Baselines:
         kept = _object(path, _json(path, self.command).get(OURS), self.command)
         try:
             found = Calibration(
-                CONDITIONS.validate_python(kept["conditions"]), kept["pair_sd"], kept["count"]
+                CONDITIONS.validate_python(kept["conditions"]),
+                Scatter.model_validate(kept["pair_sd"]),
+                kept["count"],
             )
         except (KeyError, ValidationError) as error:
             raise UserError(_corrupt(path, str(error), self.command)) from error
         return None if any(found.conditions.differences(self.now)) else found
 
-    def calibrate(self, pair_sd: float, pairs: Sequence[Pair]) -> Path:
+    def calibrate(self, pair_sd: Scatter, pairs: Sequence[Pair]) -> Path:
         """Write what an A/A run found, with every block of it."""
         kept = {
             "format": FORMAT,
             "conditions": dataclasses.asdict(self.now),
             "versions": dict(self.versions),
-            "pair_sd": pair_sd,
+            "pair_sd": pair_sd.model_dump(),
             "count": len(pairs),
             "pairs": [dataclasses.asdict(pair) for pair in pairs],
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path  # noqa: TC003 - pydantic reads it
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.throughput import Block  # noqa: TC001 - pydantic reads it
+from pytest_vllm_gates.facts.throughput import Block, Scatter  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +54,7 @@ class Calibration:
     """How much pairs of boots of one and the same lane differ, from an A/A run."""
 
     conditions: Conditions
-    pair_sd: float
-    """Standard deviation of the logarithm of a pair's ratio."""
+    pair_sd: Scatter
     pairs: int
 
 

@@ -15,12 +15,29 @@ from pytest_vllm_gates.facts.traffic import Between, Positive, Share  # noqa: TC
 FILE = Path(__file__).parent.parent / "throughput.toml"
 
 
+class Scatter(strict.Record):
+    """How much a figure differs by nature, a standard deviation of its logarithm.
+
+    Each has its own: the time to the first token hangs on a boot's moments more than what it
+    streams in all.
+    """
+
+    output_tokens_per_s: Positive
+    ttft_s: Positive
+    itl_s: Positive
+
+    def of(self, figure: str) -> float:
+        """Return that of a figure by its name."""
+        found: float = getattr(self, figure)
+        return found
+
+
 class AgainstBaseline(strict.Record):
     """How a boot is held against recorded ones."""
 
     blocks: int = Field(ge=8)
     margin: float = Field(gt=0, lt=1)
-    boot_sd: Positive
+    boot_sd: Scatter
     degrees: int = Field(ge=1)
 
 
@@ -30,7 +47,7 @@ class AgainstLane(strict.Record):
     pairs: Between
     groups: int = Field(ge=4)
     margin: float = Field(gt=0, lt=1)
-    pair_sd: Positive
+    pair_sd: Scatter
     degrees: int = Field(ge=1)
 
     @model_validator(mode="after")
@@ -69,6 +86,11 @@ class Plan(strict.Record):
     against: AgainstLane
     odds: Odds
     unfit: Unfit
+
+    def calibrated(self, pair_sd: Scatter, pairs: int) -> Plan:
+        """Return the plan with what so many pairs of boots of one lane have shown."""
+        here = {"pair_sd": pair_sd, "degrees": pairs}
+        return self.model_copy(update={"against": self.against.model_copy(update=here)})
 
     def of_pairs(self, most: int) -> Plan:
         """Return the plan with so many pairs of boots at most."""

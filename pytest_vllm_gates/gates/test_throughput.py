@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.drive.baselines import Baselines
     from pytest_vllm_gates.facts.lane import Lane
-    from pytest_vllm_gates.facts.throughput import Block, Pair, Plan
+    from pytest_vllm_gates.facts.throughput import Block, Pair, Plan, Scatter
     from pytest_vllm_gates.run.against import Comparison
     from pytest_vllm_gates.run.evidence import Evidence
 
@@ -79,7 +79,7 @@ def test_is_as_fast_as_the_other_lane(
     *,
     other_lane: Lane | None,
     lane: Lane,
-    calibrate: Callable[[float, Sequence[Pair]], None] | None,
+    calibrate: Callable[[Scatter, Sequence[Pair]], None] | None,
     tell: Callable[[str], None],
     request: pytest.FixtureRequest,
     evidence: Evidence,
@@ -106,7 +106,7 @@ def test_is_as_fast_as_the_other_lane(
     name = comparison.subject.family.name
     tell(f"{name}: {sentence}")
     if same and (scatter := judge.scatter_of(comparison.pairs, plan)):
-        evidence["pair_sd"] = scatter
+        evidence["pair_sd"] = scatter.model_dump()
         tell(f"{name}: {judge.calibrated(scatter, comparison.pairs, plan)}")
         if calibrate:
             calibrate(scatter, comparison.pairs)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.facts.throughput import Scatter
 from pytest_vllm_gates.judge.odds import Mean, Prior, difference, holm, mean_of, spend
 from pytest_vllm_gates.judge.steady import warm_up
 
@@ -31,6 +32,8 @@ SLOWDOWNS: dict[str, Callable[[Block], float]] = {
     "ttft_s": lambda block: math.log(max(block.ttft_s, FLOOR_S)),
     "itl_s": lambda block: math.log(max(block.itl_s, FLOOR_S)),
 }
+FLOOR = 1e-6
+"""The least that figures are taken to differ by."""
 TRIMMED = 0.1
 """The share of blocks left out of a mean at either end: moments of the machine's own."""
 FIT_SHARE = 0.5
@@ -161,9 +164,9 @@ def against_baseline(
     known = [one for one in others if one]
     if not known:
         return Decision(Answer.INCONCLUSIVE, "no recorded boot has enough fit blocks", void=void)
-    prior = Prior(plan.baseline.boot_sd, plan.baseline.degrees)
+    priors = _priors(plan.baseline.boot_sd, plan.baseline.degrees)
     means = {
-        name: difference(value, [one[name] for one in known], prior)
+        name: difference(value, [one[name] for one in known], priors[name])
         for name, value in figures.items()
     }
     return _decide(means, plan.baseline.margin, (plan.odds.alpha, plan.odds.beta), void)
@@ -205,25 +208,30 @@ def against_lane(pairs: Sequence[Pair], plan: Plan) -> Decision:
             made = sum(len(pair.groups) for pair in pairs)
             why += f": {_too_few(void, made, 'groups of four blocks')}"
         return Decision(Answer.INCONCLUSIVE, why, void=void)
-    prior = Prior(plan.against.pair_sd, plan.against.degrees)
-    means = {name: mean_of([one[name] for one in known], prior) for name in SLOWDOWNS}
+    priors = _priors(plan.against.pair_sd, plan.against.degrees)
+    means = {name: mean_of([one[name] for one in known], priors[name]) for name in SLOWDOWNS}
     errors = tuple(
         spend(error, (least, most), len(known)) for error in (plan.odds.alpha, plan.odds.beta)
     )
     return _decide(means, plan.against.margin, errors, void)
 
 
-def scatter_of(pairs: Sequence[Pair], plan: Plan) -> float | None:
-    """Return how much pairs of one and the same lane differ, as a standard deviation.
+def scatter_of(pairs: Sequence[Pair], plan: Plan) -> Scatter | None:
+    """Return how much pairs of one and the same lane differ.
 
     Their mean is known, for they are the same: 0. None where no pair has enough fit blocks.
     """
-    known = [found[PRIMARY] for pair in pairs if (found := pair_slowdowns(pair, plan)[0])]
-    return math.sqrt(statistics.fmean(one**2 for one in known)) if known else None
+    known = [found for pair in pairs if (found := pair_slowdowns(pair, plan)[0])]
+    if not known:
+        return None
+    squares = {name: statistics.fmean(one[name] ** 2 for one in known) for name in SLOWDOWNS}
+    # Figures that never differ, because nothing was timed, would make any difference a sure one.
+    return Scatter(**{name: max(math.sqrt(one), FLOOR) for name, one in squares.items()})
 
 
-def calibrated(sd: float, pairs: Sequence[Pair], plan: Plan) -> str:
+def calibrated(scatter: Scatter, pairs: Sequence[Pair], plan: Plan) -> str:
     """Return what an A/A run says of the machine, and how small a loss it can show by when."""
+    sd = scatter.of(PRIMARY)
     minutes = statistics.fmean(pair.boots_s + pair.took_s for pair in pairs) / 60
     effects = ", ".join(
         f"{loss:.1%} in {number} pairs ({number * minutes:.0f} min)"
@@ -254,6 +262,10 @@ def trimmed(values: Sequence[float]) -> float:
     cut = int(TRIMMED * len(values))
     ordered = sorted(values)
     return statistics.fmean(ordered[cut : len(ordered) - cut])
+
+
+def _priors(scatter: Scatter, degrees: int) -> dict[str, Prior]:
+    return {name: Prior(scatter.of(name), degrees) for name in SLOWDOWNS}
 
 
 def _decide(

@@ -17,13 +17,14 @@ from pytest_vllm_gates.facts.checkpoint import Checkpoint
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.lane import Lane
 from pytest_vllm_gates.facts.machine import Machine
-from pytest_vllm_gates.facts.throughput import Block, Group, Pair, planned
+from pytest_vllm_gates.facts.throughput import Block, Group, Pair, Scatter, planned
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.baseline import Conditions
 
 MACHINE = Machine("Linux", "3.11", "A Processor 9000 @ 3 GHz", 2, 24 * 2**30, ())
 LANE = Lane(name="cpu", file=Path("cpu.toml"), title="x", command=("x",), env={"A": "1"})
+SCATTER = Scatter(output_tokens_per_s=0.0123, ttft_s=0.05, itl_s=0.02)
 BLOCKS = [
     Block("b-0", 0.0, 0.5, 256, 0.1, 0.01, speed=900.0),
     Block("b-1", 1.0, 0.4, 256, 0.1, 0.01),
@@ -153,10 +154,10 @@ def test_pytest_benchmark_reads_them(tmp_path: Path) -> None:
 def test_a_calibration_is_kept_for_its_conditions(tmp_path: Path) -> None:
     pair = Pair((Group((BLOCKS[0], BLOCKS[1]), (BLOCKS[1], BLOCKS[0])),))
     assert at(tmp_path).calibration() is None
-    path = at(tmp_path).calibrate(0.0123, [pair] * 5)
+    path = at(tmp_path).calibrate(SCATTER, [pair] * 5)
     found = at(tmp_path).calibration()
     assert found
-    assert (found.pair_sd, found.pairs) == (0.0123, 5)
+    assert (found.pair_sd, found.pairs) == (SCATTER, 5)
     assert at(tmp_path, now(plan=planned({"requests": 9}))).calibration() is None
     assert at(tmp_path).recorded() == ([], [])
     path.write_text("{}", encoding="utf-8")

@@ -280,13 +280,47 @@ def test_the_smallest_loss_is_found_in_all_but_beta_of_gates() -> None:
     assert found[2] == pytest.approx(1 - math.exp(-reach * sd / math.sqrt(2)))
 
 
+def later_first_tokens(pair: Pair, slower: float) -> Pair:
+    """Return a pair in which our first tokens come later, and all else is as it was."""
+    return Pair(
+        tuple(
+            dataclasses.replace(
+                group,
+                ours=tuple(
+                    dataclasses.replace(one, ttft_s=one.ttft_s * math.exp(slower))
+                    for one in group.ours
+                ),
+            )
+            for group in pair.groups
+        )
+    )
+
+
+def test_a_figure_is_held_against_its_own_scatter() -> None:
+    """Of one lane here, the time to the first token differs by three times the throughput's sd."""
+    pairs = [later_first_tokens(Noise(sd=0.0).pair(0.0), slower) for slower in (0.09, 0.07)]
+    assert judge.against_lane(pairs, PLAN).answer is judge.Answer.NO_REGRESSION
+    sure = PLAN.calibrated(PLAN.against.pair_sd.model_copy(update={"ttft_s": 0.01}), 8)
+    decision = judge.against_lane(pairs, sure)
+    assert decision.answer is judge.Answer.REGRESSION
+    assert decision.why == "ttft_s is surely worse (+8.3%)"
+
+
+def test_figures_that_never_differ_are_no_certainty() -> None:
+    scatter = judge.scatter_of([Noise(sd=0.0).pair(0.0)], PLAN)
+    assert scatter
+    assert scatter.itl_s == judge.FLOOR
+
+
 def test_pairs_of_one_lane_tell_how_much_pairs_scatter() -> None:
     alike = [Noise(sd=0.0).pair(slower) for slower in (0.03, -0.04)]
     scatter = judge.scatter_of(alike, PLAN)
-    assert scatter == pytest.approx(math.sqrt((0.03**2 + 0.04**2) / 2))
+    assert scatter
+    assert scatter.output_tokens_per_s == pytest.approx(math.sqrt((0.03**2 + 0.04**2) / 2))
+    assert scatter.itl_s > 0
     assert judge.scatter_of([Pair(())], PLAN) is None
     timed = [dataclasses.replace(one, boots_s=100.0, took_s=200.0) for one in alike]
-    told = judge.calibrated(0.02, timed, PLAN)
+    told = judge.calibrated(scatter.model_copy(update={"output_tokens_per_s": 0.02}), timed, PLAN)
     effects = judge.smallest_effects(0.02, 2, PLAN)
     assert told == (
         "A/A over 2 pairs of boots: they differ by 2.0% (sd); the smallest loss that is found in "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-FEW = {"pairs": [1, 2], "groups": 4, "margin": 0.9, "pair_sd": 0.02}
+FEW = {"pairs": [1, 2], "groups": 4, "margin": 0.9}
 PLAN = planned(
     {
         "concurrency": 2, "requests": 2, "prompt_tokens": 6, "output_tokens": 3, "against": FEW,
