@@ -15,7 +15,14 @@ if TYPE_CHECKING:
     import pytest
 
 RECORDED = Path(__file__).parent / "recorded"
-CAPABILITIES = {"h100x8": "9.0", "rtx5090": "12.0", "gb10": "12.1", "t4": "7.5", "a100mig": "8.0"}
+CAPABILITIES = {
+    "h100": "9.0",
+    "h100x8": "9.0",
+    "rtx5090": "12.0",
+    "gb10": "12.1",
+    "t4": "7.5",
+    "a100mig": "8.0",
+}
 GIB = 2**30
 
 

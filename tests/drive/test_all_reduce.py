@@ -11,9 +11,12 @@ import pytest
 from pytest_vllm_gates.drive import all_reduce, startup
 from pytest_vllm_gates.drive.programs import all_reduce as program
 from pytest_vllm_gates.facts import all_reduce as facts
+from pytest_vllm_gates.facts import signature
 from pytest_vllm_gates.facts.all_reduce import Nodes
 from pytest_vllm_gates.facts.lane import Lane
+from pytest_vllm_gates.judge import explain
 
+CAPTURED = Path(__file__).parent.parent / "recorded" / "all_reduce"
 # As NCCL 2.21 and 2.27 write them, two ranks on one machine of two GPUs and one network card.
 NCCL = """\
 node1:4242:4242 [0] NCCL INFO Bootstrap: Using enp1s0f0np0:10.0.0.1<0>
@@ -91,6 +94,32 @@ def test_nccls_own_words_tell_version_interface_and_links() -> None:
         "network": "IB",
         "links": "NET/IB, P2P/CUMEM",
     }
+
+
+def test_a_machine_without_infiniband_is_not_told_to_have_it() -> None:
+    """NCCL 2.28.9 on an H100: "NET/IB : No device found.", and then "NET/IB : Using [RO]; …"."""
+    log = (CAPTURED / "h100-one-rank" / "all_reduce.log").read_text()
+    assert {one.name: startup.value(one, log) for one in facts.load().told} == {
+        "nccl": "2.28.9+cuda13.0",
+        "bootstrap": "eth0:192.0.2.2",
+        "sockets": "[0]eth0:192.0.2.2<0>",
+        "infiniband": "",
+        "network": "Socket",
+        "links": "",
+    }
+
+
+def test_two_ranks_on_one_gpu_are_told_which_has_none(tmp_path: Path) -> None:
+    folder = CAPTURED / "h100-two-ranks"
+    first, second = all_reduce.read(task(tmp_path, folder=folder))
+    assert first.facts["device"] == "NVIDIA H100 80GB HBM3"
+    assert first.steps[-1].name == "the first all-reduce"
+    assert second.failed == "AcceleratorError: CUDA error: invalid device ordinal"
+    log = (folder / "all_reduce.log").read_text()
+    assert all_reduce.ENDED.findall(log) == [("1", "1")]
+    said = explain.explain([log.encode()], signature.load_all(), 1)
+    assert said.answer
+    assert (said.answer.id, said.answer.confidence) == ("TP_GPU_COUNT", "certain")
 
 
 def test_what_a_rank_wrote_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:

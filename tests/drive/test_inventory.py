@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pynvml
 import pytest
-from machines import CAPABILITIES, RECORDED, Nvml, recorded, stand_in
+from machines import CAPABILITIES, RECORDED, Memory, Nvml, recorded, stand_in
 
 from pytest_vllm_gates.drive import container, machine, nvidia_smi, nvml
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pytest_vllm_gates.facts.machine import Gpu
 
 GIB = 2**30
 
@@ -24,6 +27,40 @@ def test_nvml_tells_what_nvidia_smi_tells(name: str, monkeypatch: pytest.MonkeyP
     driver, gpus, _ = nvml.ask()
     assert gpus == expected.devices
     assert driver == replace(expected.driver, told_by="NVML")
+
+
+@dataclass(frozen=True)
+class Reserved(Memory):
+    reserved: int = 0
+
+
+@pytest.mark.parametrize("knows_reserved", [True, False])
+def test_a_captured_machine_tells_both_ways_alike(
+    monkeypatch: pytest.MonkeyPatch, *, knows_reserved: bool
+) -> None:
+    """Bindings of older drivers know no second version, and count as used what is reserved."""
+    told = json.loads((RECORDED / "h100.nvml.json").read_text())
+
+    class Captured(Nvml):
+        def nvmlDeviceGetMemoryInfo(  # noqa: N802 - NVML's name
+            self, _: Gpu, version: object = None
+        ) -> Memory:
+            if version is None:
+                return Memory(**told["memory"])
+            if not knows_reserved:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+            return Reserved(**told["memory_v2"])
+
+    expected = recorded("h100")
+    Captured(expected).install(monkeypatch)
+    _, (gpu,), _ = nvml.ask()
+    assert (gpu.name, gpu.capability) == (told["name"], ".".join(map(str, told["capability"])))
+    assert gpu.free_bytes == expected.devices[0].free_bytes == 85_017_493_504
+    if knows_reserved:
+        # vLLM printed 79.18 GiB there as the device's.
+        assert gpu.memory_bytes == expected.devices[0].memory_bytes == 85_017_493_504
+    else:
+        assert gpu.memory_bytes == 85_520_809_984
 
 
 def test_eight_gpus_and_how_they_reach_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ def test_visible_devices_are_counted_as_cuda_does(listed: str, what: str) -> Non
          "(the driver of CUDA 12.8 is 570.26: an older one of its family cannot compile PTX that "
          "this CUDA made)"),
         ("rtx5090", "12.8", State.OK, "driver 570.124.06 runs CUDA 12.8, the lane's torch is 12.8"),
+        ("h100", "13.0", State.OK, "driver 580.159.04 runs CUDA 13.0, the lane's torch is 13.0"),
         ("gb10", "13.0", State.OK, "driver 580.95.05 runs CUDA 13.0, the lane's torch is 13.0"),
         ("gb10", "13.2", State.OK, "driver 580.95.05 is of CUDA 13.2's family, from 580 on"),
         ("gb10", "14.0", State.UNKNOWN, "the oldest driver for CUDA 14.0 is not in the table"),
