@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.startup import Startup
 
 MARGIN = 0.05
+ROUNDED_GIB = 0.005
+"""Half of the last digit that vLLM prints."""
+SEGMENT_GIB = 20 * 2**20 / GIB
+"""What torch's allocator may take at once beyond what was asked for (`kLargeBuffer` of
+c10/cuda/CUDACachingAllocator.h): vLLM prints what the device gave, not what the weights fill."""
 
 
 def serving(flags: Mapping[str, Any], version: str | None, device: str) -> Serving:
@@ -35,7 +40,7 @@ def serving(flags: Mapping[str, Any], version: str | None, device: str) -> Servi
 def differences(plan: MemoryPlan, told: Startup) -> Iterator[str]:
     """Yield one sentence for every figure that is more than 5 % beside the plan.
 
-    The memory a log tells is rounded, so that the plan for the cache is an interval.
+    The memory a log tells is rounded, so that the plan is an interval.
     """
     tokens, concurrency = (told.figures.get(name) for name in ("kv_tokens", "kv_concurrency"))
     if plan.low and plan.high and tokens is not None:
@@ -46,10 +51,14 @@ def differences(plan: MemoryPlan, told: Startup) -> Iterator[str]:
     weights = told.figures.get("weights_gib")
     if plan.weights and weights is not None:
         planned = plan.weights.bytes_per_device / GIB
-        yield from _beside("GiB of weights on a device", weights, planned, planned)
+        slack = (ROUNDED_GIB, ROUNDED_GIB + SEGMENT_GIB)
+        yield from _beside("GiB of weights on a device", weights, planned, planned, slack)
 
 
-def _beside(what: str, told: float, low: float, high: float) -> Iterator[str]:
-    if not low * (1 - MARGIN) <= told <= high * (1 + MARGIN):
+def _beside(
+    what: str, told: float, low: float, high: float, slack: tuple[float, float] = (0, 0)
+) -> Iterator[str]:
+    below, above = slack
+    if not low * (1 - MARGIN) - below <= told <= high * (1 + MARGIN) + above:
         between = f"{low:,.6g}" if low == high else f"{low:,.6g} to {high:,.6g}"
         yield f"{what}: planned {between}, and vLLM reports {told:,.6g}"

@@ -14,6 +14,8 @@ TITLE = "golden 1: start-up: "
 END = "end of golden"
 MARGIN = 0.05
 """The share by which a figure may differ: memory that others hold moves a GPU's by a little."""
+ROUNDED_GIB = 0.01
+"""By what two figures may differ that were one before each was rounded to two decimals."""
 FACTS, FIGURES = "facts", "figures"
 
 
@@ -53,6 +55,6 @@ def changes(recorded: Startup, now: Startup) -> Iterator[str]:
         if was is None or is_ is None:
             told = ("not told" if one is None else f"{one:g}" for one in (was, is_))
             yield f"{name}: {', now '.join(told)}"
-        elif abs(is_ - was) > MARGIN * abs(was):
+        elif abs(is_ - was) > MARGIN * abs(was) + (ROUNDED_GIB if name.endswith("_gib") else 0):
             share = f" ({is_ / was - 1:+.0%})" if was else ""
             yield f"{name}: {was:g}, now {is_:g}{share}"

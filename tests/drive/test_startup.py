@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pytest_vllm_gates.drive.startup import read
 
+HEALTHY = Path(__file__).parent.parent / "signatures" / "healthy"
 CPU_0_32 = """\
 (APIServer pid=1) INFO 11-21 07:02:56 [model.py:733] Resolved architecture: DeepseekV3ForCausalLM
 (APIServer pid=1) INFO 11-21 07:02:56 [model.py:2152] Using max model len 4096
@@ -59,6 +62,41 @@ def test_a_start_on_the_cpu_is_read() -> None:
         "kv_tokens": 466_032, "kv_concurrency": 113.78, "kv_concurrency_tokens": 4096, "kv_gib": 1,
     }  # fmt: skip
     assert told.kv_bytes == 2**30
+
+
+def test_a_start_on_an_h100_is_read() -> None:
+    log = HEALTHY / "gpu-h100-qwen3.5-0.32.log"
+    told = read(log.read_text())
+    assert {**told.facts, "cuda_graphs": ""} == {
+        "architecture": "Qwen3_5ForCausalLM",
+        "device": "cuda",
+        "dtype": "bfloat16",
+        "max_model_len": "4096",
+        "tensor_parallel_size": "1",
+        "pipeline_parallel_size": "1",
+        "quantization": "None",
+        "kv_cache_dtype": "auto",
+        "enforce_eager": "False",
+        "cuda_graphs": "",
+        "enable_prefix_caching": "True",
+        "enable_chunked_prefill": "True",
+        "attention_backend": "FLASH_ATTN",
+        "kernels": "Triton/FLA GDN prefill kernel",
+        "kv_cache_layout": "LBNHC",
+    }
+    assert told.facts["cuda_graphs"] == "FULL_AND_PIECEWISE"
+    assert told.figures == {
+        "kv_tokens": 123_141_090, "kv_concurrency": 30_063.74, "kv_concurrency_tokens": 4096,
+        "kv_gib": 72.25, "weights_gib": 0,
+    }  # fmt: skip
+
+
+def test_an_eager_start_with_experts_on_an_h100_is_read() -> None:
+    told = read((HEALTHY / "gpu-h100-deepseek-0.32-eager.log").read_text())
+    assert told.facts["attention_backend"] == "FLASH_ATTN_MLA"
+    assert told.facts["kernels"] == "FLASH_ATTN MLA prefill backend, TRITON Unquantized MoE backend"
+    assert told.facts["enforce_eager"] == "True"
+    assert told.figures["kv_tokens"] == 33_791_392
 
 
 def test_an_older_start_on_two_gpus_is_read_once() -> None:

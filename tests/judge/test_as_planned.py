@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
-from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Pool, Serving, Weights
+import pytest
+
+from pytest_vllm_gates.drive import startup
+from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Pool, Room, Serving, Weights
 from pytest_vllm_gates.facts.startup import Startup
 from pytest_vllm_gates.judge.as_planned import differences, serving
+from pytest_vllm_gates.judge.memory_plan import plan
+from pytest_vllm_gates.judge.model_shape import shape_of
+from pytest_vllm_gates.miniatures import checkpoint as miniatures
 
+HEALTHY = Path(__file__).parent.parent / "signatures" / "healthy"
+CHECKPOINTS = Path(miniatures.__file__).parent / "checkpoints"
 POOL = Pool(100, 10_000, 2.5)
 PLAN = MemoryPlan("QwenForCausalLM", "0.32.0", 4096, pool=POOL, low=POOL, high=POOL)
 TOLD = {"kv_tokens": 10_000.0, "kv_concurrency": 2.5, "weights_gib": 7.5}
+
+
+@pytest.mark.parametrize(
+    ("log", "checkpoint", "tokens"),
+    [
+        ("gpu-h100-qwen3.5-0.32.log", "qwen3.5", 123_141_090),
+        ("gpu-h100-deepseek-0.32-eager.log", "deepseek-v3.1", 33_791_392),
+    ],
+)
+def test_a_real_gpus_memory_is_as_planned(log: str, checkpoint: str, tokens: int) -> None:
+    """Two boots on an H100: the cache to the token that its printed memory allows."""
+    told = startup.read((HEALTHY / log).read_text())
+    assert told.kv_bytes
+    config = json.loads((CHECKPOINTS / checkpoint / "config.json").read_text())
+    flags = {"max_model_len": 4096, "max_num_seqs": 8, "gpu_memory_utilization": 0.92}
+    room = Room(kv_memory=told.kv_bytes)
+    planned = plan(shape_of(config), serving(flags, "0.32.0", "cuda"), room)
+    assert planned.low
+    assert planned.high
+    assert planned.low.tokens <= tokens <= planned.high.tokens
+    assert list(differences(planned, told)) == []
+    halved = replace(told, figures={**told.figures, "kv_tokens": tokens / 2})
+    assert len(list(differences(planned, halved))) == 1
+
+
+def test_weights_are_what_the_device_gave_for_them_rounded() -> None:
+    small = replace(PLAN, weights=Weights(0, int(0.002 * GIB), "counted"))
+    for said, told in ((0.0, []), (0.02, []), (0.05, ["GiB of weights on a device"])):
+        found = list(differences(small, Startup(figures={"weights_gib": said})))
+        assert [one.partition(":")[0] for one in found] == told
 
 
 def test_a_twentieth_beside_the_plan_is_still_as_planned() -> None:

@@ -30,6 +30,14 @@ def test_a_figure_may_move_by_a_twentieth() -> None:
     assert list(changes(BEFORE, far)) == ["kv_tokens: 100000, now 105001 (+5%)"]
 
 
+def test_the_last_digit_of_what_was_rounded_is_no_change() -> None:
+    small = Startup({}, {"weights_gib": 0.0, "kv_gib": 0.1})
+    assert list(changes(small, Startup({}, {"weights_gib": 0.01, "kv_gib": 0.11}))) == []
+    assert list(changes(small, Startup({}, {"weights_gib": 0.02, "kv_gib": 0.1}))) == [
+        "weights_gib: 0, now 0.02"
+    ]
+
+
 def test_every_change_is_told() -> None:
     now = Startup(
         {"attention_backend": "TRITON_ATTN", "kernels": "slow", "mode": "level: 3"},
