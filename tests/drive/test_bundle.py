@@ -85,6 +85,17 @@ def test_what_is_declared_and_not_installed_is_named(site: Path) -> None:
     )
 
 
+def test_what_lies_further_down_the_path_declares_nothing(site: Path, tmp_path: Path) -> None:
+    """An environment made with --system-site-packages has two of many a package."""
+    below = tmp_path / "below"
+    for name in ("transformers-4.0", "vllm-0.32.0"):
+        (below / f"{name}.dist-info").mkdir(parents=True)
+        (below / f"{name}.dist-info" / "METADATA").write_text("Requires-Dist: tokenizers==0.1\n")
+    folders = [site, below]
+    found = bundle.read(folders, installed.versions(folders), "3.12.3")
+    assert found.unmet == read(site).unmet
+
+
 def test_torchs_own_table_says_what_it_was_compiled_for(site: Path) -> None:
     found = read(site)
     assert found.torch_kernels == Kernels((75, 80, 120), ptx=None)
