@@ -31,6 +31,8 @@ RULES: Mapping[str, str] = {
     "no_hub_token": "no token for the Hugging Face Hub is set",
     "hub_offline": "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set",
     "one_gpu": "one GPU answers",
+    "package_absent": "no installed package is named as the captured `package`",
+    "package_fits": "the captured `package` is as those that declare it want it",
     "packages_disagree": "an installed package's requirement is not met",
     "requirements_met": "every installed package's requirements are met",
     "small_shared_memory": "less than 1 GiB of shared memory",

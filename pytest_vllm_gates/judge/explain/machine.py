@@ -5,8 +5,10 @@ A rule returns the sentence it has to say, or None where the facts do not bear i
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.facts.bundle import DECIDING
 from pytest_vllm_gates.facts.preflight import State
 from pytest_vllm_gates.judge.preflight import gpu, versions
 
@@ -165,6 +167,26 @@ def _hub_offline(situation: Situation, captures: Captures) -> str | None:
     return None
 
 
+def _distribution(captures: Captures) -> str:
+    """Return the distribution that a captured module is most likely of."""
+    module = captures.get("package", "").strip("'").partition(".")[0]
+    return re.sub(r"[-_.]+", "-", module).lower()
+
+
+def _package_absent(situation: Situation, captures: Captures) -> str | None:
+    name, installed = _distribution(captures), situation.bundle.versions
+    if not name or any(one == name or one.startswith(f"{name}-") for one in installed):
+        return None
+    return f"no package of the lane is named {name}" if installed else None
+
+
+def _package_fits(situation: Situation, captures: Captures) -> str | None:
+    # What the others declare, and whether it is met, is not known.
+    if _distribution(captures) not in DECIDING:
+        return None
+    return TABLE["requirements_met"](situation, captures)
+
+
 def _small_shared_memory(situation: Situation, captures: Captures) -> str | None:
     del captures
     size = situation.machine.limits.shared_memory_bytes if situation.machine else None
@@ -199,6 +221,8 @@ TABLE: Mapping[str, Rule] = {
     "no_gpu": _no_gpu,
     "no_hub_token": _no_hub_token,
     "one_gpu": _one_gpu,
+    "package_absent": _package_absent,
+    "package_fits": _package_fits,
     "packages_disagree": _says(versions.versions, State.FAILS),
     "requirements_met": _says(versions.versions, State.OK),
     "small_shared_memory": _small_shared_memory,
