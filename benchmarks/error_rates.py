@@ -1,15 +1,17 @@
 """How often the throughput gate is wrong, by simulation over noise that was recorded here.
 
+    python benchmarks/error_rates.py
     python benchmarks/error_rates.py CALIBRATION.json --gates 1000
 
-The file is what an A/A run records: `pytest --model qwen3.5 --lane cpu --against cpu -m throughput
---update-baseline`, here with `[throughput.against] pairs = [15, 15]` in the lane for 30 boots. A
-gate is played by drawing pairs of boots with replacement, which of the two is ours by lot, and of
-each pair its groups of blocks with replacement (a two-stage bootstrap); a loss is laid on all
-blocks of ours. Half of the pairs, by lot, calibrate the gate and the others are played with, so
-that no gate knows the noise it is judged by. Printed are the shares of each answer, the pairs of
-boots and the minutes needed. Exits 1 where more than 1 % of the gates alarm without a loss, fewer
-than 95 % find a loss of 5 %, or any misses one of 10 %.
+The file is what an A/A run records: `pytest --model qwen3.5 --lane cpu --against cpu --pairs 15
+-m throughput --update-baseline` for 30 boots. Without one it is what such a run recorded of two
+cores on 2026-11-22, less what the servers told meanwhile. A gate is played by drawing pairs of
+boots with replacement, which of the two is ours by lot, and of each pair its groups of blocks with
+replacement (a two-stage bootstrap); a loss is laid on all blocks of ours. Half of the pairs, by
+lot, calibrate the gate and the others are played with, so that no gate knows the noise it is judged
+by. Printed are the shares of each answer, the pairs of boots and the minutes needed. Exits 1 where
+more than 1 % of the gates alarm without a loss, fewer than 95 % find a loss of 5 %, or any misses
+one of 10 %.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from pytest_vllm_gates.facts import lane as lanes
 from pytest_vllm_gates.facts.throughput import Block, Group, Pair, Plan, Scatter, planned
 from pytest_vllm_gates.judge.throughput import Answer, against_lane, scatter_of
 
+RECORDED = Path(__file__).parent / "recorded" / "aa_qwen3.5_cpu.json"
 LOSSES = (0.0, 0.025, 0.05, 0.1)
 PAIRS = TypeAdapter(list[Pair])
 
@@ -80,7 +83,7 @@ def _scatter(pairs: list[Pair], plan: Plan) -> Scatter:
 def main() -> int:
     """Play the gates for each loss."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("calibration", type=Path)
+    parser.add_argument("calibration", type=Path, nargs="?", default=RECORDED)
     parser.add_argument("--gates", type=int, default=1000)
     parser.add_argument("--lane", default="cpu")
     parser.add_argument("--seed", default="1")
