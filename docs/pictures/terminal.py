@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COLUMNS = 100
-STANDING = 3
-"""So many known defects are shown."""
 LINE, CHARACTER, EDGE = 17.0, 7.3, 14.0
 """Pixels: from line to line, from character to character, around all of it."""
 SHADES = {"green": "#7ee787", "red": "#ff7b72", "yellow": "#e3b341", "blue": "#79c0ff"}
@@ -26,7 +24,7 @@ PLAIN, BEHIND = "#d5dbe2", "#161b22"
 NO_BREAK = "\N{NO-BREAK SPACE}"
 """Spaces that no viewer puts together."""
 OUTCOME = re.compile(rf"^\S+  \S+ +({'|'.join(map(re.escape, COLOURS))}) |^verdict: (\w+)$")
-KNOWN = "  known defect, "
+KNOWN = "  known defect"
 
 
 def shown(printed: list[str], command: str) -> Iterator[tuple[str, str]]:
@@ -36,19 +34,15 @@ def shown(printed: list[str], command: str) -> Iterator[tuple[str, str]]:
     head = [line for line in printed if line.startswith("vllm gates:")]
     yield from (("", line) for line in head if " overlay " not in line)
     yield "", "..."
-    standing = 0
     first = next(at for at, line in enumerate(printed) if OUTCOME.match(line))
     for line in printed[first:]:
         found = OUTCOME.match(line)
-        standing += line.startswith(KNOWN)
-        if line.startswith(KNOWN) and standing > STANDING:
-            continue
         if line.startswith("---"):
             break
-        colour = COLOURS[found[1] or found[2]] if found else "yellow" if standing else ""
+        colour = "yellow" if line.startswith(KNOWN) else ""
+        if found:
+            colour = COLOURS[found[1] or found[2]]
         yield colour, line if len(line) <= COLUMNS else f"{line[: COLUMNS - 3]}..."
-    if standing > STANDING:
-        yield "yellow", f"  ... and {standing - STANDING} more"
     yield "", ""
     yield "", printed[-1]
 

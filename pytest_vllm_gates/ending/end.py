@@ -106,7 +106,7 @@ def _last_words(of: Run, found: End, here: Path) -> Iterator[tuple[str, str]]:
     """Yield what is shown, as (colour, text) lines."""
     if found.bundle:
         yield from (("", line) for line in (*bundle_report.lines(found.bundle), ""))
-    yield from terminal.lines(found.verdict)
+    yield from terminal.lines(found.verdict, verbose=of.options.verbose)
     if found.against:
         yield "", f"  {terminal.side_by_side(found.against)}"
     if found.rollback:

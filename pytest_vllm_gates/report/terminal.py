@@ -12,7 +12,7 @@ from pytest_vllm_gates.judge.waivers import State
 from pytest_vllm_gates.report import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 COLOURS: Mapping[str, str] = {
     Outcome.PASS: "green",
@@ -47,8 +47,8 @@ def side_by_side(against: Mapping[str, Any]) -> str:
     return f"beside lane {against['lane']['name']}: {', '.join(said) or 'nothing differs'}"
 
 
-def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Yield the summary as (colour, text) lines."""
+def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the summary as (colour, text) lines; `verbose` tells each known defect that stands."""
     width = max(shutil.get_terminal_size().columns, NARROW)
     family_width = max((len(gate.family) for gate in verdict.gates), default=0)
     gate_width = max((len(gate.gate) for gate in verdict.gates), default=0)
@@ -68,7 +68,22 @@ def lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "", f"  next: {command}"
     for settled in verdict.waivers:
         yield WAIVERS[settled.state], f"  {settled.told}"
-    for standing in verdict.standing:
-        yield "yellow", f"  known defect, standing: {standing}"
+    if verbose:
+        for standing in verdict.standing:
+            yield "yellow", f"  known defect, standing: {standing}"
+    elif verdict.standing:
+        yield "yellow", f"  known defects, standing (-v tells each): {_counted(verdict.standing)}"
     for gone in verdict.gone:
         yield "green", f"  known defect, no longer seen (its entry can go): {gone}"
+
+
+def _counted(standing: Sequence[str]) -> str:
+    """Return how many known defects stand in which gates: "qwen3.5: stop 2, tools 1"."""
+    families: dict[str, Counter[str]] = {}
+    for one in standing:
+        family, gate, _ = one.split(": ", 2)
+        families.setdefault(family, Counter())[gate] += 1
+    return "; ".join(
+        f"{family}: {', '.join(f'{gate} {count}' for gate, count in gates.items())}"
+        for family, gates in families.items()
+    )

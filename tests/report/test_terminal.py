@@ -64,12 +64,36 @@ def test_known_defects_are_told_after_the_verdict() -> None:
     assert shown[2:] == [
         ("green", "verdict: PROMOTE"),
         ("", "  - all 1 applicable gates passed (1 tests); known defects that stand: 1"),
-        ("yellow", "  known defect, standing: qwen3.5: boot: text is lost (vllm#1)"),
+        ("yellow", "  known defects, standing (-v tells each): qwen3.5: boot 1"),
         (
             "green",
             "  known defect, no longer seen (its entry can go): "
             "qwen3.5: boot: a call is lost (vllm#2)",
         ),
+    ]
+
+
+def test_known_defects_are_counted_by_gate_and_told_one_by_one_if_asked() -> None:
+    def known(family: str, gate: str, *told: str) -> TestResult:
+        evidence = {STANDING: [*told]}
+        return TestResult(family, gate, "a", Outcome.KNOWN, told[0], evidence=evidence)
+
+    results = [
+        known("qwen3.5", "stop", "text is lost: all (vllm#1)", "a stop stops nothing"),
+        known("qwen3.5", "tools", "a call is lost"),
+        known("glm", "stop", "text is lost: all (vllm#1)"),
+    ]
+    verdict = decide(results, {"qwen3.5": ["stop", "tools"], "glm": ["stop"]})
+    assert (
+        "yellow",
+        "  known defects, standing (-v tells each): qwen3.5: stop 2, tools 1; glm: stop 1",
+    ) in terminal.lines(verdict)
+    each = [text for _, text in terminal.lines(verdict, verbose=True) if "standing" in text]
+    assert each == [
+        "  known defect, standing: qwen3.5: stop: text is lost: all (vllm#1)",
+        "  known defect, standing: qwen3.5: stop: a stop stops nothing",
+        "  known defect, standing: qwen3.5: tools: a call is lost",
+        "  known defect, standing: glm: stop: text is lost: all (vllm#1)",
     ]
 
 
