@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.facts.outcome import Inconclusive, MissingBaseline, NotApplicable
-from pytest_vllm_gates.judge import block_figures
+from pytest_vllm_gates.judge import block_figures, calibration
 from pytest_vllm_gates.judge import throughput as judge
 
 if TYPE_CHECKING:
@@ -105,9 +105,9 @@ def test_is_as_fast_as_the_other_lane(
     sentence = f"{lane.name} against {other_lane.name}: {decision.sentence(plan.odds)}"
     name = comparison.subject.family.name
     tell(f"{name}: {sentence}")
-    if same and (scatter := judge.scatter_of(comparison.pairs, plan)):
+    if same and (scatter := calibration.scatter_of(comparison.pairs, plan)):
         evidence["pair_sd"] = scatter.model_dump()
-        tell(f"{name}: {judge.calibrated(scatter, comparison.pairs, plan)}")
+        tell(f"{name}: {calibration.told(scatter, comparison.pairs, plan)}")
         if calibrate:
             calibrate(scatter, comparison.pairs)
     changes = "".join(f"\n  {one}" for one in comparison.start_changes)

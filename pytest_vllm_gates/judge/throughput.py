@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.throughput import Scatter
 from pytest_vllm_gates.judge.odds import Mean, Prior, difference, holm, mean_of, spend
 from pytest_vllm_gates.judge.steady import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_vllm_gates.facts.throughput import Block, Group, Odds, Pair, Plan, Unfit
+    from pytest_vllm_gates.facts.throughput import Block, Group, Odds, Pair, Plan, Scatter, Unfit
 
 PRIMARY = "output_tokens_per_s"
 FLOOR_S = 1e-6
@@ -32,8 +31,6 @@ SLOWDOWNS: dict[str, Callable[[Block], float]] = {
     "ttft_s": lambda block: math.log(max(block.ttft_s, FLOOR_S)),
     "itl_s": lambda block: math.log(max(block.itl_s, FLOOR_S)),
 }
-FLOOR = 1e-6
-"""The least that figures are taken to differ by."""
 TRIMMED = 0.1
 """The share of blocks left out of a mean at either end: moments of the machine's own."""
 FIT_SHARE = 0.5
@@ -214,47 +211,6 @@ def against_lane(pairs: Sequence[Pair], plan: Plan) -> Decision:
         spend(error, (least, most), len(known)) for error in (plan.odds.alpha, plan.odds.beta)
     )
     return _decide(means, plan.against.margin, errors, void)
-
-
-def scatter_of(pairs: Sequence[Pair], plan: Plan) -> Scatter | None:
-    """Return how much pairs of one and the same lane differ.
-
-    Their mean is known, for they are the same: 0. None where no pair has enough fit blocks.
-    """
-    known = [found for pair in pairs if (found := pair_slowdowns(pair, plan)[0])]
-    if not known:
-        return None
-    squares = {name: statistics.fmean(one[name] ** 2 for one in known) for name in SLOWDOWNS}
-    # Figures that never differ, because nothing was timed, would make any difference a sure one.
-    return Scatter(**{name: max(math.sqrt(one), FLOOR) for name, one in squares.items()})
-
-
-def calibrated(scatter: Scatter, pairs: Sequence[Pair], plan: Plan) -> str:
-    """Return what an A/A run says of the machine, and how small a loss it can show by when."""
-    sd = scatter.of(PRIMARY)
-    minutes = statistics.fmean(pair.boots_s + pair.took_s for pair in pairs) / 60
-    effects = ", ".join(
-        f"{loss:.1%} in {number} pairs ({number * minutes:.0f} min)"
-        for number, loss in smallest_effects(sd, len(pairs), plan).items()
-    )
-    return (
-        f"A/A over {len(pairs)} pairs of boots: they differ by {sd:.1%} (sd); the smallest loss "
-        f"that is found in {1 - plan.odds.beta:.0%} of gates: {effects}"
-    )
-
-
-def smallest_effects(sd: float, degrees: int, plan: Plan) -> dict[int, float]:
-    """Return the smallest loss that so many pairs of boots find in all but `beta` of gates.
-
-    `sd`: how much pairs of boots of one and the same lane differ. Shares, by the number of pairs.
-    """
-    least, most = plan.against.pairs
-    found = {}
-    for number in range(least, most + 1):
-        mean = Mean(0.0, sd / math.sqrt(number), degrees + number - 1)
-        alarm = mean.below(spend(plan.odds.alpha, plan.against.pairs, number))
-        found[number] = 1 - math.exp(-(alarm + mean.below(plan.odds.beta)))
-    return found
 
 
 def trimmed(values: Sequence[float]) -> float:

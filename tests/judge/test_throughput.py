@@ -4,46 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import random
 import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scipy import stats
 
-from pytest_vllm_gates.facts.throughput import Block, Group, Pair, planned
+from judge.boot_noise import GROUPS, PLAN, Noise
+from pytest_vllm_gates.facts.throughput import Block, Group, Pair
 from pytest_vllm_gates.judge import throughput as judge
 from pytest_vllm_gates.judge.odds import Mean
 from pytest_vllm_gates.judge.throughput import Answer, Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-PLAN = planned()
-GROUPS = PLAN.against.groups
-
-
-class Noise:
-    """Blocks of a machine that has its ups and downs."""
-
-    def __init__(self, seed: int = 1, sd: float = 0.05) -> None:
-        self._chance = random.Random(seed)  # noqa: S311 - noise
-        self._sd = sd
-
-    def block(self, slower: float = 0.0, **more: Any) -> Block:
-        took = math.exp(slower + self._chance.gauss(0, self._sd))
-        return Block("b", 0.0, took, 1000, 0.1 * took, 0.01 * took, **more)
-
-    def boot(self, slower: float = 0.0, **more: Any) -> list[Block]:
-        return [self.block(slower, **more) for _ in range(PLAN.baseline.blocks)]
-
-    def pair(self, slower: float = 0.0) -> Pair:
-        return Pair(
-            tuple(
-                Group((self.block(slower), self.block(slower)), (self.block(), self.block()))
-                for _ in range(GROUPS)
-            )
-        )
 
 
 def pairs(count: int, slower: float = 0.0, seed: int = 1) -> list[Pair]:
@@ -266,20 +239,6 @@ def test_answers_in_one_piece_have_no_pace_to_compare() -> None:
     assert judge.against_baseline(boots[0], boots[1:], PLAN).answer is Answer.NO_REGRESSION
 
 
-def test_more_pairs_show_smaller_differences() -> None:
-    found = judge.smallest_effects(0.02, 8, PLAN)
-    assert [*found] == [2, 3, 4, 5, 6, 7, 8]
-    assert [*found.values()] == sorted(found.values(), reverse=True)
-    assert found[8] < PLAN.against.margin < found[2]
-
-
-def test_the_smallest_loss_is_found_in_all_but_beta_of_gates() -> None:
-    sd, alpha = 0.02, PLAN.odds.alpha * (2 / 8) ** 2
-    reach = stats.t.isf(alpha, 8 + 1) + stats.t.isf(PLAN.odds.beta, 8 + 1)
-    found = judge.smallest_effects(sd, 8, PLAN)
-    assert found[2] == pytest.approx(1 - math.exp(-reach * sd / math.sqrt(2)))
-
-
 def later_first_tokens(pair: Pair, slower: float) -> Pair:
     """Return a pair in which our first tokens come later, and all else is as it was."""
 
@@ -300,29 +259,6 @@ def test_a_figure_is_held_against_its_own_scatter() -> None:
     decision = judge.against_lane(pairs, sure)
     assert decision.answer is judge.Answer.REGRESSION
     assert decision.why == "ttft_s is surely worse (+8.3%)"
-
-
-def test_figures_that_never_differ_are_no_certainty() -> None:
-    scatter = judge.scatter_of([Noise(sd=0.0).pair(0.0)], PLAN)
-    assert scatter
-    assert scatter.itl_s == judge.FLOOR
-
-
-def test_pairs_of_one_lane_tell_how_much_pairs_scatter() -> None:
-    alike = [Noise(sd=0.0).pair(slower) for slower in (0.03, -0.04)]
-    scatter = judge.scatter_of(alike, PLAN)
-    assert scatter
-    assert scatter.output_tokens_per_s == pytest.approx(math.sqrt((0.03**2 + 0.04**2) / 2))
-    assert scatter.itl_s > 0
-    assert judge.scatter_of([Pair(())], PLAN) is None
-    timed = [dataclasses.replace(one, boots_s=100.0, took_s=200.0) for one in alike]
-    told = judge.calibrated(scatter.model_copy(update={"output_tokens_per_s": 0.02}), timed, PLAN)
-    effects = judge.smallest_effects(0.02, 2, PLAN)
-    assert told == (
-        "A/A over 2 pairs of boots: they differ by 2.0% (sd); the smallest loss that is found in "
-        "95% of gates: "
-        + ", ".join(f"{effects[n]:.1%} in {n} pairs ({5 * n} min)" for n in range(2, 9))
-    )
 
 
 def test_a_mean_leaves_out_a_tenth_at_either_end() -> None:
