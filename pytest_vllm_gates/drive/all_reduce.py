@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.drive import startup
-from pytest_vllm_gates.drive.launch import lane_environment
+from pytest_vllm_gates.drive.lane_variables import lane_environment
 from pytest_vllm_gates.drive.log import read_from
 from pytest_vllm_gates.drive.process import GuardedProcess
 from pytest_vllm_gates.facts.all_reduce import KIB, Nodes, Plan, Rank, Ranks, Step, Summed, Wrong

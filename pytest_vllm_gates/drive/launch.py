@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import time
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.drive import flags, http, ready
-from pytest_vllm_gates.drive.environment import CACHE_VARIABLE
+from pytest_vllm_gates.drive.lane_variables import lane_environment
 from pytest_vllm_gates.drive.log import LogWatch, earliest_error, read_from
 from pytest_vllm_gates.drive.process import GuardedProcess, Process
 from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
@@ -43,11 +42,6 @@ POLL_S = 0.1
 PORT_TRIES = 3
 PORT_TAKEN = ("address already in use", "EADDRINUSE")
 INTERRUPT_GRACE_S = 1.0
-# What would let this process's Python leak into the lane's, and what is no variable of vLLM's.
-FOREIGN = (
-    "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "VIRTUAL_ENV",
-    CACHE_VARIABLE,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -277,25 +271,6 @@ def environment(plan: Plan, api_key: str) -> dict[str, str]:
     if plan.checkpoint.folder:
         server["HF_HUB_OFFLINE"] = "1"
     return lane_environment(plan.lane, plan.python, plan.overlay, plan.env, server)
-
-
-def lane_environment(
-    lane: Lane,
-    python: Path | None,
-    overlay: Path | None,
-    more: Mapping[str, str],
-    under: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """Return the environment of a process in a lane: this one's, `under`, the lane's and `more`."""
-    env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    env |= {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"} | dict(under or {})
-    if python:
-        env["PATH"] = os.pathsep.join([str(python.parent), env.get("PATH", os.defpath)])
-    env |= lane.env | dict(more)
-    if overlay:
-        paths = [str(overlay), lane.env.get("PYTHONPATH", "")]
-        env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-    return env
 
 
 def free_port() -> int:

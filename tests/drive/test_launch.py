@@ -16,7 +16,7 @@ import fakeserver
 import pytest
 from survivors import alive, none_of, until
 
-from pytest_vllm_gates.drive import launch, ready
+from pytest_vllm_gates.drive import lane_variables, launch, ready
 from pytest_vllm_gates.drive.guard import descendants
 from pytest_vllm_gates.facts.checkpoint import Checkpoint
 from pytest_vllm_gates.facts.lane import Lane
@@ -311,11 +311,11 @@ def test_flags_go_where_the_command_says(plan: launch.Plan) -> None:
 def test_nothing_of_this_python_leaks_into_the_servers(
     plan: launch.Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in launch.FOREIGN:
+    for name in lane_variables.FOREIGN:
         monkeypatch.setenv(name, "/of/this/python")
     monkeypatch.setenv("KEPT", "1")
     env = launch.environment(replace(plan, python=Path("/env/bin/python")), "key")
-    assert not set(launch.FOREIGN) & set(env)
+    assert not set(lane_variables.FOREIGN) & set(env)
     assert env["KEPT"] == "1"
     assert env["VLLM_API_KEY"] == "key"
     assert env["PATH"].split(os.pathsep)[0] == "/env/bin"
