@@ -26,6 +26,13 @@ class Scatter(strict.Record):
     ttft_s: Positive
     itl_s: Positive
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_a_table(cls, given: object) -> object:
+        if isinstance(given, (int, float)):
+            raise ValueError(f"a key for each figure ({', '.join(cls.model_fields)}), no number")
+        return given
+
     def of(self, figure: str) -> float:
         """Return that of a figure by its name."""
         found: float = getattr(self, figure)

@@ -51,3 +51,8 @@ def test_a_fault_in_a_lane_is_told_with_the_file(tmp_path: Path) -> None:
     file.write_text('title = "x"\ncommand = ["x"]\n[throughput]\nrequests = 0\n', encoding="utf-8")
     with pytest.raises(UserError, match=rf"{file}.*throughput\.requests"):
         lanes.load("mine", tmp_path)
+
+
+def test_a_number_for_all_figures_is_refused_with_their_names() -> None:
+    with pytest.raises(ValueError, match=r"pair_sd: a key for each figure \(output_tokens_per_s, "):
+        planned({"against": {"pair_sd": 0.02}})
