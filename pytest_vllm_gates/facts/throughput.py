@@ -30,7 +30,8 @@ class Scatter(strict.Record):
     @classmethod
     def _is_a_table(cls, given: object) -> object:
         if isinstance(given, (int, float)):
-            raise ValueError(f"a key for each figure ({', '.join(cls.model_fields)}), no number")
+            names = ", ".join(cls.model_fields)
+            raise ValueError(f"a key for each figure ({names}), no number")  # noqa: TRY004 - pydantic's
         return given
 
     def of(self, figure: str) -> float:
