@@ -65,6 +65,14 @@ class AgainstLane(strict.Record):
         return self
 
 
+class HostBound(strict.Record):
+    """From when on a server's pace is its machine's processor's, and how much boots differ then."""
+
+    gpu_utilization: Share
+    """The share of the time below which a GPU waits for what feeds it."""
+    boot_sd: Scatter
+
+
 class Odds(strict.Record):
     """How often a verdict may be wrong, each way; shares of all gates."""
 
@@ -94,11 +102,14 @@ class Plan(strict.Record):
     against: AgainstLane
     odds: Odds
     unfit: Unfit
+    host_bound: HostBound | None = None
+    """None where the machine's own scatter has been measured."""
 
     def calibrated(self, pair_sd: Scatter, pairs: int) -> Plan:
         """Return the plan with what so many pairs of boots of one lane have shown."""
         here = {"pair_sd": pair_sd, "degrees": pairs}
-        return self.model_copy(update={"against": self.against.model_copy(update=here)})
+        against = self.against.model_copy(update=here)
+        return self.model_copy(update={"against": against, "host_bound": None})
 
     def of_pairs(self, most: int) -> Plan:
         """Return the plan with so many pairs of boots at most."""
@@ -158,6 +169,8 @@ class Pair:
     """Seconds both boots took."""
     took_s: float = 0.0
     """Seconds of all blocks."""
+    side_by_side: bool = True
+    """Whether both ran at once, or one after the other for want of memory."""
 
 
 @dataclass(frozen=True)

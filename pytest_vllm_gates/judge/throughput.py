@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.judge import host_bound
 from pytest_vllm_gates.judge.odds import Mean, Prior, difference, holm, mean_of, spend
 from pytest_vllm_gates.judge.steady import warm_up
 
@@ -51,7 +52,7 @@ class Decision:
 
     answer: Answer
     why: str
-    """Why nothing can be said, or which secondary figures are surely worse."""
+    """Why nothing can be said; which secondary figures are surely worse; whose the pace is."""
     means: dict[str, Mean] = field(default_factory=dict)
     """Slowdowns by the figure's name."""
     errors: tuple[float, float] = (0.0, 0.0)
@@ -161,12 +162,14 @@ def against_baseline(
     known = [one for one in others if one]
     if not known:
         return Decision(Answer.INCONCLUSIVE, "no recorded boot has enough fit blocks", void=void)
-    priors = _priors(plan.baseline.boot_sd, plan.baseline.degrees)
+    scatter, note = host_bound.of_boots([now, *recorded], plan)
+    priors = _priors(scatter, plan.baseline.degrees)
     means = {
         name: difference(value, [one[name] for one in known], priors[name])
         for name, value in figures.items()
     }
-    return _decide(means, plan.baseline.margin, (plan.odds.alpha, plan.odds.beta), void)
+    errors = (plan.odds.alpha, plan.odds.beta)
+    return _decide(means, plan.baseline.margin, errors, void, note)
 
 
 def pair_slowdowns(pair: Pair, plan: Plan) -> tuple[dict[str, float], dict[str, int]]:
@@ -205,12 +208,13 @@ def against_lane(pairs: Sequence[Pair], plan: Plan) -> Decision:
             made = sum(len(pair.groups) for pair in pairs)
             why += f": {_too_few(void, made, 'groups of four blocks')}"
         return Decision(Answer.INCONCLUSIVE, why, void=void)
-    priors = _priors(plan.against.pair_sd, plan.against.degrees)
+    scatter, note = host_bound.of_pairs(pairs, plan)
+    priors = _priors(scatter, plan.against.degrees)
     means = {name: mean_of([one[name] for one in known], priors[name]) for name in SLOWDOWNS}
     errors = tuple(
         spend(error, (least, most), len(known)) for error in (plan.odds.alpha, plan.odds.beta)
     )
-    return _decide(means, plan.against.margin, errors, void)
+    return _decide(means, plan.against.margin, errors, void, note)
 
 
 def trimmed(values: Sequence[float]) -> float:
@@ -225,16 +229,19 @@ def _priors(scatter: Scatter, degrees: int) -> dict[str, Prior]:
 
 
 def _decide(
-    means: dict[str, Mean], margin: float, errors: tuple[float, ...], void: dict[str, int]
+    means: dict[str, Mean],
+    margin: float,
+    errors: tuple[float, ...],
+    void: dict[str, int],
+    note: str,
 ) -> Decision:
     """Judge the primary figure, and of the others which are surely worse (Holm)."""
     alpha, beta = errors
     may_lose = -math.log1p(-margin)
     worse = holm({name: mean.odds() for name, mean in means.items() if name != PRIMARY}, alpha)
     worse = [name for name in worse if means[name].below(beta) >= may_lose]
-    why = ", ".join(
-        f"{name} is surely worse ({changed(name, means[name].value)})" for name in worse
-    )
+    said = [f"{name} is surely worse ({changed(name, means[name].value)})" for name in worse]
+    why = ", ".join([*said, note] if note else said)
     primary = means[PRIMARY]
     if primary.below(beta) < may_lose:
         answer = Answer.REGRESSION if worse else Answer.NO_REGRESSION

@@ -142,7 +142,8 @@ class Comparison:
             Group((ours[at], ours[at + 1]), (theirs[at], theirs[at + 1]))
             for at in range(0, len(ours) - 1, 2)
         )
-        return Pair(groups, boots_s, time.monotonic() - began - boots_s)
+        took_s = time.monotonic() - began - boots_s
+        return Pair(groups, boots_s, took_s, side_by_side=False)
 
     def _alone(self, launch: Launch, number: int) -> Sequence[Block]:
         driver = self._driver(launch)

@@ -159,7 +159,9 @@ def test_a_package_that_is_not_there_is_borne_out(log: str) -> None:
 def test_a_module_of_another_name_is_told_with_its_distribution() -> None:
     """Gemma on an H100: healthy, and at the first prompt `No module named 'cutlass'`."""
     told = machine.says(("package_absent",), situation(bundle=CUDA), {"package": "cutlass"})
-    assert told == ["no package of the lane is named nvidia-cutlass-dsl, which has the module cutlass"]
+    assert told == [
+        "no package of the lane is named nvidia-cutlass-dsl, which has the module cutlass"
+    ]
 
 
 @pytest.mark.parametrize(

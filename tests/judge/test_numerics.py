@@ -50,9 +50,17 @@ def test_a_few_positions_in_a_hundred_are_too_many() -> None:
 @pytest.mark.parametrize(
     ("positions", "off", "within"),
     [
-        (99, 1, 0.0), (99, 2, 1.0), (100, 1, 0.0), (100, 2, 1.0), (101, 2, 1.0), (200, 2, 0.0),
-        (200, 3, 1.0), (50, 1, 0.0), (2, 2, 1.0), (1, 1, 1.0),
-    ],  # fmt: skip
+        (99, 1, 0.0),
+        (99, 2, 1.0),
+        (100, 1, 0.0),
+        (100, 2, 1.0),
+        (101, 2, 1.0),
+        (200, 2, 0.0),
+        (200, 3, 1.0),
+        (50, 1, 0.0),
+        (2, 2, 1.0),
+        (1, 1, 1.0),
+    ],
 )
 def test_what_99_of_100_positions_stay_within(positions: int, off: int, within: float) -> None:
     served = scores([-1.0] * positions)
