@@ -14,6 +14,7 @@ import httpx2 as httpx
 from pytest_vllm_gates.drive import processor
 from pytest_vllm_gates.drive.measuring.answers import answered
 from pytest_vllm_gates.drive.measuring.measure import measure
+from pytest_vllm_gates.drive.stilled import stilled
 from pytest_vllm_gates.drive.traffic import Maker
 from pytest_vllm_gates.facts import traffic
 from pytest_vllm_gates.facts.throughput import Block, Group
@@ -40,6 +41,8 @@ class Server:
     endpoint: Endpoint
     metrics: Metrics | None
     processes: Callable[[], Sequence[int]] = list
+    stoppable: Callable[[], Sequence[int]] = list
+    """Those of its processes that may be held still while another server is measured."""
     watched: Callable[[], AbstractContextManager[Mapping[str, float] | None]] = nullcontext
     """Looks at its GPUs while a block lasts, where it has some."""
 
@@ -69,20 +72,22 @@ class Driver:
         """Drive so many groups of blocks in turns on two servers.
 
         Which begins is drawn by lot, either as often. The first two blocks of a group are of the
-        same requests, and so are the last two: no server is asked the same twice.
+        same requests, and so are the last two: no server is asked the same twice. The one that is
+        not measured is held still.
         """
         begins = [number % 2 == 0 for number in range(count)]
         random.Random(seed).shuffle(begins)  # noqa: S311 - it hides nothing
         for number, ours_begins in enumerate(begins):
             first, second = (f"{seed}-{number}{part}" for part in "ab")
-            if ours_begins:
-                one, other = self.block(ours, first), self.block(theirs, first)
-                another, last = self.block(theirs, second), self.block(ours, second)
-                yield Group((one, last), (other, another))
-            else:
-                one, other = self.block(theirs, first), self.block(ours, first)
-                another, last = self.block(ours, second), self.block(theirs, second)
-                yield Group((other, another), (one, last))
+            begins_with, then = (ours, theirs) if ours_begins else (theirs, ours)
+            with stilled(then.stoppable):
+                one = self.block(begins_with, first)
+            with stilled(begins_with.stoppable):
+                other, another = self.block(then, first), self.block(then, second)
+            with stilled(then.stoppable):
+                last = self.block(begins_with, second)
+            outer, inner = (one, last), (other, another)
+            yield Group(outer, inner) if ours_begins else Group(inner, outer)
 
     def block(self, server: Server, name: str) -> Block:
         """Drive one block."""

@@ -81,6 +81,7 @@ def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
     if child.poll() is None and grace_s > 0:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
+        signal_all(descendants(os.getpid()), signal.SIGCONT)  # one that is held still hears it, too
         deadline = time.monotonic() + grace_s
         while child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -191,7 +191,7 @@ def server_of(launch: Launch, run: Run) -> Iterator[Server]:
     """Give a boot as it is measured, its metrics open."""
     on_gpus = bool(launch.owned and run.machine.gpus)
     with long_context.metrics(launch.endpoint()) as metrics:
-        server = Server(launch.endpoint(), metrics, launch.processes)
+        server = Server(launch.endpoint(), metrics, launch.processes, launch.stoppable)
         yield dataclasses.replace(server, watched=gpu_activity.watched) if on_gpus else server
 
 

@@ -87,6 +87,10 @@ class Launch:
         process = self._server.process if self._server else None
         return [process.pid, *descendants(process.pid)] if process else []
 
+    def stoppable(self) -> list[int]:
+        """Return the ids of those that may be held still: all but the guard, which ends them."""
+        return self.processes()[1:]
+
     def stop(self) -> int | None:
         """End the server and all it started; return its exit status."""
         if self._server is None:

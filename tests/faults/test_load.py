@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from e2e.served import Served
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 LANE = """\
 title = "the server that spoils"
