@@ -135,6 +135,17 @@ def test_stopping_asks_first(start: Start, log: Path) -> None:
     assert process.stop() == 5
 
 
+def test_what_is_held_still_is_asked_too(start: Start, log: Path) -> None:
+    process = start(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "print(os.getpid(), flush=True)\ntime.sleep(600)"
+    )
+    (pid,) = pids(log)
+    os.kill(pid, signal.SIGSTOP)
+    assert process.stop() == 5
+
+
 def test_stopping_ends_what_does_not_listen(start: Start, log: Path) -> None:
     process = start(STUBBORN)
     (pid,) = pids(log)

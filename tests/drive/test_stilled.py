@@ -47,8 +47,7 @@ def test_the_other_server_stands_still_while_one_is_measured(
     pids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = (
-        Server(Endpoint(f"http://{pid}", "", ""), None, stoppable=lambda pid=pid: [pid])
-        for pid in pids
+        Server(Endpoint(f"http://{pid}", ""), None, stoppable=[pid].copy) for pid in pids
     )
     seen = []
 
