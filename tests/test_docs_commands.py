@@ -30,7 +30,7 @@ THEIR_LANES = {"NAME", "canary", "docker", "here", "stable"}
 THEIR_FAMILIES = {"NAME", "acme", "all", "name"}
 """Lanes and families that pages speak of as the reader's own."""
 REFUSED = (pytest.UsageError, SystemExit, SyntaxError, typed.NoCommand)
-OUR_MARKS = {"browser", "real", "slow"}
+OUR_MARKS = {"alone", "browser", "real", "slow"}
 
 
 def commands(page: Path) -> Iterator[list[str]]:
