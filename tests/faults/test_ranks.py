@@ -14,7 +14,7 @@ from e2e import gates, own_lane
 from pytest_vllm_gates.command import main
 from pytest_vllm_gates.drive.guard import parents
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.alone]
 
 OVERLAY = Path(__file__).parent / "ranks"
 # Longer than the import of torch takes on a busy machine.
