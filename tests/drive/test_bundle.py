@@ -93,6 +93,13 @@ def test_torchvision_declares_the_torch_that_it_was_compiled_for(site: Path) -> 
     assert Unmet("torchvision 0.26.0", "torch==2.11.0", "2.13.0+cu130") in read(site).unmet
 
 
+def test_a_torchvision_that_vllm_declares_has_to_be_there(site: Path) -> None:
+    """GLM on an H100 without it: the engine died of the import while it warmed up."""
+    metadata = site / "vllm-0.32.0.dist-info" / "METADATA"
+    metadata.write_text("Requires-Dist: torchvision==0.28.0\n" + metadata.read_text())
+    assert Unmet("vllm 0.32.0", "torchvision==0.28.0", None) in read(site).unmet
+
+
 def test_what_lies_further_down_the_path_declares_nothing(site: Path, tmp_path: Path) -> None:
     """An environment made with --system-site-packages has two of many a package."""
     below = tmp_path / "below"

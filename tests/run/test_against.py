@@ -13,11 +13,14 @@ import pytest
 from drive.test_loading import Handler
 from drive.test_loading import Server as Completions
 
+from pytest_vllm_gates.drive import guard
 from pytest_vllm_gates.facts.launch import Boot, Failure
 from pytest_vllm_gates.facts.outcome import Blocked
 from pytest_vllm_gates.facts.throughput import planned
 from pytest_vllm_gates.judge.throughput import Answer
+from pytest_vllm_gates.run import against
 from pytest_vllm_gates.run.against import Comparison, first_is_theirs
+from pytest_vllm_gates.run.launching import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,11 +114,21 @@ def test_servers_that_fit_are_asked_in_turns(server: Completions, tmp_path: Path
     found, ours = compared(server, tmp_path)
     assert found.measure(whole=False).answer is Answer.NO_REGRESSION
     (pair,) = found.pairs
-    assert (found.side_by_side, len(pair.groups)) == (True, 4)
+    assert (found.side_by_side, pair.side_by_side, len(pair.groups)) == (True, True, 4)
     assert sorted(ours.booted) == ["0-ours", "0-theirs"]
     assert ours.up == []
     times = sorted(block.at_s for group in pair.groups for block in (*group.ours, *group.theirs))
     assert len(set(times)) == 16
+
+
+def test_all_of_a_server_is_held_still_but_the_guard_that_ends_it(
+    server: Completions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "descendants", lambda root: [root + 1, root + 2])
+    booted = SimpleNamespace(process=SimpleNamespace(pid=40))
+    launched = Launch(Boot(endpoint=server.endpoint), booted)  # type: ignore[arg-type]
+    with against.server_of(launched, Lane(server, [], [])) as measured:  # type: ignore[arg-type]
+        assert (measured.processes(), measured.stoppable()) == ([40, 41, 42], [41, 42])
 
 
 def test_a_whole_run_uses_every_pair(server: Completions, tmp_path: Path) -> None:
@@ -131,6 +144,7 @@ def test_servers_that_do_not_fit_follow_one_another(server: Completions, tmp_pat
     ours.fails = lacks_memory
     assert found.measure(whole=True).answer is Answer.NO_REGRESSION
     assert (found.side_by_side, [len(pair.groups) for pair in found.pairs]) == (False, [4, 4])
+    assert not any(pair.side_by_side for pair in found.pairs)
     first, second, again = ours.booted[:3]
     assert first != second == again
     assert len(ours.booted) == 5
