@@ -5,48 +5,28 @@ from __future__ import annotations
 import os
 import re
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import fakeserver
 import pytest
 from survivors import alive, none_of, until
 
-from pytest_vllm_gates.drive import lane_variables, launch, ready
+from pytest_vllm_gates.drive import launch, ready
 from pytest_vllm_gates.drive.guard import descendants
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.lane import Lane
 
 if TYPE_CHECKING:
+    from conftest import Fakes
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.launch import Failure
-
-Fakes = Callable[..., fakeserver.Fake]
-FAKE = Path(fakeserver.__file__)
-LIMITS = launch.Limits(boot_s=20.0, stall_s=10.0)
-
-
-def lane(*command: str, **changes: Any) -> Lane:
-    file = Path("/project/lanes/fake.toml")
-    return Lane(name="fake", file=file, title="x", command=command, **changes)
+from drive.launch_plans import LIMITS, lane, plan_of
 
 
 @pytest.fixture
 def plan(tmp_path: Path, qwen: Family) -> launch.Plan:
-    return launch.Plan(
-        family=qwen,
-        lane=lane(sys.executable, "-I", "-S", str(FAKE), "{port}"),
-        checkpoint=Checkpoint(name="weights", source="org/weights"),
-        python=None,
-        overlay=None,
-        env={},
-        folder=tmp_path / "server",
-        limits=LIMITS,
-    )
+    return plan_of(qwen, tmp_path / "server")
 
 
 Boots = Callable[..., launch.Server]
@@ -256,138 +236,6 @@ def test_an_old_log_is_not_read_for_this_boots(boots: Boots, plan: launch.Plan) 
     plan.folder.mkdir(parents=True)
     (plan.folder / "server.log").write_text("ImportError: of yesterday\n")
     assert not any("yesterday" in line for line in failure(boots("dies")).excerpt)
-
-
-# The command line and the environment.
-
-
-def test_the_command_says_model_alias_and_loopback(plan: launch.Plan) -> None:
-    bare = replace(plan, python=Path("/env/bin/python"), lane=Lane(
-        name="own", file=Path("/x"), title="x", python="/env/bin/python",
-    ))  # fmt: skip
-    argv = launch.command(bare, 8123, "qwen3.5-ab")
-    assert argv[:3] == ["/env/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
-    told = " ".join(argv)
-    assert "--model org/weights" in told
-    assert "--served-model-name qwen3.5 qwen3.5-ab --host 127.0.0.1 --port 8123" in told
-    assert "--reasoning-parser qwen3" in told
-    assert "--revision" not in argv
-
-
-def test_a_revision_is_pinned(plan: launch.Plan) -> None:
-    pinned = replace(plan, checkpoint=Checkpoint(name="w", source="org/w", revision="abc123"))
-    argv = launch.command(pinned, 1, "a")
-    assert argv[argv.index("--revision") + 1] == "abc123"
-
-
-def test_the_lane_has_the_last_word_on_flags_then_the_checkpoint(plan: launch.Plan) -> None:
-    planned = replace(
-        plan,
-        family=plan.family.model_copy(update={"serve": {"max_model_len": 1, "dtype": "a", "x": 1}}),
-        checkpoint=replace(plan.checkpoint, serve={"max-model-len": 2, "dtype": "b"}),
-        lane=lane("run", serve={"max_model_len": 3}),
-    )
-    argv = launch.command(planned, 1, "a")
-    told = {flag: argv[argv.index(flag) + 1] for flag in ("--max-model-len", "--dtype", "--x")}
-    assert told == {"--max-model-len": "3", "--dtype": "b", "--x": "1"}
-    assert argv.count("--max-model-len") == 1
-
-
-def test_a_command_lanes_placeholders_are_filled(plan: launch.Plan) -> None:
-    argv = launch.command(replace(plan, lane=lane(
-        "docker", "run", "-p", "{port}:{port}", "image", "--of={model}",
-    )), 8123, "a")  # fmt: skip
-    assert argv[:6] == ["docker", "run", "-p", "8123:8123", "image", "--of=org/weights"]
-    assert argv[6:8] == ["--model", "org/weights"]
-
-
-def test_flags_go_where_the_command_says(plan: launch.Plan) -> None:
-    argv = launch.command(replace(plan, lane=lane("sh", "-c", "x", "{flags}", "end")), 1, "a")
-    assert argv[:4] == ["sh", "-c", "x", "--model"]
-    assert argv[-1] == "end"
-    assert "{flags}" not in argv
-
-
-def test_nothing_of_this_python_leaks_into_the_servers(
-    plan: launch.Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in lane_variables.FOREIGN:
-        monkeypatch.setenv(name, "/of/this/python")
-    monkeypatch.setenv("KEPT", "1")
-    env = launch.environment(replace(plan, python=Path("/env/bin/python")), "key")
-    assert not set(lane_variables.FOREIGN) & set(env)
-    assert env["KEPT"] == "1"
-    assert env["VLLM_API_KEY"] == "key"
-    assert env["PATH"].split(os.pathsep)[0] == "/env/bin"
-
-
-def test_the_overlay_comes_first_on_the_import_path(plan: launch.Plan) -> None:
-    planned = replace(
-        plan, overlay=Path("/overlay"), lane=lane("run", env={"PYTHONPATH": "/lanes/own"})
-    )
-    assert launch.environment(planned, "key")["PYTHONPATH"] == "/overlay:/lanes/own"
-    assert launch.environment(replace(planned, overlay=None), "k")["PYTHONPATH"] == "/lanes/own"
-
-
-def test_the_lanes_environment_has_the_last_word(plan: launch.Plan) -> None:
-    planned = replace(plan, lane=lane("run", env={"NO_COLOR": "", "VLLM_API_KEY": "own"}))
-    env = launch.environment(planned, "key")
-    assert env["NO_COLOR"] == ""
-    own = replace(planned, env={"NO_COLOR": "2", "CUDA_VISIBLE_DEVICES": "3"})
-    assert launch.environment(own, "key")["NO_COLOR"] == "2"
-    assert launch.environment(own, "key")["CUDA_VISIBLE_DEVICES"] == "3"
-
-
-def test_local_weights_are_served_offline(plan: launch.Plan, tmp_path: Path) -> None:
-    local = replace(plan, checkpoint=Checkpoint(name="w", source=str(tmp_path)))
-    assert launch.environment(local, "key")["HF_HUB_OFFLINE"] == "1"
-    assert launch.environment(plan, "key").get("HF_HUB_OFFLINE") == os.environ.get("HF_HUB_OFFLINE")
-
-
-# Servers that already run.
-
-
-def test_a_running_server_is_attached_and_left_alone(fakes: Fakes) -> None:
-    server = fakes(names=("theirs", "other"), key="key")
-    boot = launch.attach(server.base_url + "/", "key", 5.0)
-    assert boot.failure is None
-    assert boot.endpoint is not None
-    assert boot.endpoint.model == "theirs"
-    assert boot.evidence == {"base_url": server.base_url, "served": {"id": "theirs"}}
-    assert server.chats == 1
-
-
-@pytest.mark.parametrize(
-    ("faults", "key", "said"),
-    [
-        ("", "wrong", "the server refused the API key (401 on /v1/models)"),
-        ("no-openai", "key", "is this an OpenAI-compatible server?"),
-        ("chat-500", "key", "the first chat was answered 500"),
-    ],
-)
-def test_a_running_server_that_does_not_serve_is_told(
-    fakes: Fakes, faults: str, key: str, said: str
-) -> None:
-    server = fakes(faults, key="key")
-    boot = launch.attach(server.base_url, key, 5.0)
-    assert boot.failure is not None
-    assert boot.failure.what.startswith(f"{server.base_url}: ")
-    assert said in boot.failure.what
-
-
-def test_a_server_that_lists_nothing_is_told(fakes: Fakes) -> None:
-    boot = launch.attach(fakes(names=()).base_url, None, 5.0)
-    assert boot.failure is not None
-    assert "the server lists no model" in boot.failure.what
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://"])
-def test_where_no_server_answers_that_is_told(url: str) -> None:
-    boot = launch.attach(url, None, 5.0)
-    assert boot.failure is not None
-    told = boot.failure.explain()
-    assert told.startswith(f"no server answers at {url}: ")
-    assert f"next: curl {url.rstrip('/')}/models" in told
 
 
 def test_a_free_port_is_free() -> None:

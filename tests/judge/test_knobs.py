@@ -76,3 +76,10 @@ def test_weights_that_fill_the_device_are_what_to_change() -> None:
     )
     assert knobs[1].startswith("--tensor-parallel-size 2:")
     assert knobs[2].startswith("a quantised checkpoint: fp8 halves the weights")
+
+
+def test_weights_that_leave_nothing_are_the_knob() -> None:
+    room = Room(device_memory=16 * GIB)
+    made = plan(shape_of(LLAMA), Serving(device_memory=16 * GIB), room)
+    assert made.fits is False
+    assert "nothing is left for the cache" in made.knobs[0]

@@ -160,3 +160,23 @@ def test_printed_figures_lie_between_the_least_and_the_most(
     made = MemoryPlan("x", "0.32.0", 1000, low=Pool(1, 1000, 1.0), high=Pool(2, 2000, 2.0))
     assert allows(made, tokens, concurrency) is allowed
     assert allows(MemoryPlan("x", "0.32.0", 1000, refused=("why",)), tokens, concurrency)
+
+
+def test_an_unknown_quantisation_leaves_the_size_unknown_and_the_cache_known() -> None:
+    shape = shape_of({**LLAMA, "quantization_config": {"quant_method": "moonshine"}})
+    made = plan(shape, Serving(max_model_len=8192), Room(device_memory=80 * GIB))
+    assert made.weights is None and made.fits is None and made.kv_memory_bytes is None
+    assert any("'moonshine' is not known" in note for note in made.notes)
+    assert made.kv_bytes_per_token == 131072
+
+
+def test_a_device_is_divided_between_weights_runtime_and_cache() -> None:
+    serving = Serving(max_model_len=131072, device_memory=80 * GIB)
+    made = plan(shape_of(LLAMA), serving, Room(device_memory=80 * GIB, utilization=0.9))
+    assert made.fits and made.weights and made.overhead_bytes and made.kv_memory_bytes
+    assert made.kv_memory_bytes + made.weights.bytes_per_device + made.overhead_bytes == int(
+        0.9 * 80 * GIB
+    )
+    # A server of this kind printed 51.63 GiB, another 56.21.
+    assert 50 < made.kv_memory_bytes / GIB < 58
+    assert any("estimate" in note for note in made.notes)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+import pytest
+from verdicts import verdict_lines
 
 from pytest_vllm_gates.judge.golden import lock_golden
 
@@ -92,3 +96,80 @@ def test_nothing_half_written_is_left_behind(project: Project) -> None:
     assert [path.name for path in (project.path / "golden").rglob("*")] == [
         "qwen3.5", "miniature", "ours.txt",
     ]  # fmt: skip
+
+
+def test_a_golden_that_is_missing_is_told_with_the_command_that_records_it(
+    project: Project,
+) -> None:
+    project.write("conversations/new.toml", OWN)
+    result = project.gates()
+    assert result.ret == 1
+    assert project.outcomes()["words::test_words_are_the_recorded[new]"] == "MISSING"
+    record = "pytest --model qwen3.5 -m words --update-golden"
+    assert verdict_lines(result) == [
+        "verdict: HOLD",
+        f"  - qwen3.5: words is MISSING: no golden 'new'; record it: {record}",
+    ]
+    golden = folder(project) / "new.txt"
+    assert f"it would be {golden}" in str(project.verdict())
+    assert not golden.exists()
+    assert "11 passed, 1 missing" in result.stdout.str()
+
+
+def test_a_recording_run_holds_and_the_next_one_passes(project: Project) -> None:
+    project.write("conversations/new.toml", OWN)
+    result = project.gates("--update-golden")
+    assert result.ret == 0
+    assert verdict_lines(result) == [
+        "verdict: HOLD",
+        "  - this run recorded goldens (1 written): run it again without --update-golden",
+    ]
+    assert f"  recorded (new): {folder(project) / 'new.txt'}" in result.outlines
+    assert list(recorded(project)) == ["new.txt"]
+    assert project.gates("--require-promotion").ret == 0
+    assert project.verdict()["promotion"] == "PROMOTE"
+
+
+def test_a_recording_run_that_changes_nothing_still_holds(project: Project) -> None:
+    result = project.gates("--update-golden", "--require-promotion")
+    assert result.ret == 6
+    assert "(0 written)" in verdict_lines(result)[1]
+    assert not (project.path / "golden").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("golden 1: lock: x\n\n12  mess", "has no last line 'end of golden': it was cut short"),
+        ("<<<<<<< HEAD\n=======\n>>>>>>> x\n", "holds the marks of an unresolved merge"),
+    ],
+)
+def test_a_corrupt_golden_fails_and_is_replaced_when_recording(
+    project: Project, text: str, told: str
+) -> None:
+    path = project.write(f"{FOLDER}/plain.txt", text)
+    arguments = ("-m", "words", "-k", "plain")
+    result = project.gates(*arguments)
+    assert result.ret == 1
+    assert project.outcomes() == {"words::test_words_are_the_recorded[plain]": "FAIL"}
+    assert f"the golden is corrupt: {path} {told}" in result.stdout.str()
+    assert "restore it (git checkout -- plain.txt) or record it again" in result.stdout.str()
+    assert path.read_text() == text
+
+    result = project.gates(*arguments, "--update-golden")
+    assert result.ret == 0
+    assert f"  recorded (new): {path}" in result.outlines
+    assert project.gates(*arguments).ret == 0
+
+
+def test_a_golden_that_differs_fails_with_the_lines_that_do(project: Project) -> None:
+    changed = "golden 1: lock: one question, nothing else\n\n0123  messages\n\nend of golden\n"
+    path = project.write(f"{FOLDER}/plain.txt", changed)
+    result = project.gates("-m", "words")
+    assert result.ret == 1
+    told = result.stdout.str()
+    assert f"plain is not what was recorded in {path}" in told
+    assert re.search(r"^E +- 0123  messages$", told, re.MULTILINE)
+    assert "\x1b" not in told + project.verdict()["families"][0]["gates"][0]["reason"]
+    assert "accept it: pytest --model qwen3.5 -m words --update-golden" in told
+    assert path.read_text() == changed
