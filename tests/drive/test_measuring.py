@@ -14,7 +14,7 @@ import pytest
 
 from drive.raw_server import ANSWER, Server, plain, requests
 from pytest_vllm_gates.drive.measuring.answers import answered
-from pytest_vllm_gates.drive.measuring.flight import Flight, Target
+from pytest_vllm_gates.drive.measuring.flight import STAMP, TIMESPEC, Clock, Flight, Target
 from pytest_vllm_gates.drive.measuring.loop import Loop
 from pytest_vllm_gates.drive.measuring.measure import measure, why_not
 from pytest_vllm_gates.facts.errors import UserError
@@ -70,9 +70,26 @@ def test_a_request_is_whole_whatever_its_size(start: Callable[..., Server]) -> N
 
 def test_an_answer_is_no_earlier_than_its_request() -> None:
     """The kernel stamps an answer while the client is kept from noting when it had sent."""
+    clock = Clock(100.0)
     flight = Flight(requests(1)[0], 0.0, b"")
-    flight.sent_s, flight.arrivals = 0.7, [(0.5, 10), (0.9, 20)]
-    assert flight.ended("").sent_s == 0.5
+    flight.sent_s = flight.last_s = 0.7
+    for at_s, data in ((0.5, b"x" * 10), (0.9, b"y" * 20)):
+        stamp = TIMESPEC.pack(100, round(at_s * 1e9))
+        flight.reads.append((1.2, [(socket.SOL_SOCKET, STAMP, stamp)], data))
+    raw = flight.ended("", clock)
+    times, sizes = zip(*raw.arrivals, strict=True)
+    assert times == pytest.approx((0.5, 0.9))
+    assert sizes == (10, 30)
+    assert [raw.sent_s, raw.ended_s] == pytest.approx([0.5, 0.9])
+    assert raw.lag_s == pytest.approx(0.7)
+    flight.last_s = 3.0
+    assert flight.ended("nothing came", clock).ended_s == 3.0, "what failed ended when it did"
+
+
+def test_what_has_no_stamp_came_when_it_was_read() -> None:
+    flight = Flight(requests(1)[0], 0.0, b"")
+    flight.reads.append((1.2, [], b"x"))
+    assert flight.ended("", Clock(100.0)).arrivals == ((1.2, 1),)
 
 
 def test_so_many_users_ask_at_once_and_no_more(start: Callable[..., Server]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
@@ -179,8 +178,21 @@ def _events(raw: Raw) -> tuple[int, list[tuple[float, bytes]]]:
         _whole(headers, len(raw.answer) - body_at)
     if b"text/event-stream" not in headers.get(b"content-type", b""):
         return status, [(raw.ended_s, b"".join(data for data, _ in pieces))]
-    sizes = [size for _, size in raw.arrivals]
-    return status, [(raw.arrivals[bisect_left(sizes, end)][0], data) for data, end in _data(pieces)]
+    return status, _timed(_data(pieces), raw.arrivals)
+
+
+def _timed(
+    events: Iterable[tuple[bytes, int]], arrivals: Iterable[tuple[float, int]]
+) -> list[tuple[float, bytes]]:
+    """Return each event's data with when its last byte came."""
+    found = []
+    reads = iter(arrivals)
+    at, size = next(reads)
+    for data, end in events:
+        while size < end:
+            at, size = next(reads)
+        found.append((at, data))
+    return found
 
 
 def _whole(headers: dict[bytes, bytes], size: int) -> None:

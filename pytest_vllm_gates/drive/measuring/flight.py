@@ -13,14 +13,15 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.timing import Planned, Raw
+from pytest_vllm_gates.facts.timing import Raw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from pytest_vllm_gates.facts.timing import Planned
 
 STAMP = getattr(socket, "SO_TIMESTAMPNS", 35)
 """Linux's number on every architecture that Python runs on but MIPS, PA-RISC and SPARC."""
-STAMP_BYTES = socket.CMSG_SPACE(struct.calcsize("qq"))
+TIMESPEC = struct.Struct("qq")
+STAMP_BYTES = socket.CMSG_SPACE(TIMESPEC.size)
 READ_BYTES = 2**14
 """Python makes room for as many before every read: much more, and the kernel maps memory for each
 (mallopt(3), M_MMAP_THRESHOLD), which takes several times as long as to read a chunk."""
@@ -42,14 +43,10 @@ class Clock:
         """Return how long ago the load started; below zero where it is still to."""
         return time.monotonic() - self._monotonic
 
-    def stamped(self, extra: Iterable[tuple[int, int, bytes]]) -> float | None:
-        """Return the kernel's time of what was read; None where it has none."""
-        at = None
-        for level, kind, stamp in extra:
-            if (level, kind) == (socket.SOL_SOCKET, STAMP):
-                seconds, nanoseconds = struct.unpack("qq", stamp)
-                at = seconds - self.begun_unix_s + nanoseconds * 1e-9
-        return at
+    def stamped(self, stamp: bytes) -> float:
+        """Return the kernel's time of what was read."""
+        seconds, nanoseconds = TIMESPEC.unpack(stamp)
+        return float(seconds - self.begun_unix_s + nanoseconds * 1e-9)
 
 
 class Target:
@@ -84,34 +81,37 @@ class Flight:
         self.begun_s: float | None = None
         self.sent_s: float | None = None
         self.last_s = intended_s
-        self.pieces: list[bytes] = []
-        self.arrivals: list[tuple[float, int]] = []
-        self.size = 0
-        self.lag_s = 0.0
+        self.reads: list[tuple[float, list[tuple[int, int, bytes]], bytes]] = []
+        """When each read was made, with what the kernel tells of it, and what was read."""
 
     def read(self, source: socket.socket, clock: Clock) -> bool:
-        """Keep what came, with the kernel's time; return False where the answer has ended."""
-        data, extra, _, _ = source.recvmsg(READ_BYTES, STAMP_BYTES)
+        """Keep what came; return False where the answer has ended."""
+        data, told, _, _ = source.recvmsg(READ_BYTES, STAMP_BYTES)
         if not data:
             return False
-        now = clock.now()
-        stamped = clock.stamped(extra)
-        at = now if stamped is None else stamped
-        self.lag_s = max(self.lag_s, now - at)
-        self.last_s = at
-        self.size += len(data)
-        self.pieces.append(data)
-        self.arrivals.append((at, self.size))
+        self.last_s = clock.now()
+        self.reads.append((self.last_s, told, data))
         return True
 
-    def ended(self, error: str) -> Raw:
-        """Return all that came of it."""
-        if self.arrivals and self.sent_s is not None:
+    def ended(self, error: str, clock: Clock) -> Raw:
+        """Return all that came of it, by the kernel's times."""
+        arrivals, lag_s, size = [], 0.0, 0
+        for read_s, told, data in self.reads:
+            # It tells nothing but what it was asked for: the stamp, where it has one.
+            at = clock.stamped(told[0][2]) if told else read_s
+            lag_s = max(lag_s, read_s - at)
+            size += len(data)
+            arrivals.append((at, size))
+        ended_s, sent_s = self.last_s, self.sent_s
+        if arrivals and not error:
+            ended_s = arrivals[-1][0]
+        if arrivals and sent_s is not None:
             # We may have been kept from looking at the clock for longer than the server took.
-            self.sent_s = min(self.sent_s, self.arrivals[0][0])
+            sent_s = min(sent_s, arrivals[0][0])
         return Raw(
-            self.request.name, self.intended_s, self.sent_s, self.last_s, b"".join(self.pieces),
-            tuple(self.arrivals), self.lag_s, error, self.begun_s,
+            self.request.name, self.intended_s, sent_s, ended_s,
+            b"".join([data for _, _, data in self.reads]), tuple(arrivals), lag_s, error,
+            self.begun_s,
         )  # fmt: skip
 
 

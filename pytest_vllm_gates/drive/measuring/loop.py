@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.drive.measuring.flight import Target
 
+WRITABLE = select.EPOLLOUT
 IN_PROGRESS = (errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 
@@ -93,7 +94,7 @@ class Loop:
             made = self._target.socket()
         except OSError as error:
             flight.last_s = self._now()
-            self._raws.append(flight.ended(f"no socket: {error}"))
+            self._raws.append(flight.ended(f"no socket: {error}", self._clock))
             return
         made.setblocking(False)
         status = made.connect_ex(self._target.address)
@@ -103,7 +104,7 @@ class Loop:
         if status and status not in IN_PROGRESS:
             self._end(number, f"cannot connect: {errno.errorcode.get(status, status)}")
             return
-        self._epoll.register(number, select.EPOLLOUT | select.EPOLLIN)
+        self._epoll.register(number, WRITABLE | select.EPOLLIN)
 
     def _turn(self, due_s: float | None) -> None:
         """Wait until something can be read or written, or until it is time; do it."""
@@ -112,9 +113,9 @@ class Loop:
             wait_s = min(wait_s, due_s - self._now() - SPIN_S)
         ready = self._epoll.poll(max(0.0, wait_s))
         for number, event in ready:
-            if event & select.EPOLLOUT:
+            if event & WRITABLE:
                 self._write(number)
-            if number in self._flights and event & ~select.EPOLLOUT:
+            if event != WRITABLE and number in self._flights:
                 self._read(number)
         if (now := self._now()) >= self._looks_s:
             self._looks_s = now + self._silence_s / 4
@@ -148,7 +149,7 @@ class Loop:
 
     def _end(self, number: int, error: str) -> None:
         self._sockets.pop(number).close()
-        self._raws.append(self._flights.pop(number).ended(error))
+        self._raws.append(self._flights.pop(number).ended(error, self._clock))
 
     def _give_up(self, now: float) -> None:
         for number, flight in [*self._flights.items()]:

@@ -57,7 +57,7 @@ class Share:
         """Send a request and read its answer to the end."""
         flight = Flight(request, intended_s, self.target.bytes_of(request))
         error = self._fly(flight)
-        self.raws.append(raw := flight.ended(error))
+        self.raws.append(raw := flight.ended(error, self.clock))
         return raw
 
     def _fly(self, flight: Flight) -> str:
