@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from survivors import alive, none_of, until
 
+from drive.launch_plans import LIMITS, lane, plan_of
 from pytest_vllm_gates.drive import launch, ready
 from pytest_vllm_gates.drive.guard import descendants
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from conftest import Fakes
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.launch import Failure
-from drive.launch_plans import LIMITS, lane, plan_of
 
 
 @pytest.fixture

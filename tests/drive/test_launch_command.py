@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from drive.launch_plans import lane, plan_of
 from pytest_vllm_gates.drive import lane_variables, launch
 from pytest_vllm_gates.facts.checkpoint import Checkpoint
 from pytest_vllm_gates.facts.lane import Lane
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.family import Family
-from drive.launch_plans import lane, plan_of
 
 
 @pytest.fixture

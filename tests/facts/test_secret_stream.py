@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 
 from facts.secret_values import OPENAI, VALUES
 from pytest_vllm_gates.facts.secret_stream import LONGEST_LINE, CleanText, Stream
-from pytest_vllm_gates.facts.secrets import (
-    REDACTED,
-    Redactor,
-)
+from pytest_vllm_gates.facts.secrets import REDACTED, Redactor
 
 
 @given(
