@@ -5,7 +5,7 @@
 A miniature is booted, and both drive it in turns: two requests a second whatever is still under
 way, prompts of 128 tokens, answers of 48, a third of what it can do. Were the next request sent
 when one has ended, the clients would differ by what each takes of the processors it shares with the
-server and by how soon it sends again (on two cores vllm bench serve then finds 4 to 7 % less).
+server and by how soon it sends again (on two cores vllm bench serve then found 1 to 7 % less).
 Printed are the output tokens per second and the median times to first token and between tokens of
 each. Exits 1 when the medians of tokens per second differ by more than 3 %.
 """
