@@ -117,6 +117,7 @@ HTML = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 
         ([CHUNKED, framed(event("a", 1))], "the connection ended in the middle of the answer"),
         ([CHUNKED, framed(event("a", 1))[:-8]], "the connection ended in the middle of the answer"),
         ([CHUNKED, b"zz\r\n"], "a chunk begins with b'zz'"),
+        ([CHUNKED, framed(event("a", 1)), b"-6\r\n"], "a chunk begins with b'-6'"),
         (stream(event("a", 1)), "the stream ended without [DONE]"),
         (stream(b"data: {\n\n", DONE), "an event is no JSON object: b'{'"),
         (stream(b"data: []\n\n", DONE), "an event is no JSON object: b'[]'"),

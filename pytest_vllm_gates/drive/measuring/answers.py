@@ -210,7 +210,9 @@ def _chunks(answer: bytes, at: int) -> list[tuple[bytes, int]]:
         try:
             size = int(line.partition(b";")[0], 16) if line_end >= 0 else None
         except ValueError:
-            raise BrokenAnswerError(f"a chunk begins with {line[:SHOWN]!r}") from None
+            size = -1
+        if size is not None and size < 0:
+            raise BrokenAnswerError(f"a chunk begins with {line[:SHOWN]!r}")
         if size is None or line_end + 4 + size > len(answer):
             raise BrokenAnswerError("the connection ended in the middle of the answer")
         if size == 0:
