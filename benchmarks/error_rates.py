@@ -3,15 +3,16 @@
     python benchmarks/error_rates.py
     python benchmarks/error_rates.py CALIBRATION.json --gates 1000
 
-The file is what an A/A run records: `pytest --model qwen3.5 --lane cpu --against cpu --pairs 15
--m throughput --update-baseline` for 30 boots. Without one it is what such a run recorded of two
-cores on 2026-11-22, less what the servers told meanwhile. A gate is played by drawing pairs of
-boots with replacement, which of the two is ours by lot, and of each pair its groups of blocks with
-replacement (a two-stage bootstrap); a loss is laid on all blocks of ours. Half of the pairs, by
-lot, calibrate the gate and the others are played with, so that no gate knows the noise it is judged
-by. Printed are the shares of each answer, the pairs of boots and the minutes needed. Exits 1 where
-more than 1 % of the gates alarm without a loss, fewer than 95 % find a loss of 5 %, or any misses
-one of 10 %.
+The file is what an A/A run records: `pytest --model qwen3.5 --lane cpu --against cpu --pairs 15 -m
+throughput --update-baseline` for 30 boots. Without one it is what such a run recorded of two cores
+on 2026-11-22, less what the servers told meanwhile; `recorded/aa_real_gates.json` is of the A/A
+gates of `real_gates.py`, of noisier days. A gate is played by drawing pairs of boots with
+replacement, which of the two is ours by lot, and of each pair its groups of blocks with replacement
+(a two-stage bootstrap); a loss is laid on all blocks of ours. Half of the pairs, by lot, calibrate
+the gate and the others are played with, so that no gate knows the noise it is judged by; with
+`--shipped` none does, and each takes what the lane's file says of pairs. Printed are the shares of
+each answer, the pairs of boots and the minutes needed. Exits 1 where more than 1 % of the gates
+alarm without a loss, fewer than 95 % find a loss of 5 %, or any misses one of 10 %.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ def main() -> int:
     parser.add_argument("calibration", type=Path, nargs="?", default=RECORDED)
     parser.add_argument("--gates", type=int, default=1000)
     parser.add_argument("--lane", default="cpu")
+    parser.add_argument("--shipped", action="store_true", help="gates that are not calibrated")
     parser.add_argument("--seed", default="1")
     asked = parser.parse_args()
     kept = json.loads(asked.calibration.read_text(encoding="utf-8"))[OURS]
@@ -104,9 +106,8 @@ def main() -> int:
             mixed = chance.sample(pairs, len(pairs))
             half = len(mixed) // 2
             known, played = mixed[:half], mixed[half:]
-            answer, count, took = gate(
-                played, loss, plan.calibrated(_scatter(known, plan), half), chance
-            )
+            judged_by = plan if asked.shipped else plan.calibrated(_scatter(known, plan), half)
+            answer, count, took = gate(played, loss, judged_by, chance)
             answers[answer] += 1
             needed.append(count)
             minutes.append(took)
