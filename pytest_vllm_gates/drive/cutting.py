@@ -18,6 +18,8 @@ STOPS = 24
 SEED = 20261120
 LONGEST = 24
 STRINGS_AT_ONCE = 3
+SHORT_OF_A_CALL = (6, 4, 3)
+"""Tokens by which a call is cut short: closing tags and the end of the turn are two or three."""
 
 
 class Pieces:
@@ -70,10 +72,14 @@ class Limited:
 
     name: str
     kind: str
+    how: str
+    """`whole` or `streamed`."""
     request: Mapping[str, Any]
     max_tokens: int
     due: str
     answer: Answer
+    plain: Answer
+    """The answer without the limit."""
 
 
 def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[Limited]:
@@ -82,11 +88,31 @@ def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[Limited]:
         return []
     length = plain.usage.completion_tokens
     wanted = {"one token": 1, "half": max(1, length // 2), "exact": length, "one more": length + 1}
+    if plain.reasoning.strip() and plain.has_text:
+        thought = len(plain.reasoning) / (len(plain.reasoning) + len(plain.content))
+        wanted["in the thinking"] = max(1, round(thought * length / 2))
+    return _limited(chat, body, plain, wanted)
+
+
+def limits_in_a_call(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[Limited]:
+    """Ask with limits that end a call before it is whole; `plain` holds the call."""
+    if plain.usage is None or not plain.tool_calls:
+        return []
+    length = plain.usage.completion_tokens
+    short = [tokens for tokens in SHORT_OF_A_CALL if tokens < length]
+    wanted = {f"{tokens} before a call's end": length - tokens for tokens in short}
+    return _limited(chat, body, plain, wanted)
+
+
+def _limited(
+    chat: Chat, body: Mapping[str, Any], plain: Answer, wanted: Mapping[str, int]
+) -> list[Limited]:
+    length = plain.usage.completion_tokens if plain.usage else 0
     found = []
     for kind, limit in wanted.items():
         due = "length" if limit < length else plain.finish_reason or "stop"
         asked = {**body, "max_tokens": limit}
         for how, answer in (("whole", chat.ask(asked)), ("streamed", chat.stream(asked))):
             name = f"max_tokens {limit} of {length} ({kind}), {how}"
-            found.append(Limited(name, kind, asked, limit, due, answer))
+            found.append(Limited(name, kind, how, asked, limit, due, answer, plain))
     return found

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vllm_gates.facts.finding import Finding
 from pytest_vllm_gates.facts.outcome import NotApplicable
-from pytest_vllm_gates.judge import finish, leaks, wire
+from pytest_vllm_gates.judge import finish, leaks, ways, wire
 from pytest_vllm_gates.judge.golden import settings_golden
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def test_no_marker_reaches_a_field(
     walked: Walked, family: Family, checking: Checking, read_by: str
 ) -> None:
     found = [
-        Finding(one.case, each) for one in walked.answered for each in leaks.markers(one, family)
+        Finding(one.case, each)
+        for one in walked.answered
+        for each in ways.told(one, lambda way: leaks.markers(way, family))
     ]
     sees = "A user reads the model's wire format: tags of its thinking, its turns or its calls"
     checking(found, walked.cases, sees, read_by)
@@ -46,7 +48,11 @@ def test_nothing_said_is_lost(
 
 def test_thinking_off_answers_at_once(walked: Walked, checking: Checking) -> None:
     judged = [one for one in walked.answered if not one.thinks]
-    found = [Finding(one.case, each) for one in judged for each in finish.without_thinking(one)]
+    found = [
+        Finding(one.case, each)
+        for one in judged
+        for each in ways.told(one, finish.without_thinking)
+    ]
     sees = "With thinking off a user sees an empty answer, or waits for thinking"
     checking(found, [one.case for one in judged], sees)
 
@@ -58,7 +64,9 @@ def test_thinking_on_thinks(walked: Walked, family: Family, checking: Checking) 
     found = [
         Finding(one.case, each)
         for one in judged
-        for each in finish.with_thinking(one, family, walked.plain_thought)
+        for each in ways.told(
+            one, lambda way: finish.with_thinking(way, family, walked.plain_thought)
+        )
     ]
     sees = "Thinking was asked for and is not there: the answer is that of a weaker model"
     checking(found, [one.case for one in judged], sees)
@@ -68,7 +76,7 @@ def test_an_ended_answer_is_there(walked: Walked, checking: Checking) -> None:
     found = [
         Finding(one.case, each)
         for one in walked.answered
-        for each in (*finish.empty_stop(one), *finish.unknown(one))
+        for each in (*ways.told(one, finish.empty_stop), *ways.told(one, finish.unknown))
     ]
     checking(found, walked.cases, "The server says that it is done, and the answer is empty")
 

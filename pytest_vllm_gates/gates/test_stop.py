@@ -12,11 +12,12 @@ import pytest
 
 from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.facts.outcome import Inconclusive
-from pytest_vllm_gates.judge import finish, stops
+from pytest_vllm_gates.judge import cuts, finish, stops
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.drive.cutting import Limited, Pieces
     from pytest_vllm_gates.facts.exchange import Exchange
+    from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.run.evidence import Evidence
@@ -75,7 +76,36 @@ def test_limit_is_kept_and_told(
     limited: list[Limited], checking: Checking, evidence: Evidence
 ) -> None:
     evidence["limits"] = [one.max_tokens for one in limited]
-    cases = [Case(one.name, {"limit": one.kind}, one.request) for one in limited]
+    cases, found = of_limits(limited)
+    checking(found, cases, "A user cannot tell a whole answer from one that was cut")
+
+
+def test_a_cut_call_is_told(
+    limited_calls: list[Limited], checking: Checking, evidence: Evidence
+) -> None:
+    if not limited_calls:
+        raise Inconclusive("no call came, or the server counts no tokens: there is nothing to cut")
+    evidence["limits"] = [one.max_tokens for one in limited_calls]
+    cases, found = of_limits(limited_calls)
+    checking(found, cases, "An agent acts on half a call: it is told that the call is whole")
+
+
+def test_what_is_cut_is_the_answers_beginning(
+    limited: list[Limited], family: Family, checking: Checking
+) -> None:
+    cut = [one for one in limited if one.due == "length"]
+    cases = cases_of(cut)
+    found = [
+        Finding(case, sentence)
+        for case, one in zip(cases, cut, strict=True)
+        for sentence in cuts.beginning(one.answer, one.plain, family)
+    ]
+    checking(found, cases, "Thinking that was cut is shown as the answer, or the answer hidden")
+
+
+def of_limits(limited: list[Limited]) -> tuple[list[Case], list[Finding]]:
+    """Return the cases, and where a limit was not kept or not told."""
+    cases = cases_of(limited)
     found = [
         Finding(case, sentence)
         for case, one in zip(cases, limited, strict=True)
@@ -84,4 +114,9 @@ def test_limit_is_kept_and_told(
             *finish.told(one.answer, one.due),
         )
     ]
-    checking(found, cases, "A user cannot tell a whole answer from one that was cut")
+    return cases, found
+
+
+def cases_of(limited: list[Limited]) -> list[Case]:
+    """Return the requests under limits as cases."""
+    return [Case(one.name, {"limit": one.kind, "answer": one.how}, one.request) for one in limited]

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.facts.outcome import NotApplicable
-from pytest_vllm_gates.judge import calls, rates, wire
+from pytest_vllm_gates.judge import calls, rates, ways, wire
 from pytest_vllm_gates.judge.hostile import judge_reply
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def with_tools(walked: Walked, family: Family) -> list[Exchange]:
 
 
 def test_calls_and_finish_reason_agree(with_tools: list[Exchange], checking: Checking) -> None:
-    found = [Finding(one.case, each) for one in with_tools for each in calls.finish(one)]
+    found = [Finding(one.case, each) for one in with_tools for each in ways.told(one, calls.finish)]
     cases = [one.case for one in with_tools]
     checking(found, cases, "An agent waits for a call that never comes, or overlooks one")
 
@@ -46,8 +46,7 @@ def test_calls_are_declared_and_valid(with_tools: list[Exchange], checking: Chec
     found = [
         Finding(one.case, each)
         for one in with_tools
-        if one.whole
-        for each in calls.valid(one.whole, one.request)
+        for each in ways.told(one, lambda way: calls.valid(way.whole, way.request))
     ]
     cases = [one.case for one in with_tools]
     checking(found, cases, "A tool is called with what it cannot take")
@@ -65,7 +64,9 @@ def test_calls_have_ids(with_tools: list[Exchange], checking: Checking) -> None:
 
 
 def test_tool_choice_is_kept(walked: Walked, checking: Checking) -> None:
-    found = [Finding(one.case, each) for one in walked.answered for each in calls.chosen(one)]
+    found = [
+        Finding(one.case, each) for one in walked.answered for each in ways.told(one, calls.chosen)
+    ]
     checking(found, walked.cases, "The server does not do what tool_choice says")
 
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 SHOWN = 120
 
 
-def valid(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
+def valid(answer: Answer | None, request: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for every call to a tool nobody declared or with arguments it cannot take.
 
     An answer cut by the limit of tokens is not judged: its last call may be half there.
     """
     import jsonschema  # noqa: PLC0415 - heavy, and few runs get here
 
-    if answer.finish_reason == "length":
+    if answer is None or answer.finish_reason == "length":
         return
     declared = {
         tool["function"]["name"]: tool["function"].get("parameters", {})

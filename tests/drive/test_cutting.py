@@ -8,8 +8,8 @@ import pytest
 
 from drive.scripted import Said, Scripted, serving
 from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.drive.cutting import LONGEST, STOPS, Pieces, limits
-from pytest_vllm_gates.facts.answer import Answer
+from pytest_vllm_gates.drive.cutting import LONGEST, STOPS, Pieces, limits, limits_in_a_call
+from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
 from pytest_vllm_gates.judge import finish, stops
 
 if TYPE_CHECKING:
@@ -85,12 +85,15 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
     plain = chat.ask(BODY)
     assert plain.usage is not None
     length = plain.usage.completion_tokens
+    thought = round(length / 2 * len(THOUGHT) / len(THOUGHT + SAYS))
     found = limits(chat, BODY, plain)
     assert [one.max_tokens for one in found] == [
-        limit for limit in (1, length // 2, length, length + 1) for _ in ("whole", "streamed")
+        limit
+        for limit in (1, length // 2, length, length + 1, thought)
+        for _ in ("whole", "streamed")
     ]
-    assert {one.due for one in found[:4]} == {"length"}
-    assert {one.due for one in found[4:]} == {"stop"}
+    assert [one.due for one in found] == [*["length"] * 4, *["stop"] * 4, *["length"] * 2]
+    assert {one.plain for one in found} == {plain}
     for one in found:
         assert list(finish.limit(one.answer, one.max_tokens)) == []
         assert list(finish.told(one.answer, one.due)) == []
@@ -100,3 +103,23 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
 
 def test_a_server_that_counts_nothing_has_no_limits(chat: Chat) -> None:
     assert limits(chat, BODY, Answer("", SAYS, (), "stop", None)) == []
+    call = ToolCall("get_time", "{}", "call-1")
+    assert limits_in_a_call(chat, BODY, Answer("", "", (call,), "tool_calls", None)) == []
+
+
+def test_an_answer_that_did_not_think_is_not_cut_there(chat: Chat) -> None:
+    plain = Answer("", SAYS, (), "stop", Usage(3, 8))
+    assert {one.kind for one in limits(chat, BODY, plain)} == {
+        "one token", "half", "exact", "one more",
+    }  # fmt: skip
+
+
+def test_a_call_is_cut_before_its_end(chat: Chat, server: Scripted) -> None:
+    call = ToolCall("get_time", "{}", "call-1")
+    plain = Answer("", "", (call,), "tool_calls", Usage(3, 5))
+    found = limits_in_a_call(chat, BODY, plain)
+    assert [(one.max_tokens, one.due) for one in found] == [
+        (limit, "length") for limit in (1, 2) for _ in ("whole", "streamed")
+    ]
+    assert [one["max_tokens"] for one in server.asked] == [1, 1, 2, 2]
+    assert limits_in_a_call(chat, BODY, Answer("", SAYS, (), "stop", Usage(3, 5))) == []

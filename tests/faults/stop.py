@@ -16,6 +16,8 @@ WHERE = "answer_ends_at_its_stop"
 IDLE = "stop_that_never_occurs_changes_nothing"
 PIECES = "any_piece_of_the_answer_stops_it"
 LIMIT = "limit_is_kept_and_told"
+CUT_CALL = "a_cut_call_is_told"
+CUT = "what_is_cut_is_the_answers_beginning"
 
 
 @FAULTS.add("asked", check="stop_string_is_not_in_the_answer", says=" holds the stop string '")
@@ -159,3 +161,19 @@ def allows_a_few_tokens_more(exchange: Exchange) -> None:
 def allows_a_token_less(exchange: Exchange) -> None:
     """A gateway counts the limit one short."""
     exchange.body["max_tokens"] = max(1, exchange.body["max_tokens"] - 1)
+
+
+@FAULTS.add("chat", check=CUT_CALL, says="finish_reason is 'tool_calls', due is 'length'")
+@as_message
+def takes_half_a_call_for_a_whole_one(message: Message) -> None:
+    """A call that the limit cut is said to be there (vllm#53269)."""
+    if message.finish_reason == "length" and message.choice and message.asked["max_tokens"] > 1:
+        message.finish_reason = "tool_calls"
+
+
+@FAULTS.add("chat", check=CUT, says="content is '")
+@as_message
+def shows_cut_thinking_as_the_answer(message: Message) -> None:
+    """The limit ends the thinking, and the parser takes what is there for content (vllm#35221)."""
+    if message.finish_reason == "length" and not message.content and not message.choice:
+        message.reasoning, message.content = "", message.reasoning

@@ -1,0 +1,52 @@
+"""What a limit cut off is the beginning of the answer, each part in its field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from judge.exchanges import answer, family
+from pytest_vllm_gates.judge import cuts
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.answer import Answer
+
+QWEN = family("qwen3.5")
+PLAIN = answer("Paris it is.", reasoning="They ask.", token_ids=(1, 2, 3, 4))
+
+
+def cut(content: str, reasoning: str, tokens: tuple[int, ...] = (1, 2)) -> Answer:
+    return answer(content, reasoning=reasoning, finish_reason="length", token_ids=tokens)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        cut("", "They"),
+        cut("", "They ask.\n"),
+        cut("", ""),
+        cut("\n\nParis", "They ask."),
+        cut("Paris \N{REPLACEMENT CHARACTER}", "They ask."),
+        cut("", "They ask.</thi"),
+        cut("They ask", "", (1, 9)),
+        PLAIN,
+    ],
+)
+def test_a_beginning_is_right(one: Answer) -> None:
+    assert list(cuts.beginning(one, PLAIN, QWEN)) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (cut("They", ""), "content is 'They', and begins with 'Paris it is.' where nothing is cut"),
+        (cut("They", "", ()), "content is 'They'"),
+        (cut("", "They ask.Paris"), "reasoning is 'They ask.Paris', and begins with 'They ask.'"),
+        (cut("</think>Paris", "They ask."), "content is '</think>Paris'"),
+        (cut("aris", "They ask."), "content is 'aris'"),
+    ],
+)
+def test_what_stands_elsewhere_is_told(one: Answer, says: str) -> None:
+    (found,) = cuts.beginning(one, PLAIN, QWEN)
+    assert found.startswith(says)
