@@ -79,7 +79,7 @@ class Limited:
     due: str
     answer: Answer
     plain: Answer
-    """The answer without the limit."""
+    """The answer without the limit, asked for in the same way."""
 
 
 def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[Limited]:
@@ -108,11 +108,15 @@ def _limited(
     chat: Chat, body: Mapping[str, Any], plain: Answer, wanted: Mapping[str, int]
 ) -> list[Limited]:
     length = plain.usage.completion_tokens if plain.usage else 0
+    streamed = chat.stream(body)
     found = []
     for kind, limit in wanted.items():
         due = "length" if limit < length else plain.finish_reason or "stop"
         asked = {**body, "max_tokens": limit}
-        for how, answer in (("whole", chat.ask(asked)), ("streamed", chat.stream(asked))):
+        for how, ask, unlimited in (
+            ("whole", chat.ask, plain),
+            ("streamed", chat.stream, streamed),
+        ):
             name = f"max_tokens {limit} of {length} ({kind}), {how}"
-            found.append(Limited(name, kind, how, asked, limit, due, answer, plain))
+            found.append(Limited(name, kind, how, asked, limit, due, ask(asked), unlimited))
     return found

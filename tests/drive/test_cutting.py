@@ -93,7 +93,7 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
         for _ in ("whole", "streamed")
     ]
     assert [one.due for one in found] == [*["length"] * 4, *["stop"] * 4, *["length"] * 2]
-    assert {one.plain for one in found} == {plain}
+    assert {one.how: one.plain for one in found} == {"whole": plain, "streamed": chat.stream(BODY)}
     for one in found:
         assert list(finish.limit(one.answer, one.max_tokens)) == []
         assert list(finish.told(one.answer, one.due)) == []
@@ -121,5 +121,5 @@ def test_a_call_is_cut_before_its_end(chat: Chat, server: Scripted) -> None:
     assert [(one.max_tokens, one.due) for one in found] == [
         (limit, "length") for limit in (1, 2) for _ in ("whole", "streamed")
     ]
-    assert [one["max_tokens"] for one in server.asked] == [1, 1, 2, 2]
+    assert [one["max_tokens"] for one in server.asked] == [BODY["max_tokens"], 1, 1, 2, 2]
     assert limits_in_a_call(chat, BODY, Answer("", SAYS, (), "stop", Usage(3, 5))) == []
