@@ -14,14 +14,17 @@ SHOWN = 80
 NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 
+def comparable(cut: Answer, plain: Answer) -> bool:
+    """Return whether a cut answer was generated as the plain one: if not, it proves nothing."""
+    return cut.token_ids == plain.token_ids[: len(cut.token_ids)]
+
+
 def beginning(cut: Answer, plain: Answer, family: Family) -> Iterator[str]:
     """Yield a sentence for each field of a cut answer that is not the plain one's beginning.
 
-    Both are of one greedy request; an answer that was generated differently proves nothing. What
-    may be the beginning of a marker at the cut does not count, nor half a character.
+    Both are of one greedy request, and `comparable`. What may be the beginning of a marker at the
+    cut does not count, nor half a character.
     """
-    if cut.token_ids != plain.token_ids[: len(cut.token_ids)]:
-        return
     for field in ("reasoning", "content"):
         text, whole = getattr(cut, field).strip(), getattr(plain, field).strip()
         text = _ended(text.rstrip(NO_CHARACTER), family)

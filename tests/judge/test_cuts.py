@@ -29,7 +29,6 @@ def cut(content: str, reasoning: str, tokens: tuple[int, ...] = (1, 2)) -> Answe
         cut("\n\nParis", "They ask."),
         cut("Paris \N{REPLACEMENT CHARACTER}", "They ask."),
         cut("", "They ask.</thi"),
-        cut("They ask", "", (1, 9)),
         PLAIN,
     ],
 )
@@ -50,3 +49,10 @@ def test_a_beginning_is_right(one: Answer) -> None:
 def test_what_stands_elsewhere_is_told(one: Answer, says: str) -> None:
     (found,) = cuts.beginning(one, PLAIN, QWEN)
     assert found.startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "same"), [((1, 2), True), ((), True), ((1, 2, 3, 4), True), ((1, 9), False)]
+)
+def test_only_the_same_tokens_can_be_compared(*, tokens: tuple[int, ...], same: bool) -> None:
+    assert cuts.comparable(cut("", "They", tokens), PLAIN) is same
