@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 60.0
 HIDDEN = (httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
-RENDER = "/v1/chat/completions/render"
+CHAT = "/v1/chat/completions"
+RENDER = f"{CHAT}/render"
 TOKENIZE = "/tokenize"
 
 
@@ -80,7 +81,7 @@ def recorded(endpoint: Endpoint, body: Mapping[str, Any]) -> Recording:
     """Return the answer to a chat completion request as it arrived on the wire."""
     begun = time.monotonic()
     asked = {"model": endpoint.model, **body}
-    with client(endpoint) as http, http.stream("POST", "/v1/chat/completions", json=asked) as reply:
+    with client(endpoint) as http, http.stream("POST", CHAT, json=asked) as reply:
         pieces = [(time.monotonic() - begun, piece) for piece in reply.iter_raw()]
         return Recording(reply.headers.get("content-type", ""), tuple(pieces))
 

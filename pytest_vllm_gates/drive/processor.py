@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 TICKS = os.sysconf("SC_CLK_TCK")
 FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """Those of a processor's line in /proc/stat (proc(5)); guests' time after them is in user's."""
-SPARE = ("idle", "iowait", "nice")
-"""What is there to take for whoever needs it; who is nice gives way."""
+SPARE = ("idle", "iowait")
+"""What is there to take for whoever needs it. Not what a process that is nice takes: it gives way
+within its own session or control group alone (sched(7), "The autogroup feature")."""
 
 
 @dataclass(frozen=True)

@@ -28,20 +28,30 @@ class HostileTexts(strict.Record):
     texts: tuple[Hostile, ...]
 
 
-@dataclass(frozen=True)
-class Reply:
-    """What came of one forced reply: a call of one tool with one argument, `text`."""
+class TypedCall(strict.Record):
+    """Arguments of declared types; both are JSON, which has a null that TOML lacks."""
 
     name: str
-    text: str
+    parameters: str
+    """The JSON Schema that the tool declares."""
+    arguments: str
+
+
+class TypedCalls(strict.Record):
+    """The file."""
+
+    calls: tuple[TypedCall, ...]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of one forced reply: a call of one tool."""
+
+    name: str
+    arguments: Mapping[str, Any]
     exact: bool
-    """Whether the family's format can carry the text unchanged."""
+    """Whether the family's format can carry the arguments unchanged."""
     request: Mapping[str, Any]
     whole: Answer
     streamed: Answer
     widened: Answer
-
-    @property
-    def traits(self) -> dict[str, str]:
-        """What known defects are told by."""
-        return {"text": self.name}

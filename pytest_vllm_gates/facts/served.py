@@ -33,7 +33,9 @@ def as_served(message: Mapping[str, Any], *, in_parts: bool = False) -> dict[str
                 {**call, "function": {**call["function"], "arguments": _arguments(call)}}
                 for call in message["tool_calls"]
             ]
-        reasoning = message.get("reasoning", message.get("reasoning_content"))
+        reasoning = message.get("reasoning")
+        if reasoning is None:
+            reasoning = message.get("reasoning_content")
         if reasoning is not None:
             served["reasoning"] = served["reasoning_content"] = reasoning
     if role == TOOL and "tool_call_id" in message:

@@ -100,16 +100,22 @@ def test_prompt_is_the_recorded(
 
 
 def test_server_renders_as_the_reference(
+    *,
     conversation: Conversation,
     reference: Reference,
     family: Family,
     server: Endpoint,
+    launch: Launch,
     evidence: Evidence,
 ) -> None:
     body = conversation.body(family)
     found = reference.outcome(body)
     evidence["expected"] = str(found) if isinstance(found, Refused) else len(found.token_ids)
-    for way, served in served_prompts.every(server, body).items():
+    prompts = served_prompts.every(server, body, chats=launch.boot.generates)
+    evidence["asked_through"] = list(prompts)
+    if not prompts:
+        raise NotApplicable("this server does not tell the prompts of such requests")
+    for way, served in prompts.items():
         wrong = disagreement(found, served)
         if wrong and not isinstance(found, Refused) and not isinstance(served, Refused):
             of = ("the checkpoint's template", f"the server's, by {way}")

@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.drive import effects, http
 from pytest_vllm_gates.drive.contracts import Asking
 from pytest_vllm_gates.facts import contracts as facts
+from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.facts.outcome import Blocked, MissingGolden, NotApplicable
 from pytest_vllm_gates.judge import contracts as judge
+from pytest_vllm_gates.judge import effects as judged
 from pytest_vllm_gates.judge import shapes
 from pytest_vllm_gates.judge.golden import CorruptGolden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pytest_vllm_gates.drive.chat import Chat
     from pytest_vllm_gates.facts.contracts import Observed, Plan
+    from pytest_vllm_gates.facts.conversation import Conversation
     from pytest_vllm_gates.facts.family import Family
     from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
@@ -133,3 +138,24 @@ def test_errors_keep_their_shape(observed: Observed, plan: Plan, hold: Callable[
     says = shapes.messages(observed.refusals, observed.model)
     sees = "clients that tell errors apart, to try again or to give up, meet others"
     hold(shapes.ERRORS, now, sees, *says)
+
+
+def test_sampling_parameters_have_their_effect(
+    *,
+    chat: Chat,
+    server: Endpoint,
+    family: Family,
+    trivial: Conversation,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    prompt = http.tokenize(server, trivial.body(family))
+    found = effects.ask(chat.client, server, prompt)
+    evidence["refused"] = {one.name: one.refused for one in found if one.refused}
+    cases = [Case(one.name, {"parameter": one.parameter}, one.request) for one in found]
+    missing = [
+        Finding(case, sentence)
+        for case, one in zip(cases, found, strict=True)
+        for sentence in judged.missing(one)
+    ]
+    checking(missing, cases, "A parameter that a client sets is taken and ignored")

@@ -6,16 +6,17 @@ and a finish reason that promises a call which never comes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.facts.outcome import NotApplicable
 from pytest_vllm_gates.judge import calls, rates, ways, wire
-from pytest_vllm_gates.judge.hostile import judge_reply
+from pytest_vllm_gates.judge.arguments import altered
 
 if TYPE_CHECKING:
+    from pytest_vllm_gates.drive.chat import Chat
     from pytest_vllm_gates.drive.forced import Forced
     from pytest_vllm_gates.drive.sampled import Sampled
     from pytest_vllm_gates.facts.exchange import Exchange
@@ -70,6 +71,23 @@ def test_tool_choice_is_kept(walked: Walked, checking: Checking) -> None:
     checking(found, walked.cases, "The server does not do what tool_choice says")
 
 
+def test_parallel_calls_can_be_switched_off(
+    chat: Chat, parallel: dict[str, Any], checking: Checking, evidence: Evidence
+) -> None:
+    evidence["calls"] = count = len(chat.ask(parallel).tool_calls)
+    if count <= 1:
+        raise NotApplicable("the model calls one tool at a time here")
+    body = {**parallel, "parallel_tool_calls": False}
+    cases = {way: Case(way, {"answer": way}, body) for way in ("whole", "streamed")}
+    found = [
+        Finding(cases[way], sentence)
+        for way, ask in (("whole", chat.ask), ("streamed", chat.stream))
+        for sentence in calls.one_at_a_time(ask(body), body)
+    ]
+    sees = "An agent that carries out one call at a time is given several"
+    checking(found, list(cases.values()), sees)
+
+
 def test_no_call_is_lost(
     with_tools: list[Exchange], family: Family, checking: Checking, read_by: str
 ) -> None:
@@ -80,23 +98,17 @@ def test_no_call_is_lost(
 
 
 def test_hostile_arguments_arrive_as_written(
-    forced: Forced, checking: Checking, evidence: Evidence, read_by: str
+    hostile: Forced, checking: Checking, evidence: Evidence, read_by: str
 ) -> None:
-    evidence["replies"] = len(forced.replies)
-    evidence["not_written"] = forced.not_written
-    cases = [Case(one.name, one.traits, one.request) for one in forced.replies]
-    found = [
-        Finding(case, sentence)
-        for case, reply in zip(cases, forced.replies, strict=True)
-        for sentence in judge_reply(reply)
-    ]
-    failed = [Case(name, {"text": name}) for name in forced.failed]
-    found += [
-        Finding(case, f"the server fails where a grammar leaves it this call alone: {what}")
-        for case, what in zip(failed, forced.failed.values(), strict=True)
-    ]
-    sees = "A tool gets other arguments than the model wrote, or none"
-    checking(found, [*cases, *failed], sees, read_by)
+    found, cases = judged(hostile, "text", evidence)
+    checking(found, cases, "A tool gets other arguments than the model wrote, or none", read_by)
+
+
+def test_arguments_keep_their_types(
+    typed: Forced, checking: Checking, evidence: Evidence, read_by: str
+) -> None:
+    found, cases = judged(typed, "call", evidence)
+    checking(found, cases, "A tool gets arguments of other types than it declares", read_by)
 
 
 def test_sampled_calls_are_as_often_valid_as_recorded(
@@ -116,3 +128,21 @@ def test_sampled_calls_are_as_often_valid_as_recorded(
         f"{before[1]} when it was recorded; by chance alone that happens {chance:.2%} of the time. "
         f"First that was not: {sampled.invalid[0]}"
     )
+
+
+def judged(forced: Forced, trait: str, evidence: Evidence) -> tuple[list[Finding], list[Case]]:
+    """Return what is wrong with the calls that were forced, and all of them as cases."""
+    evidence["replies"] = len(forced.replies)
+    evidence["not_written"] = forced.not_written
+    cases = [Case(one.name, {trait: one.name}, one.request) for one in forced.replies]
+    found = [
+        Finding(case, sentence)
+        for case, reply in zip(cases, forced.replies, strict=True)
+        for sentence in altered(reply)
+    ]
+    failed = [Case(name, {trait: name}) for name in forced.failed]
+    found += [
+        Finding(case, f"the server fails where a grammar leaves it this call alone: {what}")
+        for case, what in zip(failed, forced.failed.values(), strict=True)
+    ]
+    return found, [*cases, *failed]

@@ -64,6 +64,16 @@ def identified(answer: Answer) -> Iterator[str]:
             yield f"tool_calls[{index}].id is {one!r}, which is another call's"
 
 
+def one_at_a_time(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with an answer that was to call one tool and no more."""
+    if len(answer.tool_calls) != 1:
+        names = _names(answer) or "nothing"
+        yield f"parallel_tool_calls is false, and {len(answer.tool_calls)} calls came: {names}"
+    elif answer.finish_reason != "tool_calls":
+        yield f"finish_reason is {answer.finish_reason!r}, and there is a call"
+    yield from valid(answer, request)
+
+
 def finish(exchange: Exchange) -> Iterator[str]:
     """Yield a sentence when calls and finish_reason contradict each other.
 

@@ -40,6 +40,8 @@ class Scripted(ThreadingHTTPServer):
     def __init__(self, says: Callable[[Body], Said]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.says = says
+        self.renders: Callable[[Body], str] = lambda _: ""
+        """The prompt that `/tokenize` makes of a conversation."""
         self.asked: list[Body] = []
         self.words: dict[str, int] = {}
         self.lock = threading.Lock()
@@ -88,7 +90,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/tokenize":
-            self._reply({"tokens": self.server.ids(body["prompt"])})
+            text = self.server.renders(body) if "messages" in body else body["prompt"]
+            self._reply({"tokens": self.server.ids(text)})
         elif self.path == "/detokenize":
             self._reply({"prompt": self.server.text(body["tokens"])})
         else:

@@ -8,10 +8,11 @@ import pytest
 
 from drive.scripted import Said, Scripted, serving
 from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.drive.forced import BEFORE, Forced, hostile_calls, long_call
+from pytest_vllm_gates.drive.forced import BEFORE, Forced
+from pytest_vllm_gates.drive.hostile_calls import hostile_calls, long_call
 from pytest_vllm_gates.facts import family as families
 from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
-from pytest_vllm_gates.judge.hostile import judge_reply
+from pytest_vllm_gates.judge.arguments import altered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,12 +52,12 @@ def test_every_text_is_written_as_the_familys_own_call(name: str, tmp_path: Path
         assert "save_note" in written
         assert "${" not in written
         assert reply.request["max_tokens"] > len(server.ids(written))
-    assert max(len(reply.text) for reply in found.replies) >= 10_000
+    assert max(len(reply.arguments["text"]) for reply in found.replies) >= 10_000
 
 
 def test_a_call_that_stays_text_is_told(qwen: Family) -> None:
     found, _ = forced(qwen, obeys)
-    told = [one for reply in found.replies for one in judge_reply(reply)]
+    told = [one for reply in found.replies for one in altered(reply)]
     assert told[0] == "whole: one call was written and 0 came"
 
 

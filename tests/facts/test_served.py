@@ -107,10 +107,18 @@ def test_a_keyword_that_says_nothing_leaves_the_servers_default() -> None:
     assert (options["a"], options["b"], options["c"]) == (1, 2, False)
 
 
-def test_reasoning_has_both_its_names() -> None:
-    for name in ("reasoning", "reasoning_content"):
-        served = as_served({"role": "assistant", "content": "x", name: "because"})
-        assert (served["reasoning"], served["reasoning_content"]) == ("because", "because")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"reasoning": "because"},
+        {"reasoning_content": "because"},
+        {"reasoning": None, "reasoning_content": "because"},
+        {"reasoning": "because", "reasoning_content": "or so"},
+    ],
+)
+def test_reasoning_has_both_its_names(sent: dict[str, Any]) -> None:
+    served = as_served({"role": "assistant", "content": "x", **sent})
+    assert (served["reasoning"], served["reasoning_content"]) == ("because", "because")
 
 
 @pytest.mark.parametrize(

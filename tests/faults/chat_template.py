@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 FAULTS = Faults("chat_template")
 TOKENIZE = "/tokenize"
 RENDER = "/v1/chat/completions/render"
+CHATS = ("/v1/chat/completions", RENDER)
 COMPLETIONS = "/v1/completions"
 THINKING_ENDS = 1521  # the id of </think>
 
@@ -82,3 +83,18 @@ def stops_where_the_thinking_ends(exchange: Exchange) -> None:
     """A stop token of somebody's own, for everybody."""
     if exchange.path == COMPLETIONS and "logit_bias" in exchange.body:
         exchange.body["stop_token_ids"] = [THINKING_ENDS]
+
+
+@FAULTS.add("asked", says="asked through a chat: the server's prompt is not the one")
+def takes_the_first_part_for_all(exchange: Exchange) -> None:
+    """A gateway that looks at chats alone hands on one part of content that has several."""
+    for message in exchange.body["messages"]:
+        if isinstance(message.get("content"), list):
+            message["content"] = message["content"][:1]
+
+
+@FAULTS.add("request", says="asked through the chat API: the server's prompt is not the one")
+def forgets_the_old_name_of_reasoning(exchange: Exchange) -> None:
+    """A release reads `reasoning` alone, and agents lose what they thought (vllm#33402)."""
+    for message in exchange.body.get("messages", ()) if exchange.path in CHATS else ():
+        message.pop("reasoning_content", None)

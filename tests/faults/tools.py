@@ -19,20 +19,22 @@ AGREE = "calls_and_finish_reason_agree"
 VALID = "calls_are_declared_and_valid"
 IDS = "calls_have_ids"
 CHOICE = "tool_choice_is_kept"
+PARALLEL = "parallel_calls_can_be_switched_off"
 LOST = "no_call_is_lost"
 HOSTILE = "hostile_arguments_arrive_as_written"
+TYPES = "arguments_keep_their_types"
 SAMPLED = "sampled_calls_are_as_often_valid_as_recorded"
 HOT = 0.5  # temperatures from here on are those of the sampled calls
 
 
 def argument(says: str) -> Callable[[Callable[[str], Any]], Change]:
-    """Make a fault of a function that rewrites every text in the arguments of a call."""
+    """Make a fault of a function that rewrites the texts in calls that hold just one."""
 
     def declare(rewrite: Callable[[str], Any]) -> Change:
         def change(message: Message) -> None:
             for call in message.calls:
                 values = {
-                    name: rewrite(value) if isinstance(value, str) else value
+                    name: rewrite(value) if name == "text" and isinstance(value, str) else value
                     for name, value in call.values.items()
                 }
                 if values != call.values:
@@ -182,6 +184,12 @@ def calls_a_tool_where_there_are_none(message: Message) -> None:
         message.finish_reason = "tool_calls"
 
 
+@FAULTS.add("asked", check=PARALLEL, says="parallel_tool_calls is false, and 3 calls came")
+def does_not_know_one_call_at_a_time(exchange: Exchange) -> None:
+    """A gateway passes only the fields it knows."""
+    exchange.body.pop("parallel_tool_calls", None)
+
+
 @FAULTS.add("chat", check=LOST, says="2 calls came, and the tokens hold 3")
 @as_message
 def drops_one_of_several_calls(message: Message) -> None:
@@ -285,13 +293,13 @@ def writes_question_marks(text: str) -> str:
     return text.encode("ascii", "replace").decode()
 
 
-@argument(says="whole: text is missing, written was '007'")
+@argument(says="whole: text is 7, written was '007'")
 def reads_numbers_in_texts(text: str) -> str | int:
     """What looks like a number becomes one, although the schema says text."""
     return int(text) if text.isdigit() else text
 
 
-@argument(says="whole: text is missing, written was '[\"1\", 2, null, true]'")
+@argument(says='whole: text is ["1", 2, null, true], written was \'["1", 2, null, true]\'')
 def reads_json_in_texts(text: str) -> Any:
     """What looks like JSON becomes it, although the schema says text."""
     try:
@@ -300,7 +308,7 @@ def reads_json_in_texts(text: str) -> Any:
         return text
 
 
-@argument(says="whole: text is missing, written was ''")
+@argument(says="whole: text is null, written was ''")
 def takes_empty_for_nothing(text: str) -> str | None:
     """An empty text is none."""
     return text or None
@@ -310,6 +318,24 @@ def takes_empty_for_nothing(text: str) -> str | None:
 def cuts_long_texts(text: str) -> str:
     """A buffer of 4,096 characters."""
     return text[:4096]
+
+
+@FAULTS.add("chat", check=TYPES, says="whole: identifier is 9007199254740992, written was")
+@as_message
+def reads_integers_as_floats(message: Message) -> None:
+    """An identifier of 64 bits becomes its neighbour, on the way through a client in JavaScript."""
+    for call in message.calls:
+        if "identifier" in call.values:
+            call.values = {**call.values, "identifier": int(float(call.values["identifier"]))}
+
+
+@FAULTS.add("chat", check=TYPES, says="whole: days is '7', written was 7")
+@as_message
+def knows_no_optional_types(message: Message) -> None:
+    """A parser that looks for `type` takes what is declared by `anyOf` for text."""
+    for call in message.calls:
+        if "days" in call.values:
+            call.values = {**call.values, "days": str(call.values["days"])}
 
 
 @FAULTS.add("chat", check=SAMPLED, says="0 of 20 sampled answers were valid calls, 20 of 20 when")

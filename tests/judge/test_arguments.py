@@ -1,4 +1,4 @@
-"""A call's arguments arrive as they were written, however awkward the text."""
+"""A call's arguments arrive as they were written, however awkward their texts or types."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from judge.exchanges import answer
-from pytest_vllm_gates.drive.forced import TEXTS
+from pytest_vllm_gates.drive.hostile_calls import TEXTS
 from pytest_vllm_gates.facts import strict
 from pytest_vllm_gates.facts.answer import Answer, ToolCall
 from pytest_vllm_gates.facts.reply import HostileTexts, Reply
-from pytest_vllm_gates.judge.hostile import judge_reply
+from pytest_vllm_gates.judge.arguments import altered
 
 TEXT = 'say "hi"\n2>&1'
 
@@ -26,8 +26,8 @@ def saved(text: Any, calls: int = 1) -> Answer:
 def told(
     whole: Answer, streamed: Answer | None = None, wide: Answer | None = None, exact: bool = True
 ) -> list[str]:
-    reply = Reply("quotes", TEXT, exact, {}, whole, streamed or whole, wide or whole)
-    return list(judge_reply(reply))
+    reply = Reply("quotes", {"text": TEXT}, exact, {}, whole, streamed or whole, wide or whole)
+    return list(altered(reply))
 
 
 def test_what_was_written_is_right() -> None:
@@ -39,8 +39,8 @@ def test_what_was_written_is_right() -> None:
     [
         (saved('say "hi"'), "whole: text is 'say \"hi\"', written was 'say \"hi\"\\n2>&1'"),
         (saved(""), "whole: text is '', written was"),
-        (saved(None), "whole: text is missing, written was"),
-        (saved(7), "whole: text is missing, written was"),
+        (saved(None), "whole: text is null, written was"),
+        (saved(7), "whole: text is 7, written was"),
         (saved(TEXT, calls=2), "whole: one call was written and 2 came"),
         (answer("Noted."), "whole: one call was written and 0 came"),
     ],
@@ -55,6 +55,53 @@ def test_arguments_that_hold_no_text_are_told(arguments: str) -> None:
     call = ToolCall("save_note", arguments, "call-1")
     (found,) = told(answer("Noted.", tool_calls=(call,)))
     assert found.startswith("whole: text is missing")
+
+
+@pytest.mark.parametrize(
+    ("written", "came", "sentence"),
+    [
+        (2, "2", "value is '2', written was 2"),
+        (True, 1, "value is 1, written was true"),
+        (0, False, "value is false, written was 0"),
+        (None, "None", "value is 'None', written was null"),
+        (None, False, "value is false, written was null"),
+        (9007199254740993, 9007199254740992, "value is 9007199254740992, written was"),
+        ({"a": [1, True]}, {"a": [1, 1]}, 'value is {"a": [1, 1]}, written was {"a": [1, true]}'),
+        ({"a": 1}, '{"a": 1}', """value is '{"a": 1}', written was {"a": 1}"""),
+        ({"a": 1}, {"a": 1, "b": 2}, "value is"),
+        ([1], [1, 1], "value is [1, 1], written was [1]"),
+        ([1], {"0": 1}, "value is"),
+    ],
+)
+def test_another_type_is_told(written: Any, came: Any, sentence: str) -> None:
+    call = ToolCall("save_note", json.dumps({"value": came}), "call-1")
+    whole = answer("Noted.", tool_calls=(call,))
+    (found,) = altered(Reply("one", {"value": written}, True, {}, whole, whole, whole))
+    assert found.startswith(f"whole: {sentence}")
+
+
+@pytest.mark.parametrize("value", [None, True, 0, 2.5, "", [], {}, {"a": [None, {"b": 1.5}]}])
+def test_the_same_value_is_right(value: Any) -> None:
+    call = ToolCall("save_note", json.dumps({"value": value}), "call-1")
+    whole = answer("Noted.", tool_calls=(call,))
+    assert [*altered(Reply("one", {"value": value}, True, {}, whole, whole, whole))] == []
+
+
+def test_a_whole_number_has_no_other_type() -> None:
+    call = ToolCall("save_note", '{"value": 3}', "call-1")
+    whole = answer("Noted.", tool_calls=(call,))
+    assert [*altered(Reply("one", {"value": 3.0}, True, {}, whole, whole, whole))] == []
+
+
+def test_each_argument_is_told_by_its_name() -> None:
+    call = ToolCall("save_note", '{"one": "1", "more": [2]}', "call-1")
+    whole = answer("Noted.", tool_calls=(call,))
+    reply = Reply("all", {"one": 1, "two": 2}, True, {}, whole, whole, whole)
+    assert [*altered(reply)] == [
+        "whole: one is '1', written was 1",
+        "whole: two is missing, written was 2",
+        "whole: more was not written, and is [2]",
+    ]
 
 
 def test_a_format_that_cannot_carry_the_text_is_held_to_itself() -> None:
@@ -72,8 +119,8 @@ def test_each_way_is_told_by_its_name() -> None:
 
 
 def test_long_texts_are_cut_and_measured() -> None:
-    reply = Reply("long", "x" * 10_000, True, {}, saved("y" * 4096), saved(""), saved(""))
-    sentence = next(judge_reply(reply))
+    reply = Reply("long", {"text": "x" * 10_000}, True, {}, saved("y" * 4096), saved(""), saved(""))
+    sentence = next(altered(reply))
     assert "(4096 characters)" in sentence
     assert "(10000 characters)" in sentence
     assert len(sentence) < 400

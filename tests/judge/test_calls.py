@@ -89,6 +89,22 @@ def test_a_sampled_answer_has_to_be_a_valid_call(whole: Answer, found: list[str]
 
 
 @pytest.mark.parametrize(
+    ("whole", "found"),
+    [
+        (called(WEATHER, finish_reason="tool_calls"), []),
+        (called(WEATHER, TIME, finish_reason="tool_calls"),
+         ["parallel_tool_calls is false, and 2 calls came: get_weather, get_time"]),
+        (answer("No."), ["parallel_tool_calls is false, and 0 calls came: nothing"]),
+        (called(WEATHER, finish_reason="stop"), ["finish_reason is 'stop', and there is a call"]),
+        (called(with_arguments("{}"), finish_reason="tool_calls"),
+         ["tool_calls[0].arguments: 'city' is a required property"]),
+    ],
+)  # fmt: skip
+def test_one_call_comes_where_one_was_allowed(whole: Answer, found: list[str]) -> None:
+    assert list(calls.one_at_a_time(whole, REQUEST)) == found
+
+
+@pytest.mark.parametrize(
     ("ids", "sentence"),
     [
         (["a", "b"], None),

@@ -9,7 +9,7 @@ from pytest_vllm_gates.facts.exchange import Recording
 from pytest_vllm_gates.facts.reply import Reply
 from pytest_vllm_gates.judge import calls, formats, framing
 from pytest_vllm_gates.judge.agreement import canonical
-from pytest_vllm_gates.judge.hostile import judge_reply
+from pytest_vllm_gates.judge.arguments import altered
 from pytest_vllm_gates.judge.wire import _leaves
 
 DEEP = "[" * 100_000
@@ -38,6 +38,6 @@ def test_in_an_event() -> None:
 
 def test_in_what_was_written_on_purpose() -> None:
     whole = answer("Noted.", tool_calls=(CALL,))
-    found = [*judge_reply(Reply("quotes", "text", exact=True, request={}, whole=whole,
+    found = [*altered(Reply("quotes", {"text": "a"}, exact=True, request={}, whole=whole,
                                 streamed=whole, widened=whole))]  # fmt: skip
     assert found[0].startswith("whole: text is missing")

@@ -1,0 +1,68 @@
+"""Calls whose one argument is a text that parsers trip over, as a family writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.drive.forced import NAME, Forced, Wanted, force, request, tools_of
+from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates.facts.reply import HostileTexts
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.drive.chat import Chat
+    from pytest_vllm_gates.facts.family import Family, Tools
+    from pytest_vllm_gates.facts.launch import Endpoint
+
+TEXTS = Path(__file__).parent.parent / "hostile.toml"
+LONG_WORD = " lighthouse"
+LONG_WORDS = 200
+PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+def hostile_calls(chat: Chat, endpoint: Endpoint, family: Family) -> Forced:
+    """Have every hostile text written as the argument of a call; raises as `force` does.
+
+    Raises `NotApplicable` for a family without tools or that cannot answer without thinking.
+    """
+    tools = tools_of(family)
+    texts = {
+        one.name: _filled(one.text, family) * one.times
+        for one in strict.load(TEXTS, HostileTexts).texts
+    }
+    return force(chat, endpoint, family, [_wanted(tools, *one) for one in texts.items()])
+
+
+def long_call(endpoint: Endpoint, family: Family) -> dict[str, Any]:
+    """Return the request for a call with one long argument; raises as `hostile_calls` does."""
+    wanted = _wanted(tools_of(family), "long", LONG_WORD * LONG_WORDS)
+    return request(endpoint, family, wanted)
+
+
+def _wanted(tools: Tools, name: str, text: str) -> Wanted:
+    exact = "ARGUMENTS" in tools.call or _carries(tools, text)
+    return Wanted(name, _call(tools, text), {"text": text}, PARAMETERS, exact)
+
+
+def _call(tools: Tools, text: str) -> str:
+    """Return a call as the family writes it."""
+    call = tools.call.replace("NAME", NAME)
+    if "ARGUMENTS" in call:
+        return call.replace("ARGUMENTS", json.dumps({"text": text}, ensure_ascii=False))
+    return call.replace("KEY", "text").replace("VALUE", text)
+
+
+def _carries(tools: Tools, text: str) -> bool:
+    """Return whether text between tags comes out again: not where it holds the tags themselves."""
+    return not any(marker.strip() in text for marker in tools.markers)
+
+
+def _filled(text: str, family: Family) -> str:
+    call = tools_of(family).call.strip()
+    opening = call.partition(">")[0] + ">"
+    closing = "<" + call.rpartition("<")[2]
+    words = {"open": opening, "close": closing, "stop": family.prompt.stop_tokens[0]}
+    for word, meant in words.items():
+        text = text.replace(f"${{{word}}}", meant)
+    return text

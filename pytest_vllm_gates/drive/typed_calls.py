@@ -1,0 +1,75 @@
+"""Calls whose arguments are of all types that tools declare, as the served template writes them.
+
+A format that writes values bare (`<parameter=days>2</parameter>`) leaves their types to the parser,
+which takes them from the tool's schema: the same text is a number, nothing or a text.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.drive import http
+from pytest_vllm_gates.drive.forced import ASKED, NAME, Forced, Wanted, declared, force, tools_of
+from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates.facts.reply import TypedCalls
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_vllm_gates.drive.chat import Chat
+    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.facts.launch import Endpoint
+
+CALLS = Path(__file__).parent.parent / "typed_calls.toml"
+
+
+def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> Forced:
+    """Have every call of the file written; raises as `hostile_calls` does."""
+    tools_of(family)
+    wanted: list[Wanted] = []
+    unwritten: dict[str, str] = {}
+    for one in strict.load(CALLS, TypedCalls).calls:
+        parameters, arguments = json.loads(one.parameters), json.loads(one.arguments)
+        try:
+            call = _call(endpoint, family, parameters, arguments)
+        except (httpx.HTTPError, ValueError) as error:
+            unwritten[one.name] = f"{type(error).__name__}: {error}"
+        else:
+            wanted.append(Wanted(one.name, call, arguments, parameters))
+    forced = force(chat, endpoint, family, wanted)
+    forced.not_written |= unwritten
+    return forced
+
+
+def _call(
+    endpoint: Endpoint, family: Family, parameters: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> str:
+    """Return a call as the family writes it: in JSON, or as its served template renders one.
+
+    Raises `ValueError` where the template writes none, and `httpx.HTTPStatusError` where the
+    server refuses to render it.
+    """
+    call = tools_of(family).call
+    text = json.dumps(arguments, ensure_ascii=False)
+    if "ARGUMENTS" in call:
+        return call.replace("NAME", NAME).replace("ARGUMENTS", text)
+    called = {"id": "call-1", "type": "function", "function": {"name": NAME, "arguments": text}}
+    body: dict[str, Any] = {
+        "messages": [ASKED, {"role": "assistant", "content": "", "tool_calls": [called]}],
+        "tools": [declared(parameters)],
+        "add_generation_prompt": False,
+    }
+    if kwargs := family.thinking_kwargs("off"):
+        body["chat_template_kwargs"] = kwargs
+    prompt = http.detokenize(endpoint, http.tokenize(endpoint, body))
+    opening = call.partition("NAME")[0].strip()
+    closing = "<" + call.rpartition("<")[2].strip()
+    begun, ended = prompt.rfind(f"{opening}{NAME}"), prompt.rfind(closing)
+    if not 0 <= begun < ended:
+        raise ValueError(f"the chat template renders no call between {opening!r} and {closing!r}")
+    leading = call[: len(call) - len(call.lstrip())]
+    return leading + prompt[begun : ended + len(closing)]

@@ -1,0 +1,89 @@
+"""A sampling parameter that was taken and ignored is told by what came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.facts.effects import Effect, Generated
+from pytest_vllm_gates.judge.effects import missing
+
+HOT = {"temperature": 2.0, "logprobs": 1}
+
+
+def generated(*ids: int, text: str = "It is cold.", **more: Any) -> Generated:
+    return Generated(ids, text, more.pop("finish_reason", "length"), **more)
+
+
+PLAIN = generated(7, 8, 9)
+
+
+def told(
+    request: dict[str, Any], *choices: Generated, parameter: str = "one", **more: Any
+) -> list[str]:
+    return [*missing(Effect(parameter, "whole", request, choices, **more))]
+
+
+@pytest.mark.parametrize(
+    ("request_", "choice"),
+    [
+        ({}, PLAIN),
+        ({"min_tokens": 3}, PLAIN),
+        ({"allowed_token_ids": [7, 8, 9]}, PLAIN),
+        ({"logprobs": 2}, generated(7, 8, logprobs=(-0.1, -3.0), best=(-0.1, -0.2))),
+        (HOT | {"top_k": 1}, generated(7, 8, logprobs=(-0.1, -0.2), best=(-0.1, -0.2))),
+        (HOT | {"top_p": 1e-6}, generated(7, logprobs=(-0.705,), best=(-0.7,))),
+        (HOT | {"top_k": 1}, generated(7, logprobs=(0.0,), best=(-0.7,))),
+        ({"include_stop_str_in_output": True, "stop": ["is"]},
+         generated(7, text="It is", finish_reason="stop")),
+        ({"include_stop_str_in_output": True, "stop": ["is"]}, PLAIN),
+    ],
+)  # fmt: skip
+def test_what_had_its_effect_is_right(request_: dict[str, Any], choice: Generated) -> None:
+    assert told(request_, choice) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "choice", "sentence"),
+    [
+        ({}, generated(), "nothing was generated"),
+        ({}, generated(7, finish_reason=None), "the answer has no finish_reason"),
+        ({"min_tokens": 4}, PLAIN, "min_tokens is 4, and 3 tokens came"),
+        ({"allowed_token_ids": [7]}, PLAIN, "allowed_token_ids leaves token 7, and tokens [8, 9]"),
+        ({"logprobs": 2}, PLAIN, "3 tokens came, and 0 log-probabilities"),
+        (HOT | {"top_k": 1}, generated(7, 8, logprobs=(-0.1, -3.2), best=(-0.1, -0.2)),
+         "top_k 1 leaves the most probable token, and 1 of 2 are others, by up to 3.00 nats"),
+        (HOT | {"min_p": 1.0}, generated(7, logprobs=(-0.75,), best=(-0.7,)),
+         "min_p 1.0 leaves the most probable token, and 1 of 1 are others, by up to 0.05 nats"),
+        ({"include_stop_str_in_output": True, "stop": ["is"]},
+         generated(7, text="It ", finish_reason="stop"),
+         "the answer is to end in its stop 'is', and ends in 'It '"),
+    ],
+)  # fmt: skip
+def test_what_was_ignored_is_told(
+    request_: dict[str, Any], choice: Generated, sentence: str
+) -> None:
+    (found,) = told(request_, choice)
+    assert found.startswith(sentence)
+
+
+def test_a_forbidden_token_is_told() -> None:
+    assert told({}, PLAIN, parameter="bad_words", barred=frozenset({8})) == [
+        "bad_words forbids token 8, and it came"
+    ]
+    assert told({}, PLAIN, parameter="bad_words", barred=frozenset({6})) == []
+
+
+def test_each_choice_is_judged() -> None:
+    assert told({"n": 2}, PLAIN, PLAIN) == []
+    assert told({"n": 2}, PLAIN) == ["2 choices were asked for (n), and 1 came"]
+    assert told({}) == ["1 choices were asked for (n), and 0 came"]
+    assert told({"n": 2}, PLAIN, generated()) == ["nothing was generated"]
+
+
+def test_a_refusal_is_an_answer_and_a_failure_is_none() -> None:
+    assert told({"n": 2}, refused="not with speculation") == []
+    assert told({"n": 2}, failed="InternalServerError: dead") == [
+        "the server fails: InternalServerError: dead"
+    ]
