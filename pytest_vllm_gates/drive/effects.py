@@ -20,7 +20,7 @@ from pytest_vllm_gates.facts.effects import Effect, Generated
 from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from openai.types import Completion
 
@@ -34,14 +34,19 @@ SHOWN = 200
 SERVER_ERRORS = httpx.codes.INTERNAL_SERVER_ERROR
 
 
-def ask(client: openai.OpenAI, endpoint: Endpoint, prompt: Sequence[int]) -> list[Effect]:
-    """Ask for each parameter's effect on the answer to a prompt, some of them streamed, too.
+def ask(client: openai.OpenAI, endpoint: Endpoint, chat: Mapping[str, Any]) -> list[Effect]:
+    """Ask for each parameter's effect on the answer to a chat's prompt, some streamed, too.
 
-    Raises `NotApplicable` where the server takes no prompts (`/v1/completions`), and `Inconclusive`
-    where an answer without any parameter tells no tokens.
+    Raises `NotApplicable` where the server tells no prompt (`/tokenize`) or takes none
+    (`/v1/completions`), and `Inconclusive` where a plain answer to it tells no tokens.
     """
+    try:
+        prompt = http.tokenize(endpoint, dict(chat))
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        what = f"{type(error).__name__}: {error}"[:SHOWN]
+        raise NotApplicable(f"the server tells no chat's prompt (/tokenize): {what}") from error
     body: dict[str, Any] = {
-        **SAMPLING, "prompt": list(prompt), "max_tokens": TOKENS, "return_token_ids": True,
+        **SAMPLING, "prompt": prompt, "max_tokens": TOKENS, "return_token_ids": True,
     }  # fmt: skip
     plain = _asked(client, endpoint, Effect("none", "whole", body))
     if plain.refused:

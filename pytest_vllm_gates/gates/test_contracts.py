@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import effects, http
+from pytest_vllm_gates.drive import effects
 from pytest_vllm_gates.drive.contracts import Asking
 from pytest_vllm_gates.facts import contracts as facts
 from pytest_vllm_gates.facts.finding import Case, Finding
@@ -149,8 +149,7 @@ def test_sampling_parameters_have_their_effect(
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    prompt = http.tokenize(server, trivial.body(family))
-    found = effects.ask(chat.client, server, prompt)
+    found = effects.ask(chat.client, server, trivial.body(family))
     evidence["refused"] = {one.name: one.refused for one in found if one.refused}
     cases = [Case(one.name, {"parameter": one.parameter}, one.request) for one in found]
     missing = [

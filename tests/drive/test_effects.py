@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 WORDS = ["It", " is", " cold", ".", " today", ", in", "deed", "1", "2", "3", "4", "5"]
 GREEDY = tuple(range(len(WORDS)))
 PROMPT = [100, 101]
+CHAT = {"messages": [{"role": "user", "content": "How is it?"}]}
 
 
 def engine(body: dict[str, Any]) -> tuple[int, ...]:
@@ -53,6 +54,8 @@ def choice(body: dict[str, Any], ids: tuple[int, ...], index: int) -> dict[str, 
 def obeys(path: str, body: dict[str, Any]) -> tuple[int, Any]:
     if path == "/detokenize":
         return 200, {"prompt": "".join(WORDS[one] for one in body["tokens"])}
+    if path == "/tokenize" and "messages" in body:
+        return 200, {"tokens": PROMPT}
     if path == "/tokenize":
         return 200, {"tokens": [at for at, one in enumerate(WORDS) if one == body["prompt"]]}
     head = {"id": "1", "object": "text_completion", "created": 0, "model": "alias"}
@@ -76,7 +79,7 @@ def asked(reply: Callable[[str, dict[str, Any]], tuple[int, Any]] = obeys) -> li
     with answering(reply) as (endpoint, _):
         client = openai.OpenAI(base_url=endpoint.base_url, api_key="none", max_retries=0)
         try:
-            return effects.ask(client, endpoint, PROMPT)
+            return effects.ask(client, endpoint, CHAT)
         finally:
             client.close()
 
@@ -164,19 +167,31 @@ def test_what_the_server_dies_of_is_a_fault() -> None:
 
 
 def test_a_server_that_fails_at_once_is_told() -> None:
-    (only,) = asked(lambda *_: (500, {"error": {"message": "EngineCore"}}))
+    def dead(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        return obeys(path, body) if path == "/tokenize" else (500, {"error": {"message": "dead"}})
+
+    (only,) = asked(dead)
     assert told([only])["none, whole"][0].startswith("the server fails: InternalServerError")
 
 
 def test_a_server_that_takes_no_prompts_is_not_judged() -> None:
+    def chats_only(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        return obeys(path, body) if path == "/tokenize" else (404, {"detail": "Not Found"})
+
     with pytest.raises(NotApplicable, match="answers no completion: NotFoundError"):
-        asked(lambda *_: (404, {"detail": "Not Found"}))
+        asked(chats_only)
+
+
+@pytest.mark.parametrize("said", [(404, {"detail": "Not Found"}), (200, {}), (200, "no")])
+def test_a_server_that_tells_no_prompt_is_not_judged(said: tuple[int, Any]) -> None:
+    with pytest.raises(NotApplicable, match=r"tells no chat's prompt \(/tokenize\)"):
+        asked(lambda *_: said)
 
 
 def test_a_server_that_tells_no_tokens_is_not_judged() -> None:
     def silent(path: str, body: dict[str, Any]) -> tuple[int, Any]:
         status, said = obeys(path, body)
-        for one in said["choices"]:
+        for one in said.get("choices", ()):
             del one["token_ids"]
         return status, said
 

@@ -87,7 +87,8 @@ def test_a_family_that_calls_no_tools_while_it_thinks_is_asked_without_thinking(
     assert "while it thinks" in str(thinking.why_not(family("deepseek")))
 
 
-def test_every_family_can_have_most_conversations() -> None:
+def test_every_family_can_have_most_conversations_without_tools() -> None:
+    plain = [said for said in ALL.values() if not said.tools]
     for one in families.every(NOWHERE):
-        fitting = [name for name, said in ALL.items() if said.why_not(one) is None]
-        assert len(fitting) >= len(ALL) // 2, one.name
+        fitting = [said for said in plain if said.why_not(one) is None]
+        assert len(fitting) >= len(plain) * 2 // 3, one.name

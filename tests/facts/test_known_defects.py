@@ -86,4 +86,4 @@ def test_a_shipped_entry_names_a_check_and_traits_there_are(one: KnownDefect) ->
         if name in dimensions:
             assert set(values) <= set(dimensions[name])
         else:
-            assert name in ("case", "text", "answer")
+            assert name in ("case", "text", "call", "answer")

@@ -23,6 +23,7 @@ CHECKS = {
     "metrics": "contracts::test_metrics_keep_their_names[]",
     "fields": "contracts::test_answers_keep_their_fields[]",
     "errors": "contracts::test_errors_keep_their_shape[]",
+    "effects": "contracts::test_sampling_parameters_have_their_effect[]",
 }
 
 
@@ -56,6 +57,7 @@ def test_what_nobody_recorded_is_missing_and_what_is_not_there_is_not_judged(
     assert result.ret == 1
     assert outcomes(contracts) == {
         "routes": "MISSING", "metrics": "N/A", "fields": "MISSING", "errors": "MISSING",
+        "effects": "N/A",
     }  # fmt: skip
     said = result.stdout.str()
     assert "record it: pytest --model qwen3.5 -m contracts --update-golden" in said
@@ -71,7 +73,7 @@ def test_what_was_recorded_is_kept_and_what_is_deleted_is_not_pinned(
     assert "\nchat: usage.total_tokens: integer\n" in golden(contracts, "fields").read_text()
     assert gates(contracts, url).ret == 0
     assert outcomes(contracts) == {
-        "routes": "PASS", "metrics": "N/A", "fields": "PASS", "errors": "PASS",
+        "routes": "PASS", "metrics": "N/A", "fields": "PASS", "errors": "PASS", "effects": "N/A",
     }  # fmt: skip
 
     kept = golden(contracts, "fields")
