@@ -40,14 +40,12 @@ def ask(client: openai.OpenAI, endpoint: Endpoint, chat: Mapping[str, Any]) -> l
     Raises `NotApplicable` where the server tells no prompt (`/tokenize`) or takes none
     (`/v1/completions`), and `Inconclusive` where a plain answer to it tells no tokens.
     """
-    try:
-        prompt = http.tokenize(endpoint, dict(chat))
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        what = f"{type(error).__name__}: {error}"[:SHOWN]
-        raise NotApplicable(f"the server tells no chat's prompt (/tokenize): {what}") from error
     body: dict[str, Any] = {
-        **SAMPLING, "prompt": prompt, "max_tokens": TOKENS, "return_token_ids": True,
-    }  # fmt: skip
+        **SAMPLING,
+        "prompt": _prompt(endpoint, chat),
+        "max_tokens": TOKENS,
+        "return_token_ids": True,
+    }
     plain = _asked(client, endpoint, Effect("none", "whole", body))
     if plain.refused:
         raise NotApplicable(f"the server answers no completion: {plain.refused}")
@@ -60,6 +58,16 @@ def ask(client: openai.OpenAI, endpoint: Endpoint, chat: Mapping[str, Any]) -> l
     ]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         return list(pool.map(lambda one: _asked(client, endpoint, one), wanted))
+
+
+def _prompt(endpoint: Endpoint, chat: Mapping[str, Any]) -> list[int]:
+    try:
+        return http.tokenize(endpoint, dict(chat))
+    except (httpx.HTTPStatusError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error:
+            raise
+        what = f"{type(error).__name__}: {error}"[:SHOWN]
+        raise NotApplicable(f"the server tells no chat's prompt (/tokenize): {what}") from error
 
 
 def _wanted(endpoint: Endpoint, plain: Generated) -> Iterable[Effect]:
@@ -122,13 +130,13 @@ def _choices(parts: Iterable[Completion]) -> tuple[Generated, ...]:
         for choice in part.choices or ():
             old = found.get(choice.index, Generated((), "", None))
             scored = choice.logprobs
-            own = tuple((scored and scored.token_logprobs) or ())
-            tops = tuple((scored and scored.top_logprobs) or ())
+            own = (scored and scored.token_logprobs) or ()
+            tops = (scored and scored.top_logprobs) or ()
             found[choice.index] = Generated(
                 (*old.token_ids, *(getattr(choice, "token_ids", None) or ())),
                 old.text + (choice.text or ""),
                 choice.finish_reason or old.finish_reason,
                 (*old.logprobs, *own),
-                (*old.best, *(max(one.values()) for one in tops)),
+                (*old.best, *(max(one.values()) for one in tops if one)),
             )
     return tuple(one for _, one in sorted(found.items()))

@@ -91,7 +91,7 @@ def force(chat: Chat, endpoint: Endpoint, family: Family, wanted: Sequence[Wante
                 forced.not_written[one.name] = reply
             else:
                 forced.replies.append(reply)
-    if forced.not_written and not forced.replies and not forced.failed:
+    if not forced.replies and not forced.failed:
         raise Inconclusive(
             "the server did not write what structured_outputs.choice leaves it: "
             f"{next(iter(forced.not_written.values()))}"

@@ -15,6 +15,7 @@ import httpx2 as httpx
 from pytest_vllm_gates.drive import http
 from pytest_vllm_gates.drive.forced import ASKED, NAME, Forced, Wanted, declared, force, tools_of
 from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates.facts.outcome import NotApplicable
 from pytest_vllm_gates.facts.reply import TypedCalls
 
 if TYPE_CHECKING:
@@ -28,7 +29,10 @@ CALLS = Path(__file__).parent.parent / "typed_calls.toml"
 
 
 def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> Forced:
-    """Have every call of the file written; raises as `hostile_calls` does."""
+    """Have every call of the file written; raises as `hostile_calls` does.
+
+    Raises `NotApplicable`, too, where the served chat template renders none of them.
+    """
     tools_of(family)
     wanted: list[Wanted] = []
     unwritten: dict[str, str] = {}
@@ -40,6 +44,8 @@ def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> Forced:
             unwritten[one.name] = f"{type(error).__name__}: {error}"
         else:
             wanted.append(Wanted(one.name, call, arguments, parameters))
+    if not wanted:
+        raise NotApplicable(f"no call is rendered: {next(iter(unwritten.values()))}")
     forced = force(chat, endpoint, family, wanted)
     forced.not_written |= unwritten
     return forced

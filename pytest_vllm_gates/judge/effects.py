@@ -51,18 +51,16 @@ def _missing(effect: Effect, choice: Generated) -> Iterator[str]:
 
 
 def _scored(effect: Effect, choice: Generated) -> Iterator[str]:
-    if len(choice.logprobs) != len(choice.token_ids):
-        yield (f"{len(choice.token_ids)} tokens came, and {len(choice.logprobs)} log-probabilities")
+    tokens, scored, told = len(choice.token_ids), len(choice.logprobs), len(choice.best)
+    if not tokens == scored == told:
+        yield f"{tokens} tokens came, log-probabilities of {scored}, and the best at {told} places"
         return
-    if not any(name in effect.request for name in NARROWING):
-        return
-    scored = zip(choice.logprobs, choice.best, strict=True)
-    behind = [best - own for own, best in scored if best - own > AS_LIKELY_NATS]
-    if behind:
-        asked = " and ".join(f"{name} {effect.request[name]}" for name in NARROWING
-                             if name in effect.request)  # fmt: skip
+    asked = [f"{name} {effect.request[name]}" for name in NARROWING if name in effect.request]
+    pairs = zip(choice.logprobs, choice.best, strict=True)
+    behind = [best - own for own, best in pairs if best - own > AS_LIKELY_NATS]
+    if asked and behind:
         yield (
-            f"{asked} leaves the most probable token, and {len(behind)} of {len(choice.logprobs)} "
+            f"{' and '.join(asked)} leaves the most probable token, and {len(behind)} of {tokens} "
             f"are others, by up to {max(behind):.2f} nats"
         )
 

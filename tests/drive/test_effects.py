@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import httpx2 as httpx
 import openai
 import pytest
 
@@ -110,7 +111,7 @@ IGNORED = {
     "bad_words": "bad_words forbids token 2, and it came",
     "allowed_token_ids": "allowed_token_ids leaves tokens [0, 1], and tokens",
     "n": "2 choices were asked for (n), and 1 came",
-    "logprobs": "12 tokens came, and 0 log-probabilities",
+    "logprobs": "12 tokens came, log-probabilities of 0, and",
 }
 
 
@@ -197,6 +198,24 @@ def test_a_server_that_tells_no_tokens_is_not_judged() -> None:
 
     with pytest.raises(Inconclusive, match="tells no tokens"):
         asked(silent)
+
+
+def test_a_server_that_dies_of_the_prompt_is_no_server_without_one() -> None:
+    with pytest.raises(httpx.HTTPStatusError, match="500"):
+        asked(lambda *_: (500, {"error": {"message": "EngineCore"}}))
+
+
+def test_a_place_without_alternatives_is_told() -> None:
+    def untold(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        status, said = obeys(path, body)
+        if body.get("logprobs") == 2 and not body.get("stream"):
+            said["choices"][0]["logprobs"]["top_logprobs"][3] = {}
+        return status, said
+
+    found = told(asked(untold))
+    assert found == {
+        "logprobs, whole": ["12 tokens came, log-probabilities of 12, and the best at 11 places"]
+    }
 
 
 def test_an_answer_without_a_word_leaves_words_out() -> None:

@@ -94,11 +94,20 @@ def test_a_format_of_json_needs_no_template(tmp_path: Path) -> None:
 
 
 def test_a_template_that_renders_no_call_proves_nothing(qwen: Family) -> None:
+    why = "no call is rendered: ValueError: the chat template renders no call between '<tool_call>"
+    with serving(obeys) as server, pytest.raises(NotApplicable, match=why):
+        asked(server, qwen)
+
+
+def test_a_call_that_the_template_does_not_render_is_told(qwen: Family) -> None:
+    def renders(body: dict[str, Any]) -> str:
+        return "" if "$defs" in json.dumps(body) else rendered("qwen3.5", body)
+
     with serving(obeys) as server:
+        server.renders = renders
         found = asked(server, qwen)
-    assert found.replies == []
-    (why,) = set(found.not_written.values())
-    assert why.startswith("ValueError: the chat template renders no call between '<tool_call>")
+    assert [*found.not_written] == ["referred"]
+    assert len(found.replies) == len(SHIPPED) - 1
 
 
 def test_a_server_that_writes_none_proves_nothing(qwen: Family) -> None:

@@ -194,7 +194,7 @@ def samples_from_all_tokens(exchange: Exchange) -> None:
         exchange.body.pop("top_k", None)
 
 
-@FAULTS.add("anything", check=EFFECTS, says="log-probabilities")
+@FAULTS.add("anything", check=EFFECTS, says="log-probabilities of ")
 def scores_half_of_a_stream(exchange: Exchange) -> None:
     """Deltas of several tokens come with the log-probability of one."""
     if exchange.path == COMPLETIONS and exchange.streamed:
