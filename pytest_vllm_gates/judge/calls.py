@@ -65,11 +65,15 @@ def identified(answer: Answer) -> Iterator[str]:
 
 
 def one_at_a_time(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with an answer that was to call one tool and no more."""
-    if len(answer.tool_calls) != 1:
+    """Yield what is wrong with an answer that was to call one tool and no more.
+
+    Of an answer cut by the limit of tokens only that it calls no second one is asked.
+    """
+    count, cut = len(answer.tool_calls), answer.finish_reason == "length"
+    if count > 1 or (count == 0 and not cut):
         names = _names(answer) or "nothing"
-        yield f"parallel_tool_calls is false, and {len(answer.tool_calls)} calls came: {names}"
-    elif answer.finish_reason != "tool_calls":
+        yield f"parallel_tool_calls is false, and {count} calls came: {names}"
+    elif answer.finish_reason != "tool_calls" and not cut:
         yield f"finish_reason is {answer.finish_reason!r}, and there is a call"
     yield from valid(answer, request)
 
