@@ -18,6 +18,8 @@ MIN_CHARACTERS = 4
 CHECKED_CHARACTERS = 2
 """Of a piece that a line found by another one must hold, too."""
 ENOUGH_CHARACTERS = 20
+LEVEL = " error: "
+"""Stands in every line of a traceback that a server logs: found everywhere, it tells nothing."""
 KEPT_CHARACTERS = 5
 # Characters as logs have them, rare ones first: a search stops at what a piece begins with.
 RARE_FIRST = "$*@~+#?|!;j`^%zxq}{b'[],_y=()wgud9836457-vmfacklhs:/n2ri.pe0to1 "
@@ -38,11 +40,13 @@ def required(pattern: str) -> Choice:
 
     Raises `ValueError` where there is none of four characters.
     """
-    best = _best(
+    long_enough = [
         frozenset(map(_rare, one))
         for one in choices(pattern)
         if min(map(len, one)) >= MIN_CHARACTERS
-    )
+    ]
+    telling = (one for one in long_enough if not any(piece in LEVEL for piece in one))
+    best = _best(telling) or _best(long_enough)
     if best is None:
         raise ValueError(
             f"{pattern!r} has no literal piece of {MIN_CHARACTERS} characters to look for first"

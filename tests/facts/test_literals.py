@@ -30,6 +30,8 @@ PATTERNS = [
         (r"(?=never)hello", {"hello"}),
         (r"(?>hello)\d", {"hello"}),
         (r"(?:hello|world)+ \d", {"hello", "world"}),
+        (r"long \d+ error: \d", {"long "}),
+        (r"\d+ error", {"error"}),
     ],
 )
 def test_a_line_that_matches_holds_a_piece(pattern: str, pieces: set[str]) -> None:
