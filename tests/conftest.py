@@ -102,9 +102,13 @@ LATE = (
     "pytest_vllm_gates.drive.environment",
     "pytest_vllm_gates.drive.launch",
     "pytest_vllm_gates.drive.chat",
+    "pytest_vllm_gates.drive.keeper",
+    "pytest_vllm_gates.drive.measuring.messages",
     "pytest_vllm_gates.judge.agreement",
     "pytest_vllm_gates.judge.sense",
+    "pytest_vllm_gates.report.html.page",
     "pytest_vllm_gates.report.progress",
+    "pynvml",
     "scipy.stats",
 )
 LANE = """\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,8 +56,13 @@ Import = tuple[str, bool, bool]
 """Module, whether it is for types alone, whether it stands at the module's top."""
 
 
-def imports(path: Path) -> Iterator[Import]:
-    """Yield what a file imports."""
+@cache
+def imports(path: Path) -> tuple[Import, ...]:
+    """Return what a file imports."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[Import]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for_types = {
         inner

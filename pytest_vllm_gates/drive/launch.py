@@ -205,7 +205,7 @@ class Server:
                 f"{self._plan.family.name}: booting {self._plan.checkpoint.name} on lane "
                 f"{self._plan.lane.name}, {waited_s:.0f} s  {watch.last_line}"
             )
-            time.sleep(POLL_S)
+            time.sleep(min(POLL_S, waited_s))
 
     def _failure(self, what: str, status: int | None = None) -> Failure:
         assert self.process is not None  # noqa: S101 - nothing fails before it starts

@@ -16,7 +16,6 @@ import httpx2 as httpx
 import jsonschema
 import pytest
 from e2e import gates, own_lane
-from e2e.served import LANE
 
 from faults import prompt_edits, reasoning, tools
 from faults.conversations import SHORT
@@ -137,7 +136,7 @@ def test_a_template_that_was_edited(asking: Field, upstream: Upstream, shared: S
     assert found["answer"] == "NOT REPRODUCED", ran.output
 
 
-def test_an_engine_that_dies(field: Field) -> None:
+def test_an_engine_that_dies(field: Field, shared: Served) -> None:
     dying = {"middleware": "dying_app.Dying"}
     own_lane.write(field.project, "dying", env={"PYTHONPATH": str(HERE)}, serve=dying)
     lane = (field.project / "lanes" / "dying.toml").read_text(encoding="utf-8")
@@ -157,7 +156,8 @@ def test_an_engine_that_dies(field: Field) -> None:
     (field.empty / "lanes" / "dying.toml").write_text(lane, encoding="utf-8")
     found, ran = field.replay()
     assert found["answer"] == "REPRODUCED", ran.output
-    found, ran = field.replay("--lane", LANE)
+    field.env["OPENAI_API_KEY"] = shared.endpoint.api_key or ""
+    found, ran = field.replay("--base-url", shared.endpoint.base_url)
     assert found["answer"] == "NOT REPRODUCED", ran.output
 
 

@@ -98,3 +98,5 @@ def test_a_wider_scatter_of_the_lanes_own_counts() -> None:
     plan = planned(WORK, {"baseline": {"boot_sd": wide}})
     found, note = host_bound.of_boots(boots(), plan)
     assert (found, bool(note)) == (plan.baseline.boot_sd, True)
+    bound = PLAN.host_bound
+    assert bound and host_bound.of_boots(boots(), PLAN)[0] == bound.boot_sd

@@ -83,3 +83,10 @@ def test_weights_that_leave_nothing_are_the_knob() -> None:
     made = plan(shape_of(LLAMA), Serving(device_memory=16 * GIB), room)
     assert made.fits is False
     assert "nothing is left for the cache" in made.knobs[0]
+
+
+def test_a_cache_of_no_byte_has_no_room_and_one_of_a_byte_is_too_small() -> None:
+    for left, first in ((0, "the weights take"), (1, "--kv-cache-dtype fp8")):
+        room = Room(device_memory=100, utilization=1, overhead=100 - left, weights=0)
+        knob, *_ = plan(shape_of(LLAMA), Serving(), room).knobs
+        assert knob.startswith(first)

@@ -14,9 +14,12 @@ from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Room, Serving
 from pytest_vllm_gates.facts.model_shape import Kind
 from pytest_vllm_gates.judge.kv_cache import (
+    Bucket,
     Demand,
     Page,
     blocks_per_request,
+    bytes_per_block,
+    described,
     grouped,
     needed_bytes,
     pool,
@@ -355,6 +358,8 @@ def test_a_request_holds_blocks_of_its_window_or_of_its_context() -> None:
     assert blocks_per_request(full, Demand(1000, in_flight=8192)) == 63
     assert blocks_per_request(full, Demand(1000, in_flight=8192, ranks=2)) == 32
     assert blocks_per_request(Page(Kind.STATE, 16, 60), Demand(1000, in_flight=1, states=3)) == 3
+    assert blocks_per_request(replace(full, window=4), Demand(1000, in_flight=13)) == 63
+    assert blocks_per_request(replace(window, window=None), Demand(1000, in_flight=13)) == 63
 
 
 def test_devices_that_share_a_sequences_tokens_hold_more_of_them() -> None:
@@ -369,3 +374,34 @@ def test_a_boot_asks_for_a_request_and_a_block_on_the_fullest_stage() -> None:
     assert needed_bytes(buckets, demand, (0, 0, 1), None) == 10 * 180
     assert needed_bytes(buckets, demand, reserved, None) == 11 * 180
     assert needed_bytes(buckets, demand, reserved, [range(1), range(1, 3)]) == 11 * 120
+
+
+@pytest.mark.parametrize(
+    ("pages", "groups"),
+    [
+        ([Page(Kind.FULL, 16, 60), Page(Kind.INDEXER, 16, 10)], 1),
+        ([Page(Kind.FULL, 16, 60), Page(Kind.FULL, 32, 60)], 2),
+        ([Page(Kind.STATE, 16, 60), Page(Kind.STATE, 16, 60)], 1),
+        ([Page(Kind.STATE, 16, 60), Page(Kind.FULL, 16, 60)], 2),
+        ([Page(Kind.SLIDING, 16, 60, 4), Page(Kind.SLIDING, 16, 60, 8)], 2),
+    ],
+)
+def test_layers_that_hold_the_same_tokens_share_a_group(pages: list[Page], groups: int) -> None:
+    assert len(grouped(list(enumerate(pages)), NOW)) == groups
+
+
+def test_states_of_two_sizes_are_made_equal() -> None:
+    layers = [(0, Page(Kind.STATE, 16, 60)), (1, Page(Kind.STATE, 16, 30))]
+    (one,) = grouped(layers, NOW)
+    assert [page.size for page in one.pages] == [60, 60]
+
+
+def test_a_stage_counts_the_layers_it_has() -> None:
+    pages = (Page(Kind.FULL, 16, 60), Page(Kind.LATENT, 16, 10), Page(Kind.INDEXER, 16, 1))
+    buckets = [Bucket((0, 1, 2), pages)]
+    assert bytes_per_block(buckets) == 71
+    assert [bytes_per_block(buckets, range(at, at + 1)) for at in range(3)] == [60, 10, 1]
+    (told,) = described(buckets, Demand(1000, in_flight=1))
+    assert (told.kind, told.layers, told.page_bytes) == (
+        "full attention and latent attention and sparse indexer", 3, 71,
+    )  # fmt: skip

@@ -8,7 +8,8 @@ import pytest
 
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Pool, Room, Serving
-from pytest_vllm_gates.judge.memory_plan import allows, plan
+from pytest_vllm_gates.judge import weights
+from pytest_vllm_gates.judge.memory_plan import HALF_OF_TWO_DIGITS, allows, plan
 from pytest_vllm_gates.judge.model_shape import shape_of
 
 LLAMA: dict[str, Any] = {
@@ -53,6 +54,9 @@ def test_the_borders_of_what_makes_sense_are_allowed() -> None:
     assert made.kv_memory_bytes is not None and made.weights is not None
     assert made.kv_memory_bytes == 2**50 - made.weights.bytes_per_device
     assert planned(LLAMA, Room(kv_memory=2**50)).kv_memory_bytes == 2**50
+    assert planned(LLAMA, Room(kv_memory=1)).kv_memory_bytes == 1
+    (why, *_) = planned(LLAMA, Room(device_memory=2**50, overhead=2**50)).knobs
+    assert why.endswith("and nothing is left for the cache")
 
 
 @pytest.mark.parametrize(
@@ -152,6 +156,7 @@ def test_pages_that_nothing_makes_equal_are_refused() -> None:
     [
         (1000, None, True), (2000, None, True), (999, None, False), (2001, None, False),
         (1000, 0.995, True), (1000, 0.99, False), (1000, 2.005, True), (1000, 2.01, False),
+        (1000, 1.0 - HALF_OF_TWO_DIGITS, True), (1000, 2.0 + HALF_OF_TWO_DIGITS, True),
     ],
 )  # fmt: skip
 def test_printed_figures_lie_between_the_least_and_the_most(
@@ -180,3 +185,57 @@ def test_a_device_is_divided_between_weights_runtime_and_cache() -> None:
     # A server of this kind printed 51.63 GiB, another 56.21.
     assert 50 < made.kv_memory_bytes / GIB < 58
     assert any("estimate" in note for note in made.notes)
+
+
+def test_every_figure_of_a_device_is_said() -> None:
+    room = Room(device_memory=80 * GIB, overhead=4 * GIB, weights=30 * GIB)
+    made = planned(
+        LLAMA, room, max_model_len=8192, max_num_batched_tokens=2048, tensor_parallel_size=2,
+        pipeline_parallel_size=2,
+    )  # fmt: skip
+    assert made.weights and made.weights.bytes_per_device == 30 * GIB // 4
+    assert (made.device_bytes, made.overhead_bytes) == (80 * GIB, 4 * GIB)
+    assert made.kv_memory_bytes == int(0.92 * 80 * GIB) - 4 * GIB - 30 * GIB // 4
+    assert made.max_num_batched_tokens == 2048
+    # 16 tokens, four of eight heads, keys and values of 128 in two bytes each.
+    layer = 16 * 4 * 2 * 128 * 2
+    assert (made.page_bytes, made.bytes_per_block) == (layer, 32 * layer)
+    assert (made.kv_bytes_per_token, made.state_bytes_per_sequence) == (32 * layer // 16, 0)
+    # Each stage has half of the layers, and one block is vLLM's own.
+    assert made.needed_bytes == (8192 // 16 + 1) * 16 * layer
+
+
+def test_one_stage_holds_the_drafters_layers_too() -> None:
+    drafted = {"num_speculative_tokens": 1, "drafter_layers": 1}
+    alone, both = (
+        planned(LLAMA, max_model_len=8192, **flags).needed_bytes for flags in ({}, drafted)
+    )
+    assert alone and both == alone * 33 // 32
+
+
+@pytest.mark.parametrize(
+    ("version", "share"), [("0.18.1", 0.9), ("0.19.0", 0.92), ("0.32.0", 0.92)]
+)
+def test_the_usual_share_of_a_device_is_that_of_the_version(version: str, share: float) -> None:
+    room = Room(device_memory=80 * GIB, overhead=0, weights=0)
+    assert planned(LLAMA, room, vllm_version=version).kv_memory_bytes == int(share * 80 * GIB)
+
+
+def test_without_any_room_the_weights_are_counted_all_the_same() -> None:
+    for room in (Room(), Room(kv_memory=GIB)):
+        made = planned(LLAMA, room)
+        assert made.weights and made.weights.parameters == 8030261248
+    assert planned(LLAMA, Room()).kv_memory_bytes is None
+    assert planned(LLAMA, Room(weights=GIB)).weights == weights.weights(
+        shape_of(LLAMA), Serving(), GIB
+    )
+
+
+def test_weights_of_a_size_that_nothing_tells_leave_the_rest_said() -> None:
+    config = {key: value for key, value in LLAMA.items() if key != "vocab_size"}
+    made = planned(config, Room(device_memory=80 * GIB, overhead=GIB))
+    assert (made.device_bytes, made.overhead_bytes) == (80 * GIB, GIB)
+    assert made.weights is None
+    assert any(
+        one.startswith("the weights' size is unknown, so what is left") for one in made.notes
+    )

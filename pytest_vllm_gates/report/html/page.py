@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import math
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,7 @@ def _few(found: Any, limits: Limits) -> list[str]:
     return [*every[: limits.items], *([f"and {more:,} more, in verdict.json"] if more > 0 else [])]
 
 
+@lru_cache(maxsize=16)
 def _environment(limits: Limits) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - heavy
     from markupsafe import Markup  # noqa: PLC0415
