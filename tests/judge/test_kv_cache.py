@@ -237,6 +237,38 @@ def test_absurd_flags_are_named(flags: dict[str, Any], complaint: str) -> None:
         planned("llama-3-1-8b", **flags)
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "tensor-parallel-size", "pipeline-parallel-size", "decode-context-parallel-size",
+        "max-model-len", "max-num-batched-tokens", "max-num-seqs", "block-size",
+    ],
+)  # fmt: skip
+def test_a_count_that_makes_no_sense_is_named_as_its_flag(flag: str) -> None:
+    with pytest.raises(UserError, match=f"^--{flag} 0 makes no sense; from 1 to "):
+        planned("llama-3-1-8b", **{flag.replace("-", "_"): 0})
+
+
+@pytest.mark.parametrize("flag", ["mamba-cache-dtype", "mamba-ssm-cache-dtype"])
+def test_a_type_of_states_that_nobody_knows_is_named_as_its_flag(flag: str) -> None:
+    with pytest.raises(UserError, match=f"^--{flag} 'int3' is not known\nknown: auto, float16, "):
+        planned("llama-3-1-8b", **{flag.replace("-", "_"): "int3"})
+
+
+def test_without_cached_prefixes_a_state_is_one_block_of_the_context() -> None:
+    blocks = {
+        cached: {
+            one.block_size
+            for one in planned(
+                "granite-4-h-small", max_model_len=4096, enable_prefix_caching=cached
+            ).groups
+            if one.kind == Kind.STATE
+        }
+        for cached in (True, False)
+    }
+    assert blocks == {True: {528}, False: {4096}}
+
+
 def test_what_cannot_be_foretold_is_refused_by_name() -> None:
     for config, why in (
         ({"model_type": "deepseek_v4", "compress_ratios": [4, 128]}, "several compressed states"),
@@ -250,8 +282,10 @@ def test_what_cannot_be_foretold_is_refused_by_name() -> None:
         made = plan(shape_of(config), Serving(max_model_len=4096), Room(kv_memory=GIB))
         assert made.pool is None and made.fits is None
         assert why in made.refused[0]
-    kept = planned("falcon-h1-3b", vllm_version="0.20.0", enable_prefix_caching=True)
+    kept = planned("falcon-h1-3b", vllm_version="0.28.9", enable_prefix_caching=True)
     assert "a state for every block" in kept.refused[0]
+    assert (kept.architecture, kept.vllm_version) == ("falcon_h1", "0.28.9")
+    assert planned("falcon-h1-3b", vllm_version="0.29.0", enable_prefix_caching=True).pool
     refused = planned("llama-3-1-8b", kv_cache_dtype="turboquant_4bit_nc")
     assert "turboquant_4bit_nc" in refused.refused[0]
 
