@@ -167,3 +167,26 @@ def test_latent_projections_are_whole_on_every_device() -> None:
     found = weights(shape_of(DEEPSEEK_V3), Serving(tensor_parallel_size=8), None)
     assert found is not None
     assert found.bytes_per_device > found.bytes_total / 8
+
+
+def test_what_is_whole_is_divided_by_the_stages_alone() -> None:
+    serving = Serving(tensor_parallel_size=2, pipeline_parallel_size=2)
+    found = weights(shape_of(LLAMA_8B), serving, None)
+    assert found
+    # Two norms a layer and one at the end, two bytes each.
+    whole = (2 * 32 + 1) * 4096 * 2
+    assert found.bytes_per_device == (found.bytes_total - whole) // 4 + whole // 2
+    assert (found.source, found.parameters) == ("counted from the config", 8_030_261_248)
+
+
+def test_what_is_whole_is_quantised_too() -> None:
+    def whole(**more: Any) -> int:
+        one, two = (
+            weights(shape_of({**DEEPSEEK_V3, **more}), Serving(tensor_parallel_size=count), None)
+            for count in (1, 2)
+        )
+        assert one and two
+        return 2 * two.bytes_per_device - one.bytes_total
+
+    quantised = whole(quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})
+    assert quantised < 0.8 * whole(quantization_config=None)
