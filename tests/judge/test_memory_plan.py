@@ -90,6 +90,48 @@ def test_flags_that_make_no_sense_with_the_model_are_named(
         planned(config, **flags)
 
 
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        ({"tensor_parallel_size": 0}, "makes no sense"),
+        ({"tensor_parallel_size": 3}, "does not divide"),
+        ({"pipeline_parallel_size": 33}, "more than the model's 32 layers"),
+        ({"max_model_len": -1}, "makes no sense"),
+        ({"max_model_len": 2**40}, "makes no sense"),
+        ({"block_size": 7}, "no multiple of 8"),
+        ({"kv_cache_dtype": "fp88"}, "did you mean 'fp8'"),
+        ({"kv_cache_dtype": "fp8_ds_mla"}, "only sparse latent attention"),
+        ({"dtype": "int3"}, "not known"),
+        ({"mamba_ssm_cache_dtype": "int3"}, "not known"),
+        ({"decode_context_parallel_size": 2}, "does not divide --tensor-parallel-size"),
+        ({"vllm_version": "latest"}, "no version of vLLM"),
+        ({"num_speculative_tokens": -2}, "from 0 to 1000"),
+        ({"quantization": "awqq"}, "did you mean"),
+    ],
+)
+def test_absurd_flags_are_named(flags: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        planned(LLAMA, **flags)
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "tensor-parallel-size", "pipeline-parallel-size", "decode-context-parallel-size",
+        "max-model-len", "max-num-batched-tokens", "max-num-seqs", "block-size",
+    ],
+)  # fmt: skip
+def test_a_count_that_makes_no_sense_is_named_as_its_flag(flag: str) -> None:
+    with pytest.raises(UserError, match=f"^--{flag} 0 makes no sense; from 1 to "):
+        planned(LLAMA, **{flag.replace("-", "_"): 0})
+
+
+@pytest.mark.parametrize("flag", ["mamba-cache-dtype", "mamba-ssm-cache-dtype"])
+def test_a_type_of_states_that_nobody_knows_is_named_as_its_flag(flag: str) -> None:
+    with pytest.raises(UserError, match=f"^--{flag} 'int3' is not known\nknown: auto, float16, "):
+        planned(LLAMA, **{flag.replace("-", "_"): "int3"})
+
+
 def test_key_value_heads_may_be_repeated_over_devices() -> None:
     one = {**LLAMA, "num_key_value_heads": 2}
     assert planned(one, tensor_parallel_size=8).kv_bytes_per_token == 32 * 2 * 128 * 2
