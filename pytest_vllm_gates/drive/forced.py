@@ -6,6 +6,7 @@ parser does with an awkward call can be seen with any model, however small or un
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -102,6 +103,19 @@ def force(chat: Chat, endpoint: Endpoint, family: Family, wanted: Sequence[Wante
 def request(endpoint: Endpoint, family: Family, wanted: Wanted) -> dict[str, Any]:
     """Return the request that has a call written."""
     return _body(endpoint, family, wanted, _bias(endpoint, tools_of(family)))
+
+
+def in_json(tools: Tools, arguments: Mapping[str, Any]) -> str | None:
+    """Return a call as a family writes it that writes arguments as JSON; None of another."""
+    if "ARGUMENTS" not in tools.call:
+        return None
+    text = json.dumps(arguments, ensure_ascii=False)
+    return tools.call.replace("NAME", NAME).replace("ARGUMENTS", text)
+
+
+def closing(tools: Tools) -> str:
+    """Return the marker at a call's end."""
+    return "<" + tools.call.strip().rpartition("<")[2]
 
 
 def tools_of(family: Family) -> Tools:

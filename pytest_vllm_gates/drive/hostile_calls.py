@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.drive.forced import NAME, Forced, Wanted, force, request, tools_of
+from pytest_vllm_gates.drive.forced import (
+    NAME,
+    Forced,
+    Wanted,
+    closing,
+    force,
+    in_json,
+    request,
+    tools_of,
+)
 from pytest_vllm_gates.facts import strict
 from pytest_vllm_gates.facts.reply import HostileTexts
 
@@ -47,10 +55,9 @@ def _wanted(tools: Tools, name: str, text: str) -> Wanted:
 
 def _call(tools: Tools, text: str) -> str:
     """Return a call as the family writes it."""
-    call = tools.call.replace("NAME", NAME)
-    if "ARGUMENTS" in call:
-        return call.replace("ARGUMENTS", json.dumps({"text": text}, ensure_ascii=False))
-    return call.replace("KEY", "text").replace("VALUE", text)
+    if written := in_json(tools, {"text": text}):
+        return written
+    return tools.call.replace("NAME", NAME).replace("KEY", "text").replace("VALUE", text)
 
 
 def _carries(tools: Tools, text: str) -> bool:
@@ -59,10 +66,9 @@ def _carries(tools: Tools, text: str) -> bool:
 
 
 def _filled(text: str, family: Family) -> str:
-    call = tools_of(family).call.strip()
-    opening = call.partition(">")[0] + ">"
-    closing = "<" + call.rpartition("<")[2]
-    words = {"open": opening, "close": closing, "stop": family.prompt.stop_tokens[0]}
+    tools = tools_of(family)
+    opening = tools.call.strip().partition(">")[0] + ">"
+    words = {"open": opening, "close": closing(tools), "stop": family.prompt.stop_tokens[0]}
     for word, meant in words.items():
         text = text.replace(f"${{{word}}}", meant)
     return text

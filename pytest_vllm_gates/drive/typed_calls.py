@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.drive import http
-from pytest_vllm_gates.drive.forced import ASKED, NAME, Forced, Wanted, declared, force, tools_of
+from pytest_vllm_gates.drive.forced import (
+    ASKED,
+    NAME,
+    Forced,
+    Wanted,
+    closing,
+    declared,
+    force,
+    in_json,
+    tools_of,
+)
 from pytest_vllm_gates.facts import strict
 from pytest_vllm_gates.facts.outcome import NotApplicable
 from pytest_vllm_gates.facts.reply import TypedCalls
@@ -59,10 +69,10 @@ def _call(
     Raises `ValueError` where the template writes none, and `httpx.HTTPStatusError` where the
     server refuses to render it.
     """
-    call = tools_of(family).call
+    tools = tools_of(family)
+    if written := in_json(tools, arguments):
+        return written
     text = json.dumps(arguments, ensure_ascii=False)
-    if "ARGUMENTS" in call:
-        return call.replace("NAME", NAME).replace("ARGUMENTS", text)
     called = {"id": "call-1", "type": "function", "function": {"name": NAME, "arguments": text}}
     body: dict[str, Any] = {
         "messages": [ASKED, {"role": "assistant", "content": "", "tool_calls": [called]}],
@@ -72,10 +82,9 @@ def _call(
     if kwargs := family.thinking_kwargs("off"):
         body["chat_template_kwargs"] = kwargs
     prompt = http.detokenize(endpoint, http.tokenize(endpoint, body))
-    opening = call.partition("NAME")[0].strip()
-    closing = "<" + call.rpartition("<")[2].strip()
-    begun, ended = prompt.rfind(f"{opening}{NAME}"), prompt.rfind(closing)
+    opening, end = tools.call.partition("NAME")[0].strip(), closing(tools)
+    begun, ended = prompt.rfind(f"{opening}{NAME}"), prompt.rfind(end)
     if not 0 <= begun < ended:
-        raise ValueError(f"the chat template renders no call between {opening!r} and {closing!r}")
-    leading = call[: len(call) - len(call.lstrip())]
-    return leading + prompt[begun : ended + len(closing)]
+        raise ValueError(f"the chat template renders no call between {opening!r} and {end!r}")
+    leading = tools.call[: len(tools.call) - len(tools.call.lstrip())]
+    return leading + prompt[begun : ended + len(end)]

@@ -35,14 +35,16 @@ def sort(
     """Sort what `check` found in `cases` by what is known of this `version` of vLLM.
 
     A defect covers only the findings its entry describes. One of this version, for which there was
-    a case and no finding, is gone: its entry can go, too. Where the version is not known nothing
-    is covered.
+    a case and no finding, is gone: its entry can go, too; a case in which something else is wrong
+    tells nothing of it. Where the version is not known nothing is covered.
     """
     here = [one for one in defects if one.check == check and _of_version(one, version)]
     covered = [(one, tuple(each for each in findings if _covers(one, each))) for one in here]
-    traits = [case.traits for case in cases]
+    new = tuple(each for each in findings if not any(_covers(one, each) for one in here))
+    wrong = [each.case for each in new]
+    traits = [case.traits for case in cases if case not in wrong]
     return Sorted(
-        new=tuple(each for each in findings if not any(_covers(one, each) for one in here)),
+        new=new,
         known=tuple((one, some) for one, some in covered if some),
         gone=tuple(
             one for one, some in covered if not some and any(_has(one, given) for given in traits)
