@@ -33,13 +33,17 @@ Result = pytest.RunResult
 Fakes = Callable[..., fakeserver.Fake]
 
 
+# Only these: what may run again costs 50 ms beside xdist, for it asks another process.
+ASK_SERVERS = {"e2e", "faults"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Try what asks a real server once more, and show it: a shared machine can stop for seconds.
 
     A change that a gate misses is missed twice; a machine that stood still is not still again.
     """
     for item in items:
-        if item.get_closest_marker("real"):
+        if item.get_closest_marker("real") and not ASK_SERVERS.isdisjoint(item.path.parts):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

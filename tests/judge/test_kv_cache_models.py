@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts import vllm_versions as versions
 from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Room, Serving
 from pytest_vllm_gates.facts.model_shape import Kind

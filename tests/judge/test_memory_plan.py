@@ -123,13 +123,13 @@ def test_absurd_flags_are_named(flags: dict[str, Any], complaint: str) -> None:
 )  # fmt: skip
 def test_a_count_that_makes_no_sense_is_named_as_its_flag(flag: str) -> None:
     with pytest.raises(UserError, match=f"^--{flag} 0 makes no sense; from 1 to "):
-        planned(LLAMA, **{flag.replace("-", "_"): 0})
+        planned(LLAMA, None, 0.1, **{flag.replace("-", "_"): 0})
 
 
 @pytest.mark.parametrize("flag", ["mamba-cache-dtype", "mamba-ssm-cache-dtype"])
 def test_a_type_of_states_that_nobody_knows_is_named_as_its_flag(flag: str) -> None:
     with pytest.raises(UserError, match=f"^--{flag} 'int3' is not known\nknown: auto, float16, "):
-        planned(LLAMA, **{flag.replace("-", "_"): "int3"})
+        planned(LLAMA, None, 0.1, **{flag.replace("-", "_"): "int3"})
 
 
 def test_key_value_heads_may_be_repeated_over_devices() -> None:
@@ -248,10 +248,10 @@ def test_every_figure_of_a_device_is_said() -> None:
 
 
 def test_one_stage_holds_the_drafters_layers_too() -> None:
-    drafted = {"num_speculative_tokens": 1, "drafter_layers": 1}
-    alone, both = (
-        planned(LLAMA, max_model_len=8192, **flags).needed_bytes for flags in ({}, drafted)
-    )
+    alone = planned(LLAMA, max_model_len=8192).needed_bytes
+    both = planned(
+        LLAMA, max_model_len=8192, num_speculative_tokens=1, drafter_layers=1
+    ).needed_bytes
     assert alone and both == alone * 33 // 32
 
 
