@@ -34,14 +34,16 @@ PATHS = ("/", "./", "../", "~")
 def resolve(family: Family, name: str | None) -> Checkpoint:
     """Return the checkpoint `name` means for this family; None is the family's first.
 
-    A name is one the family file lists, a local folder with a `config.json`, or a Hub id.
+    A name is one the family file lists, a local folder with a `config.json`, or a Hub id; what is
+    spelled as a path is a folder, whatever it is called.
     Raises `UserError` for anything else, and for a miniature whose file is not whole.
     """
     entries = {fold(entry.name): entry for entry in family.checkpoints}
     entries |= {fold(entry.hub): entry for entry in family.checkpoints if entry.hub}
     if name is None:
         return _from_entry(family.checkpoints[0])
-    if entry := entries.get(fold(name)):
+    entry = None if _is_path(name) else entries.get(fold(name))
+    if entry:
         return _from_entry(entry)
     folder = Path(name).expanduser()
     if folder.is_dir():
@@ -52,7 +54,7 @@ def resolve(family: Family, name: str | None) -> Checkpoint:
         folder = folder.resolve()
         listed = [entry for entry in family.checkpoints if entry.folder == str(folder)]
         return _from_entry(listed[0]) if listed else _local(folder)
-    if HUB_ID.fullmatch(name) and not name.startswith(PATHS):
+    if HUB_ID.fullmatch(name) and not _is_path(name):
         return Checkpoint(name=name.replace("/", "--"), source=name)
     known = [entry.name for entry in family.checkpoints]
     guess = nearest(name, known)
@@ -61,6 +63,10 @@ def resolve(family: Family, name: str | None) -> Checkpoint:
         f"unknown checkpoint {name!r} of {family.name}{hint}\nknown: {', '.join(known)}; "
         "or give a local folder, or a Hub id such as org/name"
     )
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(PATHS) or name.endswith("/")
 
 
 def on_lane(family: Family, lane: Lane, asked: str | None = None) -> Checkpoint:
@@ -80,7 +86,7 @@ def miniature(family: Family) -> Checkpoint | None:
 
 def is_source(name: str, known_families: Iterable[str]) -> bool:
     """Return whether a name is a checkpoint (a folder, a Hub id) and not a family or its member."""
-    if name.startswith(PATHS):
+    if _is_path(name):
         return True
     head = fold(name.partition("/")[0])
     if any(fold(family) == head for family in known_families):
@@ -93,7 +99,7 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
 
     Raises `UserError` when the file cannot be had or names an architecture of no family.
     """
-    if source.startswith(PATHS) and not Path(source).expanduser().is_dir():
+    if _is_path(source) and not Path(source).expanduser().is_dir():
         raise UserError(
             f"there is no folder {source!r}\n"
             "name a checkpoint's folder, a Hub id such as org/name, or a family"

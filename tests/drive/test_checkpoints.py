@@ -61,6 +61,20 @@ def test_a_folder_of_weights_is_taken(
     assert checkpoints.resolve(qwen, "~/my-weights") == expected
 
 
+@pytest.mark.parametrize("name", ["miniature", "4B", "Qwen/Qwen3.5-4B"])
+def test_a_path_is_a_folder_even_where_one_of_its_name_is_listed(
+    qwen: Family, weights: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(weights.parent)
+    folder = weights.parent / name
+    folder.parent.mkdir(exist_ok=True)
+    weights.rename(folder)
+    for spelled in (f"./{name}", f"{name}/", f"./{name}/", f"../{weights.parent.name}/{name}"):
+        assert checkpoints.resolve(qwen, spelled).source == str(folder), spelled
+        assert checkpoints.is_source(spelled, ["qwen3.5", name])
+    assert checkpoints.resolve(qwen, name).source != str(folder)
+
+
 HOUSE = """
 [[checkpoints]]
 name = "house"

@@ -13,14 +13,12 @@ import pytest
 from e2e import gates, own_lane
 from e2e.served import subject_of
 
-from faults.conversations import GATES
-
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.real
 
-SHORT = ("--answer-tokens", "300", "--samples", "0", "-m", GATES)
+SHORT = ("--answer-tokens", "300", "--samples", "0", "-m")
 SWITCH = "enable_thinking"
 
 
@@ -42,7 +40,7 @@ def failed(ran: gates.Ran) -> set[str]:
 def test_parsers_of_other_families(tmp_path: Path) -> None:
     parsers = {"reasoning_parser": "deepseek_v3", "tool_call_parser": "hermes"}
     own_lane.write(tmp_path, "others", serve=parsers)
-    ran = gates.run(tmp_path, "--lane", "others", *SHORT)
+    ran = gates.run(tmp_path, "--lane", "others", *SHORT, "boot or reasoning or tools")
     assert failed(ran) >= {"reasoning", "tools"}
     words = ran.reasons("reasoning")
     assert "content holds the marker '</think>'" in words
@@ -58,7 +56,7 @@ def test_a_template_that_reads_no_switch(tmp_path: Path, weights: Path) -> None:
     text = template.read_text(encoding="utf-8")
     assert SWITCH in text
     template.write_text(text.replace(SWITCH, "nobody_sets_this"), encoding="utf-8")
-    ran = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT)
+    ran = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT, "boot or reasoning")
     assert "reasoning" in failed(ran)
     words = ran.reasons("reasoning")
     assert "What the model wrote is missing, or stands in the wrong field" in words
@@ -72,7 +70,7 @@ def test_a_stop_token_that_ends_the_thinking(tmp_path: Path, weights: Path) -> N
     config = json.loads(generation.read_text())
     config["eos_token_id"].append(ids["</think>"])
     generation.write_text(json.dumps(config))
-    ran = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT)
+    ran = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT, "boot or reasoning")
     assert "reasoning" in failed(ran)
     words = ran.reasons("reasoning")
     assert "The server says that it is done, and the answer is empty" in words
