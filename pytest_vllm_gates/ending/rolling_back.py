@@ -36,7 +36,7 @@ def rollback(
         lane = lanes.load(found.lane, project)
     except UserError:
         return _gone(found)
-    if same and project not in lane.file.parents:
+    if same and not _tracked(lane.file, project):
         return None  # the package's own lane, and it is what was rejected: nothing to go back to
     commands = by_hand.commands(
         lane,
@@ -70,7 +70,12 @@ def _gone(found: Back) -> dict[str, Any]:
 
 
 def _as_it_was(lane: Lane, project: Path, found: Back) -> str:
-    files = [path for path in (lane.file, lane.lock_path) if path and project in path.parents]
+    files = [path for path in (lane.file, lane.lock_path) if path and _tracked(path, project)]
     names = " ".join(shlex.quote(str(path.relative_to(project))) for path in files)
     when = f'"$(git rev-list -1 --before={shlex.quote(found.since or "now")} HEAD)"'
     return f"git checkout {when} -- {names}"
+
+
+def _tracked(path: Path, project: Path) -> bool:
+    """Return whether a file is the project's own, not of a package that is installed inside it."""
+    return path.is_relative_to(project) and not path.is_relative_to(lanes.SHIPPED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -104,3 +105,16 @@ def test_a_lane_that_changed_since_goes_back_to_what_it_was(project: Path) -> No
 
 def test_a_shipped_lane_is_not_gone_back_to_from_itself(project: Path) -> None:
     assert rollback(run(project, None, "cpu"), Promotion.REJECT, [promoted("cpu")]) is None
+
+
+def test_a_package_installed_inside_the_project_is_not_of_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = shutil.copytree(lanes.SHIPPED, project / ".venv/lib/pytest_vllm_gates/lanes")
+    monkeypatch.setattr(lanes, "SHIPPED", shipped)
+    assert rollback(run(project, None, "cpu"), Promotion.REJECT, [promoted("cpu")]) is None
+    # The project's own lane of a shipped lock: the file alone has a history here.
+    (project / "lanes/own.toml").write_text('title = "own"\nlock = "cpu.txt"\n')
+    found = rollback(run(project, None, "own"), Promotion.REJECT, [promoted("own")])
+    assert found is not None
+    assert found["command"].splitlines()[0].endswith("-- lanes/own.toml")
