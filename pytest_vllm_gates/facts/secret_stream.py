@@ -52,6 +52,10 @@ class Stream:
         return self._redactor.prompts.log(self._redactor.data(data))
 
 
+class NobodyReadsError(BrokenPipeError):
+    """What is printed goes nowhere any more: whoever read it has read enough."""
+
+
 class CleanText(io.TextIOBase):
     """What is printed goes on to a text file line by line, without secrets."""
 
@@ -61,22 +65,29 @@ class CleanText(io.TextIOBase):
         self._rest = ""
 
     def write(self, text: str) -> int:
-        """Take a text; its last line waits for its end."""
+        """Take a text; its last line waits for its end. Raises `NobodyReadsError`."""
         lines, end, self._rest = (self._rest + text).rpartition("\n")
         if end:
-            self._file.write(self._redactor.text(lines + end))
+            self._pass_on(self._redactor.text(lines + end))
         return len(text)
 
     def flush(self) -> None:
-        """Pass on the lines that are whole."""
-        self._file.flush()
+        """Pass on the lines that are whole. Raises `NobodyReadsError`."""
+        self._pass_on("", flush=True)
 
     def isatty(self) -> bool:
         """Return whether a person reads it."""
         return self._file.isatty()
 
     def close(self) -> None:
-        """Pass on what is left; the file stays open."""
-        self._file.write(self._redactor.text(self._rest))
-        self._rest = ""
-        self._file.flush()
+        """Pass on what is left; the file stays open. Raises `NobodyReadsError`."""
+        rest, self._rest = self._rest, ""
+        self._pass_on(self._redactor.text(rest), flush=True)
+
+    def _pass_on(self, text: str, *, flush: bool = False) -> None:
+        try:
+            self._file.write(text)
+            if flush:
+                self._file.flush()
+        except BrokenPipeError as error:
+            raise NobodyReadsError(*error.args) from error
