@@ -245,6 +245,10 @@ def test_every_figure_of_a_device_is_said() -> None:
     assert (made.kv_bytes_per_token, made.state_bytes_per_sequence) == (32 * layer // 16, 0)
     # Each stage has half of the layers, and one block is vLLM's own.
     assert made.needed_bytes == (8192 // 16 + 1) * 16 * layer
+    apart = planned(
+        LLAMA, Room(), max_model_len=8192, tensor_parallel_size=2, pipeline_parallel_size=2
+    )
+    assert apart.needed_bytes == made.needed_bytes, "with or without a device to fit into"
 
 
 def test_one_stage_holds_the_drafters_layers_too() -> None:
