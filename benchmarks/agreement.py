@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
 from overhead import MODEL, boot  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.drive.long_context import token_ids
-from pytest_vllm_gates.drive.measuring.answers import answered
-from pytest_vllm_gates.drive.measuring.measure import measure
-from pytest_vllm_gates.drive.traffic import Maker
 from pytest_vllm_gates.facts import long_context
 from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.judge.latency import latency
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.latency import latency
+from pytest_vllm_gates.load.requests import Maker
+from pytest_vllm_gates.long_context.prompts import token_ids
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.server.types import Endpoint
 
 RATE = 2.0
 """Requests per second, evenly: the first after half a second, as vllm bench serve does."""

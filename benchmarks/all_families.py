@@ -21,7 +21,7 @@ from typing import Any
 
 from overhead import LANE, boot  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.catalog import family as families
 
 GATES = "boot or chat_template or streaming"
 LIMIT = 1.6

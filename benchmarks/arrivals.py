@@ -18,12 +18,12 @@ import statistics
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.drive.measuring.answers import answered
-from pytest_vllm_gates.drive.measuring.measure import measure
-from pytest_vllm_gates.drive.traffic import poisson
-from pytest_vllm_gates.facts.launch import Endpoint
 from pytest_vllm_gates.facts.timing import Planned
-from pytest_vllm_gates.judge.latency import percentile
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.latency import percentile
+from pytest_vllm_gates.load.requests import poisson
+from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
 from scripted_streams import Script, gaps, serving  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.drive.measuring.answers import answered
-from pytest_vllm_gates.drive.measuring.measure import measure
-from pytest_vllm_gates.drive.traffic import Maker
 from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.judge.latency import latency, percentile
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.latency import latency, percentile
+from pytest_vllm_gates.load.requests import Maker
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.server.types import Endpoint
 
 STREAMS = 512
 EVERY_S = 0.08

@@ -23,15 +23,16 @@ from typing import TYPE_CHECKING, Any
 
 from overhead import LANE, bare_boot_s, boot  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.drive import checkpoints, http
-from pytest_vllm_gates.drive.reference import Reference
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.judge.golden import first_difference, prompt_golden
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.goldens import first_difference, prompt_golden
+from pytest_vllm_gates.prompts.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.server.types import Endpoint
 
 MODEL = "qwen3.5"
 CONVERSATIONS_LIMIT_S = 2.0
@@ -94,7 +95,7 @@ def timed(what: Callable[[], Any]) -> tuple[Any, float]:
 def long_ones(model: str, endpoint: Endpoint) -> str:
     """Render, tokenise and compare a long conversation, and render by a long template."""
     family = families.load(model, Path())
-    checkpoint = checkpoints.resolve(family, "miniature")
+    checkpoint = checkpoints_resolve.resolve(family, "miniature")
     reference = Reference(checkpoint, {})
     each = len(reference.token_ids(2 * SENTENCE)) - len(reference.token_ids(SENTENCE))
     times = TOKENS // each + 1

@@ -40,13 +40,13 @@ import bench_serve  # type: ignore[import-not-found, unused-ignore]
 import openai
 from scripted_streams import Script, gaps, serving  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.drive.measuring.answers import answered
-from pytest_vllm_gates.drive.measuring.flight import READ_BYTES, Target
-from pytest_vllm_gates.drive.measuring.measure import measure
-from pytest_vllm_gates.drive.traffic import Maker
-from pytest_vllm_gates.facts.launch import Endpoint
 from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.judge.latency import latency, percentile
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.generator.socket_client import READ_BYTES, Target
+from pytest_vllm_gates.load.latency import latency, percentile
+from pytest_vllm_gates.load.requests import Maker
+from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

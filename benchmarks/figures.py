@@ -21,8 +21,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pytest_vllm_gates.drive import machine
-from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.files import write_whole
+from pytest_vllm_gates.machine import inspect as machine_inspect
 
 HERE = Path(__file__).parent
 PLAN = HERE / "figures.toml"
@@ -86,7 +86,7 @@ def table(measured: dict[str, dict[str, Any]]) -> str:
 
 
 def _machine() -> str:
-    here = machine.inspect()
+    here = machine_inspect.inspect()
     gpus = f", {', '.join(map(str, here.gpus))}" if here.gpus else ", no GPU"
     return f"{here.cpu}, {os.cpu_count()} cores{gpus}"
 

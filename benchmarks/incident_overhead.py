@@ -28,10 +28,10 @@ from pathlib import Path
 from overhead import boot  # type: ignore[import-not-found, unused-ignore]
 from scipy import stats
 
-from pytest_vllm_gates.drive import launch
-from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.facts.tape import Tape
+from pytest_vllm_gates.server import launch
 
 MODEL = "qwen3.5"
 LIMIT = 0.03

@@ -28,7 +28,7 @@ BODY = {
     "messages": [{"role": "user", "content": "What is the capital of France?"}],
     "max_tokens": 50,
 }
-GATES = [sys.executable, "-c", "from pytest_vllm_gates.command import main; main()"]
+GATES = [sys.executable, "-c", "from pytest_vllm_gates.cli.main import main; main()"]
 
 
 def incident(folder: Path, model: str) -> Path:

@@ -22,10 +22,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_vllm_gates.drive import checkpoints, environment
-from pytest_vllm_gates.drive.launch import Limits, Plan, Server
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.server.launch import Limits, Plan, Server
 
 MODEL = "qwen3.5"
 LANE = "cpu"
@@ -54,7 +54,7 @@ def boot(model: str, folder: Path, *, renderer: bool = False) -> Server:
         Plan(
             family=family,
             lane=lane,
-            checkpoint=checkpoints.resolve(family, lane.checkpoint),
+            checkpoint=checkpoints_resolve.resolve(family, lane.checkpoint),
             python=ready.python,
             overlay=lane.overlay_path,
             folder=folder,

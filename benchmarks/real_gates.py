@@ -29,9 +29,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.throughput import Pair, planned
-from pytest_vllm_gates.judge.throughput import PRIMARY, Answer, pair_slowdowns
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.catalog.plans import Pair, planned
+from pytest_vllm_gates.throughput.decide import PRIMARY, Answer, pair_slowdowns
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded" / "real_gates.jsonl"

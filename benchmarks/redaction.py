@@ -11,8 +11,8 @@ import string
 import sys
 import time
 
-from pytest_vllm_gates.facts.secret_stream import Stream
-from pytest_vllm_gates.facts.secrets import Redactor
+from pytest_vllm_gates.redaction.redactor import Redactor
+from pytest_vllm_gates.redaction.stream import Stream
 
 LINES = (
     "(APIServer pid=71) INFO 11-20 10:00:{0:02d} [loggers.py:123] Engine 000: Avg prompt"

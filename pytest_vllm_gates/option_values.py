@@ -60,8 +60,8 @@ def duration(name: str, value: str | None, least_s: float) -> float:
 
 def workers(name: str, value: str | None) -> Workers:
     """Return who shares the sending of a load."""
-    from pytest_vllm_gates.drive.measuring import messages  # noqa: PLC0415
     from pytest_vllm_gates.facts.timing import ALONE, Workers  # noqa: PLC0415
+    from pytest_vllm_gates.load.generator import messages  # noqa: PLC0415
 
     number, far, listen = (value or "0").partition("@")
     try:
@@ -92,7 +92,7 @@ def workers(name: str, value: str | None) -> Workers:
 
 def redact_prompts(value: str | None) -> str:
     """Return what becomes of prompts: kept, for nothing given."""
-    from pytest_vllm_gates.facts.prompts import KEEP, WAYS  # noqa: PLC0415
+    from pytest_vllm_gates.redaction.prompts import KEEP, WAYS  # noqa: PLC0415
 
     if value and value not in WAYS:
         raise pytest.UsageError(f"--redact-prompts {value!r} is none of {', '.join(WAYS)}")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates import option_list
-from pytest_vllm_gates import option_values as values
+from pytest_vllm_gates import option_list, option_values as values
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,12 +17,14 @@ def pytest_configure(config: pytest.Config) -> None:
         given = options.parse(config)
         if given is None and not config.option.markers:
             return
-        from pytest_vllm_gates import session  # noqa: PLC0415 - what is inert imports nothing
+        from pytest_vllm_gates import pytest_hooks  # noqa: PLC0415 - what is inert imports nothing
 
-        session.declare_markers(config)
+        pytest_hooks.declare_markers(config)
         if given is not None:
-            config.pluginmanager.register(session.GatesSession(config, given), "vllm-gates-session")
+            config.pluginmanager.register(
+                pytest_hooks.GatesSession(config, given), "vllm-gates-session"
+            )
     except pytest.UsageError as error:
-        from pytest_vllm_gates.run import redacting  # noqa: PLC0415
+        from pytest_vllm_gates.session import redaction  # noqa: PLC0415
 
-        raise redacting.usage_error(error) from None
+        raise redaction.usage_error(error) from None

@@ -17,11 +17,10 @@ import jsonschema
 import openai
 import pytest
 
-from pytest_vllm_gates.facts import conversation
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.catalog import conversation, family as families
+from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.fixtures import goldens
-from pytest_vllm_gates.judge.golden import lock_golden
+from pytest_vllm_gates.goldens import lock_golden
 from pytest_vllm_gates.report import document
 from pytest_vllm_gates.run import shipped_gates
 
@@ -90,7 +89,7 @@ import json
 
 import pytest
 
-from pytest_vllm_gates.judge.golden import lock_golden
+from pytest_vllm_gates.goldens import lock_golden
 
 pytestmark = pytest.mark.words
 
@@ -102,13 +101,13 @@ def test_words_are_the_recorded(conversation, server, golden, evidence):
 '''
 SCHEMA = jsonschema.Draft202012Validator(json.loads(document.SCHEMA.read_text()))
 LATE = (
-    "pytest_vllm_gates.session",
-    "pytest_vllm_gates.drive.environment",
-    "pytest_vllm_gates.drive.launch",
-    "pytest_vllm_gates.drive.chat",
-    "pytest_vllm_gates.drive.keeper",
-    "pytest_vllm_gates.drive.measuring.messages",
-    "pytest_vllm_gates.judge.agreement",
+    "pytest_vllm_gates.pytest_hooks",
+    "pytest_vllm_gates.environment.environment",
+    "pytest_vllm_gates.server.launch",
+    "pytest_vllm_gates.client.chat",
+    "pytest_vllm_gates.server.kept.keeper",
+    "pytest_vllm_gates.load.generator.messages",
+    "pytest_vllm_gates.conversations.checks.agreement",
     "pytest_vllm_gates.judge.sense",
     "pytest_vllm_gates.report.html.page",
     "pytest_vllm_gates.report.progress",

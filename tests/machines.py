@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pynvml
 
-from pytest_vllm_gates.drive import nvidia_smi
-from pytest_vllm_gates.facts.machine import Gpu, Limits, Machine
+from pytest_vllm_gates.machine import nvidia_smi
+from pytest_vllm_gates.machine.types import Gpu, Limits, Machine
 
 if TYPE_CHECKING:
     import pytest

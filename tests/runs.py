@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_vllm_gates.facts.history import Entry
+from pytest_vllm_gates.history.types import Entry
 
 
 def entry(number: int = 0, **changes: Any) -> Entry:

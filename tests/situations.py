@@ -8,9 +8,9 @@ from typing import Any
 from machines import recorded
 
 from pytest_vllm_gates.facts.bundle import Bundle, Kernels
-from pytest_vllm_gates.facts.machine import Driver, Machine
-from pytest_vllm_gates.facts.preflight import Check, Model, Situation, State
-from pytest_vllm_gates.judge import preflight
+from pytest_vllm_gates.machine.types import Driver, Machine
+from pytest_vllm_gates.preflight import checks as preflight_checks
+from pytest_vllm_gates.preflight.types import Check, Model, Situation, State
 
 WHEEL = Kernels((75, 80, 86, 90, 100, 120), ptx=(120,))
 LANE = Bundle(
@@ -59,7 +59,7 @@ def situation(**given: Any) -> Situation:
 
 
 def check(name: str, **given: Any) -> Check:
-    (one,) = preflight.run(situation(**given), [name])
+    (one,) = preflight_checks.run(situation(**given), [name])
     assert one.name == name
     if one.state is State.FAILS:
         assert one.cause and one.fix

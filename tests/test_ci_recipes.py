@@ -12,7 +12,7 @@ import pytest
 import typed
 from ruamel.yaml import YAML
 
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import checkpoints
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import known_defects, signature, waivers
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import family as families, known_defects, lane as lanes, waivers
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.conversations.checks import tokens
+from pytest_vllm_gates.diagnosis import signature
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.answer import Answer, ToolCall
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.fixtures import checking
-from pytest_vllm_gates.fixtures import common as fixtures
-from pytest_vllm_gates.judge import wire
+from pytest_vllm_gates.fixtures import checking, common as fixtures
 from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:
@@ -58,21 +56,21 @@ def test_a_checkpoint_of_no_family_is_refused_in_the_words_of_the_page(
     weights: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError) as refused:
-        checkpoints.family_of(str(weights), tmp_path)
+        checkpoints_resolve.family_of(str(weights), tmp_path)
     assert str(refused.value).replace(str(weights), "./acme-1") in TEXT
 
 
 def test_the_family_is_found_from_a_local_checkpoint(weights: Path, tmp_path: Path) -> None:
     put(tmp_path, "families/acme.toml", block("A family", "toml"))
-    family, why = checkpoints.family_of(str(weights), tmp_path)
+    family, why = checkpoints_resolve.family_of(str(weights), tmp_path)
     assert (family.name, why) == ("acme", " (found by its architecture Qwen2ForCausalLM)")
     assert families.load("acme/1", tmp_path) == family
-    assert checkpoints.resolve(family, str(weights)).name == "acme-1"
+    assert checkpoints_resolve.resolve(family, str(weights)).name == "acme-1"
     raw = f"{CALL}<|im_end|>"
     whole = Answer("", "", (ToolCall("get_time", '{"city": "Oslo"}'),), "tool_calls", None)
-    assert list(wire.lost(whole, raw, family, thinks=False)) == []
+    assert list(tokens.lost(whole, raw, family, thinks=False)) == []
     none = Answer("", "", (), "stop", None)
-    assert list(wire.lost(none, raw, family, thinks=False))
+    assert list(tokens.lost(none, raw, family, thinks=False))
 
 
 def test_the_lane_is_one(tmp_path: Path) -> None:
@@ -108,7 +106,7 @@ def test_every_fixture_of_the_page_exists() -> None:
 
 
 def test_the_gate_judges_the_familys_local_checkpoint(project: Project) -> None:
-    miniature = checkpoints.miniature(families.load("qwen3.5", project.path))
+    miniature = checkpoints_resolve.miniature(families.load("qwen3.5", project.path))
     assert miniature
     folder = shutil.copytree(miniature.source, project.path / "acme-1")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))

@@ -11,9 +11,8 @@ import pytest
 import typed
 from _pytest.config import _prepareconfig
 
-from pytest_vllm_gates.drive import checkpoints
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def test_every_gate_lane_and_family_of_a_command_exists(page: Path) -> None:
         for option in ("--lane", "--against"):
             assert given.get(option, "cpu") in known, words
         for name in given.get("--model", "all").split(","):
-            source = checkpoints.is_source(name, families.files(NOWHERE))
+            source = checkpoints_resolve.is_source(name, families.files(NOWHERE))
             if not source and name not in THEIR_FAMILIES:
                 families.load(name, NOWHERE)
 
@@ -99,7 +98,7 @@ def test_the_readme_and_the_docs_have_commands_of_each_kind() -> None:
         "python benchmarks/no_such.py",
         "python benchmarks/kill.py --tims 3",
         "python -m pytest_vllm_gates.no_such",
-        "python -m pytest_vllm_gates.drive.relock --chek cpu.in",
+        "python -m pytest_vllm_gates.environment.relock --chek cpu.in",
         "srun --gpus=2 pytest --modle qwen3.5",
         "sh -c 'vllm-gates allreduce --lain here'",
         "KEY=$(secret) pytest --modle qwen3.5",

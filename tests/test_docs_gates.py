@@ -27,10 +27,9 @@ from faults import (
 )
 
 from pytest_vllm_gates import option_list
-from pytest_vllm_gates.command import COMMANDS
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts import strict, throughput, traffic
+from pytest_vllm_gates.catalog import family as families, lane as lanes, plans, toml
+from pytest_vllm_gates.cli.main import COMMANDS
+from pytest_vllm_gates.facts import traffic
 from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 TEST = re.compile(r"(?<!\w)test_\w+")
 OURS = ("pytest", "vllm-gates")
 # Tables whose keys a family and a lane pass on, and what they are checked against there.
-LAYERED: dict[str, type[BaseModel]] = {"load": traffic.Traffic, "throughput": throughput.Plan}
+LAYERED: dict[str, type[BaseModel]] = {"load": traffic.Traffic, "throughput": plans.Plan}
 VALUES = {"poisson", "constant"}
 TELLING = 16
 """Characters from which on words are a failure's own."""
@@ -91,7 +90,7 @@ def options() -> frozenset[str]:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
     for name in COMMANDS:
-        importlib.import_module(f"pytest_vllm_gates.command.{name}").declare(commands)
+        importlib.import_module(f"pytest_vllm_gates.cli.main.{name}").declare(commands)
     return frozenset(found.union(*_options_of(parser)))
 
 
@@ -129,7 +128,7 @@ def known(table: str, key: str) -> bool:
 
 
 def _table(record: type[BaseModel], key: str) -> type[BaseModel] | None:
-    return strict._table_in(record.model_fields[key].annotation)
+    return toml._table_in(record.model_fields[key].annotation)
 
 
 def _reaches(record: type[BaseModel] | None, path: list[str]) -> bool:
@@ -158,7 +157,7 @@ def keys() -> frozenset[str]:
     for path in sorted((PACKAGE / "facts").glob("*.py")):
         importlib.import_module(f"pytest_vllm_gates.facts.{path.stem}")
     found: set[str] = set()
-    records = [strict.Record]
+    records = [toml.Record]
     for record in records:
         records += record.__subclasses__()
         found |= set(record.model_fields)

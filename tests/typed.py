@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from _pytest.mark.expression import Expression
 
-from pytest_vllm_gates import command, options
+from pytest_vllm_gates import options
+from pytest_vllm_gates.cli import main as cli_main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,7 +128,7 @@ def tried(words: Sequence[str], config: pytest.Config) -> None:
         options.parse(config)
     elif name == "vllm-gates":
         try:
-            command.parser().parse_args(words[1:])
+            cli_main.parser().parse_args(words[1:])
         except SystemExit as ended:
             if ended.code:  # 0 where it is asked for help
                 raise

@@ -7,7 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from pytest_vllm_gates.drive import sources, uv
+from pytest_vllm_gates.drive import sources
+from pytest_vllm_gates.environment import uv
 
 ROOT = Path(__file__).parents[1]
 NEWER = ("3.14", "3.13", "3.12")

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.command import bundling
-from pytest_vllm_gates.drive import checkpoints, http, incident_parts
-from pytest_vllm_gates.drive.elsewhere import BODY_BYTES, object_of, path_of, request
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.cli import capture
+from pytest_vllm_gates.client import http
 from pytest_vllm_gates.drive.resend import resend
-from pytest_vllm_gates.facts import incident as facts
-from pytest_vllm_gates.facts import secrets
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.launch import Endpoint
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents import parts as incidents_parts, types as facts
+from pytest_vllm_gates.incidents.importers import BODY_BYTES, object_of, path_of, request
+from pytest_vllm_gates.redaction import redactor as redaction_redactor
+from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +37,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--api-key-env", default=KEY_VARIABLE, metavar="NAME", help=f"default: {KEY_VARIABLE}"
     )
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS")
-    bundling.declare(parser)
+    capture.declare(parser)
     parser.set_defaults(run=run)
 
 
@@ -45,19 +46,19 @@ def run(options: argparse.Namespace) -> int:
     body = _body(options.request)
     asked = request(options.path or path_of(object_of(body)), body, headers={})
     key = os.environ.get(options.api_key_env)
-    redactor = secrets.of_process(os.environ, [options.base_url])
+    redactor = redaction_redactor.of_process(os.environ, [options.base_url])
     redactor.learn(key)
     endpoint = Endpoint(_url(options.base_url), "", key)
-    family, model = bundling.family_of(options.model, [asked])
-    served = checkpoints.served(family, endpoint.base_url, key)
-    before = incident_parts.metrics(endpoint)
+    family, model = capture.family_of(options.model, [asked])
+    served = checkpoints_resolve.served(family, endpoint.base_url, key)
+    before = incidents_parts.metrics(endpoint)
     (sent,) = resend(endpoint, [asked], options.timeout)
     if sent.status is None:
         print(f"no answer: {sent.error}", file=sys.stderr)
-    texts = {facts.METRICS_BEFORE: before, facts.METRICS_AFTER: incident_parts.metrics(endpoint)}
+    texts = {facts.METRICS_BEFORE: before, facts.METRICS_AFTER: incidents_parts.metrics(endpoint)}
     version = http.version(endpoint) if sent.status is not None else None
     options.slug = model or "request"
-    path, wrong = bundling.write(
+    path, wrong = capture.write(
         options,
         [sent],
         facts.Lane(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.drive import distributions
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.environment import installed
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.catalog.lane import Lane
 
 FORMAT = "pytest-vllm-gates/frozen-lane"
 VERSION = 1
@@ -54,5 +54,5 @@ def tampered(lane: Lane, folders: Sequence[Path]) -> list[str]:
     recorded = contents(lane)
     if not recorded or not folders:
         return []
-    found = distributions.contents(folders)
+    found = installed.contents(folders)
     return [name for name in sorted(recorded) if found.get(name, recorded[name]) != recorded[name]]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.drive.forced import (
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.conversations.forced_calls import (
     NAME,
     Forced,
     Wanted,
@@ -15,15 +16,14 @@ from pytest_vllm_gates.drive.forced import (
     request,
     tools_of,
 )
-from pytest_vllm_gates.facts import strict
 from pytest_vllm_gates.facts.reply import HostileTexts
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.drive.chat import Chat
-    from pytest_vllm_gates.facts.family import Family, Tools
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.catalog.family import Family, Tools
+    from pytest_vllm_gates.client.chat import Chat
+    from pytest_vllm_gates.server.types import Endpoint
 
-TEXTS = Path(__file__).parent.parent / "hostile.toml"
+TEXTS = data.FOLDER / "hostile.toml"
 LONG_WORD = " lighthouse"
 LONG_WORDS = 200
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -37,7 +37,7 @@ def hostile_calls(chat: Chat, endpoint: Endpoint, family: Family) -> Forced:
     tools = tools_of(family)
     texts = {
         one.name: _filled(one.text, family) * one.times
-        for one in strict.load(TEXTS, HostileTexts).texts
+        for one in toml.load(TEXTS, HostileTexts).texts
     }
     return force(chat, endpoint, family, [_wanted(tools, *one) for one in texts.items()])
 

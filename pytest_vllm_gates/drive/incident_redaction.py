@@ -7,13 +7,13 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts import incident as facts
-from pytest_vllm_gates.facts.incident import Incident, Sent
+from pytest_vllm_gates.incidents import types as facts
+from pytest_vllm_gates.incidents.types import Incident, Sent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_vllm_gates.facts.secrets import Redactor
+    from pytest_vllm_gates.redaction.redactor import Redactor
 
 OTHERWISE = (
     "prompts and answers are not as they were sent (--redact-prompts): this shows what happened "

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.drive.environment import CACHE_VARIABLE
+from pytest_vllm_gates.environment.environment import CACHE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.catalog.lane import Lane
 
 # What would let this process's Python leak into the lane's, and what is no variable of vLLM's.
 FOREIGN = (

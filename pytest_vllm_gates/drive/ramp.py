@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from pytest_vllm_gates.facts.loaded import Step
+from pytest_vllm_gates.load.types import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_vllm_gates.facts.loaded import Limit, Phase
     from pytest_vllm_gates.facts.traffic import Ramp
+    from pytest_vllm_gates.load.types import Limit, Phase
 
     Judge: TypeAlias = Callable[[float, Phase], Limit | None]
 

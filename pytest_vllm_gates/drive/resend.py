@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 
-from pytest_vllm_gates.drive import http
-from pytest_vllm_gates.facts.secrets import REDACTED
+from pytest_vllm_gates.client import http
 from pytest_vllm_gates.facts.tape import Tape
+from pytest_vllm_gates.redaction.redactor import REDACTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_vllm_gates.facts.incident import Sent
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.incidents.types import Sent
+    from pytest_vllm_gates.server.types import Endpoint
 
 # Of the headers a request was kept with, those that say how it is to be understood.
 SENT_HEADERS = ("content-type", "accept")

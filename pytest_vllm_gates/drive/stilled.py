@@ -11,7 +11,7 @@ import contextlib
 import signal
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.drive.guard import signal_all
+from pytest_vllm_gates.process.guard import signal_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Self
 
-from pytest_vllm_gates.drive.watchdog import Watchdog
+from pytest_vllm_gates.server.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_vllm_gates.drive.metrics import Metrics
-    from pytest_vllm_gates.facts.ladder import Hang
     from pytest_vllm_gates.facts.load import Load
+    from pytest_vllm_gates.long_context.types import Hang
+    from pytest_vllm_gates.server.metrics import Metrics
 
 LOOK_S = 0.1
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.ending import bundles
 from pytest_vllm_gates.facts import watched
-from pytest_vllm_gates.judge import sides
-from pytest_vllm_gates.judge.bundle_diff import differences
+from pytest_vllm_gates.lanes.diff import differences
 from pytest_vllm_gates.report import document
 from pytest_vllm_gates.run import other_lane
+from pytest_vllm_gates.verdict import compare_lanes
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.bundle_diff import BundleDiff
-    from pytest_vllm_gates.run.state import Run
+    from pytest_vllm_gates.session.run import Run
 
 
 def bundle(of: Run) -> BundleDiff | None:
@@ -34,8 +34,9 @@ def against(of: Run) -> dict[str, Any] | None:
         "lane": other["lane"],
         "promotion": other["promotion"],
         "document": f"{other_lane.FOLDER}/{document.NAME}",
-        **sides.documents(
-            sides.checks(of.results, theirs), sides.drift(of.results, theirs, watched.load())
+        **compare_lanes.documents(
+            compare_lanes.checks(of.results, theirs),
+            compare_lanes.drift(of.results, theirs, watched.load()),
         ),
     }
 

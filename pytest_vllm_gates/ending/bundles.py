@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.drive import description as descriptions
-from pytest_vllm_gates.drive import environment as environments
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.environment import environment as environments
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.lanes import describe as descriptions
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.drive.environment import Environment
+    from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.facts.bundle_diff import BundleDescription
-    from pytest_vllm_gates.run.state import Run
+    from pytest_vllm_gates.session.run import Run
 
 
 def description(run: Run) -> BundleDescription:

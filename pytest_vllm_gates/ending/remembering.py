@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.drive import history
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.history import entry
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.history import store as history_store
+from pytest_vllm_gates.history.types import entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.run.state import Run
+    from pytest_vllm_gates.session.run import Run
 
 RUNS_IN_REPORT = 50
 
@@ -26,8 +26,8 @@ def remember(run: Run, document: Mapping[str, Any]) -> list[dict[str, Any]]:
         return []
     now = entry(document)
     try:
-        history.append(path, now)
-        return [one.document() for one in history.runs(path, RUNS_IN_REPORT)]
+        history_store.append(path, now)
+        return [one.document() for one in history_store.runs(path, RUNS_IN_REPORT)]
     except UserError as error:
         run.notes.append(f"not in the history: {error}")
         return [now.document()]

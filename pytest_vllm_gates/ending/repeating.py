@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.judge import next_steps
-from pytest_vllm_gates.judge.next_steps import Judged, Ran
 from pytest_vllm_gates.report import preflight
 from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.verdict import next_steps
+from pytest_vllm_gates.verdict.next_steps import Judged, Ran
 
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_vllm_gates.judge.verdict import Verdict
-    from pytest_vllm_gates.run.state import Run, Subject
+    from pytest_vllm_gates.session.run import Run, Subject
+    from pytest_vllm_gates.verdict.verdict import Verdict
 
 
 def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, ...]:

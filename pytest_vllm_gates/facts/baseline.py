@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path  # noqa: TC003 - pydantic reads it
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.throughput import Block, Scatter  # noqa: TC001 - pydantic reads it
+from pytest_vllm_gates.catalog.plans import Block, Scatter  # noqa: TC001 - pydantic reads it
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

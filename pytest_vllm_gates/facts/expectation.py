@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
 
-FILE = Path(__file__).parent.parent / "isolation.toml"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = data.FOLDER / "isolation.toml"
 
 
-class Questions(strict.Record):
+class Questions(toml.Record):
     """The file: questions whose answers differ, and what a long prefix is made of."""
 
     answer_tokens: int = Field(gt=0)
@@ -21,4 +25,4 @@ class Questions(strict.Record):
 
 def load(path: Path = FILE) -> Questions:
     """Read the file; raises `UserError` for a fault in it."""
-    return strict.load(path, Questions)
+    return toml.load(path, Questions)

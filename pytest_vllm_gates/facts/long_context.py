@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FILE = Path(__file__).parent.parent / "long_context.toml"
+FILE = data.FOLDER / "long_context.toml"
 
 
-class Needle(strict.Record):
+class Needle(toml.Record):
     """A sentence hidden in a long text, and the question that it answers."""
 
     says: str
@@ -28,7 +28,7 @@ class Needle(strict.Record):
     answer_tokens: int
 
 
-class LongContext(strict.Record):
+class LongContext(toml.Record):
     """The text and how it is asked for."""
 
     output_tokens: int
@@ -47,4 +47,4 @@ class LongContext(strict.Record):
 
 def load() -> LongContext:
     """Read the shipped text."""
-    return strict.load(FILE, LongContext)
+    return toml.load(FILE, LongContext)

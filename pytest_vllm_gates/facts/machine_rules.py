@@ -1,6 +1,6 @@
 """The names of what a machine may say for or against a signature, as data files name it.
 
-`judge/explain/machine.py` has a function for each; a data file that names another is refused.
+`diagnosis/machine.py` has a function for each; a data file that names another is refused.
 """
 
 from __future__ import annotations

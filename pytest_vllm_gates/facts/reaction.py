@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.robustness import Misuse
     from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.robustness.types import Misuse
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
 
-from pytest_vllm_gates.facts import strict
-
-SHIPPED = Path(__file__).parent.parent / "replay.toml"
+SHIPPED = data.FOLDER / "replay.toml"
 
 
-class LaneRules(strict.Record):
+class LaneRules(toml.Record):
     """What the lane of a bundle may set."""
 
     serve: tuple[str, ...]
     env: tuple[str, ...]
 
 
-class Rules(strict.Record):
+class Rules(toml.Record):
     """The file."""
 
     above_the_weights: tuple[str, ...]
@@ -26,4 +25,4 @@ class Rules(strict.Record):
 
 def load() -> Rules:
     """Read the shipped rules."""
-    return strict.load(SHIPPED, Rules)
+    return toml.load(SHIPPED, Rules)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates.catalog import toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.facts.answer import Answer
 
 
-class Hostile(strict.Record):
+class Hostile(toml.Record):
     """A text that is awkward inside a tool call's argument."""
 
     name: str
@@ -22,13 +22,13 @@ class Hostile(strict.Record):
     """How often the text is repeated: a long one in a short file."""
 
 
-class HostileTexts(strict.Record):
+class HostileTexts(toml.Record):
     """The file."""
 
     texts: tuple[Hostile, ...]
 
 
-class TypedCall(strict.Record):
+class TypedCall(toml.Record):
     """Arguments of declared types; both are JSON, which has a null that TOML lacks."""
 
     name: str
@@ -37,7 +37,7 @@ class TypedCall(strict.Record):
     arguments: str
 
 
-class TypedCalls(strict.Record):
+class TypedCalls(toml.Record):
     """The file."""
 
     calls: tuple[TypedCall, ...]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.facts.incident import Sent
+    from pytest_vllm_gates.incidents.types import Sent
 
 PART_BYTES = 64 * 2**20
 """Of one part: the oldest of its sends go first."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_vllm_gates.facts import strict
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FILE = Path(__file__).parent.parent / "load.toml"
+FILE = data.FOLDER / "load.toml"
 
 # TOML knows lists only; a frozen record keeps them as tuples.
 Between = Annotated[tuple[int, int], Field(strict=False)]
@@ -20,7 +20,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Limits(strict.Record):
+class Limits(toml.Record):
     """What a server under its planned load has to keep; seconds and shares."""
 
     error_rate: Share
@@ -32,7 +32,7 @@ class Limits(strict.Record):
     soak_growth_mib: Positive
 
 
-class Ramp(strict.Record):
+class Ramp(toml.Record):
     """How the offered rate is raised until the server does not keep it."""
 
     start_share: Positive
@@ -46,7 +46,7 @@ class Ramp(strict.Record):
     """Of the offered rate; a server that answers less is saturated."""
 
 
-class Traffic(strict.Record):
+class Traffic(toml.Record):
     """The planned load: how many at once or how often, how long, and within what limits."""
 
     concurrency: int = Field(gt=0)
@@ -84,4 +84,4 @@ def planned(*changes: Mapping[str, Any]) -> Traffic:
 
     Raises `ValueError` naming the key for changes that make it no traffic.
     """
-    return strict.layered(FILE, Traffic, "load", *changes)
+    return toml.layered(FILE, Traffic, "load", *changes)

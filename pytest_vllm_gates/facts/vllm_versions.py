@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.errors import UserError
 
 Version = tuple[int, int, int]
 

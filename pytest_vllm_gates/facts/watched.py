@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
 
-from pytest_vllm_gates.facts import strict
-
-SHIPPED = Path(__file__).parent.parent / "drift.toml"
+SHIPPED = data.FOLDER / "drift.toml"
 
 
-class Watched(strict.Record):
+class Watched(toml.Record):
     """One piece of a check's evidence, by the key it is written under."""
 
     gate: str
@@ -20,10 +19,10 @@ class Watched(strict.Record):
     """None for all of the check's evidence."""
 
 
-class _File(strict.Record):
+class _File(toml.Record):
     watched: tuple[Watched, ...]
 
 
 def load() -> tuple[Watched, ...]:
     """Return all that is watched."""
-    return strict.load(SHIPPED, _File).watched
+    return toml.load(SHIPPED, _File).watched

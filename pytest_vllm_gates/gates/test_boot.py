@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import http
-from pytest_vllm_gates.drive.process import outliving
-from pytest_vllm_gates.facts.outcome import NotApplicable
+from pytest_vllm_gates.client import http
 from pytest_vllm_gates.judge.sense import why_degenerate
+from pytest_vllm_gates.outcomes import NotApplicable
+from pytest_vllm_gates.process.process import outliving
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.drive.chat import Chat
-    from pytest_vllm_gates.facts.conversation import Conversation
-    from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.chat import Chat
     from pytest_vllm_gates.run.evidence import Evidence
     from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.server.types import Endpoint
 
 pytestmark = pytest.mark.boot
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.judge.expectation import broken
+from pytest_vllm_gates.incidents.expectation import broken
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.fixtures.captured import Captured

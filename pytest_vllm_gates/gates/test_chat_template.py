@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.drive import http, served_prompts, stops
-from pytest_vllm_gates.drive.random_conversations import explore, plainly, requests, texts
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.conversations import stops
 from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.launch import Failure
-from pytest_vllm_gates.facts.outcome import NotApplicable
 from pytest_vllm_gates.facts.rendering import Endless, Refused
-from pytest_vllm_gates.judge import meaning
-from pytest_vllm_gates.judge.golden import (
+from pytest_vllm_gates.goldens import (
     changed_parts,
     conversation_golden,
     disagreement,
@@ -25,18 +22,22 @@ from pytest_vllm_gates.judge.golden import (
     prefix_lost,
     settings_golden,
 )
-from pytest_vllm_gates.judge.token_diff import of_goldens, token_diff
+from pytest_vllm_gates.outcomes import NotApplicable
+from pytest_vllm_gates.prompts import meaning, served as prompts_served
+from pytest_vllm_gates.prompts.layout import of_goldens, token_diff
+from pytest_vllm_gates.prompts.random import explore, plainly, requests, texts
+from pytest_vllm_gates.server.types import Failure
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.drive.reference import Reference
-    from pytest_vllm_gates.facts.conversation import Conversation
-    from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.facts.rendering import Rendering
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.prompts.reference import Reference
     from pytest_vllm_gates.run.evidence import Evidence
     from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.server.types import Endpoint
 
 pytestmark = [pytest.mark.chat_template, pytest.mark.without_weights]
 
@@ -111,7 +112,7 @@ def test_server_renders_as_the_reference(
     body = conversation.body(family)
     found = reference.outcome(body)
     evidence["expected"] = str(found) if isinstance(found, Refused) else len(found.token_ids)
-    prompts = served_prompts.every(server, body, chats=launch.boot.generates)
+    prompts = prompts_served.every(server, body, chats=launch.boot.generates)
     evidence["asked_through"] = list(prompts)
     if not prompts:
         raise NotApplicable("this server does not tell the prompts of such requests")
@@ -245,7 +246,7 @@ def test_random_conversations_render_alike(
         if isinstance(found, Refused):
             wrong = meaning.wrong_refusal(body, found, reference.outcome(plainly(body)))
         else:
-            wrong = disagreement(found, served_prompts.by_tokenize(server, body))
+            wrong = disagreement(found, prompts_served.by_tokenize(server, body))
             wrong = wrong and f"{wrong}\nin {body}"
         holds(wrong)
 

@@ -10,28 +10,26 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import effects
-from pytest_vllm_gates.drive.contracts import Asking
-from pytest_vllm_gates.facts import contracts as facts
+from pytest_vllm_gates.contracts import checks as judge, shapes, types as facts
+from pytest_vllm_gates.contracts.client import Asking
 from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.outcome import Blocked, MissingGolden, NotApplicable
-from pytest_vllm_gates.judge import contracts as judge
+from pytest_vllm_gates.goldens import CorruptGolden
 from pytest_vllm_gates.judge import effects as judged
-from pytest_vllm_gates.judge import shapes
-from pytest_vllm_gates.judge.golden import CorruptGolden
+from pytest_vllm_gates.outcomes import Blocked, MissingGolden, NotApplicable
+from pytest_vllm_gates.robustness import sampling_effects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_vllm_gates.drive.chat import Chat
-    from pytest_vllm_gates.facts.contracts import Observed, Plan
-    from pytest_vllm_gates.facts.conversation import Conversation
-    from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.chat import Chat
+    from pytest_vllm_gates.contracts.types import Observed, Plan
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.goldens import Goldens
     from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.state import Run
+    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.session.run import Run
 
 pytestmark = pytest.mark.contracts
 
@@ -149,7 +147,7 @@ def test_sampling_parameters_have_their_effect(
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    asked = effects.ask(chat.client, server, trivial.body(family))
+    asked = sampling_effects.ask(chat.client, server, trivial.body(family))
     evidence["refused"] = {one.name: one.refused for one in asked if one.refused}
     found = [one for one in asked if not one.refused]
     cases = [Case(one.name, {"parameter": one.parameter}, one.request) for one in found]

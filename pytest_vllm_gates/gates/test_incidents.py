@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts.outcome import NotApplicable
+from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.replays import Replays
+    from pytest_vllm_gates.session.replay import Replays
 
 pytestmark = [pytest.mark.incidents, pytest.mark.without_weights]
 

@@ -11,29 +11,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import departure as drive
-from pytest_vllm_gates.drive import tickets
-from pytest_vllm_gates.drive.metrics import Metrics, cached_tokens
-from pytest_vllm_gates.drive.robustness import ANSWER_LIMIT_S, context
-from pytest_vllm_gates.drive.saying import Saying
+from pytest_vllm_gates.client import questions as client_questions
+from pytest_vllm_gates.client.completion import Saying
+from pytest_vllm_gates.client.sameness import compare
 from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.facts.isolation import load
-from pytest_vllm_gates.facts.outcome import Inconclusive
-from pytest_vllm_gates.judge import departure as judge
+from pytest_vllm_gates.isolation import cancel as drive, checks as judge
 from pytest_vllm_gates.judge.nonces import faults
-from pytest_vllm_gates.judge.sameness import compare
+from pytest_vllm_gates.outcomes import Inconclusive
+from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S, context
+from pytest_vllm_gates.server.metrics import Metrics, cached_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.facts.isolation import Questions
-    from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.facts.said import Said
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.run.evidence import Evidence
     from pytest_vllm_gates.run.launching import Launch
-    from pytest_vllm_gates.run.state import Run
+    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.session.run import Run
 
 pytestmark = pytest.mark.isolation
 
@@ -93,7 +92,7 @@ def sames(evidence: Evidence, _run: Run) -> Sames:
 def test_same_question_gets_the_same_answer(
     questions: Questions, saying: Saying, sames: Sames, family: Family, checking: Checking
 ) -> None:
-    body = tickets.question(family, questions.questions[0], questions.answer_tokens)
+    body = client_questions.question(family, questions.questions[0], questions.answer_tokens)
     first = _answered(saying.ask(body))
     for number in range(2, AGAIN + 1):
         sames.add(f"asked the {number}. time", first, saying.ask(body))
@@ -115,7 +114,7 @@ def test_a_warm_prefix_changes_no_answer(
     prefix = (questions.filler * (length // len(questions.filler) + 1))[: length * 3 // 4]
     run = secrets.token_hex(4)
     one, other = (
-        tickets.question(family, f"{prefix}\n\n{question}", questions.answer_tokens)
+        client_questions.question(family, f"{prefix}\n\n{question}", questions.answer_tokens)
         for question in questions.questions[:2]
     )
     before = cached_tokens(server)
@@ -142,7 +141,10 @@ def test_company_changes_no_answer(
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    bodies = [tickets.question(family, one, questions.answer_tokens) for one in questions.questions]
+    bodies = [
+        client_questions.question(family, one, questions.answer_tokens)
+        for one in questions.questions
+    ]
     alone = [_answered(saying.ask(body)) for body in bodies]
     evidence["different_answers"] = _different(alone)
     for question, one, other in zip(
@@ -165,14 +167,14 @@ def test_no_answer_holds_what_is_anothers(
     beginning = questions.filler * BEGINNINGS
     control, *nonces = (secrets.token_hex(4) for _ in range(AT_ONCE + 1))
     for streamed in (False, True):
-        said = saying.ask(tickets.ticket(family, "", control, streamed=streamed))
+        said = saying.ask(client_questions.ticket(family, "", control, streamed=streamed))
         if control not in said.text:
             raise Inconclusive(
                 f"structured_outputs.choice leaves only 'ticket {control}', and alone the server "
                 f"{'streams' if streamed else 'says'} {said.shown}: no nonce can be followed"
             )
     bodies = [
-        tickets.ticket(family, beginning, nonce, streamed=bool(number % 2))
+        client_questions.ticket(family, beginning, nonce, streamed=bool(number % 2))
         for number, nonce in enumerate(nonces)
     ]
     cases, findings = [], []
@@ -201,7 +203,7 @@ def test_clients_that_leave_free_their_slots(
     evidence: Evidence,
 ) -> None:
     cases, findings, undecided = [], [], []
-    body = tickets.question(family, questions.questions[0], 1)
+    body = client_questions.question(family, questions.questions[0], 1)
     for name, streamed in (("streamed", True), ("whole", False)):
         with Metrics(server) as metrics:
             left = drive.leave(server, metrics, body, tokens, streamed=streamed)

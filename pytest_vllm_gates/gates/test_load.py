@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
-from pytest_vllm_gates.judge import arrivals, drift, slo
-from pytest_vllm_gates.judge import loaded as judge
-from pytest_vllm_gates.judge import ramp as ramps
+from pytest_vllm_gates.judge import slo
+from pytest_vllm_gates.load import arrivals, checks as judge, drift, ramp as ramps
+from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.loaded import Loaded
     from pytest_vllm_gates.facts.traffic import Traffic
     from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.load.types import Loaded
     from pytest_vllm_gates.run.evidence import Evidence
     from pytest_vllm_gates.run.launching import Launch
 

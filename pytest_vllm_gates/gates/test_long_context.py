@@ -11,21 +11,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import logprobs, long_context
 from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.outcome import NotApplicable
-from pytest_vllm_gates.judge import ladder, numerics
+from pytest_vllm_gates.long_context import (
+    checks as long_context_checks,
+    prompts as long_context_prompts,
+)
+from pytest_vllm_gates.numerics import checks as numerics_checks, client as numerics_client
+from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.facts.ladder import Climb
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.facts.numerics import Reference
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.long_context import Prompts, Situation
-    from pytest_vllm_gates.judge.numerics import Tolerance
+    from pytest_vllm_gates.long_context.types import Climb
+    from pytest_vllm_gates.numerics.checks import Tolerance
     from pytest_vllm_gates.run.evidence import Evidence
     from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.server.types import Endpoint
 
 pytestmark = pytest.mark.long_context
 
@@ -56,43 +59,49 @@ def test_planned_context_has_room(
 
 def test_every_length_is_answered(climb: Climb, checking: Checking, evidence: Evidence) -> None:
     evidence["rungs"] = [one.as_evidence() for one in climb.rungs]
-    checking(*ladder.unanswered(climb), "what the context has room for is not answered whole")
+    checking(
+        *long_context_checks.unanswered(climb),
+        "what the context has room for is not answered whole",
+    )
 
 
 def test_nothing_hangs(climb: Climb, checking: Checking) -> None:
-    checking(*ladder.hangs(climb), "people wait for ever, and no health check tells")
+    checking(*long_context_checks.hangs(climb), "people wait for ever, and no health check tells")
 
 
 def test_prefix_and_company_change_nothing(
     *, climb: Climb, checking: Checking, tolerance: Tolerance, invariant: bool
 ) -> None:
     checking(
-        *ladder.changed(climb, tolerance, invariant=invariant),
+        *long_context_checks.changed(climb, tolerance, invariant=invariant),
         "a long prompt is continued otherwise on a warm prefix or in company than alone",
     )
 
 
 def test_too_long_is_refused(climb: Climb, checking: Checking) -> None:
-    checking(*ladder.unrefused(climb), "who sends too much does not learn it, or harms the server")
+    checking(
+        *long_context_checks.unrefused(climb),
+        "who sends too much does not learn it, or harms the server",
+    )
 
 
 def test_server_comes_to_rest(*, climb: Climb, checking: Checking, invariant: bool) -> None:
     checking(
-        *ladder.unwell(climb, invariant=invariant),
+        *long_context_checks.unwell(climb, invariant=invariant),
         "after long prompts the server is not what it was before",
     )
 
 
 def test_memory_does_not_grow(climb: Climb, evidence: Evidence) -> None:
     evidence["memory_bytes"] = [one.rest.memory_bytes for one in climb.rungs if one.rest]
-    grown = ladder.growth(climb)
+    grown = long_context_checks.growth(climb)
     if grown is None:
         raise NotApplicable("the server's processes cannot be seen")
     evidence["grown_bytes"] = grown
-    assert grown <= ladder.GROWTH_BYTES, (
-        f"the server's memory grew by {grown / ladder.MIB:.0f} MiB from one crowd of "
+    assert grown <= long_context_checks.GROWTH_BYTES, (
+        f"the server's memory grew by {grown / long_context_checks.MIB:.0f} MiB from one crowd of "
         f"{climb.rungs[-1].rung.at_once} full contexts to the next one like it, "
-        f"{ladder.GROWTH_BYTES / ladder.MIB:.0f} MiB allowed: it will be killed one day"
+        f"{long_context_checks.GROWTH_BYTES / long_context_checks.MIB:.0f} MiB allowed: it will be killed one day"
     )
 
 
@@ -109,8 +118,10 @@ def test_long_positions_are_scored_as_by_the_reference(
     for name, (ids, count) in long_prompts.items():
         expected = scored_ends.cases[name]
         positions = len(expected.prompt_logprobs)
-        served = logprobs.serve(server, ids, count, score_prompt=True)
-        distance = numerics.prompt_distance(long_context.end(served, positions), expected)
+        served = numerics_client.serve(server, ids, count, score_prompt=True)
+        distance = numerics_checks.prompt_distance(
+            long_context_prompts.end(served, positions), expected
+        )
         case = Case(f"the last {positions} of {name}")
         cases.append(case)
         distances[name] = round(distance.mean, 4)
@@ -130,7 +141,7 @@ def test_a_needle_is_found(
     evidence: Evidence,
 ) -> None:
     needle, planned = situation.wanted.needle, situation.planned
-    haystack = long_context.Haystack(server, family, situation.wanted)
+    haystack = long_context_prompts.Haystack(server, family, situation.wanted)
     short = haystack.ask(needle.short_tokens, 0.5)
     evidence["in_a_short_text"] = short.shown
     if not short.found:

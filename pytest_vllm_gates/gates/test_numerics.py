@@ -12,23 +12,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import logprobs
 from pytest_vllm_gates.facts.numerics import Reference
-from pytest_vllm_gates.facts.outcome import MissingGolden
-from pytest_vllm_gates.judge import numerics
+from pytest_vllm_gates.numerics import checks as numerics_checks, client as numerics_client
+from pytest_vllm_gates.outcomes import MissingGolden
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_vllm_gates.drive.reference import Reference as Renderer
-    from pytest_vllm_gates.facts.conversation import Conversation
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.facts.numerics import Scores
     from pytest_vllm_gates.fixtures.goldens import Goldens
-    from pytest_vllm_gates.judge.numerics import Distance, Tolerance
+    from pytest_vllm_gates.numerics.checks import Distance, Tolerance
+    from pytest_vllm_gates.prompts.reference import Reference as Renderer
     from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.state import Subject
+    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.session.run import Subject
 
 pytestmark = pytest.mark.numerics
 
@@ -63,15 +62,15 @@ def computed(
     overlay: Path | None,
 ) -> Reference | None:
     """The reference computed here and now; None where the weights are too large or not here."""
-    if interpreter is None or not logprobs.is_small(subject.checkpoint):
+    if interpreter is None or not numerics_client.is_small(subject.checkpoint):
         return None
-    return logprobs.compute(subject.checkpoint, interpreter, overlay, prompts)
+    return numerics_client.compute(subject.checkpoint, interpreter, overlay, prompts)
 
 
 @pytest.fixture
 def scored(request: pytest.FixtureRequest, subject: Subject, golden: Goldens) -> Reference:
     """The recorded reference; without one, or when recording, one that is computed."""
-    recorded = golden.reference(GOLDEN, logprobs.weights_sha256(subject.checkpoint))
+    recorded = golden.reference(GOLDEN, numerics_client.weights_sha256(subject.checkpoint))
     if recorded:
         return recorded
     found: Reference | None = request.getfixturevalue("computed")
@@ -80,7 +79,7 @@ def scored(request: pytest.FixtureRequest, subject: Subject, golden: Goldens) ->
     if found is None:
         raise MissingGolden(f"no golden {GOLDEN!r}; record it on a trusted lane: {golden.command}")
     if golden.recording:
-        golden.record(GOLDEN, numerics.written(subject.family.title, found))
+        golden.record(GOLDEN, numerics_checks.written(subject.family.title, found))
     return found
 
 
@@ -90,10 +89,10 @@ def served(
 ) -> Reference:
     """What this server says, to be recorded where nothing better can be had."""
     return Reference(
-        weights=logprobs.weights_sha256(subject.checkpoint) or "unknown",
+        weights=numerics_client.weights_sha256(subject.checkpoint) or "unknown",
         source="the server of a lane that was trusted when this was recorded",
         cases={
-            name: logprobs.serve(server, ids, count, score_prompt=True)
+            name: numerics_client.serve(server, ids, count, score_prompt=True)
             for name, (ids, count) in prompts.items()
         },
     )
@@ -103,8 +102,8 @@ def test_prompt_is_scored_as_by_the_reference(
     server: Endpoint, scored: Reference, tolerance: Tolerance, evidence: Evidence
 ) -> None:
     found = {
-        name: numerics.prompt_distance(
-            logprobs.serve(server, case.prompt, 1, score_prompt=True), case
+        name: numerics_checks.prompt_distance(
+            numerics_client.serve(server, case.prompt, 1, score_prompt=True), case
         )
         for name, case in scored.cases.items()
     }
@@ -118,7 +117,7 @@ def test_output_is_scored_as_by_the_reference(
     evidence["prefix"] = prefix
     judge(
         {
-            name: numerics.output_distance(continued(server, case), case, tolerance)
+            name: numerics_checks.output_distance(continued(server, case), case, tolerance)
             for name, case in scored.cases.items()
         },
         tolerance,
@@ -134,14 +133,14 @@ def test_output_in_a_batch_is_scored_as_by_the_reference(
     with ThreadPoolExecutor(BATCH) as pool:
         served = list(pool.map(lambda name: continued(server, scored.cases[name]), batch))
     found = {
-        f"{name} ({i})": numerics.output_distance(one, scored.cases[name], tolerance)
+        f"{name} ({i})": numerics_checks.output_distance(one, scored.cases[name], tolerance)
         for i, (name, one) in enumerate(zip(batch, served, strict=True))
     }
     judge(found, tolerance, evidence)
 
 
 def continued(server: Endpoint, case: Scores) -> Scores:
-    return logprobs.serve(server, case.prompt, len(case.output), score_prompt=False)
+    return numerics_client.serve(server, case.prompt, len(case.output), score_prompt=False)
 
 
 def judge(found: Mapping[str, Distance], allowed: Tolerance, evidence: Evidence) -> None:

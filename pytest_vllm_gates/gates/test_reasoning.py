@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.conversations.checks import finish, tokens
 from pytest_vllm_gates.facts.finding import Finding
-from pytest_vllm_gates.facts.outcome import NotApplicable
-from pytest_vllm_gates.judge import finish, leaks, ways, wire
-from pytest_vllm_gates.judge.golden import settings_golden
+from pytest_vllm_gates.goldens import settings_golden
+from pytest_vllm_gates.judge import leaks, ways
+from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.fixtures.goldens import Goldens
@@ -41,7 +42,7 @@ def test_nothing_said_is_lost(
     walked: Walked, family: Family, checking: Checking, read_by: str
 ) -> None:
     told = [one for one in walked.answered if one.raw is not None]
-    found = [Finding(one.case, each) for one in told for each in wire.texts(one, family)]
+    found = [Finding(one.case, each) for one in told for each in tokens.texts(one, family)]
     sees = "What the model wrote is missing, or stands in the wrong field"
     checking(found, [one.case for one in told], sees, read_by)
 

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import robustness as drive
-from pytest_vllm_gates.drive.saying import Saying
-from pytest_vllm_gates.facts import robustness as facts
-from pytest_vllm_gates.judge import robustness as judge
+from pytest_vllm_gates.client.completion import Saying
+from pytest_vllm_gates.robustness import checks as judge, client as drive, types as facts
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.facts.reaction import Treatment
     from pytest_vllm_gates.facts.said import Said
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.state import Run
+    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.session.run import Run
 
 pytestmark = pytest.mark.robustness
 

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.drive import prompt_files
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.memory_plan import Room
-from pytest_vllm_gates.facts.outcome import MissingGolden, NotApplicable
-from pytest_vllm_gates.judge import as_planned, memory_plan
-from pytest_vllm_gates.judge import startup as judge
-from pytest_vllm_gates.judge.model_shape import shape_of
+from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.judge import as_planned, startup as judge
+from pytest_vllm_gates.memory_plan import plan as memory_plan_plan
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import Room
+from pytest_vllm_gates.outcomes import MissingGolden, NotApplicable
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.fixtures.goldens import Goldens
     from pytest_vllm_gates.run.evidence import Evidence
     from pytest_vllm_gates.run.launching import Launch
-    from pytest_vllm_gates.run.state import Subject
+    from pytest_vllm_gates.session.run import Subject
 
 pytestmark = pytest.mark.startup
 
@@ -66,7 +66,7 @@ def test_memory_is_as_planned(
     device = "cpu" if told.facts.get("device") == "cpu" else "cuda"
     config = prompt_files.config(subject.checkpoint.source)
     try:
-        planned = memory_plan.plan(
+        planned = memory_plan_plan.plan(
             shape_of(config),
             as_planned.serving(serve, version, device),
             Room(kv_memory=told.kv_bytes),

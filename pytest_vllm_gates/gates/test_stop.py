@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.conversations.checks import finish, stops
 from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.outcome import Inconclusive
-from pytest_vllm_gates.judge import cuts, finish, stops
+from pytest_vllm_gates.judge import cuts
+from pytest_vllm_gates.outcomes import Inconclusive
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.drive.cutting import Limited, Pieces
-    from pytest_vllm_gates.facts.exchange import Exchange
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.answer import Exchange
+    from pytest_vllm_gates.conversations.limits import Limited, Pieces
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.run.evidence import Evidence

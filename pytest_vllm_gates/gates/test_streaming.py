@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import http
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.conversations.checks import framing, pace
+from pytest_vllm_gates.conversations.checks.agreement import differences, divergence
 from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
-from pytest_vllm_gates.judge import framing, pace, stream_pieces
-from pytest_vllm_gates.judge.agreement import differences, divergence
+from pytest_vllm_gates.judge import stream_pieces
+from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.drive.pace import Paced
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.answer import Exchange
+    from pytest_vllm_gates.conversations.pace import Paced
     from pytest_vllm_gates.facts.answer import Answer
-    from pytest_vllm_gates.facts.conversation import Conversation
-    from pytest_vllm_gates.facts.exchange import Exchange
-    from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.facts.launch import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.server.types import Endpoint
 
 pytestmark = pytest.mark.streaming
 

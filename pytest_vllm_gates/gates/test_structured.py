@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.conversations.checks import content
 from pytest_vllm_gates.facts.finding import Finding
-from pytest_vllm_gates.facts.outcome import Inconclusive
-from pytest_vllm_gates.judge import formats
+from pytest_vllm_gates.outcomes import Inconclusive
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.exchange import Exchange
+    from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.run.evidence import Evidence
@@ -27,13 +27,13 @@ def test_json_is_one_value_that_validates(
     walked: Walked, checking: Checking, evidence: Evidence
 ) -> None:
     judged = ended(walked, "json_schema", evidence)
-    found = [Finding(one.case, each) for one in judged for each in formats.json_value(one)]
+    found = [Finding(one.case, each) for one in judged for each in content.json_value(one)]
     checking(found, [one.case for one in judged], "A program that reads the JSON fails")
 
 
 def test_text_matches_its_pattern(walked: Walked, checking: Checking, evidence: Evidence) -> None:
     judged = ended(walked, "regex", evidence)
-    found = [Finding(one.case, each) for one in judged for each in formats.pattern(one)]
+    found = [Finding(one.case, each) for one in judged for each in content.pattern(one)]
     checking(found, [one.case for one in judged], "A program that reads the answer fails")
 
 
@@ -50,4 +50,4 @@ def ended(walked: Walked, kind: str, evidence: Evidence) -> list[Exchange]:
             f"all {len(cut)} answers were cut by the limit of {walked.max_tokens} tokens: "
             "raise --answer-tokens"
         )
-    return [one for one in asked if formats.judged(one)]
+    return [one for one in asked if content.judged(one)]

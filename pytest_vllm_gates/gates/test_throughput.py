@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.facts.outcome import Inconclusive, MissingBaseline, NotApplicable
-from pytest_vllm_gates.judge import block_figures, calibration
-from pytest_vllm_gates.judge import throughput as judge
+from pytest_vllm_gates.judge import block_figures
+from pytest_vllm_gates.outcomes import Inconclusive, MissingBaseline, NotApplicable
+from pytest_vllm_gates.throughput import calibration, decide as judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_vllm_gates.drive.baselines import Baselines
-    from pytest_vllm_gates.facts.lane import Lane
-    from pytest_vllm_gates.facts.throughput import Block, Pair, Plan, Scatter
-    from pytest_vllm_gates.run.against import Comparison
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.catalog.plans import Block, Pair, Plan, Scatter
     from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.session.against import Comparison
+    from pytest_vllm_gates.throughput.baselines import Baselines
 
 pytestmark = pytest.mark.throughput
 

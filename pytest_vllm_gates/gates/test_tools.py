@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vllm_gates.conversations.checks import tokens, tool_calls
 from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.outcome import NotApplicable
-from pytest_vllm_gates.judge import calls, rates, ways, wire
+from pytest_vllm_gates.judge import rates, ways
 from pytest_vllm_gates.judge.arguments import altered
+from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.drive.chat import Chat
-    from pytest_vllm_gates.drive.forced import Forced
-    from pytest_vllm_gates.drive.sampled import Sampled
-    from pytest_vllm_gates.facts.exchange import Exchange
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.answer import Exchange
+    from pytest_vllm_gates.client.chat import Chat
+    from pytest_vllm_gates.conversations.forced_calls import Forced
+    from pytest_vllm_gates.conversations.sampled import Sampled
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.fixtures.goldens import Goldens
@@ -38,7 +39,9 @@ def with_tools(walked: Walked, family: Family) -> list[Exchange]:
 
 
 def test_calls_and_finish_reason_agree(with_tools: list[Exchange], checking: Checking) -> None:
-    found = [Finding(one.case, each) for one in with_tools for each in ways.told(one, calls.finish)]
+    found = [
+        Finding(one.case, each) for one in with_tools for each in ways.told(one, tool_calls.finish)
+    ]
     cases = [one.case for one in with_tools]
     checking(found, cases, "An agent waits for a call that never comes, or overlooks one")
 
@@ -47,7 +50,7 @@ def test_calls_are_declared_and_valid(with_tools: list[Exchange], checking: Chec
     found = [
         Finding(one.case, each)
         for one in with_tools
-        for each in ways.told(one, lambda way: calls.valid(way.whole, way.request))
+        for each in ways.told(one, lambda way: tool_calls.valid(way.whole, way.request))
     ]
     cases = [one.case for one in with_tools]
     checking(found, cases, "A tool is called with what it cannot take")
@@ -59,14 +62,16 @@ def test_calls_have_ids(with_tools: list[Exchange], checking: Checking) -> None:
         for one in with_tools
         for answer in (one.whole, one.streamed)
         if answer
-        for each in calls.identified(answer)
+        for each in tool_calls.identified(answer)
     ]
     checking(found, [one.case for one in with_tools], "A tool's result cannot be sent back")
 
 
 def test_tool_choice_is_kept(walked: Walked, checking: Checking) -> None:
     found = [
-        Finding(one.case, each) for one in walked.answered for each in ways.told(one, calls.chosen)
+        Finding(one.case, each)
+        for one in walked.answered
+        for each in ways.told(one, tool_calls.chosen)
     ]
     checking(found, walked.cases, "The server does not do what tool_choice says")
 
@@ -82,7 +87,7 @@ def test_parallel_calls_can_be_switched_off(
     found = [
         Finding(cases[way], sentence)
         for way, ask in (("whole", chat.ask), ("streamed", chat.stream))
-        for sentence in calls.one_at_a_time(ask(body), body)
+        for sentence in tool_calls.one_at_a_time(ask(body), body)
     ]
     sees = "An agent that carries out one call at a time is given several"
     checking(found, list(cases.values()), sees)
@@ -92,7 +97,7 @@ def test_no_call_is_lost(
     with_tools: list[Exchange], family: Family, checking: Checking, read_by: str
 ) -> None:
     told = [one for one in with_tools if one.raw is not None]
-    found = [Finding(one.case, each) for one in told for each in wire.calls(one, family)]
+    found = [Finding(one.case, each) for one in told for each in tokens.calls(one, family)]
     sees = "The model called a tool, and the call or a part of its arguments is missing"
     checking(found, [one.case for one in told], sees, read_by)
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.facts.outcome import Outcome
-from pytest_vllm_gates.run.gate_items import INCIDENTS, found_key, incident_of, own_gate_of
+from pytest_vllm_gates.outcomes import Outcome
+from pytest_vllm_gates.session.items import INCIDENTS, found_key, incident_of, own_gate_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_vllm_gates.run.replays import Attempt, Replays
-    from pytest_vllm_gates.run.state import Run
+    from pytest_vllm_gates.session.replay import Attempt, Replays
+    from pytest_vllm_gates.session.run import Run
 
 # The fixtures in which gates keep what one test has measured for all of them.
 SHARED = {"walks", "treatments", "climbs", "loads"}
@@ -83,7 +83,7 @@ def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
 
 def attempted(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
     """Return what a test of --repro came to, as JSON; None for any other test."""
-    from pytest_vllm_gates.judge import repro  # noqa: PLC0415 - only for a replay
+    from pytest_vllm_gates.incidents import compare  # noqa: PLC0415 - only for a replay
 
     attempt, bundle = incident_of(item), run.replays.repro
     if attempt is None or bundle is None:
@@ -95,7 +95,7 @@ def attempted(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[st
     findings = [
         replace(one, says=clean(one.says)) for one in (*(found.new if found else ()), *known)
     ]
-    answer, why = repro.decide(
+    answer, why = compare.decide(
         bundle.incident,
         Outcome(result["outcome"]),
         clean(result["reason"]),
@@ -104,14 +104,14 @@ def attempted(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[st
     )
     tape = run.tapes.get(result["family"])
     before = [bundle.sent(one) for one in bundle.incident.sends if attempt.number in (None, 1)]
-    pairs = repro.pairs(before, tape.of(item.nodeid) if tape else [])
+    pairs = compare.pairs(before, tape.of(item.nodeid) if tape else [])
     return {
         "answer": str(answer),
         "why": why,
         "outcome": str(result["outcome"]),
         "says": result["reason"],
         "seconds": round(result["duration_s"], 3),
-        "responses": [repro.compare(*pair).document() for pair in pairs],
+        "responses": [compare.compare(*pair).document() for pair in pairs],
     }
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.incidents.contents import Contents
-from pytest_vllm_gates.run import outcomes
-from pytest_vllm_gates.run.gate_items import gate_of, incident_of
+from pytest_vllm_gates.session import results
+from pytest_vllm_gates.session.incidents import Contents
+from pytest_vllm_gates.session.items import gate_of, incident_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.run.state import Run, Subject
+    from pytest_vllm_gates.session.run import Run, Subject
 
 FOLDER = "incidents"
 A_GATE = 5
@@ -25,11 +25,11 @@ _kept_key: pytest.StashKey[bool] = pytest.StashKey()
 
 def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     """Write the bundle of a test that fails, and have its report tell where."""
-    subject = outcomes.subject_of(item)
+    subject = results.subject_of(item)
     if subject is None or not report.failed or item.stash.get(_kept_key, False):
         return
     item.stash[_kept_key] = True
-    path = keep(item, run, subject, outcomes.reason_of(item))
+    path = keep(item, run, subject, results.reason_of(item))
     if path is None:
         return
     item.user_properties.append(("incident", str(path)))
@@ -49,10 +49,8 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
     None where none is wanted: incidents are off, it was an incident that was replayed, or the gate
     has left enough of them. One that cannot be written is told at the end of the run.
     """
-    from pytest_vllm_gates.drive import (  # noqa: PLC0415 - only where a test fails
-        incident_redaction,
-        incident_writer,
-    )
+    from pytest_vllm_gates.drive import incident_redaction  # noqa: PLC0415
+    from pytest_vllm_gates.incidents import write  # noqa: PLC0415
 
     gate, test = gate_of(item), item.nodeid.rpartition("::")[2]
     before = run.incidents_left.get((subject.family.name, gate), 0)
@@ -62,9 +60,9 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
     try:
         bundle = Contents(item, run, subject, says)
         incident = bundle.incident()
-        name = incident_writer.name_of(incident.created, subject.family.name, gate, test)
+        name = write.name_of(incident.created, subject.family.name, gate, test)
         clean = incident_redaction.cleaned(incident, bundle.sends, bundle.files, run.redactor)
-        return incident_writer.write(folder(run), name, *clean)
+        return write.write(folder(run), name, *clean)
     except Exception as error:  # noqa: BLE001 - what is kept of a failure must not end the run
         run.notes.append(f"no incident could be kept of {test}: {type(error).__name__}: {error}")
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.judge.agreement import differences
+from pytest_vllm_gates.conversations.checks.agreement import differences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.memory_plan import GIB, Serving
+from pytest_vllm_gates.memory_plan.types import GIB, Serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_vllm_gates.facts.memory_plan import MemoryPlan
-    from pytest_vllm_gates.facts.startup import Startup
+    from pytest_vllm_gates.memory_plan.types import MemoryPlan
+    from pytest_vllm_gates.server.startup_check import Startup
 
 MARGIN = 0.05
 ROUNDED_GIB = 0.005

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_vllm_gates.facts.throughput import Block, Pair
+    from pytest_vllm_gates.catalog.plans import Block, Pair
 
 NAMES = ("output_tokens_per_s", "ttft_s", "itl_s")
 MOST = 200

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.facts.answer import Answer
-    from pytest_vllm_gates.facts.family import Family
 
 SHOWN = 80
 NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"

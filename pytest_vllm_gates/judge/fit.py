@@ -7,16 +7,16 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.facts import vllm_versions as versions
-from pytest_vllm_gates.facts.memory_plan import GIB, HALF_A_DIGIT
 from pytest_vllm_gates.facts.model_shape import Kind
-from pytest_vllm_gates.judge import kv_cache
+from pytest_vllm_gates.memory_plan import cache as memory_plan_cache
+from pytest_vllm_gates.memory_plan.types import GIB, HALF_A_DIGIT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.facts.memory_plan import MemoryPlan, Pool
     from pytest_vllm_gates.facts.vllm_versions import Version
-    from pytest_vllm_gates.judge.kv_cache import Bucket, Demand
+    from pytest_vllm_gates.memory_plan.cache import Bucket, Demand
+    from pytest_vllm_gates.memory_plan.types import MemoryPlan, Pool
 
 LONG = 2**27
 """A context no model has: what a long one costs a token is measured below it."""
@@ -33,12 +33,14 @@ class Layout:
 
     def pool(self, available: int) -> Pool:
         """Return the pool that `available` bytes make."""
-        return kv_cache.pool(self.buckets, available, self.demand, self.version, self.parts)
+        return memory_plan_cache.pool(
+            self.buckets, available, self.demand, self.version, self.parts
+        )
 
     def needed(self, context: int) -> int:
         """Return the bytes vLLM asks for before it serves `context` tokens."""
         demand = replace(self.demand, context=context)
-        return kv_cache.needed_bytes(self.buckets, demand, self.version, self.parts)
+        return memory_plan_cache.needed_bytes(self.buckets, demand, self.version, self.parts)
 
 
 def fitted(plan: MemoryPlan, available: int, layout: Layout) -> MemoryPlan:
@@ -85,20 +87,20 @@ def token_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
     growing = sum(
         1 / (bucket.page.block_size * demand.ranks)
         for bucket in buckets
-        if bucket.page.kind in kv_cache.GROWING
+        if bucket.page.kind in memory_plan_cache.GROWING
     )
-    return round(growing * kv_cache.bytes_per_block(buckets))
+    return round(growing * memory_plan_cache.bytes_per_block(buckets))
 
 
 def state_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
     """Return the bytes of one device that a sequence's states hold, padding included."""
     blocks = demand.states * sum(bucket.page.kind is Kind.STATE for bucket in buckets)
-    return blocks * kv_cache.bytes_per_block(buckets)
+    return blocks * memory_plan_cache.bytes_per_block(buckets)
 
 
 def meanings(layout: Layout) -> list[str]:
     """Return how the printed figures are to be read, where their names mislead."""
-    if len(layout.buckets) == 1 and layout.buckets[0].page.kind in kv_cache.GROWING:
+    if len(layout.buckets) == 1 and layout.buckets[0].page.kind in memory_plan_cache.GROWING:
         return []
     if layout.version < versions.TOKENS_ARE_WHOLE_REQUESTS:
         if len(layout.buckets) == 1:

@@ -11,12 +11,12 @@ import math
 import statistics
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.throughput import Scatter
+from pytest_vllm_gates.catalog.plans import Scatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_vllm_gates.facts.throughput import Block, Pair, Plan
+    from pytest_vllm_gates.catalog.plans import Block, Pair, Plan
 
 UTILIZATION = "gpu_utilization"
 BOOTS_OF_A_PAIR = 2

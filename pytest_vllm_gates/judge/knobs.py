@@ -8,8 +8,8 @@ from pytest_vllm_gates.facts.model_shape import Kind
 from pytest_vllm_gates.judge.fit import gibibytes
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.memory_plan import MemoryPlan, Room, Serving, Weights
     from pytest_vllm_gates.facts.model_shape import ModelShape
+    from pytest_vllm_gates.memory_plan.types import MemoryPlan, Room, Serving, Weights
 
 
 def turns(plan: MemoryPlan, shape: ModelShape, serving: Serving, room: Room) -> tuple[str, ...]:

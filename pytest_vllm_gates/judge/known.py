@@ -12,8 +12,8 @@ from packaging.version import InvalidVersion, Version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from pytest_vllm_gates.catalog.known_defects import KnownDefect
     from pytest_vllm_gates.facts.finding import Case, Finding
-    from pytest_vllm_gates.facts.known_defects import KnownDefect
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.judge.config_text import TEXT_OF, model_types, number
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.memory_plan.config import TEXT_OF, model_types, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

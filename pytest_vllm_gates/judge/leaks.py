@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.facts.answer import Answer
-    from pytest_vllm_gates.facts.exchange import Exchange
-    from pytest_vllm_gates.facts.family import Family
 
 AROUND = 30
 

@@ -15,15 +15,15 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts import vllm_versions as versions
-from pytest_vllm_gates.facts.errors import UserError
 from pytest_vllm_gates.facts.model_shape import Kind
-from pytest_vllm_gates.judge.kv_cache import Page
 from pytest_vllm_gates.judge.serving_defaults import BYTES, PACKED_LATENT, model_bytes
+from pytest_vllm_gates.memory_plan.cache import Page
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.memory_plan import Serving
     from pytest_vllm_gates.facts.model_shape import Cache, ModelShape, State
+    from pytest_vllm_gates.memory_plan.types import Serving
 
 CUDA_BLOCK, CPU_BLOCK = 16, 128
 LATENT_BLOCK, CPU_LATENT_BLOCK = 64, 16

@@ -6,7 +6,7 @@ import math
 import re
 from math import comb
 
-from pytest_vllm_gates.judge.golden import settings_golden
+from pytest_vllm_gates.goldens import settings_golden
 
 LEAST_CHANCE = 0.001
 """A run fails when what it saw has a smaller chance than this under the recorded rate."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.judge.sameness import compare
+from pytest_vllm_gates.client.sameness import compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.facts.ladder import Hang, Rest
     from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.long_context.types import Hang, Rest
 
 
 def faults(healthy: Said, rest: Rest, *, invariant: bool) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.judge.verdict import Promotion
+from pytest_vllm_gates.verdict.verdict import Promotion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

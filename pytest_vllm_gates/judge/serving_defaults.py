@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts import vllm_versions as versions
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.memory_plan import GIB
 from pytest_vllm_gates.facts.model_shape import Kind
 from pytest_vllm_gates.facts.names import nearest
+from pytest_vllm_gates.memory_plan.types import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.facts.memory_plan import Serving
     from pytest_vllm_gates.facts.model_shape import ModelShape
     from pytest_vllm_gates.facts.vllm_versions import Version
+    from pytest_vllm_gates.memory_plan.types import Serving
 
 BYTES = {
     "auto": 2, "half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4,

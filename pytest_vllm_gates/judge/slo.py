@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.judge.latency import P95, P99, Limits, goodput, latency, percentile
+from pytest_vllm_gates.load.latency import P95, P99, Limits, goodput, latency, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_vllm_gates.facts import traffic
-    from pytest_vllm_gates.facts.loaded import Phase
+    from pytest_vllm_gates.load.types import Phase
 
 
 def beyond(phase: Phase, limits: traffic.Limits) -> Iterator[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.startup import Startup
-from pytest_vllm_gates.judge.golden import CorruptGolden
+from pytest_vllm_gates.goldens import CorruptGolden
+from pytest_vllm_gates.server.startup_check import Startup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_vllm_gates.facts.exchange import Exchange, Recording
+    from pytest_vllm_gates.client.answer import Exchange, Recording
     from pytest_vllm_gates.facts.finding import Finding
 
 MOST = 600

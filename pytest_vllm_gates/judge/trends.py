@@ -6,12 +6,12 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.history import FIGURES
+from pytest_vllm_gates.history.types import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_vllm_gates.facts.history import Entry
+    from pytest_vllm_gates.history.types import Entry
 
 LEAST = 2
 

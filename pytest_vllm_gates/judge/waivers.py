@@ -7,14 +7,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.facts.names import matches
-from pytest_vllm_gates.facts.outcome import Outcome
+from pytest_vllm_gates.outcomes import Outcome
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Iterable, Sequence
 
-    from pytest_vllm_gates.facts.outcome import TestResult
-    from pytest_vllm_gates.facts.waivers import Waiver
+    from pytest_vllm_gates.catalog.waivers import Waiver
+    from pytest_vllm_gates.outcomes import TestResult
 
 
 class State(StrEnum):

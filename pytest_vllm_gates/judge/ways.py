@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.judge.agreement import divergence
+from pytest_vllm_gates.conversations.checks.agreement import divergence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pytest_vllm_gates.facts.exchange import Exchange
+    from pytest_vllm_gates.client.answer import Exchange
 
 
 def told(exchange: Exchange, judge: Callable[[Exchange], Iterable[str]]) -> Iterator[str]:

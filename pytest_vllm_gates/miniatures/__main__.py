@@ -24,9 +24,9 @@ def lane_python() -> tuple[str, str]:
     The lane's environment is made if it is missing. Raises `MiniatureError` when it cannot be.
     """
     # The interpreter that builds has torch and not what making an environment needs.
-    from pytest_vllm_gates.drive import environment  # noqa: PLC0415
-    from pytest_vllm_gates.facts import lane as lanes  # noqa: PLC0415
-    from pytest_vllm_gates.facts.errors import UserError  # noqa: PLC0415
+    from pytest_vllm_gates.catalog import lane as lanes  # noqa: PLC0415
+    from pytest_vllm_gates.environment import environment  # noqa: PLC0415
+    from pytest_vllm_gates.errors import UserError  # noqa: PLC0415
 
     lane = lanes.load(LANE, Path.cwd())
     try:

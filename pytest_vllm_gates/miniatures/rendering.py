@@ -6,9 +6,9 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from pytest_vllm_gates.facts.served import as_served
 from pytest_vllm_gates.miniatures.dialogues import Dialogue
 from pytest_vllm_gates.miniatures.recipe import Recipe
+from pytest_vllm_gates.prompts.types import as_served
 
 # Private characters around a text that must not be read as the token it spells.
 QUOTE, UNQUOTE = "\ue000", "\ue001"

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from pytest_vllm_gates import __version__
-from pytest_vllm_gates.facts.files import write_whole
-from pytest_vllm_gates.facts.outcome import Outcome, TestResult
-from pytest_vllm_gates.facts.secrets import Redactor
-from pytest_vllm_gates.facts.shown import redacted
-from pytest_vllm_gates.report.inventory import machine_document
+from pytest_vllm_gates.files import write_whole
+from pytest_vllm_gates.outcomes import Outcome, TestResult
+from pytest_vllm_gates.redaction.redactor import Redactor
+from pytest_vllm_gates.redaction.shown import redacted
+from pytest_vllm_gates.report.environment import machine_document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_vllm_gates.facts.checkpoint import Checkpoint
-    from pytest_vllm_gates.facts.lane import Lane
-    from pytest_vllm_gates.facts.launch import Boot
-    from pytest_vllm_gates.facts.machine import Machine
-    from pytest_vllm_gates.judge.verdict import GateResult, Verdict
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.judge.waivers import Settled
+    from pytest_vllm_gates.machine.types import Machine
+    from pytest_vllm_gates.server.types import Boot
+    from pytest_vllm_gates.verdict.verdict import GateResult, Verdict
 
 NAME = "verdict.json"
 SCHEMA = Path(__file__).with_name("verdict.schema.json")

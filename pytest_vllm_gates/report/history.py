@@ -6,12 +6,12 @@ import dataclasses
 import datetime
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.judge.verdict import Promotion
+from pytest_vllm_gates.verdict.verdict import Promotion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.facts.history import Entry
+    from pytest_vllm_gates.history.types import Entry
     from pytest_vllm_gates.judge.trends import Trend
 
 # The head of each figure's column, by what its value is multiplied, and its digits.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.incidents.compare import Answer
 from pytest_vllm_gates.judge.rates import interval
-from pytest_vllm_gates.judge.repro import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.incident import Incident
+    from pytest_vllm_gates.incidents.types import Incident
 
 COLOURS = {Answer.REPRODUCED: "red", Answer.DIFFERENT: "yellow", Answer.NOT_REPRODUCED: "green"}
 DIFF_LINES = 24

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.memory_plan import GIB
+from pytest_vllm_gates.memory_plan.types import GIB
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.memory_plan import MemoryPlan
+    from pytest_vllm_gates.memory_plan.types import MemoryPlan
 
 
 def as_json(model: str, plan: MemoryPlan) -> dict[str, Any]:

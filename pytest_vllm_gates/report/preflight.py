@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.preflight import State
+from pytest_vllm_gates.preflight.types import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_vllm_gates.facts.checkpoint import Checkpoint
-    from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.facts.preflight import Check
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.preflight.types import Check
 
 
 def document(checks: Iterable[Check]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.facts.signature import Signature, SignatureClass
+    from pytest_vllm_gates.diagnosis.signature import Signature, SignatureClass
 
 HEAD = """# Failures that have a name
 

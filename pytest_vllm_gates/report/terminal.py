@@ -6,10 +6,10 @@ import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.outcome import Outcome
-from pytest_vllm_gates.judge.verdict import Promotion, Verdict
 from pytest_vllm_gates.judge.waivers import State
+from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.report import wording
+from pytest_vllm_gates.verdict.verdict import Promotion, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.drive.launch import Explain
-    from pytest_vllm_gates.facts.explanation import Explanation
-    from pytest_vllm_gates.facts.preflight import Situation
+    from pytest_vllm_gates.preflight.types import Situation
+    from pytest_vllm_gates.server.failure import Explanation
+    from pytest_vllm_gates.server.launch import Explain
 
 
 def explainer(project: Path, situation: Situation | None) -> Explain:
     """Return what explains a log of a server that was booted in this situation."""
 
     def explain(path: Path, status: int | None) -> Explanation | None:
-        from pytest_vllm_gates.drive import log  # noqa: PLC0415 - only where something failed
-        from pytest_vllm_gates.facts import signature  # noqa: PLC0415
-        from pytest_vllm_gates.judge import explain as judge  # noqa: PLC0415
+        from pytest_vllm_gates.diagnosis import (  # noqa: PLC0415
+            explain as judge,
+            signature,
+        )
+        from pytest_vllm_gates.server import log  # noqa: PLC0415 - only where something failed
 
         try:
             classes = signature.load_all(project)

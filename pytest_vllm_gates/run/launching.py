@@ -6,13 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.launch import DID_NOT_BOOT, GONE, KEPT, Failure
-from pytest_vllm_gates.facts.outcome import Blocked
+from pytest_vllm_gates.outcomes import Blocked
+from pytest_vllm_gates.server.types import DID_NOT_BOOT, GONE, KEPT, Failure
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.drive.launch import Server
-    from pytest_vllm_gates.facts.launch import Boot, Endpoint
-    from pytest_vllm_gates.facts.startup import Startup
+    from pytest_vllm_gates.server.launch import Server
+    from pytest_vllm_gates.server.startup_check import Startup
+    from pytest_vllm_gates.server.types import Boot, Endpoint
 
 
 class Launch:
@@ -75,14 +75,14 @@ class Launch:
     @cached_property
     def startup(self) -> Startup:
         """What the server tells of its start; raises `Blocked` as `endpoint` does."""
-        from pytest_vllm_gates.drive import startup  # noqa: PLC0415
+        from pytest_vllm_gates.server import startup as server_startup  # noqa: PLC0415
 
         log = self.boot.evidence.get("log")
-        return startup.observe(self.endpoint(), Path(log) if log else None)
+        return server_startup.observe(self.endpoint(), Path(log) if log else None)
 
     def processes(self) -> list[int]:
         """Return the ids of every process the server consists of."""
-        from pytest_vllm_gates.drive.guard import descendants  # noqa: PLC0415
+        from pytest_vllm_gates.process.guard import descendants  # noqa: PLC0415
 
         process = self._server.process if self._server else None
         return [process.pid, *descendants(process.pid)] if process else []
@@ -100,7 +100,7 @@ class Launch:
 
     def release(self) -> None:
         """End the server at the end of a run, but leave one that is kept to the next."""
-        from pytest_vllm_gates.drive.kept_process import KeptProcess  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
 
         process = self._server.process if self._server else None
         if isinstance(process, KeptProcess) and self.ok:

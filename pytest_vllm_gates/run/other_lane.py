@@ -12,10 +12,10 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.drive.log import LogWatch, read_from
-from pytest_vllm_gates.drive.process import GuardedProcess
 from pytest_vllm_gates.facts.command_line import without
-from pytest_vllm_gates.report import document
+from pytest_vllm_gates.process.process import GuardedProcess
+from pytest_vllm_gates.report import document as report_document
+from pytest_vllm_gates.server.log import LogWatch, read_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ def run(config: pytest.Config, options: Options, tell: Callable[[str], None]) ->
     """Run the gates this run was asked for on the lane it is held against."""
     assert options.against and options.report_dir  # noqa: S101 - or nothing asks for it
     folder = options.report_dir / FOLDER
-    (folder / document.NAME).unlink(missing_ok=True)
+    (folder / report_document.NAME).unlink(missing_ok=True)
     log = folder / LOG
     log.unlink(missing_ok=True)
     process = GuardedProcess(
@@ -82,7 +82,7 @@ def run(config: pytest.Config, options: Options, tell: Callable[[str], None]) ->
             tell(f"the gates on lane {options.against}: {watch.last_line}")
     finally:
         process.stop()
-    path = folder / document.NAME
+    path = folder / report_document.NAME
     try:
         return OtherRun(folder, json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pytest_vllm_gates
-from pytest_vllm_gates.command import main
-from pytest_vllm_gates.drive.incidents import Bundle, read
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.incidents.read import Bundle, read
 from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.command import main
-from pytest_vllm_gates.facts import signature
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.report import signatures
 
 CAUSE = "(EngineCore pid=1) ValueError: No available memory for the cache blocks."

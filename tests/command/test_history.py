@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from runs import entry
 
-from pytest_vllm_gates.command import main
-from pytest_vllm_gates.drive import history
-from pytest_vllm_gates.facts.history import FIGURES, FILE
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.history import store as history_store
+from pytest_vllm_gates.history.types import FIGURES, FILE
 from pytest_vllm_gates.report.history import COLUMNS
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         entry(1, promotion="HOLD", reasons=("glm: load did not run", "more"), checkpoints=BOTH),
         entry(2, against="stable", figures={"qwen3.5": everything}),
     ):
-        history.append(tmp_path / FILE, one)
+        history_store.append(tmp_path / FILE, one)
     return tmp_path
 
 

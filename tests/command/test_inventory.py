@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from machines import put_in_place
 
-from pytest_vllm_gates.command import main
+from pytest_vllm_gates.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

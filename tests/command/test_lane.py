@@ -10,9 +10,9 @@ import pytest
 from drive.environment_site import Site, site_fixture  # noqa: F401, TC002 - a fixture
 from drive.site_packages import distribution, interpreter
 
-from pytest_vllm_gates.command import main
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.environment import environment
 
 if TYPE_CHECKING:
     Said = pytest.CaptureFixture[str]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-RUN = "import sys; from pytest_vllm_gates.command import main; sys.exit(main(sys.argv[1:]))"
+RUN = "import sys; from pytest_vllm_gates.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest.mark.parametrize("arguments", [["signatures"], ["lane", "list"], ["servers"]])

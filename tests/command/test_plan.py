@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.command import main
+from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.miniatures.checkpoint import CHECKPOINTS
 from pytest_vllm_gates.miniatures.recipe import names
 

@@ -10,7 +10,7 @@ import pytest
 from machines import put_in_place
 
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.command import main
+from pytest_vllm_gates.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

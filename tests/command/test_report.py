@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from report.documents import REJECT, load
 
-from pytest_vllm_gates.command import main
+from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.report import document, markdown
 
 if TYPE_CHECKING:

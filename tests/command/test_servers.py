@@ -11,21 +11,21 @@ import fakeserver
 import pytest
 from survivors import none_of, until
 
-from pytest_vllm_gates.command import main
-from pytest_vllm_gates.drive import kept_servers
-from pytest_vllm_gates.drive.environment import Environment
-from pytest_vllm_gates.drive.kept_process import send
-from pytest_vllm_gates.drive.launch import Limits, Plan, Server
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.lane import Lane
-from pytest_vllm_gates.run.keeping import Keeping
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.environment.environment import Environment
+from pytest_vllm_gates.server.kept import registry as kept_registry
+from pytest_vllm_gates.server.kept.process import send
+from pytest_vllm_gates.server.launch import Limits, Plan, Server
+from pytest_vllm_gates.session.keep_server import Keeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pytest_vllm_gates.drive.kept_servers import Entry
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.server.kept.registry import Entry
 
     Keep = Callable[..., Server]
 
@@ -55,11 +55,11 @@ def keep(tmp_path: Path, qwen: Family, monkeypatch: pytest.MonkeyPatch) -> Itera
 
     yield kept
     for entry in entries():
-        kept_servers.stop(entry, force=True)
+        kept_registry.stop(entry, force=True)
 
 
 def entries() -> list[Entry]:
-    return [*kept_servers.entries(kept_servers.root())]
+    return [*kept_registry.entries(kept_registry.root())]
 
 
 def release(server: Server) -> None:
@@ -159,7 +159,7 @@ def test_one_that_died_is_listed_with_its_log_until_it_is_cleared_away(
     (entry,) = entries()
     assert entry.record
     send(entry.record.tree[0], 9)
-    until(lambda: entries()[0].state is kept_servers.State.DIED)
+    until(lambda: entries()[0].state is kept_registry.State.DIED)
     assert main(["servers"]) == 0
     told = capsys.readouterr().out
     assert "on lane fake, died (exit status 137)" in told
@@ -171,7 +171,7 @@ def test_one_that_died_is_listed_with_its_log_until_it_is_cleared_away(
 def test_idle_ones_give_way_and_those_in_use_do_not(keep: Keep) -> None:
     used, idle = keep("one"), keep("other")
     release(idle)
-    assert [told.partition(", ")[2] for told in kept_servers.give_way()] == [
+    assert [told.partition(", ")[2] for told in kept_registry.give_way()] == [
         "qwen3.5 on lane other"
     ]
     assert used.alive()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from incident_bundles import SENT, incident
 
-from pytest_vllm_gates.command import main
-from pytest_vllm_gates.drive import incident_writer
-from pytest_vllm_gates.drive.incident_shrinking import Part, Whittler
-from pytest_vllm_gates.drive.incidents import Bundle, read
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.incident import CellSends, Sent, Walk
-from pytest_vllm_gates.facts.matrix import Asked
+from pytest_vllm_gates.catalog.matrix import Asked
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents import write as incidents_write
+from pytest_vllm_gates.incidents.read import Bundle, read
+from pytest_vllm_gates.incidents.shrink import Part, Whittler
+from pytest_vllm_gates.incidents.types import CellSends, Sent, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ def request(name: str, **more: Any) -> Sent:
 
 
 def bundle(folder: Path, sends: list[Sent], **more: Any) -> Bundle:
-    return read(incident_writer.write(folder, "2026-11-20-it", incident(**more), sends, {}))
+    return read(incidents_write.write(folder, "2026-11-20-it", incident(**more), sends, {}))
 
 
 def kinds(whittler: Whittler) -> dict[str, list[str]]:

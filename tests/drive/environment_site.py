@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.drive import uv as uv_module
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.environment import environment, uv as uv_module
 
 FAKE_UV = Path(__file__).with_name("environment_fake_uv.py")
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import fakeserver
 
-from pytest_vllm_gates.drive import launch
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.lane import Lane
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.server import launch
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 LIMITS = launch.Limits(boot_s=20.0, stall_s=10.0)
 

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.drive import all_reduce, startup
-from pytest_vllm_gates.drive.programs import all_reduce as program
-from pytest_vllm_gates.facts import all_reduce as facts
-from pytest_vllm_gates.facts import signature
-from pytest_vllm_gates.facts.all_reduce import Nodes
-from pytest_vllm_gates.facts.lane import Lane
-from pytest_vllm_gates.judge import explain
+from pytest_vllm_gates.all_reduce import program, run as all_reduce_run, types as facts
+from pytest_vllm_gates.all_reduce.types import Nodes
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.diagnosis import explain, signature
+from pytest_vllm_gates.server import startup
 
 CAPTURED = Path(__file__).parent.parent / "recorded" / "all_reduce"
 # As NCCL 2.21 and 2.27 write them, two ranks on one machine of two GPUs and one network card.
@@ -31,7 +29,7 @@ node1:4243:4271 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [send] via NET/IB/0/GD
 """
 
 
-def task(tmp_path: Path, **more: object) -> all_reduce.Task:
+def task(tmp_path: Path, **more: object) -> all_reduce_run.Task:
     lane = Lane(
         name="mine", file=tmp_path, title="t", python="/lane/bin/python",
         env={"GLOO_SOCKET_IFNAME": "eth7", "NCCL_DEBUG_FILE": "/elsewhere"},
@@ -47,14 +45,14 @@ def task(tmp_path: Path, **more: object) -> all_reduce.Task:
         "folder": tmp_path,
         "plan": facts.load(),
     }
-    return all_reduce.Task(**(given | more))  # type: ignore[arg-type]
+    return all_reduce_run.Task(**(given | more))  # type: ignore[arg-type]
 
 
 def test_the_ranks_get_what_the_server_would_get(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/of/this/process")
-    env = all_reduce.environment(task(tmp_path))
+    env = all_reduce_run.environment(task(tmp_path))
     assert env["GLOO_SOCKET_IFNAME"] == "eth7"
     assert env["CUDA_VISIBLE_DEVICES"] == "2,3"
     assert env["PYTHONPATH"] == "/overlay"
@@ -65,7 +63,7 @@ def test_the_ranks_get_what_the_server_would_get(
 
 
 def test_torchrun_meets_on_this_machine(tmp_path: Path) -> None:
-    argv = all_reduce.command(task(tmp_path))
+    argv = all_reduce_run.command(task(tmp_path))
     assert argv[:3] == ["/lane/bin/python", "-m", "torch.distributed.run"]
     assert "--standalone" in argv
     assert "--nproc-per-node=2" in argv
@@ -76,12 +74,12 @@ def test_torchrun_meets_on_this_machine(tmp_path: Path) -> None:
 
 def test_each_of_several_machines_starts_its_own_ranks(tmp_path: Path) -> None:
     one = task(tmp_path, world=4, nodes=Nodes(2, 1, "10.0.0.1", 4000))
-    argv = all_reduce.command(one)
+    argv = all_reduce_run.command(one)
     assert "--standalone" not in argv
     for word in ("--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1", "--master-port=4000"):
         assert word in argv
     assert "--nproc-per-node=2" in argv
-    assert [rank.number for rank in all_reduce.read(one)] == [2, 3]
+    assert [rank.number for rank in all_reduce_run.read(one)] == [2, 3]
 
 
 def test_nccls_own_words_tell_version_interface_and_links() -> None:
@@ -111,12 +109,12 @@ def test_a_machine_without_infiniband_is_not_told_to_have_it() -> None:
 
 def test_two_ranks_on_one_gpu_are_told_which_has_none(tmp_path: Path) -> None:
     folder = CAPTURED / "h100-two-ranks"
-    first, second = all_reduce.read(task(tmp_path, folder=folder))
+    first, second = all_reduce_run.read(task(tmp_path, folder=folder))
     assert first.facts["device"] == "NVIDIA H100 80GB HBM3"
     assert first.steps[-1].name == "the first all-reduce"
     assert second.failed == "AcceleratorError: CUDA error: invalid device ordinal"
     log = (folder / "all_reduce.log").read_text()
-    assert all_reduce.ENDED.findall(log) == [("1", "1")]
+    assert all_reduce_run.ENDED.findall(log) == [("1", "1")]
     said = explain.explain([log.encode()], signature.load_all(), 1)
     assert said.answer
     assert (said.answer.id, said.answer.confidence) == ("TP_GPU_COUNT", "certain")
@@ -130,7 +128,7 @@ def test_what_a_rank_wrote_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None
     diary.found(failed="RuntimeError: x")
     with (tmp_path / "rank-1.jsonl").open("a") as file:
         file.write('{"step": "half a li')
-    nothing, rank = all_reduce.read(task(tmp_path))
+    nothing, rank = all_reduce_run.read(task(tmp_path))
     assert nothing.steps == ()
     assert [step.name for step in rank.steps] == ["the rendezvous"]
     assert rank.summed[0].round_s == 0.5

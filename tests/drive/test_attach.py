@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import launch
+from pytest_vllm_gates.server import launch
 
 if TYPE_CHECKING:
     from conftest import Fakes

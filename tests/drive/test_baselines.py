@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.drive.baselines import OURS, Baselines
-from pytest_vllm_gates.drive.conditions import conditions, machine_name
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.lane import Lane
-from pytest_vllm_gates.facts.machine import Machine
-from pytest_vllm_gates.facts.throughput import Block, Group, Pair, Scatter, planned
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair, Scatter, planned
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.machine.types import Machine
+from pytest_vllm_gates.throughput.baselines import OURS, Baselines
+from pytest_vllm_gates.throughput.conditions import conditions, machine_name
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.baseline import Conditions

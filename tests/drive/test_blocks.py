@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.test_loading import Server as Completions
-from pytest_vllm_gates.drive.blocks import Driver, Server
-from pytest_vllm_gates.drive.long_context import metrics
+from pytest_vllm_gates.catalog.plans import planned
 from pytest_vllm_gates.drive.yardstick import Yardstick, work
-from pytest_vllm_gates.facts.throughput import planned
+from pytest_vllm_gates.long_context.prompts import metrics
+from pytest_vllm_gates.throughput.blocks import Driver, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import bundle, environment, fatbin, installed
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.drive import installed
+from pytest_vllm_gates.environment import bundle, environment, fatbin
 from pytest_vllm_gates.facts.bundle import Bundle, Kernels, Unmet
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.drive import by_hand, checkpoints, launch
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.lanes import commands as lanes_commands
+from pytest_vllm_gates.server import launch
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.checkpoint import Checkpoint
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.family import Family
 
 NOWHERE = Path("/nowhere")
 SHOW = "import os, sys; print(sys.argv[1:]); print({n: os.environ.get(n) for n in %r})"
@@ -25,7 +26,7 @@ SHOW = "import os, sys; print(sys.argv[1:]); print({n: os.environ.get(n) for n i
 
 def subject(name: str = "qwen3.5") -> tuple[Family, Checkpoint]:
     family = families.load(name, NOWHERE)
-    return family, checkpoints.resolve(family, "miniature")
+    return family, checkpoints_resolve.resolve(family, "miniature")
 
 
 def lane(tmp_path: Path, text: str) -> lanes.Lane:
@@ -53,7 +54,7 @@ def ran(commands: list[str], folder: Path, *names: str, **env: str) -> tuple[lis
 def test_a_lane_of_packages_is_made_and_served_as_the_gates_serve_it(tmp_path: Path) -> None:
     cpu = lanes.load("cpu", NOWHERE)
     family, checkpoint = subject()
-    commands = by_hand.commands(cpu, [(family, checkpoint)], overlay=cpu.overlay_path)
+    commands = lanes_commands.commands(cpu, [(family, checkpoint)], overlay=cpu.overlay_path)
     assert commands[0] == 'PYTHON="$(vllm-gates lane make cpu)"'
     arguments, env = ran(commands, tmp_path, "PYTHONPATH", "VLLM_CPU_KVCACHE_SPACE", "PATH")
     plan = launch.Plan(
@@ -72,7 +73,7 @@ def test_a_lane_of_packages_is_made_and_served_as_the_gates_serve_it(tmp_path: P
 
 
 def test_every_family_is_served_from_one_environment() -> None:
-    commands = by_hand.commands(lanes.load("cpu", NOWHERE), [subject(), subject("glm")])
+    commands = lanes_commands.commands(lanes.load("cpu", NOWHERE), [subject(), subject("glm")])
     assert len(commands) == 3
     assert "--served-model-name glm " in commands[2]
 
@@ -90,7 +91,7 @@ api_key = "s3cret"
 override_generation_config = { temperature = 0.5 }
 """,
     )
-    commands = by_hand.commands(own, [subject()])
+    commands = lanes_commands.commands(own, [subject()])
     assert "s3cret" not in "\n".join(commands)
     arguments, env = ran(commands, tmp_path, "PLAIN", "MY_TOKEN", API_KEY="k e y", MY_TOKEN="t")
     assert arguments[arguments.index("--api-key") + 1] == "k e y"
@@ -102,7 +103,7 @@ override_generation_config = { temperature = 0.5 }
 def test_a_command_lane_is_served_through_its_prefix(tmp_path: Path, flags: str) -> None:
     own = lane(tmp_path, f'command = ["shown", "-p", "{{port}}", "{{model}}"{flags}]\n')
     checkpoint = subject()[1]
-    commands = by_hand.commands(own, [subject()])
+    commands = lanes_commands.commands(own, [subject()])
     arguments, _ = ran(commands, tmp_path)
     assert arguments[:3] == ["-p", "8000", checkpoint.source]
     assert arguments[3:5] == ["--model", checkpoint.source]
@@ -111,6 +112,6 @@ def test_a_command_lane_is_served_through_its_prefix(tmp_path: Path, flags: str)
 
 def test_what_runs_already_is_where_requests_go(tmp_path: Path) -> None:
     own = lane(tmp_path, 'base_url = "http://me:pass@host/v1"\n')
-    assert by_hand.commands(own, [subject()]) == [
+    assert lanes_commands.commands(own, [subject()]) == [
         "# lane own runs at http://[redacted]@host/v1: send the requests there"
     ]

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.drive import checkpoints
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.miniatures import checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Fakes
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 
 @pytest.fixture
@@ -32,19 +31,19 @@ def weights(tmp_path: Path) -> Path:
 
 
 def test_without_a_name_it_is_the_familys_first(qwen: Family) -> None:
-    assert checkpoints.resolve(qwen, None).source == qwen.checkpoints[0].hub
+    assert checkpoints_resolve.resolve(qwen, None).source == qwen.checkpoints[0].hub
 
 
 @pytest.mark.parametrize("name", ["4B", "4b", "Qwen/Qwen3.5-4B", "qwen/qwen3-5-4b"])
 def test_a_member_is_found_by_its_name_or_its_hub_id(qwen: Family, name: str) -> None:
-    found = checkpoints.resolve(qwen, name)
+    found = checkpoints_resolve.resolve(qwen, name)
     assert found.source == "Qwen/Qwen3.5-4B"
     assert found.name == "Qwen--Qwen3.5-4B"
     assert found.folder is None
 
 
 def test_the_miniature_is_a_folder_with_its_own_flags(qwen: Family) -> None:
-    found = checkpoints.resolve(qwen, "Miniature")
+    found = checkpoints_resolve.resolve(qwen, "Miniature")
     assert found.name == "miniature"
     assert found.folder == miniatures.path("qwen3.5")
     assert found.serve["max_model_len"] == 4096
@@ -54,11 +53,11 @@ def test_a_folder_of_weights_is_taken(
     qwen: Family, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = Checkpoint(name="my-weights", source=str(weights))
-    assert checkpoints.resolve(qwen, str(weights)) == expected
+    assert checkpoints_resolve.resolve(qwen, str(weights)) == expected
     monkeypatch.chdir(weights.parent)
-    assert checkpoints.resolve(qwen, "./my-weights") == expected
+    assert checkpoints_resolve.resolve(qwen, "./my-weights") == expected
     monkeypatch.setenv("HOME", str(weights.parent))
-    assert checkpoints.resolve(qwen, "~/my-weights") == expected
+    assert checkpoints_resolve.resolve(qwen, "~/my-weights") == expected
 
 
 @pytest.mark.parametrize("name", ["miniature", "4B", "Qwen/Qwen3.5-4B"])
@@ -70,9 +69,9 @@ def test_a_path_is_a_folder_even_where_one_of_its_name_is_listed(
     folder.parent.mkdir(exist_ok=True)
     weights.rename(folder)
     for spelled in (f"./{name}", f"{name}/", f"./{name}/", f"../{weights.parent.name}/{name}"):
-        assert checkpoints.resolve(qwen, spelled).source == str(folder), spelled
-        assert checkpoints.is_source(spelled, ["qwen3.5", name])
-    assert checkpoints.resolve(qwen, name).source != str(folder)
+        assert checkpoints_resolve.resolve(qwen, spelled).source == str(folder), spelled
+        assert checkpoints_resolve.is_source(spelled, ["qwen3.5", name])
+    assert checkpoints_resolve.resolve(qwen, name).source != str(folder)
 
 
 HOUSE = """
@@ -91,30 +90,30 @@ def test_a_family_lists_a_folder_as_seen_from_its_file(qwen: Family, weights: Pa
     house = families.load("house", weights.parent)
     expected = Checkpoint(name="my-weights", source=str(weights), serve={"max_model_len": 64})
     for name in (None, "house", str(weights)):
-        assert checkpoints.resolve(house, name) == expected
+        assert checkpoints_resolve.resolve(house, name) == expected
     cpu = lanes.load("cpu", weights.parent)
-    assert checkpoints.on_lane(house, cpu) == expected, "it has no miniature"
-    assert checkpoints.on_lane(qwen, cpu).name == "miniature"
-    assert checkpoints.on_lane(qwen, cpu, "4B").source == "Qwen/Qwen3.5-4B"
+    assert checkpoints_resolve.on_lane(house, cpu) == expected, "it has no miniature"
+    assert checkpoints_resolve.on_lane(qwen, cpu).name == "miniature"
+    assert checkpoints_resolve.on_lane(qwen, cpu, "4B").source == "Qwen/Qwen3.5-4B"
     shutil.rmtree(weights)
     with pytest.raises(UserError, match="my-weights, which is not there"):
-        checkpoints.resolve(house, None)
+        checkpoints_resolve.resolve(house, None)
 
 
 def test_a_folder_without_a_config_is_refused(qwen: Family, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no config\.json: not a checkpoint folder"):
-        checkpoints.resolve(qwen, str(tmp_path))
+        checkpoints_resolve.resolve(qwen, str(tmp_path))
 
 
 def test_any_hub_id_is_taken(qwen: Family) -> None:
-    found = checkpoints.resolve(qwen, "my-org/Qwen3.5-4B.tuned")
+    found = checkpoints_resolve.resolve(qwen, "my-org/Qwen3.5-4B.tuned")
     assert (found.name, found.source) == ("my-org--Qwen3.5-4B.tuned", "my-org/Qwen3.5-4B.tuned")
 
 
 @pytest.mark.parametrize("name", ["minature", "5B", "a/b/c", "./nothing", "../a", "/no/such", " "])
 def test_a_name_of_nothing_is_told_with_the_known_ones(qwen: Family, name: str) -> None:
     with pytest.raises(UserError) as caught:
-        checkpoints.resolve(qwen, name)
+        checkpoints_resolve.resolve(qwen, name)
     told = str(caught.value)
     assert told.startswith(f"unknown checkpoint {name!r} of qwen3.5")
     assert ("did you mean 'miniature'?" in told) == (name == "minature")
@@ -139,7 +138,7 @@ def test_a_miniature_that_is_not_whole_is_told_with_what_mends_it(
     else:
         file.unlink()
     with pytest.raises(UserError) as caught:
-        checkpoints.resolve(qwen, "miniature")
+        checkpoints_resolve.resolve(qwen, "miniature")
     told = str(caught.value)
     assert told.startswith("miniature qwen3.5: ")
     assert str(file) in told
@@ -156,28 +155,28 @@ def test_a_miniature_that_is_not_whole_is_told_with_what_mends_it(
 def test_a_running_server_is_known_by_what_it_says_it_serves(
     qwen: Family, fakes: Fakes, name: str, known: str
 ) -> None:
-    assert checkpoints.served(qwen, fakes(names=(name,)).base_url, None).name == known
+    assert checkpoints_resolve.served(qwen, fakes(names=(name,)).base_url, None).name == known
 
 
 def test_a_running_server_of_a_local_folder_is_known(
     qwen: Family, fakes: Fakes, weights: Path
 ) -> None:
     server = fakes(names=(str(weights),))
-    assert checkpoints.served(qwen, server.base_url, None).name == "my-weights"
+    assert checkpoints_resolve.served(qwen, server.base_url, None).name == "my-weights"
     own = fakes(names=(str(miniatures.path("qwen3.5")),))
-    assert checkpoints.served(qwen, own.base_url + "/", None).name == "miniature"
+    assert checkpoints_resolve.served(qwen, own.base_url + "/", None).name == "miniature"
 
 
 @pytest.mark.parametrize(("faults", "key"), [("", "theirs"), ("no-openai", None)])
 def test_a_server_that_does_not_say_has_an_unknown_checkpoint(
     qwen: Family, fakes: Fakes, faults: str, key: str | None
 ) -> None:
-    found = checkpoints.served(qwen, fakes(faults, key=key).base_url, None)
+    found = checkpoints_resolve.served(qwen, fakes(faults, key=key).base_url, None)
     assert found.name == "unknown"
 
 
 def test_a_server_that_is_not_there_has_an_unknown_checkpoint(qwen: Family) -> None:
-    assert checkpoints.served(qwen, "http://127.0.0.1:9/v1", None).name == "unknown"
+    assert checkpoints_resolve.served(qwen, "http://127.0.0.1:9/v1", None).name == "unknown"
 
 
 # Which family a checkpoint is of.
@@ -186,13 +185,13 @@ def test_a_server_that_is_not_there_has_an_unknown_checkpoint(qwen: Family) -> N
 def test_a_folder_says_by_its_config_which_family_it_is_of(tmp_path: Path, weights: Path) -> None:
     config = {"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text"}
     (weights / "config.json").write_text(json.dumps(config))
-    family, why = checkpoints.family_of(str(weights), tmp_path)
+    family, why = checkpoints_resolve.family_of(str(weights), tmp_path)
     assert family.name.startswith("qwen3.5")
     assert why == " (found by its architecture Qwen3_5ForCausalLM)"
 
 
 def test_a_hub_id_the_family_files_name_needs_no_look(tmp_path: Path) -> None:
-    family, why = checkpoints.family_of("qwen/qwen3.5-4b", tmp_path)
+    family, why = checkpoints_resolve.family_of("qwen/qwen3.5-4b", tmp_path)
     assert (family.name, why) == ("qwen3.5", " (found by its name)")
 
 
@@ -212,7 +211,7 @@ def test_a_folder_of_no_family_is_told(
     if config is not None:
         (weights / "config.json").write_text(config)
     with pytest.raises(UserError) as caught:
-        checkpoints.family_of(str(weights), tmp_path)
+        checkpoints_resolve.family_of(str(weights), tmp_path)
     assert told in str(caught.value)
     assert str(weights) in str(caught.value)
 
@@ -225,7 +224,7 @@ def test_a_folder_of_no_family_is_told(
     ],
 )  # fmt: skip
 def test_a_source_is_told_from_a_family(name: str, is_source: bool) -> None:
-    assert checkpoints.is_source(name, ["qwen3.5", "glm"]) is is_source
+    assert checkpoints_resolve.is_source(name, ["qwen3.5", "glm"]) is is_source
 
 
 @pytest.mark.parametrize("name", ["./absent", "../absent/there", "/no/such/folder"])
@@ -233,5 +232,5 @@ def test_a_folder_that_is_not_there_is_told_and_not_sought_on_the_hub(
     tmp_path: Path, name: str
 ) -> None:
     with pytest.raises(UserError, match="there is no folder") as caught:
-        checkpoints.family_of(name, tmp_path)
+        checkpoints_resolve.family_of(name, tmp_path)
     assert repr(name) in str(caught.value)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.drive.contracts import Asking
-from pytest_vllm_gates.facts import contracts, conversation
-from pytest_vllm_gates.facts.launch import Endpoint
+from pytest_vllm_gates.catalog import conversation
+from pytest_vllm_gates.contracts import types as contracts_types
+from pytest_vllm_gates.contracts.client import Asking
+from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.contracts import Observed, Plan
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.contracts.types import Observed, Plan
 
 CONVERSATIONS = conversation.load_all(Path("/nowhere"))
 EVENTS = 'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n: still here\n\ndata: [DONE]\n\n'
@@ -84,7 +85,7 @@ def serves() -> Iterator[Serves]:
 
 @pytest.fixture
 def plan() -> Plan:
-    return contracts.load()
+    return contracts_types.load()
 
 
 def observe(endpoint: Endpoint, family: Family, plan: Plan, max_tokens: int = 2048) -> Observed:
@@ -109,7 +110,7 @@ def test_a_server_that_lists_nothing_is_asked_route_by_route(
     found = observe(serves(pages).endpoint(), qwen, plan)
     assert not found.listed
     assert found.routes == {"/health": {"GET"}, "/metrics": {"GET"}}
-    assert found.metrics == {"vllm:a": contracts.Metric("gauge", ())}
+    assert found.metrics == {"vllm:a": contracts_types.Metric("gauge", ())}
 
 
 def test_answers_and_refusals_come_back_as_they_were_sent(

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.scripted import Said, Scripted, serving
-from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.drive.cutting import LONGEST, STOPS, Pieces, limits, limits_in_a_call
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.conversations.checks import finish, stops
+from pytest_vllm_gates.conversations.limits import LONGEST, STOPS, Pieces, limits, limits_in_a_call
 from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
-from pytest_vllm_gates.judge import finish, stops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 THOUGHT = "Two lines. No more."
 SAYS = "The sea is wide and never sleeps, it counts the secrets that it keeps."

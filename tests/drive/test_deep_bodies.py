@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.drive.robustness import _is_completion, _message
-from pytest_vllm_gates.facts.served import _arguments
+from pytest_vllm_gates.prompts.types import _arguments
+from pytest_vllm_gates.robustness.client import _is_completion, _message
 
 DEEP = "[" * 100_000
 

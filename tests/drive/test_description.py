@@ -10,10 +10,11 @@ from machines import recorded
 
 from drive.site_packages import distribution, interpreter
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.drive import checkpoints, description, environment
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.judge.bundle_diff import differences
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.lanes import describe as lanes_describe
+from pytest_vllm_gates.lanes.diff import differences
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.bundle_diff import BundleDescription
@@ -41,8 +42,8 @@ def write(project: Path, name: str, text: str) -> lanes.Lane:
 def describe(lane: lanes.Lane, *models: str, **given: Any) -> BundleDescription:
     known = [families.load(model, NOWHERE) for model in models]
     at_hand = environment.at_hand(lane, cache=NOWHERE)
-    subjects = [(family, checkpoints.resolve(family, "miniature")) for family in known]
-    return description.of(lane, at_hand, MACHINE, subjects, **given)
+    subjects = [(family, checkpoints_resolve.resolve(family, "miniature")) for family in known]
+    return lanes_describe.of(lane, at_hand, MACHINE, subjects, **given)
 
 
 def test_an_environment_is_described_by_its_files(project: Path) -> None:

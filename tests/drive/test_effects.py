@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from drive.answering import answering
-from pytest_vllm_gates.drive import effects
-from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
 from pytest_vllm_gates.judge.effects import missing
+from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
+from pytest_vllm_gates.robustness import sampling_effects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ def asked(reply: Callable[[str, dict[str, Any]], tuple[int, Any]] = obeys) -> li
     with answering(reply) as (endpoint, _):
         client = openai.OpenAI(base_url=endpoint.base_url, api_key="none", max_retries=0)
         try:
-            return effects.ask(client, endpoint, CHAT)
+            return sampling_effects.ask(client, endpoint, CHAT)
         finally:
             client.close()
 

@@ -9,12 +9,12 @@ import pytest
 
 from drive.encoder_site import MODULE, interpreter
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.drive import encoder as encoders
-from pytest_vllm_gates.drive.encoder import Encoder
-from pytest_vllm_gates.drive.reference import Reference
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.rendering import Endless, Refused
+from pytest_vllm_gates.prompts import encoder as encoders
+from pytest_vllm_gates.prompts.encoder import Encoder
+from pytest_vllm_gates.prompts.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.environment_site import Site, site_fixture  # noqa: F401, TC001 - a fixture
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -190,6 +190,6 @@ def test_a_missing_uv_is_said_with_the_command_that_installs_it(
     def gone() -> str:
         raise FileNotFoundError
 
-    monkeypatch.setattr("pytest_vllm_gates.drive.uv.find_uv_bin", gone)
+    monkeypatch.setattr("pytest_vllm_gates.environment.uv.find_uv_bin", gone)
     with pytest.raises(UserError, match="install it: python -m pip install uv"):
         site.prepare()

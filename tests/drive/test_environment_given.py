@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from drive.environment_site import Site, site_fixture  # noqa: F401, TC001 - a fixture
-from pytest_vllm_gates.drive.environment import Environment
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.environment.environment import Environment
+from pytest_vllm_gates.errors import UserError
 
 
 def interpreter(site: Site, *distributions: str) -> str:

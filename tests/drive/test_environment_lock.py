@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.requirements import Requirement
 
-from pytest_vllm_gates.drive import installed, relock, uv
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.drive import installed
+from pytest_vllm_gates.environment import relock, uv
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +51,7 @@ def test_a_lock_says_how_it_is_made_and_keeps_refused_builds(
     lock = relock.relock(given)
     lines = lock.read_text().splitlines()
     assert lock.name == "mine.txt"
-    assert "python -m pytest_vllm_gates.drive.relock mine.in" in lines[1]
+    assert "python -m pytest_vllm_gates.environment.relock mine.in" in lines[1]
     assert lines[2:] == ["torch!=2.13.0+cpu,==2.13.0", "vllm==1"]
     pins = installed.wanted(lock, "3.12.1")
     assert installed.difference(pins, {"torch": "2.13.0", "vllm": "1"}) == []

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.environment_site import Site, site_fixture  # noqa: F401, TC001 - a fixture
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path

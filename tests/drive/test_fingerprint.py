@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import fingerprint
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.checkpoints import fingerprint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.drive.flags import command_line, merged
+from pytest_vllm_gates.catalog.flags import command_line, merged
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import pytest
 from survivors import none_of, until
 
 import pytest_vllm_gates
-from pytest_vllm_gates.drive import guard
-from pytest_vllm_gates.drive.process import GUARD
-from pytest_vllm_gates.facts.prompts import VARIABLE
+from pytest_vllm_gates.process import guard
+from pytest_vllm_gates.process.process import GUARD
+from pytest_vllm_gates.redaction.prompts import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from runs import entry
 
-from pytest_vllm_gates.drive import history
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.history import FILE
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.history import store as history_store
+from pytest_vllm_gates.history.types import FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.history import Entry
+    from pytest_vllm_gates.history.types import Entry
 
 PROCESSES, EACH = 6, 8
 
@@ -34,29 +34,29 @@ def test_what_was_appended_is_read_back_the_oldest_first(path: Path) -> None:
         entry(2, checkpoints={"glm": "x", "gemma": "y"}, figures={"glm": {}, "gemma": {"a": 1.5}}),
     ]
     for one in written:
-        history.append(path, one)
-    assert list(history.runs(path, 10)) == written
-    assert list(history.runs(path, 2)) == written[1:]
-    assert list(history.runs(path, 10, "glm")) == written[2:]
-    assert list(history.runs(path, 1, "qwen3.5")) == written[1:2]
-    assert history.runs(path, 10, "kimi") == ()
-    assert history.families(path) == ("gemma", "glm", "qwen3.5")
+        history_store.append(path, one)
+    assert list(history_store.runs(path, 10)) == written
+    assert list(history_store.runs(path, 2)) == written[1:]
+    assert list(history_store.runs(path, 10, "glm")) == written[2:]
+    assert list(history_store.runs(path, 1, "qwen3.5")) == written[1:2]
+    assert history_store.runs(path, 10, "kimi") == ()
+    assert history_store.families(path) == ("gemma", "glm", "qwen3.5")
 
 
 def test_git_passes_over_the_folder_of_ours_alone(path: Path, tmp_path: Path) -> None:
-    history.append(path, entry())
+    history_store.append(path, entry())
     assert (path.parent / ".gitignore").read_text().splitlines()[-1] == "*"
     other = tmp_path / "kept" / "history.sqlite"
-    history.append(other, entry())
+    history_store.append(other, entry())
     assert [one.name for one in other.parent.iterdir()] == ["history.sqlite"]
     (path.parent / ".gitignore").write_text("mine")
-    history.append(path, entry())
+    history_store.append(path, entry())
     assert (path.parent / ".gitignore").read_text() == "mine"
 
 
 def write_some(path: Path, start: int) -> None:
     for number in range(start, start + EACH):
-        history.append(path, entry(exit_status=number))
+        history_store.append(path, entry(exit_status=number))
 
 
 def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
@@ -70,35 +70,35 @@ def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
     for one in writers:
         one.join(60)
     assert [one.exitcode for one in writers] == [0] * PROCESSES
-    found = history.runs(path, 1000)
+    found = history_store.runs(path, 1000)
     assert sorted(one.exit_status for one in found) == list(range(PROCESSES * EACH))
     assert all(one.figures == entry().figures for one in found)
 
 
 def die_within(path: Path) -> None:
-    file = history._connect(path, "rw")
-    with history._transaction(file):
+    file = history_store._connect(path, "rw")
+    with history_store._transaction(file):
         file.execute("INSERT INTO families VALUES (99, 'half', 'x')")
         os._exit(9)
 
 
 def test_what_a_process_left_that_died_within_is_not_there(path: Path) -> None:
-    history.append(path, entry())
+    history_store.append(path, entry())
     dies = multiprocessing.get_context("fork").Process(target=die_within, args=(path,))
     dies.start()
     dies.join(60)
     assert dies.exitcode == 9
-    assert history.families(path) == ("qwen3.5",)
-    history.append(path, entry(1))
-    assert len(history.runs(path, 10)) == 2
+    assert history_store.families(path) == ("qwen3.5",)
+    history_store.append(path, entry(1))
+    assert len(history_store.runs(path, 10)) == 2
 
 
 def test_a_run_that_cannot_be_written_whole_is_not_written(path: Path) -> None:
-    history.append(path, entry())
+    history_store.append(path, entry())
     broken = entry(1, figures={"qwen3.5": {"boot_s": None}})
     with pytest.raises(UserError):
-        history.append(path, broken)
-    assert list(history.runs(path, 10)) == [entry()]
+        history_store.append(path, broken)
+    assert list(history_store.runs(path, 10)) == [entry()]
 
 
 def foreign(path: Path) -> None:
@@ -108,14 +108,14 @@ def foreign(path: Path) -> None:
 
 
 def newer(path: Path) -> None:
-    history.append(path, entry())
+    history_store.append(path, entry())
     with sqlite3.connect(path) as file:
         file.execute("PRAGMA user_version = 99")
     file.close()
 
 
 def damaged(path: Path) -> None:
-    history.append(path, entry())
+    history_store.append(path, entry())
     whole = path.read_bytes()
     path.write_bytes(whole[:16] + b"\xff" * (len(whole) - 16))
 
@@ -134,7 +134,7 @@ def test_a_file_that_is_none_is_told_and_left_as_it_is(path: Path, make: object,
     path.parent.mkdir()
     make(path)  # type: ignore[operator]
     before = path.read_bytes()
-    for look in (lambda: history.append(path, entry()), lambda: history.runs(path, 1)):
+    for look in (lambda: history_store.append(path, entry()), lambda: history_store.runs(path, 1)):
         with pytest.raises(UserError) as raised:
             look()
         assert told in str(raised.value)
@@ -145,14 +145,14 @@ def test_a_file_that_is_none_is_told_and_left_as_it_is(path: Path, make: object,
 def test_an_empty_file_is_one_to_begin_with(path: Path) -> None:
     path.parent.mkdir()
     path.touch()
-    assert history.runs(path, 1) == ()
-    history.append(path, entry())
-    assert len(history.runs(path, 10)) == 1
+    assert history_store.runs(path, 1) == ()
+    history_store.append(path, entry())
+    assert len(history_store.runs(path, 10)) == 1
 
 
 def test_where_there_is_none_it_is_said_what_writes_one(path: Path) -> None:
     with pytest.raises(UserError, match=r"no history in .*\n.*pytest --model NAME"):
-        history.runs(path, 1)
+        history_store.runs(path, 1)
     assert not path.parent.exists()
 
 
@@ -161,19 +161,19 @@ def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, name: str) ->
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match="--gates-history PATH"):
-        history.append(tmp_path / name, entry())
+        history_store.append(tmp_path / name, entry())
 
 
 def test_a_file_of_an_older_format_is_brought_to_the_present_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history.append(path, entry())
+    history_store.append(path, entry())
     step = ("CREATE TABLE more (x TEXT)",)
-    monkeypatch.setattr(history, "MIGRATIONS", (*history.MIGRATIONS, step))
-    kept: list[Entry] = [*history.runs(path, 10)]
-    history.append(path, entry(1))
+    monkeypatch.setattr(history_store, "MIGRATIONS", (*history_store.MIGRATIONS, step))
+    kept: list[Entry] = [*history_store.runs(path, 10)]
+    history_store.append(path, entry(1))
     assert kept == [entry()]
-    assert len(history.runs(path, 10)) == 2
+    assert len(history_store.runs(path, 10)) == 2
     with sqlite3.connect(path) as file:
         assert file.execute("PRAGMA user_version").fetchone() == (2,)
         assert file.execute("SELECT count(*) FROM more").fetchone() == (0,)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from survivors import until
 
-from pytest_vllm_gates.drive.hold import Hold
+from pytest_vllm_gates.server.kept.hold import Hold
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HOLDS = """\
 import sys, time
 from pathlib import Path
-from pytest_vllm_gates.drive.hold import Hold
+from pytest_vllm_gates.server.kept.hold import Hold
 assert Hold(Path(sys.argv[1])).acquire()
 print(flush=True)
 time.sleep(60)

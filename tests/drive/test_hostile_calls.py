@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drive.scripted import Said, Scripted, serving
-from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.drive.forced import BEFORE, Forced
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.conversations.forced_calls import BEFORE, Forced
 from pytest_vllm_gates.drive.hostile_calls import hostile_calls, long_call
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
 from pytest_vllm_gates.judge.arguments import altered
+from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 
 def obeys(body: dict[str, Any]) -> Said:

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.drive import checkpoints, incident_parts
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.incident import Sent, told
-from pytest_vllm_gates.facts.launch import Endpoint
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.incidents import parts as incidents_parts
+from pytest_vllm_gates.incidents.types import Sent, told
+from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Fakes
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 
 def sent(name: str = "a", **body: Any) -> Sent:
@@ -28,18 +29,18 @@ def sent(name: str = "a", **body: Any) -> Sent:
 def test_a_log_is_kept_whole(tmp_path: Path) -> None:
     file = tmp_path / "log"
     file.write_bytes(b"one\ntwo\xff\n")
-    data, said = incident_parts.log(file)
+    data, said = incidents_parts.log(file)
     assert (gzip.decompress(data), said) == (b"one\ntwo\xff\n", "")
 
 
 def test_a_long_log_keeps_its_head_and_its_tail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incident_parts, "LOG_HEAD_BYTES", 10)
-    monkeypatch.setattr(incident_parts, "LOG_TAIL_BYTES", 20)
+    monkeypatch.setattr(incidents_parts, "LOG_HEAD_BYTES", 10)
+    monkeypatch.setattr(incidents_parts, "LOG_TAIL_BYTES", 20)
     file = tmp_path / "log"
     file.write_bytes(bytes(range(100)))
-    data, said = incident_parts.log(file)
+    data, said = incidents_parts.log(file)
     text = gzip.decompress(data)
     assert text.startswith(bytes(range(10)) + b"\n[70 bytes are left out here]\n")
     assert text.endswith(bytes(range(80, 100)))
@@ -51,15 +52,15 @@ def test_an_excerpt_has_the_first_error_and_the_end(tmp_path: Path) -> None:
     lines = [f"line {n}" for n in range(500)]
     lines[3] = "ValueError: the cause"
     file.write_text("\n".join(lines))
-    text = incident_parts.excerpt(file)
+    text = incidents_parts.excerpt(file)
     assert "ValueError: the cause" in text
     assert text.endswith("line 499\n") and "line 421" in text and "line 300" not in text
 
 
 def test_metrics_of_a_server_that_has_none_or_is_gone_are_empty(fakes: Fakes) -> None:
     server = fakes()
-    assert incident_parts.metrics(Endpoint(server.base_url, "m")) == ""
-    assert incident_parts.metrics(Endpoint("http://127.0.0.1:9/v1", "m")) == ""
+    assert incidents_parts.metrics(Endpoint(server.base_url, "m")) == ""
+    assert incidents_parts.metrics(Endpoint("http://127.0.0.1:9/v1", "m")) == ""
 
 
 def test_requests_are_found_by_what_a_case_tells_of_them() -> None:
@@ -67,27 +68,27 @@ def test_requests_are_found_by_what_a_case_tells_of_them() -> None:
     whole = sent("whole", model="m", temperature=0, seed=0, **asked)
     streamed = sent("streamed", model="m", stream=True, stream_options={}, **asked)
     others = [sent("more", stop=["a"], **asked), sent("less", max_tokens=5), sent("none")]
-    found = incident_parts.answering([whole, *others, streamed], [asked])
+    found = incidents_parts.answering([whole, *others, streamed], [asked])
     assert [one.name for one in found] == ["whole", "streamed"]
     tuples = {"messages": ({"role": "user"},), "max_tokens": 5}
-    assert incident_parts.answering([whole], [tuples]) == [whole]
-    assert incident_parts.answering([Sent("POST", "/", {}, b"no json")], [asked]) == []
-    assert incident_parts.answering([sent(model="m")], [{}]) == []
+    assert incidents_parts.answering([whole], [tuples]) == [whole]
+    assert incidents_parts.answering([Sent("POST", "/", {}, b"no json")], [asked]) == []
+    assert incidents_parts.answering([sent(model="m")], [{}]) == []
 
 
 def test_seeds_are_told_by_their_requests() -> None:
     sends = [sent(str(n), seed=0) for n in range(5)] + [sent("x", seed=7), sent("y")]
-    assert incident_parts.seeds(sends) == {"requests 0, 1, 2 and more": 0, "requests x": 7}
+    assert incidents_parts.seeds(sends) == {"requests 0, 1, 2 and more": 0, "requests x": 7}
 
 
 def test_there_is_room_for_the_first() -> None:
     sends = [sent(str(n)) for n in range(5)]
-    assert incident_parts.within(sends, 3 * sends[0].size) == sends[:3]
+    assert incidents_parts.within(sends, 3 * sends[0].size) == sends[:3]
 
 
 @pytest.fixture
 def small(qwen: Family) -> Checkpoint:
-    found = checkpoints.miniature(qwen)
+    found = checkpoints_resolve.miniature(qwen)
     assert found
     return found
 
@@ -95,15 +96,15 @@ def small(qwen: Family) -> Checkpoint:
 def test_prompt_files_that_ship_are_not_kept(small: Checkpoint, tmp_path: Path) -> None:
     copy = shutil.copytree(small.source, tmp_path / "copy")
     same = Checkpoint("miniature", str(copy))
-    assert incident_parts.prompts_of(same, small, whole=True) == {}
-    assert incident_parts.prompts_of(Checkpoint("a", "org/a"), small, whole=True) == {}
+    assert incidents_parts.prompts_of(same, small, whole=True) == {}
+    assert incidents_parts.prompts_of(Checkpoint("a", "org/a"), small, whole=True) == {}
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_prompt_files_that_were_edited_are(whole: bool, small: Checkpoint, tmp_path: Path) -> None:
     copy = shutil.copytree(small.source, tmp_path / "copy")
     (copy / "chat_template.jinja").write_text("another")
-    found = incident_parts.prompts_of(Checkpoint("a", str(copy)), small, whole=whole)
+    found = incidents_parts.prompts_of(Checkpoint("a", str(copy)), small, whole=whole)
     assert found["chat_template.jinja"] == b"another"
     assert "tokenizer.json" in found and "config.json" not in found
 
@@ -114,17 +115,17 @@ def test_another_tokenizer_does_not_go_with_the_miniatures_weights(
     copy = shutil.copytree(small.source, tmp_path / "copy")
     (copy / "tokenizer.json").write_text("{}")
     other = Checkpoint("a", str(copy))
-    assert incident_parts.prompts_of(other, small, whole=False) == {}
-    assert incident_parts.prompts_of(other, small, whole=True)["tokenizer.json"] == b"{}"
+    assert incidents_parts.prompts_of(other, small, whole=False) == {}
+    assert incidents_parts.prompts_of(other, small, whole=True)["tokenizer.json"] == b"{}"
 
 
 def test_prompt_files_that_are_too_large_are_left_out(
     small: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incident_parts, "PROMPT_FILES_BYTES", 10)
+    monkeypatch.setattr(incidents_parts, "PROMPT_FILES_BYTES", 10)
     copy = shutil.copytree(small.source, tmp_path / "copy")
     (copy / "chat_template.jinja").write_text("another")
-    assert incident_parts.prompts_of(Checkpoint("a", str(copy)), small, whole=True) == {}
+    assert incidents_parts.prompts_of(Checkpoint("a", str(copy)), small, whole=True) == {}
 
 
 def test_headers_that_may_be_secret_are_not_told() -> None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from incident_bundles import BODY, PIECES, SENT, incident, written
 
-from pytest_vllm_gates.drive import incident_writer, incidents
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.incident import NAME, SCHEMA, Sent, schema
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents import read as incidents_read, write as incidents_write
+from pytest_vllm_gates.incidents.types import NAME, SCHEMA, Sent, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,14 +27,14 @@ def changed(change: Callable[[dict[str, Any]], object], *, signed: bool = True) 
         document = json.loads((folder / NAME).read_text())
         change(document)
         if signed:
-            document["sha256"] = incidents.digest(document)
+            document["sha256"] = incidents_read.digest(document)
         (folder / NAME).write_text(json.dumps(document))
 
     return spoil
 
 
 def test_a_bundle_is_read_as_it_was_written(tmp_path: Path) -> None:
-    bundle = incidents.read(written(tmp_path))
+    bundle = incidents_read.read(written(tmp_path))
     assert bundle.incident.family == "qwen3.5"
     assert bundle.incident.command == f"pytest --repro {tmp_path / '2026-11-20-leak'}"
     (send,) = bundle.incident.sends
@@ -44,7 +43,7 @@ def test_a_bundle_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert sent.response_headers == {"content-type": "text/event-stream"}
     assert bundle.text("log-excerpt.txt") == "it broke\n"
     assert bundle.text("lane.toml") is None
-    assert incidents.read(bundle.folder / NAME).incident == bundle.incident
+    assert incidents_read.read(bundle.folder / NAME).incident == bundle.incident
 
 
 def test_two_of_one_name_lie_side_by_side(tmp_path: Path) -> None:
@@ -55,7 +54,7 @@ def test_two_of_one_name_lie_side_by_side(tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_a_bundle_that_could_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds data and no programs"):
-        incident_writer.write(tmp_path, "a", incident(), [SENT], {"conftest.py": b""})
+        incidents_write.write(tmp_path, "a", incident(), [SENT], {"conftest.py": b""})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -81,20 +80,20 @@ def test_any_bytes_come_back(
 ) -> None:
     sent = Sent("POST", "/v1/x", {}, body, "a", 200, {}, tuple(pieces))
     folder = tmp_path_factory.mktemp("any")
-    found = incidents.read(incident_writer.write(folder, "a", incident(says=says), [sent], {}))
+    found = incidents_read.read(incidents_write.write(folder, "a", incident(says=says), [sent], {}))
     assert found.sent(found.incident.sends[0]).body == body
     assert found.sent(found.incident.sends[0]).pieces == tuple(one for one in pieces if one[1])
     assert found.incident.says == says
 
 
 def test_half_a_surrogate_pair_is_no_harm(tmp_path: Path) -> None:
-    assert incidents.read(written(tmp_path, says="a\ud800b")).incident.says == "a?b"
+    assert incidents_read.read(written(tmp_path, says="a\ud800b")).incident.says == "a?b"
 
 
 def test_a_long_response_is_cut_and_it_is_said(tmp_path: Path) -> None:
     long = Sent("POST", "/v1/x", {}, b"{}", "a", 200, {}, ((0.1, b"x" * 5_000_000),))
-    bundle = incidents.read(incident_writer.write(tmp_path, "a", incident(), [long], {}))
-    lost = 5_000_000 - incident_writer.RESPONSE_BYTES
+    bundle = incidents_read.read(incidents_write.write(tmp_path, "a", incident(), [long], {}))
+    lost = 5_000_000 - incidents_write.RESPONSE_BYTES
     assert bundle.incident.cut == (f"responses/1.jsonl: the last {lost} bytes were not kept",)
     assert bundle.sent(bundle.incident.sends[0]).cut_bytes == lost
 
@@ -102,9 +101,9 @@ def test_a_long_response_is_cut_and_it_is_said(tmp_path: Path) -> None:
 def test_a_bundle_has_room_for_so_much_and_says_what_was_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incident_writer, "BUNDLE_BYTES", 2000)
+    monkeypatch.setattr(incidents_write, "BUNDLE_BYTES", 2000)
     sends = [Sent("POST", "/v1/x", {}, b"x" * 900, str(n), 200) for n in range(4)]
-    bundle = incidents.read(incident_writer.write(tmp_path, "a", incident(), sends, {}))
+    bundle = incidents_read.read(incidents_write.write(tmp_path, "a", incident(), sends, {}))
     assert [send.body is None for send in bundle.incident.sends] == [False, False, True, True]
     assert bundle.incident.cut == tuple(
         f"requests/{n}.json: left out, for its 900 bytes there was no room" for n in (3, 4)
@@ -226,22 +225,22 @@ def test_what_is_no_bundle_is_refused_with_the_reason(what: str, tmp_path: Path)
     folder = written(tmp_path)
     spoil(folder)
     with pytest.raises(UserError) as refused:
-        incidents.read(folder)
+        incidents_read.read(folder)
     assert says in str(refused.value)
     assert str(folder) in str(refused.value)
 
 
 def test_a_path_that_is_no_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no incident at .*: a bundle is a folder"):
-        incidents.read(tmp_path / "leak.zip")
+        incidents_read.read(tmp_path / "leak.zip")
 
 
 def test_a_response_that_is_none_is_told(tmp_path: Path) -> None:
-    folder = incident_writer.write(tmp_path, "a", incident(), [SENT], {})
+    folder = incidents_write.write(tmp_path, "a", incident(), [SENT], {})
     file = folder / "responses/1.jsonl"
     lines = file.read_bytes().splitlines()
     file.write_bytes(b'{"at_s": "never"}'.join([*lines[:1], b""]))
-    bundle = incidents.Bundle(folder, incidents.read(written(tmp_path)).incident)
+    bundle = incidents_read.Bundle(folder, incidents_read.read(written(tmp_path)).incident)
     with pytest.raises(UserError, match=r"responses/1\.jsonl is no response"):
         bundle.sent(bundle.incident.sends[0])
 
@@ -255,6 +254,6 @@ def test_a_response_that_is_none_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_bundle_is_called_after_its_day_and_its_test(test: str, name: str) -> None:
-    found = incident_writer.name_of("2026-11-20T10:00:00+00:00", "qwen3.5", "reasoning", test)
+    found = incidents_write.name_of("2026-11-20T10:00:00+00:00", "qwen3.5", "reasoning", test)
     assert found == name
     assert Path(found).name == found

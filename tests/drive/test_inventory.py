@@ -10,12 +10,13 @@ import pynvml
 import pytest
 from machines import CAPABILITIES, RECORDED, Memory, Nvml, recorded, stand_in
 
-from pytest_vllm_gates.drive import container, machine, nvidia_smi, nvml
+from pytest_vllm_gates.drive import container
+from pytest_vllm_gates.machine import inspect as machine_inspect, nvidia_smi, nvml
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.machine import Gpu
+    from pytest_vllm_gates.machine.types import Gpu
 
 GIB = 2**30
 
@@ -107,7 +108,7 @@ def test_nvidia_smi_is_asked_where_nvml_cannot_be(
 ) -> None:
     document = "WARNING: infoROM\n" + (RECORDED / "rtx5090.xml").read_text()
     stand_in(tmp_path, monkeypatch, document, "12.0")
-    here = machine.inspect()
+    here = machine_inspect.inspect()
     assert here.gpus == ("NVIDIA GeForce RTX 5090",)
     assert (here.devices[0].capability, here.driver.told_by) == ("12.0", "nvidia-smi")
 
@@ -138,7 +139,7 @@ def test_newer_names_of_the_versions_are_read() -> None:
 
 def test_no_gpu_is_a_machine_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, "NVIDIA-SMI has failed", status=9)
-    here = machine.inspect()
+    here = machine_inspect.inspect()
     assert here.devices == ()
     assert here.driver.problem
     assert here.memory_bytes and here.available_bytes
@@ -158,12 +159,12 @@ def test_memory_nodes_are_those_this_process_may_have(
     text: str, nodes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "status").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(machine, "STATUS", tmp_path / "status")
-    assert machine.inspect().numa_nodes == nodes
+    monkeypatch.setattr(machine_inspect, "STATUS", tmp_path / "status")
+    assert machine_inspect.inspect().numa_nodes == nodes
 
 
 def test_secrets_are_never_in_it() -> None:
-    found = machine.relevant(
+    found = machine_inspect.relevant(
         {
             "HF_TOKEN": "hf_1", "VLLM_API_KEY": "sk-2", "NCCL_DEBUG": "INFO", "HOME": "/root",
             "CUDA_VISIBLE_DEVICES": "0,1", "HF_ENDPOINT": "https://me:pass@mirror.example/hf",

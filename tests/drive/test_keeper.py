@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 from survivors import none_of, until
 
-from pytest_vllm_gates.drive import keeper
-from pytest_vllm_gates.drive.hold import Hold
-from pytest_vllm_gates.drive.kept_process import ENDED_BY_GUARD, KEEPER, KeptProcess
-from pytest_vllm_gates.drive.kept_servers import here
-from pytest_vllm_gates.facts.kept import Kept
+from pytest_vllm_gates.server.kept import keeper
+from pytest_vllm_gates.server.kept.hold import Hold
+from pytest_vllm_gates.server.kept.process import ENDED_BY_GUARD, KEEPER, KeptProcess
+from pytest_vllm_gates.server.kept.record import Kept
+from pytest_vllm_gates.server.kept.registry import here
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +70,7 @@ def test_the_keeper_needs_the_standard_library_and_its_neighbours_alone() -> Non
         for alias in node.names
     }
     ours = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
-    assert ours == {"pytest_vllm_gates.drive.hold", "pytest_vllm_gates.drive.process"}
+    assert ours == {"pytest_vllm_gates.server.kept.hold", "pytest_vllm_gates.process.process"}
 
 
 @pytest.mark.parametrize("status", [0, 3])

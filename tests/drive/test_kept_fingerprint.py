@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.drive.environment import Environment
-from pytest_vllm_gates.drive.kept_fingerprint import HASHED_BYTES, fingerprint
-from pytest_vllm_gates.drive.launch import Limits, Plan
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.kept import differences, told
-from pytest_vllm_gates.facts.lane import Lane
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.environment.environment import Environment
+from pytest_vllm_gates.server.kept.fingerprint import HASHED_BYTES, fingerprint
+from pytest_vllm_gates.server.kept.record import differences, told
+from pytest_vllm_gates.server.launch import Limits, Plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 
 @pytest.fixture

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from survivors import alive, none_of, until
 
-from pytest_vllm_gates.drive import kept_servers
-from pytest_vllm_gates.drive.kept_servers import State
-from pytest_vllm_gates.drive.process import started
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.kept import Host, Kept, ProcessId
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.process.process import started
+from pytest_vllm_gates.server.kept import registry as kept_registry
+from pytest_vllm_gates.server.kept.record import Host, Kept, ProcessId
+from pytest_vllm_gates.server.kept.registry import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_vllm_gates.drive.kept_servers import Entry
+    from pytest_vllm_gates.server.kept.registry import Entry
 
 GONE = ProcessId(pid=2**22 - 1, started=1)
 
@@ -28,7 +28,7 @@ GONE = ProcessId(pid=2**22 - 1, started=1)
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return kept_servers.opened()
+    return kept_registry.opened()
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def sleeper() -> Iterator[ProcessId]:
 
 def record(folder: Path, **changes: Any) -> Entry:
     """Write a record and return what is made of it."""
-    own = kept_servers.made(folder)
+    own = kept_registry.made(folder)
     values: dict[str, Any] = {
         "name": own.name, "family": "qwen3.5", "lane": "cpu", "checkpoint": "miniature",
         "base_url": "http://127.0.0.1:9/v1", "model": "m", "renderer": False, "server": GONE,
-        "keeper": GONE, "tree": (), "host": kept_servers.here(),
+        "keeper": GONE, "tree": (), "host": kept_registry.here(),
         "booted": "2026-11-20T10:00:00+00:00", "times": {}, "evidence": {"log": str(own / "log")},
         "inventory": {}, "fingerprint": {},
     }  # fmt: skip
@@ -55,7 +55,7 @@ def record(folder: Path, **changes: Any) -> Entry:
 
 
 def found(own: Path) -> Entry:
-    (entry,) = (one for one in kept_servers.entries(own.parent) if one.folder == own)
+    (entry,) = (one for one in kept_registry.entries(own.parent) if one.folder == own)
     return entry
 
 
@@ -73,7 +73,7 @@ def test_one_that_is_held_is_in_use(folder: Path, sleeper: ProcessId) -> None:
     hold = entry.hold
     assert hold.acquire()
     assert found(entry.folder).state is State.IN_USE
-    assert not kept_servers.stop(found(entry.folder))
+    assert not kept_registry.stop(found(entry.folder))
     assert alive(sleeper.pid)
     hold.release()
 
@@ -83,7 +83,7 @@ def test_orphans_are_ended_and_no_others(folder: Path, sleeper: ProcessId) -> No
         stolen = ProcessId(pid=stranger.pid, started=1)
         entry = record(folder, server=stolen, tree=(sleeper, stolen))
         assert entry.state is State.LOST
-        assert kept_servers.clear(entry)
+        assert kept_registry.clear(entry)
         until(lambda: none_of([sleeper.pid]), "the orphan lives")
         assert alive(stranger.pid), "a process that only has the id was ended"
         stranger.kill()
@@ -93,10 +93,10 @@ def test_orphans_are_ended_and_no_others(folder: Path, sleeper: ProcessId) -> No
 def test_records_of_an_earlier_start_of_this_machine_are_stale(
     folder: Path, sleeper: ProcessId
 ) -> None:
-    before = kept_servers.here().model_copy(update={"boot": "before"})
+    before = kept_registry.here().model_copy(update={"boot": "before"})
     entry = record(folder, host=before, keeper=sleeper, server=sleeper)
     assert entry.state is State.LOST
-    assert kept_servers.clear(entry)
+    assert kept_registry.clear(entry)
     assert alive(sleeper.pid), "what runs now has nothing to do with it"
 
 
@@ -104,13 +104,13 @@ def test_records_of_an_earlier_start_of_this_machine_are_stale(
 def test_records_of_elsewhere_are_left_alone(
     folder: Path, sleeper: ProcessId, change: dict[str, str]
 ) -> None:
-    host = Host.model_validate(kept_servers.here().model_dump() | change)
+    host = Host.model_validate(kept_registry.here().model_dump() | change)
     assert record(folder, host=host, keeper=sleeper).state is State.ELSEWHERE
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "something else"}'])
 def test_what_is_no_record_is_none(folder: Path, text: str) -> None:
-    own = kept_servers.made(folder)
+    own = kept_registry.made(folder)
     (own / "record.json").write_text(text)
     assert found(own).state is State.BOOTING
     os.utime(own, (1, 1))
@@ -129,10 +129,10 @@ def test_a_key_is_its_owners_alone(folder: Path, mode: int, said: str) -> None:
     path.write_text("k")
     path.chmod(mode)
     if not said:
-        assert kept_servers.key(entry) == "k"
+        assert kept_registry.key(entry) == "k"
         return
     with pytest.raises(UserError, match="its key is not safe") as error:
-        kept_servers.key(entry)
+        kept_registry.key(entry)
     assert said in str(error.value)
 
 
@@ -141,7 +141,7 @@ def test_a_key_that_is_a_link_is_none(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("k")
     (entry.folder / "key").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UserError, match="is a link"):
-        kept_servers.key(entry)
+        kept_registry.key(entry)
 
 
 def test_a_folder_that_cannot_be_made_is_told_with_the_way_out(
@@ -150,4 +150,4 @@ def test_a_folder_that_cannot_be_made_is_told_with_the_way_out(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError, match="name another place in XDG_STATE_HOME"):
-        kept_servers.opened()
+        kept_registry.opened()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.drive.ladder import Climber, Ladder, resident_bytes
-from pytest_vllm_gates.drive.long_context import metrics
-from pytest_vllm_gates.facts.ladder import Rung
-from pytest_vllm_gates.facts.launch import Endpoint
 from pytest_vllm_gates.facts.said import Said
+from pytest_vllm_gates.long_context.client import Climber, Ladder, resident_bytes
+from pytest_vllm_gates.long_context.prompts import metrics
+from pytest_vllm_gates.long_context.types import Rung
+from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

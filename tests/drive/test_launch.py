@@ -15,13 +15,13 @@ import pytest
 from survivors import alive, none_of, until
 
 from drive.launch_plans import LIMITS, lane, plan_of
-from pytest_vllm_gates.drive import launch, ready
-from pytest_vllm_gates.drive.guard import descendants
+from pytest_vllm_gates.process.guard import descendants
+from pytest_vllm_gates.server import launch, ready
 
 if TYPE_CHECKING:
     from conftest import Fakes
-    from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.facts.launch import Failure
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.server.types import Failure
 
 
 @pytest.fixture

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.launch_plans import lane, plan_of
-from pytest_vllm_gates.drive import lane_variables, launch
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.lane import Lane
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.drive import lane_variables
+from pytest_vllm_gates.server import launch
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 
 @pytest.fixture

@@ -12,29 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from drive.scripted import Said as ScriptedSaid
-from drive.scripted import serving
-from pytest_vllm_gates.drive import loading
-from pytest_vllm_gates.drive.loading import Loader
-from pytest_vllm_gates.drive.long_context import metrics
-from pytest_vllm_gates.drive.measuring.measure import measure
-from pytest_vllm_gates.drive.traffic import Maker
-from pytest_vllm_gates.facts import family as families
+from drive.scripted import Said as ScriptedSaid, serving
+from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.facts.isolation import Questions
-from pytest_vllm_gates.facts.launch import Endpoint
-from pytest_vllm_gates.facts.loaded import Limit
 from pytest_vllm_gates.facts.said import Said
 from pytest_vllm_gates.facts.timing import Driven, Workers
-from pytest_vllm_gates.facts.trace import Arrival, Given, Taken
 from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.judge import arrivals
-from pytest_vllm_gates.judge import loaded as judge
+from pytest_vllm_gates.load import arrivals, checks as judge, driver
+from pytest_vllm_gates.load.driver import Loader
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.requests import Maker
+from pytest_vllm_gates.load.trace import Arrival, Given, Taken
+from pytest_vllm_gates.load.types import Limit
+from pytest_vllm_gates.long_context.prompts import metrics
+from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.drive.metrics import Metrics
-    from pytest_vllm_gates.facts.loaded import Loaded, Phase
+    from pytest_vllm_gates.load.types import Loaded, Phase
+    from pytest_vllm_gates.server.metrics import Metrics
 
 TRAFFIC = planned(
     {
@@ -188,15 +185,15 @@ def test_workers_share_every_phase(server: Server, monkeypatch: pytest.MonkeyPat
         shared.append(workers)
         return measure(*given, **more)
 
-    monkeypatch.setattr(loading, "measure", alone)
-    monkeypatch.setattr(loading, "LEAST_BLOCK_S", 0.1)
+    monkeypatch.setattr(driver, "measure", alone)
+    monkeypatch.setattr(driver, "LEAST_BLOCK_S", 0.1)
     found = load(server.endpoint, soak_s=0.2, workers=Workers(2))
     assert shared == [Workers(2)] * (len(found.phases) + len(found.soak))
     assert len(shared) > 3
 
 
 def test_a_soak_is_kept_in_blocks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "LEAST_BLOCK_S", 0.1)
+    monkeypatch.setattr(driver, "LEAST_BLOCK_S", 0.1)
     found = load(server.endpoint, soak_s=5.0)
     assert len(found.soak) >= 2
     assert [one.at_s for one in found.soak] == sorted(one.at_s for one in found.soak)

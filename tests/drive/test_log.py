@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive.log import (
+from pytest_vllm_gates.server.log import (
     BLOCK_BYTES,
     LogWatch,
     bare,

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drive.scripted import Said, serving
-from pytest_vllm_gates.drive import long_context
 from pytest_vllm_gates.facts.long_context import load
 from pytest_vllm_gates.facts.numerics import Reference, Scores
+from pytest_vllm_gates.long_context import prompts as long_context_prompts
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 NUMBER = re.compile(r"key is (\d{6})\.")
 
@@ -24,8 +24,8 @@ def finds(body: dict[str, Any]) -> Said:
 
 def test_a_prompt_has_the_tokens_asked_for() -> None:
     with serving(lambda _: Said()) as server:
-        ids = long_context.token_ids(server.endpoint, load(), 5000)
-        again = long_context.token_ids(server.endpoint, load(), 700)
+        ids = long_context_prompts.token_ids(server.endpoint, load(), 5000)
+        again = long_context_prompts.token_ids(server.endpoint, load(), 700)
         assert server.text(list(ids)).startswith("1. The tide comes in")
     assert len(ids) == 5000
     assert again == ids[:700]
@@ -39,7 +39,9 @@ def test_paragraphs_are_numbered_so_that_none_is_like_another() -> None:
 
 def test_ends_keep_a_token_more_than_their_scores() -> None:
     whole = Scores(tuple(range(10)), tuple(-float(i) for i in range(9)), (1,), (-0.1,), (5.0,))
-    kept = long_context.ends(Reference("w", "s", {"10 tokens": whole}), 3).cases["10 tokens"]
+    kept = long_context_prompts.ends(Reference("w", "s", {"10 tokens": whole}), 3).cases[
+        "10 tokens"
+    ]
     assert kept.prompt == (6, 7, 8, 9)
     assert kept.prompt_logprobs == (-6.0, -7.0, -8.0)
     assert kept.output == (1,)
@@ -47,7 +49,7 @@ def test_ends_keep_a_token_more_than_their_scores() -> None:
 
 def test_a_needle_is_hidden_where_it_is_said_to_be(qwen: Family) -> None:
     with serving(finds) as server:
-        haystack = long_context.Haystack(server.endpoint, qwen, load())
+        haystack = long_context_prompts.Haystack(server.endpoint, qwen, load())
         places = []
         for depth in (0.0, 0.5, 1.0):
             assert haystack.ask(2000, depth).found
@@ -63,6 +65,6 @@ def test_a_needle_is_hidden_where_it_is_said_to_be(qwen: Family) -> None:
 
 def test_a_checkpoint_that_finds_nothing_says_so(qwen: Family) -> None:
     with serving(lambda _: Said("I only know what I was taught.")) as server:
-        hay = long_context.Haystack(server.endpoint, qwen, load()).ask(160, 0.5)
+        hay = long_context_prompts.Haystack(server.endpoint, qwen, load()).ask(160, 0.5)
     assert not hay.found
     assert "taught" in hay.shown

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.drive.metric_families import read
-from pytest_vllm_gates.facts.contracts import Metric
+from pytest_vllm_gates.contracts.metric_families import read
+from pytest_vllm_gates.contracts.types import Metric
 
 TOLD = """\
 # HELP vllm:request_success_total Count of requests, {all} of them.

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.drive import model, prompt_files
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.checkpoints import files as checkpoints_files, prompt_files
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.preflight import Model
+    from pytest_vllm_gates.preflight.types import Model
 
 
 def tensors(*, cut: int = 0) -> bytes:
@@ -37,7 +37,7 @@ def weights(tmp_path: Path) -> Path:
 
 
 def read(folder: Path) -> Model:
-    return model.read(Checkpoint("own", str(folder)))
+    return checkpoints_files.read(Checkpoint("own", str(folder)))
 
 
 def test_a_whole_checkpoint_has_no_problem(weights: Path) -> None:
@@ -100,6 +100,6 @@ def test_a_checkpoint_that_others_may_reach_is_not_given_up(
 
     monkeypatch.setattr(prompt_files, "config", refuse)
     gated = Checkpoint("org--x", "org/x")
-    assert model.read(gated).problem.startswith("401")
-    elsewhere = model.read(gated, reads_alike=False)
+    assert checkpoints_files.read(gated).problem.startswith("401")
+    elsewhere = checkpoints_files.read(gated, reads_alike=False)
     assert (elsewhere.problem, elsewhere.unseen.partition("\n")[0]) == ("", "401 Client Error")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.scripted import Said, Scripted, serving
-from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.drive.pace import TIMES, measure
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.conversations.pace import TIMES, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.facts.stream import Timed
 
 BODY = {"messages": [{"role": "user", "content": "Write."}]}

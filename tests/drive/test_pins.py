@@ -9,7 +9,7 @@ import pytest
 
 from drive.environment_site import Site, site_fixture  # noqa: F401, TC001 - a fixture
 from drive.site_packages import distribution
-from pytest_vllm_gates.drive import distributions, pins
+from pytest_vllm_gates.environment import installed, lock as environment_lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,13 +19,13 @@ SHA = "0" * 64
 
 def pinned(
     folder: Path, name: str = "mine", direct_url: Mapping[str, Any] | None = None
-) -> pins.Pin:
+) -> environment_lock.Pin:
     distribution(folder, name, "1.2", direct_url=direct_url)
-    return pins.pin(distributions.installed([folder])[name])
+    return environment_lock.pin(installed.installed([folder])[name])
 
 
 def test_what_came_from_an_index_is_pinned_by_name_and_version(tmp_path: Path) -> None:
-    assert pinned(tmp_path) == pins.Pin("mine", "mine==1.2")
+    assert pinned(tmp_path) == environment_lock.Pin("mine", "mine==1.2")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_what_was_edited_in_place_is_named_with_its_files(tmp_path: Path) -> Non
     distribution(tmp_path, "vllm", "0.32.0", {f"vllm/{name}.py": name for name in "abcde"})
     for name in "abcde":
         (tmp_path / f"vllm/{name}.py").write_text("hot fix")
-    assert pins.pin(distributions.installed([tmp_path])["vllm"]).problem == (
+    assert environment_lock.pin(installed.installed([tmp_path])["vllm"]).problem == (
         "vllm 0.32.0 is not as it was installed: vllm/a.py, vllm/b.py, vllm/c.py and 2 more was "
         "edited or is gone"
     )
@@ -106,17 +106,22 @@ def test_what_was_edited_in_place_is_named_with_its_files(tmp_path: Path) -> Non
 def test_what_says_nothing_of_its_files_is_named(tmp_path: Path) -> None:
     metadata = distribution(tmp_path, "old", "1")
     (metadata / "RECORD").unlink()
-    assert "neither pip nor uv installed it" in pins.pin(
-        distributions.installed([tmp_path])["old"]
+    assert "neither pip nor uv installed it" in environment_lock.pin(
+        installed.installed([tmp_path])["old"]
     ).problem  # fmt: skip
 
 
-ALPHA, TORCH = pins.Pin("alpha", "alpha==1.0"), pins.Pin("torch", "torch==2.13.0+cpu")
-URL = pins.Pin("mine", "mine @ https://host/m.whl")
+ALPHA, TORCH = (
+    environment_lock.Pin("alpha", "alpha==1.0"),
+    environment_lock.Pin("torch", "torch==2.13.0+cpu"),
+)
+URL = environment_lock.Pin("mine", "mine @ https://host/m.whl")
 
 
-def ask(*every: pins.Pin, backend: str | None = None) -> tuple[Mapping[str, tuple[str, ...]], str]:
-    return pins.checksums(every, Path("/python"), backend, lambda _: None)
+def ask(
+    *every: environment_lock.Pin, backend: str | None = None
+) -> tuple[Mapping[str, tuple[str, ...]], str]:
+    return environment_lock.checksums(every, Path("/python"), backend, lambda _: None)
 
 
 def test_checksums_are_what_the_sources_give(site: Site) -> None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from survivors import alive, none_of, until, zombies
 
-from pytest_vllm_gates.drive.guard import descendants
-from pytest_vllm_gates.drive.process import GuardedProcess, outliving
+from pytest_vllm_gates.process.guard import descendants
+from pytest_vllm_gates.process.process import GuardedProcess, outliving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,7 +216,7 @@ def test_a_guard_that_is_killed_takes_the_command_along(start: Start, log: Path)
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from pytest_vllm_gates.drive.process import GuardedProcess, outliving
+from pytest_vllm_gates.process.process import GuardedProcess, outliving
 process = GuardedProcess([sys.executable, "-I", "-S", "-c", sys.argv[1]], env=dict(os.environ),
                          log=Path(sys.argv[2]), grace_s=0.3)
 print(process.pid, flush=True)
@@ -264,7 +264,9 @@ def test_a_killed_process_that_the_kernel_keeps_has_longer(
     # No test can make the kernel slow: that a process is dying is said for it.
     process = start(STUBBORN)
     (pid,) = pids(log)
-    monkeypatch.setattr("pytest_vllm_gates.drive.process._doing", lambda _: "killed, but not gone")
+    monkeypatch.setattr(
+        "pytest_vllm_gates.process.process._doing", lambda _: "killed, but not gone"
+    )
     threading.Timer(0.3, process.stop, (0,)).start()
     assert outliving([pid], 0, 20) == {}
     assert outliving([os.getpid()], 20, 0) == {os.getpid(): "killed, but not gone"}
@@ -273,7 +275,7 @@ def test_a_killed_process_that_the_kernel_keeps_has_longer(
 def test_a_guard_that_hangs_takes_its_tree_along(
     log: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_vllm_gates.drive.process.HURRY_S", 0.2)
+    monkeypatch.setattr("pytest_vllm_gates.process.process.HURRY_S", 0.2)
     process = start(SLEEPS)
     tree = pids(log)
     os.kill(process.pid, signal.SIGSTOP)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import processor
-from pytest_vllm_gates.drive.processor import FIELDS, Spent, Times, look, spent
+from pytest_vllm_gates.machine import cpu
+from pytest_vllm_gates.machine.cpu import FIELDS, Spent, Times, look, spent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ def test_only_the_processors_of_this_process_count(
     (tmp_path / "7").mkdir()
     (tmp_path / "7/stat").write_text(f"7 (a ) name) S {' '.join(['0'] * 10)} 120 30 0 0\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2})
-    monkeypatch.setattr(processor, "TICKS", 100)
+    monkeypatch.setattr(cpu, "TICKS", 100)
     found = look([7, 8], tmp_path)
     assert found.machine == dict.fromkeys(FIELDS, 0.0) | {
         "user": 1.5, "nice": 0.1, "idle": 3.0, "steal": 0.2,

@@ -7,18 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from judge.test_loaded import answer, phase
 
 from pytest_vllm_gates.drive.ramp import Climb, count
-from pytest_vllm_gates.facts.ladder import Hang
-from pytest_vllm_gates.facts.loaded import Limit
 from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.judge.ramp import capacity
+from pytest_vllm_gates.load.ramp import capacity
+from pytest_vllm_gates.load.types import Limit
+from pytest_vllm_gates.long_context.types import Hang
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.loaded import Phase, Step
+    from pytest_vllm_gates.load.types import Phase, Step
 
 PLAN = planned({"ramp": {"growth": 2.0, "steps": 6, "refine": 2}}).ramp
 SLOW = Limit("too slow", clients=False)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import fakeserver
 import pytest
 
-from pytest_vllm_gates.drive import http, ready
-from pytest_vllm_gates.facts.launch import Endpoint
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.server import ready
+from pytest_vllm_gates.server.types import Endpoint
 
 Fakes = Callable[..., fakeserver.Fake]
 

@@ -13,17 +13,17 @@ import openai
 import pytest
 
 from drive.scripted import Said, Scripted, serving
-from pytest_vllm_gates.drive import http
-from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.drive.recorder import HEADER, Recorder
-from pytest_vllm_gates.facts.exchange import Recording
-from pytest_vllm_gates.facts.launch import Endpoint
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.answer import Recording
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.client.recorder import HEADER, Recorder
 from pytest_vllm_gates.facts.tape import Tape
+from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 ASKED = {"messages": [{"role": "user", "content": "Hello"}]}
 

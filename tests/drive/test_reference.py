@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.drive import template
-from pytest_vllm_gates.drive.reference import Reference
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.rendering import Endless, Refused
+from pytest_vllm_gates.prompts import template as prompts_template
+from pytest_vllm_gates.prompts.reference import Reference
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,11 +170,11 @@ def test_a_conversation_that_never_ends_is_given_up_once(
 ) -> None:
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     renders = made(f"{{% if messages | length > 1 %}}{endless}{{% endif %}}{SHOWING}")
-    monkeypatch.setattr(template, "RENDER_LIMIT_S", 0.2)
+    monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 0.2)
     body = {"messages": [said("user", "Hi"), said("user", "again")]}
     with pytest.raises(Endless, match=r"still busy with this conversation after .*does it loop"):
         renders.render(body)
-    monkeypatch.setattr(template, "RENDER_LIMIT_S", 600)
+    monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 600)
     with pytest.raises(Endless):
         renders.outcome(body)
     assert renders.render({"messages": [said("user", "Hi")]}).text == "[user:Hi|]go"
@@ -185,18 +185,18 @@ def test_the_next_conversation_that_never_ends_is_given_up_sooner(
 ) -> None:
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     renders = made(f"{{% if messages | length > 1 %}}{endless}{{% endif %}}{SHOWING}")
-    monkeypatch.setattr(template, "RENDER_LIMIT_S", 0.2)
-    monkeypatch.setattr(template, "AGAIN_LIMIT_S", 0.1)
+    monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 0.2)
+    monkeypatch.setattr(prompts_template, "AGAIN_LIMIT_S", 0.1)
     for number in (2, 3):
         with pytest.raises(Endless):
             renders.render({"messages": [said("user", "Hi")] * number})
-        monkeypatch.setattr(template, "RENDER_LIMIT_S", 600)
+        monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 600)
 
 
 def test_a_template_that_never_ends_is_given_up(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(template, "RENDER_LIMIT_S", 0.2)
+    monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 0.2)
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     with pytest.raises(UserError, match="does it loop"):
         made(endless)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.drive import http
-from pytest_vllm_gates.drive.reference import Reference
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.judge.golden import disagreement, first_difference, prompt_golden
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.goldens import disagreement, first_difference, prompt_golden
+from pytest_vllm_gates.prompts.reference import Reference
 
 if TYPE_CHECKING:
     from e2e.served import Served

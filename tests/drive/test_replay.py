@@ -11,19 +11,19 @@ import pytest
 from incident_bundles import incident
 
 from drive.scripted import Said, Scripted, serving
-from pytest_vllm_gates.drive import incident_writer, incidents
-from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.drive.replay import AS_SENT, AsSent, ReplayedWalk
-from pytest_vllm_gates.drive.walk import WIDE_TOKENS
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.incident import CellSends, Sent, Walk
-from pytest_vllm_gates.facts.matrix import Asked, Cell
+from pytest_vllm_gates.catalog.matrix import Asked, Cell
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.conversations.walk import WIDE_TOKENS
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.tape import Tape
+from pytest_vllm_gates.incidents import read as incidents_read, write as incidents_write
+from pytest_vllm_gates.incidents.replay import AS_SENT, AsSent, ReplayedWalk
+from pytest_vllm_gates.incidents.types import CellSends, Sent, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 CELL = Cell("unset", "undeclared", "text", "unset", "hello")
 STOPPING = replace(CELL, stop="occurs")
@@ -41,7 +41,7 @@ WAYS = {
 }
 
 
-def bundle_of(folder: Path, *, widened: bool = True) -> incidents.Bundle:
+def bundle_of(folder: Path, *, widened: bool = True) -> incidents_read.Bundle:
     """Write a bundle of two cells."""
     headers = {"x-request-id": "gates-odd"}
     sends = [
@@ -58,10 +58,10 @@ def bundle_of(folder: Path, *, widened: bool = True) -> incidents.Bundle:
         stop="sea",
     )  # fmt: skip
     told = incident(walk=Walk(max_tokens=50, cells=(stopping, plain)))
-    return incidents.read(incident_writer.write(folder, "odd", told, sends, {}))
+    return incidents_read.read(incidents_write.write(folder, "odd", told, sends, {}))
 
 
-def replayed(server: Scripted, family: Family, bundle: incidents.Bundle) -> dict[str, Any]:
+def replayed(server: Scripted, family: Family, bundle: incidents_read.Bundle) -> dict[str, Any]:
     endpoint = replace(server.endpoint, tape=Tape())
     assert bundle.incident.walk
     walk = ReplayedWalk(endpoint, family, bundle, bundle.incident.walk)
@@ -114,8 +114,8 @@ def test_a_request_that_is_no_chat_is_told(qwen: Family, tmp_path: Path) -> None
     cell = CellSends(cell=CELL.traits, asked=ASKED, thinks=True, whole="a")
     walk = Walk(max_tokens=1, cells=(cell,))
     sent = Sent("POST", "/v1/chat/completions", {}, b"no json", "a")
-    folder = incident_writer.write(tmp_path, "a", incident(walk=walk), [sent], {})
-    bundle = incidents.read(folder)
+    folder = incidents_write.write(tmp_path, "a", incident(walk=walk), [sent], {})
+    bundle = incidents_read.read(folder)
     with serving(says) as server, pytest.raises(UserError, match="holds no chat request for 'a'"):
         ReplayedWalk(server.endpoint, qwen, bundle, walk).run()
 

@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from incident_bundles import incident
 
-from pytest_vllm_gates.drive import checkpoints, incident_writer, incidents, replay_setting
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.incident import Checkpoint, Lane
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents import (
+    read as incidents_read,
+    replay_target,
+    write as incidents_write,
+)
+from pytest_vllm_gates.incidents.types import Checkpoint, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 CPU = (lanes.SHIPPED / "cpu.toml").read_text(encoding="utf-8")
 TEMPLATE = b"{{ 'another template' }}"
@@ -29,7 +34,7 @@ def bundle(folder: Path, files: Mapping[str, str | bytes] | None = None, **more:
         name: text.encode() if isinstance(text, str) else text
         for name, text in (files or {}).items()
     }
-    return incidents.read(incident_writer.write(folder, "a", incident(**more), [], data))
+    return incidents_read.read(incidents_write.write(folder, "a", incident(**more), [], data))
 
 
 def lane(name: str, form: str = "lock") -> Lane:
@@ -37,20 +42,20 @@ def lane(name: str, form: str = "lock") -> Lane:
 
 
 def test_a_shipped_lane_is_taken_by_its_name(tmp_path: Path) -> None:
-    found = replay_setting.lane_of(bundle(tmp_path, lane=lane("cpu-previous")), tmp_path)
+    found = replay_target.lane_of(bundle(tmp_path, lane=lane("cpu-previous")), tmp_path)
     assert found == lanes.load("cpu-previous", tmp_path)
 
 
 def test_the_projects_own_lane_of_that_name_comes_first(tmp_path: Path) -> None:
     (tmp_path / "lanes").mkdir()
     (tmp_path / "lanes/cpu.toml").write_text(CPU.replace("0.32.0", "of our own"), encoding="utf-8")
-    found = replay_setting.lane_of(bundle(tmp_path, {"lane.toml": CPU}), tmp_path)
+    found = replay_target.lane_of(bundle(tmp_path, {"lane.toml": CPU}), tmp_path)
     assert found and "of our own" in found.title
 
 
 def test_the_bundles_lane_stands_before_the_shipped_one_of_its_name(tmp_path: Path) -> None:
     text = CPU.replace("enforce_eager = true", "enforce_eager = false\nmax-num-seqs = 2")
-    found = replay_setting.lane_of(bundle(tmp_path, {"lane.toml": text}), tmp_path)
+    found = replay_target.lane_of(bundle(tmp_path, {"lane.toml": text}), tmp_path)
     assert found and found.serve["max-num-seqs"] == 2
     assert found.lock_path == lanes.SHIPPED / "cpu.txt"
     assert found.overlay_path == lanes.SHIPPED / "cpu-overlay"
@@ -58,7 +63,7 @@ def test_the_bundles_lane_stands_before_the_shipped_one_of_its_name(tmp_path: Pa
 
 @pytest.mark.parametrize("told", [lane("base-url", "base_url"), lane("no-such-lane")])
 def test_where_no_lane_is_known_the_run_is_to_choose(told: Lane, tmp_path: Path) -> None:
-    assert replay_setting.lane_of(bundle(tmp_path, lane=told), tmp_path) is None
+    assert replay_target.lane_of(bundle(tmp_path, lane=told), tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,7 @@ def test_a_bundles_lane_that_could_run_something_is_refused(
     assert old in CPU
     carried = bundle(tmp_path, {"lane.toml": CPU.replace(old, new, 1)}, lane=lane("ours"))
     with pytest.raises(UserError) as refused:
-        replay_setting.lane_of(carried, tmp_path)
+        replay_target.lane_of(carried, tmp_path)
     assert f"it sets {says}, which could run whatever it likes" in str(refused.value)
     assert str(carried.folder / "lane.toml") in str(refused.value)
     assert "--lane NAME" in str(refused.value)
@@ -96,7 +101,7 @@ def test_a_bundles_lane_that_could_run_something_is_refused(
 def test_a_bundles_lane_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
     carried = bundle(tmp_path, {"lane.toml": text}, lane=lane("ours"))
     with pytest.raises(UserError, match="evil"):
-        replay_setting.lane_of(carried, tmp_path)
+        replay_target.lane_of(carried, tmp_path)
 
 
 def told(name: str, source: str = "/nowhere/at/all") -> Checkpoint:
@@ -104,18 +109,18 @@ def told(name: str, source: str = "/nowhere/at/all") -> Checkpoint:
 
 
 def test_a_checkpoint_that_is_here_is_taken(qwen: Family, tmp_path: Path) -> None:
-    small = checkpoints.miniature(qwen)
+    small = checkpoints_resolve.miniature(qwen)
     assert small
     weights = shutil.copytree(small.source, tmp_path / "weights")
-    found, said = replay_setting.checkpoint_of(
+    found, said = replay_target.checkpoint_of(
         bundle(tmp_path, checkpoint=told("ours", str(weights))), qwen
     )
     assert (found.name, found.source, said) == ("ours", str(weights), "")
 
 
 def test_the_miniature_is_known_wherever_it_lay(qwen: Family, tmp_path: Path) -> None:
-    found, said = replay_setting.checkpoint_of(bundle(tmp_path, checkpoint=told("miniature")), qwen)
-    assert (found, said) == (checkpoints.miniature(qwen), "")
+    found, said = replay_target.checkpoint_of(bundle(tmp_path, checkpoint=told("miniature")), qwen)
+    assert (found, said) == (checkpoints_resolve.miniature(qwen), "")
 
 
 @pytest.mark.parametrize("source", ["/nowhere/at/all", "org/not-in-the-cache"])
@@ -123,8 +128,8 @@ def test_above_the_weights_the_miniature_stands_in(
     source: str, qwen: Family, tmp_path: Path
 ) -> None:
     absent = bundle(tmp_path, gate="tools", checkpoint=told("big", source))
-    found, said = replay_setting.checkpoint_of(absent, qwen)
-    assert found == checkpoints.miniature(qwen)
+    found, said = replay_target.checkpoint_of(absent, qwen)
+    assert found == checkpoints_resolve.miniature(qwen)
     assert said == (
         f"the checkpoint {source} is not here: the miniature stands in, for the gate judges what "
         "is above the weights"
@@ -134,15 +139,15 @@ def test_above_the_weights_the_miniature_stands_in(
 def test_what_the_weights_are_judged_by_needs_the_weights(qwen: Family, tmp_path: Path) -> None:
     absent = bundle(tmp_path, gate="numerics", checkpoint=told("big"))
     with pytest.raises(UserError, match=r"is not here, and its gate judges the weights"):
-        replay_setting.checkpoint_of(absent, qwen)
+        replay_target.checkpoint_of(absent, qwen)
 
 
 def test_the_bundles_prompt_files_are_laid_over_the_miniature(qwen: Family, tmp_path: Path) -> None:
-    small = checkpoints.miniature(qwen)
+    small = checkpoints_resolve.miniature(qwen)
     assert small
     files = {"prompt_files/chat_template.jinja": TEMPLATE, "prompt_files/tokenizer.json": b"{}"}
     edited = bundle(tmp_path, files, gate="chat_template", checkpoint=told("miniature"))
-    found, said = replay_setting.checkpoint_of(edited, qwen)
+    found, said = replay_target.checkpoint_of(edited, qwen)
     assert "prompt files are the bundle's, weights are the miniature's" in said
     folder = Path(found.source)
     assert (found.name, found.serve) == ("miniature", small.serve)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.drive.safetensors_headers import drafts, read, weights_bytes
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.checkpoints.safetensors import drafts, read, weights_bytes
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path

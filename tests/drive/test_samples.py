@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.drive.measuring.samples import KEPT, sent, worth_keeping
 from pytest_vllm_gates.facts.timing import Planned, Raw

@@ -8,8 +8,9 @@ import httpx2 as httpx
 import pytest
 
 from drive.answering import answering
-from pytest_vllm_gates.drive import http, served_prompts
+from pytest_vllm_gates.client import http
 from pytest_vllm_gates.facts.rendering import Refused
+from pytest_vllm_gates.prompts import served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,12 +32,12 @@ GONE = (404, {"detail": "Not Found"})
 
 def every(answers: Answers, body: dict[str, Any], *, chats: bool = True) -> dict[str, Any]:
     with answering(lambda path, _: answers[path]) as (endpoint, _):
-        return served_prompts.every(endpoint, body, chats=chats)
+        return served.every(endpoint, body, chats=chats)
 
 
 def test_each_way_tells_its_own() -> None:
     with answering(lambda path, _: TOLD[path]) as (endpoint, asked):
-        found = served_prompts.every(endpoint, PLAIN, chats=True)
+        found = served.every(endpoint, PLAIN, chats=True)
     assert found == {"/tokenize": (1, 2), "the chat API": (3, 4), "a chat": (5, 6)}
     assert all(body["messages"] == [USER] and body["model"] == "alias" for _, body in asked)
     (chat,) = [body for path, body in asked if path == http.CHAT]

@@ -9,22 +9,23 @@ import pytest
 from machines import recorded
 
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.drive import model, situation
-from pytest_vllm_gates.drive.environment import Environment
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
-from pytest_vllm_gates.facts.lane import Lane
-from pytest_vllm_gates.facts.preflight import Model
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.checkpoints import files as checkpoints_files
+from pytest_vllm_gates.environment.environment import Environment
+from pytest_vllm_gates.preflight import gather as preflight_gather
+from pytest_vllm_gates.preflight.types import Model
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.family import Family
-    from pytest_vllm_gates.facts.preflight import Situation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.preflight.types import Situation
 
 OURS = Checkpoint("miniature", str(miniatures.path("qwen3.5")))
 
 
 def gather(qwen: Family, lane: dict[str, Any], **given: Any) -> Situation:
     made = Lane(name="x", file=Path("/x"), title="t", **lane)
-    return situation.gather(qwen, OURS, made, Environment(None), recorded("h100x8"), **given)
+    return preflight_gather.gather(qwen, OURS, made, Environment(None), recorded("h100x8"), **given)
 
 
 def test_a_server_of_our_own_inherits_our_environment(
@@ -71,7 +72,7 @@ def test_a_lane_may_fetch_checkpoints_in_a_way_of_its_own(
         asked.append(reads_alike)
         return Model("x")
 
-    monkeypatch.setattr(model, "read", read)
+    monkeypatch.setattr(checkpoints_files, "read", read)
     gather(qwen, lane)
     assert asked == [alike]
 
@@ -83,12 +84,12 @@ def test_a_lane_may_fetch_checkpoints_in_a_way_of_its_own(
 def test_an_address_is_held_against_the_machines_own(address: str, own: bool | None) -> None:
     if address == "::1" and not Path("/proc/net/if_inet6").exists():
         pytest.skip("no IPv6 here")
-    assert situation._own_address(address) is own
+    assert preflight_gather._own_address(address) is own
 
 
 def test_a_library_that_a_variable_names_is_looked_for(tmp_path: Path) -> None:
     library = tmp_path / "libnccl.so.2"
     named = {"VLLM_NCCL_SO_PATH": str(library), "OTHER": "/nowhere"}
-    assert situation._missing_files(named) == {"VLLM_NCCL_SO_PATH": str(library)}
+    assert preflight_gather._missing_files(named) == {"VLLM_NCCL_SO_PATH": str(library)}
     library.touch()
-    assert situation._missing_files(named) == {}
+    assert preflight_gather._missing_files(named) == {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.drive.startup import read
+from pytest_vllm_gates.server.startup import read
 
 HEALTHY = Path(__file__).parent.parent / "signatures" / "healthy"
 CPU_0_32 = """\

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive.blocks import Driver, Server
+from pytest_vllm_gates.catalog.plans import Block, planned
 from pytest_vllm_gates.drive.stilled import stilled
-from pytest_vllm_gates.facts.launch import Endpoint
-from pytest_vllm_gates.facts.throughput import Block, planned
+from pytest_vllm_gates.server.types import Endpoint
+from pytest_vllm_gates.throughput.blocks import Driver, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

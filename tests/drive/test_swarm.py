@@ -20,13 +20,13 @@ import pytest
 import zmq
 
 from drive.raw_server import ANSWER, Server, requests
-from pytest_vllm_gates.drive import guard
-from pytest_vllm_gates.drive.measuring import messages
-from pytest_vllm_gates.drive.measuring.answers import answered
-from pytest_vllm_gates.drive.measuring.measure import measure
-from pytest_vllm_gates.facts.launch import Endpoint
 from pytest_vllm_gates.facts.timing import ALONE, Driven, Planned, Raw, Workers
-from pytest_vllm_gates.judge.latency import latency
+from pytest_vllm_gates.load.generator import messages
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.latency import latency
+from pytest_vllm_gates.process import guard
+from pytest_vllm_gates.server.types import Endpoint
 
 SCRIPT = Path(__file__).with_name("streaming_script.py")
 KEY = "key-0123456789abcdef"
@@ -168,7 +168,7 @@ def test_workers_from_elsewhere_serve_one_load_after_the_other() -> None:
             heard.append(stranger(port))
             client.sendall(ANSWER)
 
-        program = "pytest_vllm_gates.drive.measuring.worker"
+        program = "pytest_vllm_gates.load.generator.locust_worker"
         argv = [sys.executable, "-m", program, "--master", f"127.0.0.1:{port}"]
         env = {**os.environ, messages.SECRET_VARIABLE: SECRET}
         by = Workers(1, f"127.0.0.1:{port}", SECRET)

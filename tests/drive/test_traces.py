@@ -8,20 +8,19 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.drive import traces
-from pytest_vllm_gates.drive.traces import take
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.trace import Arrival, Given
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.load import traces
+from pytest_vllm_gates.load.trace import Arrival, Given
+from pytest_vllm_gates.load.traces import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.trace import Taken
+    from pytest_vllm_gates.load.trace import Taken
 
 # The first lines of each as they are published.
 AZURE = """\

@@ -7,13 +7,12 @@ import json
 import statistics
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.drive.traffic import Maker, arrivals, constant, poisson
-from pytest_vllm_gates.facts.launch import Endpoint
-from pytest_vllm_gates.facts.trace import BLOCK_TOKENS, Arrival, Given
 from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.load.requests import Maker, arrivals, constant, poisson
+from pytest_vllm_gates.load.trace import BLOCK_TOKENS, Arrival, Given
+from pytest_vllm_gates.server.types import Endpoint
 
 ENDPOINT = Endpoint("http://127.0.0.1:1/under/v1", "mini")
 TRAFFIC = planned({"prompt_tokens": [20, 40], "output_tokens": [5, 9], "shared_tokens": 10})

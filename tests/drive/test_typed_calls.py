@@ -10,20 +10,19 @@ import jsonschema
 import pytest
 
 from drive.scripted import Said, Scripted, serving
-from pytest_vllm_gates.drive.chat import Chat
-from pytest_vllm_gates.drive.forced import BEFORE, Forced
-from pytest_vllm_gates.drive.typed_calls import CALLS, typed_calls
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import strict
-from pytest_vllm_gates.facts.outcome import Inconclusive, NotApplicable
+from pytest_vllm_gates.catalog import family as families, toml
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.conversations.forced_calls import BEFORE, Forced
+from pytest_vllm_gates.conversations.forced_cases import CALLS, typed_calls
 from pytest_vllm_gates.facts.reply import TypedCalls
+from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
-SHIPPED = strict.load(CALLS, TypedCalls).calls
+SHIPPED = toml.load(CALLS, TypedCalls).calls
 TEMPLATES = {
     "qwen3.5": (
         "<tool_call>\n<function={name}>\n{values}</function>\n</tool_call>",

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drive.scripted import Said, Scripted, serving
-from pytest_vllm_gates.drive.recorder import HEADER
-from pytest_vllm_gates.drive.walk import WIDE_TOKENS, Walk
-from pytest_vllm_gates.facts import conversation as conversations
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts.conversation import Conversation
-from pytest_vllm_gates.facts.matrix import Asked, Matrix
-from pytest_vllm_gates.judge import framing
+from pytest_vllm_gates.catalog import conversation as conversations, family as families
+from pytest_vllm_gates.catalog.conversation import Conversation
+from pytest_vllm_gates.catalog.matrix import Asked, Matrix
+from pytest_vllm_gates.client.recorder import HEADER
+from pytest_vllm_gates.conversations.checks import framing
+from pytest_vllm_gates.conversations.walk import WIDE_TOKENS, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.exchange import Exchange
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.answer import Exchange
 
 HELLO = Conversation(name="hello", title="hello", messages=({"role": "user", "content": "Hello"},))
 WEATHER = HELLO.model_copy(

@@ -7,14 +7,14 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from e2e.served import LANE, ROOT
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.environment import environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_vllm_gates.drive.environment import Environment
+    from pytest_vllm_gates.environment.environment import Environment
 
 # How an environment is made, which a lane that names an interpreter has no part in.
 MAKING = ("lock", *lanes.MAKING)

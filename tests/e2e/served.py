@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.drive import checkpoints, environment
-from pytest_vllm_gates.drive.launch import Limits, Plan, Server
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.server.launch import Limits, Plan, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pytest_vllm_gates.facts.checkpoint import Checkpoint
-    from pytest_vllm_gates.facts.family import CheckpointEntry, Family
-    from pytest_vllm_gates.facts.lane import Lane
-    from pytest_vllm_gates.facts.launch import Endpoint
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.family import CheckpointEntry, Family
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.server.types import Endpoint
 
 ROOT = Path(__file__).parents[2]
 LANE = "cpu"
@@ -78,7 +78,7 @@ def subject_of(miniature: str) -> tuple[Family, Checkpoint]:
     found = [pair for pair in _entries() if pair[1].miniature == miniature]
     assert found, f"no family file names the miniature {miniature!r}"
     family, entry = found[0]
-    return family, checkpoints.resolve(family, entry.name)
+    return family, checkpoints_resolve.resolve(family, entry.name)
 
 
 def _entries() -> Iterator[tuple[Family, CheckpointEntry]]:

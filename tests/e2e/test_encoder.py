@@ -11,7 +11,7 @@ from sweeps import sweep
 
 from e2e import gates, own_lane
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.catalog import family as families
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 SOME = ("--keep-server=5m", "-k", "test_boots or test_answers_sensibly or test_starts_as")
-COMMAND = "import sys; from pytest_vllm_gates.command import main; sys.exit(main())"
+COMMAND = "import sys; from pytest_vllm_gates.cli.main import main; sys.exit(main())"
 
 
 @pytest.fixture

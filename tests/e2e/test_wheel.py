@@ -11,7 +11,7 @@ import pytest
 import wheels
 
 from e2e import gates
-from pytest_vllm_gates.drive import uv
+from pytest_vllm_gates.environment import uv
 
 if TYPE_CHECKING:
     from pathlib import Path

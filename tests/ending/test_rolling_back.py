@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pytest_vllm_gates.drive import checkpoints
-from pytest_vllm_gates.ending.rolling_back import rollback
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.judge.verdict import Promotion
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.session.rollback import rollback
+from pytest_vllm_gates.verdict.verdict import Promotion
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.run.state import Run
+    from pytest_vllm_gates.session.run import Run
 
 LOCK = "vllm==0.31.0\n"
 
@@ -40,7 +39,9 @@ def run(project: Path, against: str | None = "stable", lane: str = "canary") -> 
         against=lanes.load(against, project) if against else None,
         options=SimpleNamespace(rootdir=project, overlay=True),
         subjects=[
-            SimpleNamespace(family=family, checkpoint=checkpoints.resolve(family, "miniature"))
+            SimpleNamespace(
+                family=family, checkpoint=checkpoints_resolve.resolve(family, "miniature")
+            )
         ],
         server_env={},
     )

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.judge.agreement import differences
+from pytest_vllm_gates.conversations.checks.agreement import differences
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.drive.chat import Chat
-    from pytest_vllm_gates.facts.conversation import Conversation
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.client.chat import Chat
     from pytest_vllm_gates.run.evidence import Evidence
 
 pytestmark = pytest.mark.streaming

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.facts import all_reduce as facts
+from pytest_vllm_gates.all_reduce import types as facts
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

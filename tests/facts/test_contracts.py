@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.facts import contracts, strict
-from pytest_vllm_gates.facts.conversation import load_all
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.catalog.conversation import load_all
+from pytest_vllm_gates.contracts import types as contracts_types
+from pytest_vllm_gates.errors import UserError
 
 NOWHERE = Path("/nowhere")
 
 
 def test_the_shipped_file_can_be_asked() -> None:
-    plan = contracts.load()
+    plan = contracts_types.load()
     known = {one.name for one in load_all(NOWHERE)}
     asked = {one.conversation for one in plan.answers if one.conversation}
     assert asked <= known
@@ -36,11 +37,11 @@ def test_the_shipped_file_can_be_asked() -> None:
     ],
 )
 def test_a_fault_in_the_file_is_told(table: str, says: str, tmp_path: Path) -> None:
-    text = contracts.FILE.read_text(encoding="utf-8")
+    text = contracts_types.FILE.read_text(encoding="utf-8")
     head = text[: text.index("[[answers]]")]
     rest = "" if "answers" in table else "[[answers]]\nname = 'x'\n"
     rest += "" if "mistakes" in table else "[[mistakes]]\nname = 'y'\n"
     (tmp_path / "contracts.toml").write_text(head + table + rest, encoding="utf-8")
     with pytest.raises(UserError) as error:
-        strict.load(tmp_path / "contracts.toml", contracts.Plan)
+        toml.load(tmp_path / "contracts.toml", contracts_types.Plan)
     assert says in str(error.value)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts import conversation as conversations
-from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.catalog import conversation as conversations, family as families
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.conversation import Conversation
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
 
 NOWHERE = Path("/nowhere")
 ALL = {one.name: one for one in conversations.load_all(NOWHERE)}

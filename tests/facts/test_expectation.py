@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.expectation import FORMS, Expectation, parse, parse_all
-from pytest_vllm_gates.facts.incident import Sent
-from pytest_vllm_gates.judge.expectation import broken, completion
+from pytest_vllm_gates.incidents.expectation import broken, completion
+from pytest_vllm_gates.incidents.types import Sent
 
 CALL = {"index": 0, "function": {"name": "look_up", "arguments": '{"a": 1}'}}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.facts.explanation import Confidence, Diagnosis, Explanation
+from pytest_vllm_gates.server.failure import Confidence, Diagnosis, Explanation
 
 ONE = Diagnosis(
     "MEMORY", "it is short of memory", "boot", "load", "failure", Confidence.LIKELY,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.errors import UserError
 
 NOWHERE = Path("/nowhere")
 SMALL = """

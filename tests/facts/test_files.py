@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.facts.files import write_together, write_whole
+from pytest_vllm_gates.files import write_together, write_whole
 
 
 def test_text_is_written_as_it_stands_and_folders_are_made(tmp_path: Path) -> None:

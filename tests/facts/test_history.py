@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.history import FIGURES, FILE, entry
+from pytest_vllm_gates.history.types import FIGURES, FILE, entry
 from pytest_vllm_gates.option_list import HISTORY
 
 MACHINE = {"gpus": [], "cpu": "AMD EPYC", "cores": 2}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.incident import Lane, Sent, schema, told
-from pytest_vllm_gates.facts.secrets import REDACTED
+from pytest_vllm_gates.incidents.types import Lane, Sent, schema, told
+from pytest_vllm_gates.redaction.redactor import REDACTED
 
 
 def test_headers_are_told_where_they_are_known_to_tell_nothing() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.isolation import load
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import pytest
 
-from pytest_vllm_gates.facts.kept import Host, Kept, ProcessId, differences, span, told
-from pytest_vllm_gates.facts.launch import BootTimes
+from pytest_vllm_gates.server.kept.record import Host, Kept, ProcessId, differences, span, told
+from pytest_vllm_gates.server.types import BootTimes
 
 
 def test_only_what_names_no_secret_is_told_with_its_values() -> None:

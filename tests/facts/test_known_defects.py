@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import known_defects, matrix
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.known_defects import NAME, KnownDefect
+from pytest_vllm_gates.catalog import family as families, known_defects, matrix
+from pytest_vllm_gates.catalog.known_defects import NAME, KnownDefect
+from pytest_vllm_gates.errors import UserError
 
 NOWHERE = Path("/nowhere")
 ENTRY = {

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts import lane
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import lane
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def test_a_lane_has_one_of_four_forms(tmp_path: Path, text: str, form: str) -> N
         ('python = "p"\ntorch_backend = "cpu"\n', "torch_backend would do nothing in a lane"),
         ('base_url = "u"\n[env]\nA = "b"\n[waive]\nports = "x"\n',
          "env, waive would do nothing in a lane that has base_url"),
-        ('lock = "mine.txt"\n', "make it: python -m pytest_vllm_gates.drive.relock"),
+        ('lock = "mine.txt"\n', "make it: python -m pytest_vllm_gates.environment.relock"),
         ('python = "p"\noverlay = "mine"\n', "is not a folder"),
         ('python = "p"\npython_version = "2.7"\n', "python_version"),
         ('python = "p"\n[load]\nusers = "many"\n', "mine.toml"),

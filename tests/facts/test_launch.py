@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_vllm_gates.facts.explanation import Confidence, Diagnosis, Explanation
-from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
+from pytest_vllm_gates.server.failure import Confidence, Diagnosis, Explanation
+from pytest_vllm_gates.server.types import Boot, BootTimes, Endpoint, Failure
 
 DIAGNOSIS = Diagnosis(
     "MEMORY", "it is short of memory", "boot", "load", "failure", Confidence.LIKELY,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts import literals, signature
+from pytest_vllm_gates.diagnosis import signature
+from pytest_vllm_gates.facts import literals
 
 PATTERNS = [
     pattern

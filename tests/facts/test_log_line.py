@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_vllm_gates.facts.log_line import LogLine, free
+from pytest_vllm_gates.server.log_line import LogLine, free
 
 SAID = "ValueError: no memory {'a': 1}"
 STAMP = "11-20 10:00:00"

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts import conversation as conversations
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import matrix, strict
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.matrix import UNSET, Asked, Cell, Matrix
+from pytest_vllm_gates.catalog import (
+    conversation as conversations,
+    family as families,
+    matrix,
+    toml,
+)
+from pytest_vllm_gates.catalog.matrix import UNSET, Asked, Cell, Matrix
+from pytest_vllm_gates.errors import UserError
 
 NOWHERE = Path("/nowhere")
 SHIPPED = matrix.load()
@@ -195,7 +198,7 @@ def test_a_mistake_in_the_file_is_told(tmp_path: Path, text: str, complaint: str
     file = tmp_path / "matrix.toml"
     file.write_text(text)
     with pytest.raises(UserError) as caught:
-        strict.load(file, Matrix)
+        toml.load(file, Matrix)
     assert complaint in str(caught.value)
     assert str(file) in str(caught.value)
 

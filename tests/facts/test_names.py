@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from texts import texts
 
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.names import choose, fold, nearest
 
 KNOWN = ("deepseek", "gemma", "glm", "qwen3.5")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts import conversation, family
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import conversation, family
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.preflight import Check, State
+from pytest_vllm_gates.preflight.types import Check, State
 
 
 def test_a_check_says_what_why_and_what_next() -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts.prompts import DROP, DROPPED, HASH, KEEP, WAYS, Prompts
-from pytest_vllm_gates.facts.secrets import REDACTED, Redactor
+from pytest_vllm_gates.redaction.prompts import DROP, DROPPED, HASH, KEEP, WAYS, Prompts
+from pytest_vllm_gates.redaction.redactor import REDACTED, Redactor
 
 SAID = "Mrs Schmidt's plan"
 REQUEST = {

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts import strict
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.reply import Hostile, HostileTexts
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def test_a_text_is_sent_once_unless_it_says(tmp_path: Path) -> None:
     file.write_text(
         '[[texts]]\nname = "a"\ntext = ""\n[[texts]]\nname = "b"\ntext = "b"\ntimes = 9'
     )
-    assert strict.load(file, HostileTexts).texts == (
+    assert toml.load(file, HostileTexts).texts == (
         Hostile(name="a", text=""),
         Hostile(name="b", text="b", times=9),
     )
@@ -29,4 +29,4 @@ def test_a_mistake_is_told(tmp_path: Path) -> None:
     file = tmp_path / "hostile.toml"
     file.write_text('[[texts]]\nname = "a"\ntext = "b"\ntime = 9\n')
     with pytest.raises(UserError, match="did you mean 'times'"):
-        strict.load(file, HostileTexts)
+        toml.load(file, HostileTexts)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.facts import robustness
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.robustness import Misuse, load_all
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.robustness import types as robustness_types
+from pytest_vllm_gates.robustness.types import Misuse, load_all
 
 NOWHERE = Path("/nowhere")
 
@@ -17,7 +17,7 @@ NOWHERE = Path("/nowhere")
 @pytest.fixture
 def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Misuse]:
     """An empty folder in place of the shipped cases; `tmp_path` is the project."""
-    monkeypatch.setattr(robustness, "SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr(robustness_types, "SHIPPED", tmp_path / "shipped")
     (tmp_path / "robustness").mkdir()
     return Misuse
 

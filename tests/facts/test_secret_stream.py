@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from facts.secret_values import OPENAI, VALUES
-from pytest_vllm_gates.facts.secret_stream import LONGEST_LINE, CleanText, Stream
-from pytest_vllm_gates.facts.secrets import REDACTED, Redactor
+from pytest_vllm_gates.redaction.redactor import REDACTED, Redactor
+from pytest_vllm_gates.redaction.stream import LONGEST_LINE, CleanText, Stream
 
 
 @given(

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from facts.secret_values import OPENAI, VALUES
-from pytest_vllm_gates.facts.prompts import DROP, DROPPED, Prompts
-from pytest_vllm_gates.facts.secrets import (
+from pytest_vllm_gates.redaction.prompts import DROP, DROPPED, Prompts
+from pytest_vllm_gates.redaction.redactor import (
     MUCH,
     REDACTED,
     Redactor,
@@ -23,7 +22,7 @@ from pytest_vllm_gates.facts.secrets import (
     names_a_secret,
     of_process,
 )
-from pytest_vllm_gates.facts.shown import redacted
+from pytest_vllm_gates.redaction.shown import redacted
 
 if TYPE_CHECKING:
     from pathlib import Path

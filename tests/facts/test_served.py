@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.served import as_served, options_as_served, tools_as_served
+from pytest_vllm_gates.prompts.types import as_served, options_as_served, tools_as_served
 
 PARTS = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pytest_vllm_gates.facts.startup import GIB, Pattern, Startup, patterns
+from pytest_vllm_gates.server.startup_check import GIB, Pattern, Startup, patterns
 
 
 def test_the_shipped_patterns_can_be_read() -> None:

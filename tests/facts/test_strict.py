@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import Field
 
-from pytest_vllm_gates.facts import strict
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Wheel(strict.Record):
+class Wheel(toml.Record):
     size: int
     maker: str = ""
 
 
-class Engine(strict.Record):
+class Engine(toml.Record):
     power: float
     wheels: tuple[Wheel, ...] = ()
 
 
-class Car(strict.Record):
+class Car(toml.Record):
     name: str
     title: str
     doors: int = 4
@@ -45,13 +45,13 @@ def file(tmp_path: Path) -> Path:
 def complaint(file: Path, text: str) -> str:
     file.write_text(text)
     with pytest.raises(UserError) as caught:
-        strict.load(file, Car, name="car")
+        toml.load(file, Car, name="car")
     return str(caught.value)
 
 
 def test_a_whole_file_is_read_with_arrays_as_tuples(file: Path) -> None:
     file.write_text(TITLE + 'colours = ["red"]\n[engine]\npower = 1.5\n[[wheels]]\nsize = 17\n')
-    car = strict.load(file, Car, name="car")
+    car = toml.load(file, Car, name="car")
     assert car == Car(
         name="car",
         title="a car",
@@ -150,18 +150,18 @@ def test_what_is_no_toml_is_told_with_its_line(file: Path) -> None:
 def test_what_is_no_text_is_told(file: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not valid TOML"):
-        strict.load(file, Car, name="car")
+        toml.load(file, Car, name="car")
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nothing\.toml: cannot be read: No such file"):
-        strict.load(tmp_path / "nothing.toml", Car, name="car")
+        toml.load(tmp_path / "nothing.toml", Car, name="car")
     with pytest.raises(UserError, match=r"cannot be read: Is a directory"):
-        strict.load(tmp_path, Car, name="car")
+        toml.load(tmp_path, Car, name="car")
 
 
 def test_a_record_cannot_be_changed(file: Path) -> None:
     file.write_text(TITLE)
-    car = strict.load(file, Car, name="car")
+    car = toml.load(file, Car, name="car")
     with pytest.raises(ValueError, match="frozen"):
         car.doors = 2  # type: ignore[misc]

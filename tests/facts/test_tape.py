@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.incident import Sent
 from pytest_vllm_gates.facts.tape import Tape
+from pytest_vllm_gates.incidents.types import Sent
 
 
 def sent(name: str, size: int = 0) -> Sent:

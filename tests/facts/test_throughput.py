@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.throughput import planned
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.catalog.plans import planned
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path

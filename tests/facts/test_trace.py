@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.trace import Replay
+from pytest_vllm_gates.load.trace import Replay
 
 
 def test_all_of_a_replay_is_evidence() -> None:

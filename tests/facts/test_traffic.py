@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.traffic import planned
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts import waivers
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import waivers
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from e2e.served import Served
 
 from faults.gates import Judged, arguments, judged
 from faults.upstream import Upstream
-from pytest_vllm_gates.drive import http
-from pytest_vllm_gates.drive.reference import Reference
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.prompts.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -78,7 +78,7 @@ def test_a_server_unchanged_is_promoted(upstream: Upstream, run: Run) -> None:
 def test_a_request_that_hangs_turns_robustness_red(
     upstream: Upstream, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_vllm_gates.drive.robustness.LIMIT_S", HANG_S / 2)
+    monkeypatch.setattr("pytest_vllm_gates.robustness.client.LIMIT_S", HANG_S / 2)
 
     def hang(exchange: Exchange) -> None:
         if exchange.body.get("response_format") == "json":

@@ -20,8 +20,9 @@ from e2e import gates, own_lane
 from faults import prompt_edits, reasoning, tools
 from faults.conversations import SHORT
 from faults.proxy import Proxy
-from pytest_vllm_gates.drive import http, incidents
-from pytest_vllm_gates.facts.incident import NAME, SCHEMA
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.incidents import read as incidents_read
+from pytest_vllm_gates.incidents.types import NAME, SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +50,7 @@ class Field:
         self.empty.mkdir()
         self.env = {"OPENAI_API_KEY": key}
 
-    def fails(self, gate: str, check: str, *arguments: str) -> incidents.Bundle:
+    def fails(self, gate: str, check: str, *arguments: str) -> incidents_read.Bundle:
         """Run the gates where something is wrong; return the check's bundle, the rest is gone."""
         ran = gates.run(self.project, *arguments, env=self.env)
         left = {one["test"].partition("[")[0]: one for one in ran.verdict["incidents"]}
@@ -59,7 +60,7 @@ class Field:
         shutil.rmtree(self.project)
         schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
         jsonschema.validate(json.loads((Path(moved) / NAME).read_text(encoding="utf-8")), schema)
-        return incidents.read(Path(moved))
+        return incidents_read.read(Path(moved))
 
     def replay(self, *arguments: str) -> tuple[dict[str, Any], gates.Ran]:
         """Send the bundle again in the empty project."""

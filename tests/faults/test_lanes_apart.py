@@ -13,7 +13,7 @@ from e2e import gates, own_lane
 from e2e.served import subject_of
 from sweeps import named, sweep
 
-from pytest_vllm_gates.facts import waivers
+from pytest_vllm_gates.catalog import waivers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ import pytest
 from e2e import gates
 from sweeps import named, sweep
 
-from pytest_vllm_gates.drive import http
+from pytest_vllm_gates.client import http
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,16 +19,16 @@ from e2e import gates
 from e2e.served import LANE, ROOT, subject_of
 from sweeps import sweep
 
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.drive.launch import Limits, Plan, Server
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.run.explaining import explainer
+from pytest_vllm_gates.server.launch import Limits, Plan, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.lane import Lane
+    from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.report.progress import Progress
 
 pytestmark = pytest.mark.real

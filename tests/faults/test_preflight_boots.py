@@ -12,7 +12,7 @@ from e2e import gates, own_lane
 from e2e.served import subject_of
 from sweeps import sweep
 
-from pytest_vllm_gates.command import main
+from pytest_vllm_gates.cli.main import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from e2e import gates, own_lane
 
-from pytest_vllm_gates.command import main
-from pytest_vllm_gates.drive.guard import parents
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.process.guard import parents
 
 pytestmark = [pytest.mark.real, pytest.mark.alone]
 

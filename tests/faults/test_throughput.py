@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from e2e import gates, own_lane
 
-from pytest_vllm_gates.drive import http
+from pytest_vllm_gates.client import http
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from pytest_vllm_gates.facts.throughput import Block, Group, Pair, planned
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair, planned
 
 PLAN = planned()
 GROUPS = PLAN.against.groups

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.catalog.matrix import Asked, Cell
+from pytest_vllm_gates.client.answer import Exchange
 from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
-from pytest_vllm_gates.facts.exchange import Exchange
-from pytest_vllm_gates.facts.matrix import Asked, Cell
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.family import Family
+    from pytest_vllm_gates.catalog.family import Family
 
 CITY = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
 TOOLS = [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.signature import SignatureClass
-from pytest_vllm_gates.judge import explain
+from pytest_vllm_gates.diagnosis import explain
+from pytest_vllm_gates.diagnosis.signature import SignatureClass
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.explanation import Explanation
-    from pytest_vllm_gates.facts.preflight import Situation
+    from pytest_vllm_gates.preflight.types import Situation
+    from pytest_vllm_gates.server.failure import Explanation
 
 STAMP = "11-20 10:00:00"
 READY = "Application startup complete."

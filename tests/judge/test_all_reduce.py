@@ -6,13 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts import all_reduce as facts
-from pytest_vllm_gates.facts.all_reduce import Rank, Ranks, Step, Summed, Wrong
-from pytest_vllm_gates.facts.explanation import Diagnosis, Explanation
-from pytest_vllm_gates.judge import all_reduce as judge
+from pytest_vllm_gates.all_reduce import checks as judge, types as facts
+from pytest_vllm_gates.all_reduce.types import Rank, Ranks, Step, Summed, Wrong
+from pytest_vllm_gates.server.failure import Diagnosis, Explanation
 
 STEPS = ("the import of torch", "the rendezvous", "the all-reduce of 1 MiB", facts.DONE)
 BEGAN_S = 1000.0

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from judge.exchanges import answer
+from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.drive.hostile_calls import TEXTS
-from pytest_vllm_gates.facts import strict
 from pytest_vllm_gates.facts.answer import Answer, ToolCall
 from pytest_vllm_gates.facts.reply import HostileTexts, Reply
 from pytest_vllm_gates.judge.arguments import altered
@@ -127,7 +127,7 @@ def test_long_texts_are_cut_and_measured() -> None:
 
 
 def test_the_shipped_texts_hold_what_parsers_trip_over() -> None:
-    texts = strict.load(TEXTS, HostileTexts).texts
+    texts = toml.load(TEXTS, HostileTexts).texts
     assert len({one.name for one in texts}) == len(texts)
     every = "\0".join(one.text for one in texts)
     wanted = ['"', "\\", "\n", "{", "}", "[", "<", ">", "&", "2>&1", "${close}", "${open}", "東"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from judge.test_loaded import LIMITS, answer, phase
-from pytest_vllm_gates.drive.traffic import arrivals as planned
-from pytest_vllm_gates.facts.loaded import Phase, Schedule
-from pytest_vllm_gates.judge import arrivals as judge
+from pytest_vllm_gates.load import arrivals as judge
+from pytest_vllm_gates.load.requests import arrivals as planned
+from pytest_vllm_gates.load.types import Phase, Schedule
 
 RATE = 20.0
 COUNT = 200

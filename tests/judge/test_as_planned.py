@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.drive import startup
-from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Pool, Room, Serving, Weights
-from pytest_vllm_gates.facts.startup import Startup
 from pytest_vllm_gates.judge.as_planned import differences, serving
-from pytest_vllm_gates.judge.memory_plan import plan
-from pytest_vllm_gates.judge.model_shape import shape_of
+from pytest_vllm_gates.memory_plan.plan import plan
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import GIB, MemoryPlan, Pool, Room, Serving, Weights
 from pytest_vllm_gates.miniatures import checkpoint as miniatures
+from pytest_vllm_gates.server import startup
+from pytest_vllm_gates.server.startup_check import Startup
 
 HEALTHY = Path(__file__).parent.parent / "signatures" / "healthy"
 CHECKPOINTS = Path(miniatures.__file__).parent / "checkpoints"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.throughput import Block, Group, Pair
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair
 from pytest_vllm_gates.judge.block_figures import MOST, of_pairs, side_by_side
 
 

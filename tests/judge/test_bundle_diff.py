@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.facts.bundle_diff import BundleDescription, BundleDiff
-from pytest_vllm_gates.facts.secrets import REDACTED
-from pytest_vllm_gates.facts.shown import seal
-from pytest_vllm_gates.judge.bundle_diff import AXES, differences
+from pytest_vllm_gates.lanes.diff import AXES, differences
+from pytest_vllm_gates.redaction.redactor import REDACTED
+from pytest_vllm_gates.redaction.shown import seal
 from pytest_vllm_gates.report import bundle_diff as report
 
 VERSIONS = {

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from judge.boot_noise import PLAN, Noise
-from pytest_vllm_gates.facts.throughput import Pair
-from pytest_vllm_gates.judge import calibration
+from pytest_vllm_gates.catalog.plans import Pair
+from pytest_vllm_gates.throughput import calibration
 
 
 def test_more_pairs_show_smaller_differences() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judge.exchanges import TIME, TOOLS, WEATHER, answer, exchange
-from pytest_vllm_gates.judge import calls
+from pytest_vllm_gates.conversations.checks import tool_calls
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.answer import Answer, ToolCall
@@ -36,7 +36,7 @@ def with_arguments(text: str) -> ToolCall:
     ids=["none", "two", "no parameters declared", "cut by the limit"],
 )
 def test_calls_a_tool_can_take_are_valid(whole: Answer) -> None:
-    assert list(calls.valid(whole, REQUEST)) == []
+    assert list(tool_calls.valid(whole, REQUEST)) == []
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def test_calls_a_tool_can_take_are_valid(whole: Answer) -> None:
     ],
 )
 def test_a_call_no_tool_can_take_is_told(made: ToolCall, sentence: str) -> None:
-    (found,) = calls.valid(called(made), REQUEST)
+    (found,) = tool_calls.valid(called(made), REQUEST)
     assert found.startswith(sentence)
 
 
 def test_every_wrong_call_is_told_and_no_right_one() -> None:
     wrong = [replace(TIME, name="x"), *map(with_arguments, ("{", "[]", "{}"))]
-    found = list(calls.valid(called(TIME, *wrong, TIME), REQUEST))
+    found = list(tool_calls.valid(called(TIME, *wrong, TIME), REQUEST))
     assert [one[:13] for one in found] == [f"tool_calls[{place}]" for place in (1, 2, 3, 4)]
 
 
 def test_a_call_where_nothing_is_declared_is_undeclared() -> None:
-    (found,) = calls.valid(called(WEATHER), {})
+    (found,) = tool_calls.valid(called(WEATHER), {})
     assert found == "tool_calls[0].name is 'get_weather'; declared are none"
 
 
@@ -85,7 +85,7 @@ def test_a_call_where_nothing_is_declared_is_undeclared() -> None:
     ],
 )
 def test_a_sampled_answer_has_to_be_a_valid_call(whole: Answer, found: list[str]) -> None:
-    assert list(calls.one_valid_call(whole, REQUEST)) == found
+    assert list(tool_calls.one_valid_call(whole, REQUEST)) == found
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_sampled_answer_has_to_be_a_valid_call(whole: Answer, found: list[str]
     ],
 )  # fmt: skip
 def test_one_call_comes_where_one_was_allowed(whole: Answer, found: list[str]) -> None:
-    assert list(calls.one_at_a_time(whole, REQUEST)) == found
+    assert list(tool_calls.one_at_a_time(whole, REQUEST)) == found
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_one_call_comes_where_one_was_allowed(whole: Answer, found: list[str]) -
     ],
 )
 def test_every_call_has_an_id_of_its_own(ids: list[str | None], sentence: str | None) -> None:
-    found = list(calls.identified(called(*(replace(TIME, id=one) for one in ids))))
+    found = list(tool_calls.identified(called(*(replace(TIME, id=one) for one in ids))))
     assert found[0].startswith(sentence) if sentence else found == []
 
 
@@ -150,7 +150,7 @@ def test_every_call_has_an_id_of_its_own(ids: list[str | None], sentence: str | 
 def test_calls_and_finish_reason_agree(
     whole: Answer | None, tools: str, sentence: str | None
 ) -> None:
-    found = list(calls.finish(exchange(whole, tools=tools)))
+    found = list(tool_calls.finish(exchange(whole, tools=tools)))
     assert found == ([sentence] if sentence else [])
 
 
@@ -196,5 +196,5 @@ def test_calls_and_finish_reason_agree(
 def test_tool_choice_is_kept(
     whole: Answer | None, fields: dict[str, Any], sentence: str | None
 ) -> None:
-    found = list(calls.chosen(exchange(whole, **fields)))
+    found = list(tool_calls.chosen(exchange(whole, **fields)))
     assert found == ([sentence] if sentence else [])

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 
-from pytest_vllm_gates.facts import contracts as facts
-from pytest_vllm_gates.facts.contracts import Observed, Reply
-from pytest_vllm_gates.judge import contracts as judge
-from pytest_vllm_gates.judge.golden import CorruptGolden
-from pytest_vllm_gates.judge.shapes import ERRORS, FIELDS, METRICS, ROUTES, Contracts
-from pytest_vllm_gates.judge.shapes import replies as of
+from pytest_vllm_gates.contracts import checks as judge, types as facts
+from pytest_vllm_gates.contracts.shapes import (
+    ERRORS,
+    FIELDS,
+    METRICS,
+    ROUTES,
+    Contracts,
+    replies as of,
+)
+from pytest_vllm_gates.contracts.types import Observed, Reply
+from pytest_vllm_gates.goldens import CorruptGolden
 
 PLAN = facts.load()
 KINDS = (ROUTES, METRICS, FIELDS, ERRORS)

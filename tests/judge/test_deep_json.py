@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from judge.exchanges import TOOLS, WEATHER, answer, exchange
-from pytest_vllm_gates.facts.exchange import Recording
+from pytest_vllm_gates.client.answer import Recording
+from pytest_vllm_gates.conversations.checks import content, framing, tool_calls
+from pytest_vllm_gates.conversations.checks.agreement import canonical
+from pytest_vllm_gates.conversations.checks.tokens import _leaves
 from pytest_vllm_gates.facts.reply import Reply
-from pytest_vllm_gates.judge import calls, formats, framing
-from pytest_vllm_gates.judge.agreement import canonical
 from pytest_vllm_gates.judge.arguments import altered
-from pytest_vllm_gates.judge.wire import _leaves
 
 DEEP = "[" * 100_000
 CALL = replace(WEATHER, arguments=DEEP)
 
 
 def test_in_the_arguments_of_a_call() -> None:
-    (found,) = calls.valid(answer("", tool_calls=(CALL,)), {"tools": TOOLS, "tool_choice": "auto"})
+    (found,) = tool_calls.valid(
+        answer("", tool_calls=(CALL,)), {"tools": TOOLS, "tool_choice": "auto"}
+    )
     assert "arguments is no JSON" in found
     assert canonical(DEEP) == DEEP
     assert [*_leaves(CALL)] == [DEEP]
@@ -25,7 +27,7 @@ def test_in_the_arguments_of_a_call() -> None:
 
 def test_in_the_content() -> None:
     whole = answer(DEEP, reasoning=f"so {{{DEEP}")
-    (found,) = formats.json_value(exchange(whole, format="json_schema", json_schema={}))
+    (found,) = content.json_value(exchange(whole, format="json_schema", json_schema={}))
     assert found.startswith("content is not one JSON value")
 
 

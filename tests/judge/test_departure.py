@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_vllm_gates.facts.departure import Departure
-from pytest_vllm_gates.judge.departure import fault, why_undecided
+from pytest_vllm_gates.isolation.checks import fault, why_undecided
 
 
 def departure(before: int, during: int, after: int, tokens_before: int = 200) -> Departure:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.memory_plan import GIB, Serving
-from pytest_vllm_gates.judge.device_memory import estimated
-from pytest_vllm_gates.judge.model_shape import shape_of
+from pytest_vllm_gates.memory_plan.device import estimated
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import GIB, Serving
 
 WIDE: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14335,

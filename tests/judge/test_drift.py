@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from pytest_vllm_gates.facts.loaded import Block
 from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.judge import drift
+from pytest_vllm_gates.load import drift
+from pytest_vllm_gates.load.types import Block
 
 LIMITS = planned().limits
 BLOCKS = 20

@@ -18,8 +18,8 @@ from judge.explaining import (
     said,
     signature,
 )
-from pytest_vllm_gates.facts.explanation import Confidence
-from pytest_vllm_gates.judge import explain
+from pytest_vllm_gates.diagnosis import explain
+from pytest_vllm_gates.server.failure import Confidence
 
 TRACEBACK = "Traceback (most recent call last):"
 WRAPPER = "RuntimeError: the engine did not start"

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from judge.explaining import MEMORY, classes, said, signature
+from pytest_vllm_gates.diagnosis import explain, machine
+from pytest_vllm_gates.diagnosis.signature import load_all
 from pytest_vllm_gates.facts.bundle import Bundle, Kernels, Unmet
-from pytest_vllm_gates.facts.explanation import Confidence
-from pytest_vllm_gates.facts.machine import Driver, Gpu, Limits, Machine
 from pytest_vllm_gates.facts.machine_rules import RULES
-from pytest_vllm_gates.facts.preflight import Model, Situation
-from pytest_vllm_gates.facts.signature import load_all
-from pytest_vllm_gates.judge import explain
-from pytest_vllm_gates.judge.explain import machine
+from pytest_vllm_gates.machine.types import Driver, Gpu, Limits, Machine
+from pytest_vllm_gates.preflight.types import Model, Situation
+from pytest_vllm_gates.server.failure import Confidence
 
 GIB = 2**30
 BARE = Machine(os="Linux", python="3", cpu="x", cores=2, memory_bytes=100 * GIB, gpus=())

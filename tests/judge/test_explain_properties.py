@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from judge.explaining import COMMON, HEALTHY, MEMORY, STAMP
-from pytest_vllm_gates.facts import signature
-from pytest_vllm_gates.judge import explain
-from pytest_vllm_gates.judge.explain.matcher import Matcher
+from pytest_vllm_gates.diagnosis import explain, signature
+from pytest_vllm_gates.diagnosis.matcher import Matcher
 
 SHIPPED = signature.load_all()
 KNOWN = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judge.exchanges import WEATHER, answer, exchange
-from pytest_vllm_gates.judge.formats import json_value, judged, pattern
+from pytest_vllm_gates.conversations.checks.content import json_value, judged, pattern
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.answer import Answer

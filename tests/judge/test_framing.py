@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.facts.exchange import Recording
-from pytest_vllm_gates.judge.framing import faults, unasked_usage
+from pytest_vllm_gates.client.answer import Recording
+from pytest_vllm_gates.conversations.checks.framing import faults, unasked_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

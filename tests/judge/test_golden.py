@@ -6,12 +6,11 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from texts import texts
 
 from pytest_vllm_gates.facts.rendering import Refused, Rendering
-from pytest_vllm_gates.judge.golden import (
+from pytest_vllm_gates.goldens import (
     CorruptGolden,
     changed_parts,
     conversation_golden,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from judge.boot_noise import Noise
-from pytest_vllm_gates.facts.throughput import Block, Group, Pair, planned
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair, planned
 from pytest_vllm_gates.judge import host_bound
-from pytest_vllm_gates.judge import throughput as judge
-from pytest_vllm_gates.judge.throughput import Answer
+from pytest_vllm_gates.throughput import decide as judge
+from pytest_vllm_gates.throughput.decide import Answer
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "throughput" / "h100-qwen3.5.json"
 WORK = {"concurrency": 16, "requests": 16, "prompt_tokens": 256, "output_tokens": 64}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_vllm_gates.facts.memory_plan import GIB, Room, Serving
-from pytest_vllm_gates.judge.memory_plan import plan
-from pytest_vllm_gates.judge.model_shape import shape_of
+from pytest_vllm_gates.memory_plan.plan import plan
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import GIB, Room, Serving
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pytest_vllm_gates.catalog.known_defects import KnownDefect
 from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.known_defects import KnownDefect
 from pytest_vllm_gates.judge.known import Sorted, sort
 
 STREAMED = Case("streamed", {"mode": "streamed", "tools": "auto"})

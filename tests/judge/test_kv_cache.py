@@ -8,7 +8,7 @@ import pytest
 
 from pytest_vllm_gates.facts import vllm_versions as versions
 from pytest_vllm_gates.facts.model_shape import Kind
-from pytest_vllm_gates.judge.kv_cache import (
+from pytest_vllm_gates.memory_plan.cache import (
     Bucket,
     Demand,
     Page,

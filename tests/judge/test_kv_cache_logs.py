@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.memory_plan import GIB, Room, Serving
-from pytest_vllm_gates.judge.memory_plan import allows, plan
-from pytest_vllm_gates.judge.model_shape import shape_of
+from pytest_vllm_gates.memory_plan.plan import allows, plan
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import GIB, Room, Serving
 
 HERE = Path(__file__).parent
 MODELS: dict[str, Any] = tomllib.loads((HERE / "kv_cache_models.toml").read_text())

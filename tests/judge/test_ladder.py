@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.ladder import Climb, Climbed, Hang, Refusal, Reply, Rest, Rung
 from pytest_vllm_gates.facts.said import Said
-from pytest_vllm_gates.judge import ladder
-from pytest_vllm_gates.judge.numerics import tolerance
+from pytest_vllm_gates.long_context import checks as long_context_checks
+from pytest_vllm_gates.long_context.types import Climb, Climbed, Hang, Refusal, Reply, Rest, Rung
+from pytest_vllm_gates.numerics.checks import tolerance
 
 BF16 = tolerance("bfloat16")
 PARIS = Said(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))
@@ -39,21 +39,21 @@ def climb(*rungs: Climbed, refusals: tuple[Refusal, ...] = (TOO_LONG,)) -> Climb
     return Climb(100, PARIS, rungs or (climbed(), climbed(WARM), climbed(MANY)), refusals)
 
 
-def told(judged: ladder.Judged) -> list[str]:
+def told(judged: long_context_checks.Judged) -> list[str]:
     return [finding.says for finding in judged[0]]
 
 
 def test_a_healthy_server_has_no_fault() -> None:
     whole = climb()
-    assert told(ladder.unanswered(whole)) == []
-    assert told(ladder.changed(whole, BF16, invariant=True)) == []
-    assert told(ladder.unrefused(whole)) == []
-    assert told(ladder.unwell(whole, invariant=True)) == []
-    assert told(ladder.hangs(whole)) == []
+    assert told(long_context_checks.unanswered(whole)) == []
+    assert told(long_context_checks.changed(whole, BF16, invariant=True)) == []
+    assert told(long_context_checks.unrefused(whole)) == []
+    assert told(long_context_checks.unwell(whole, invariant=True)) == []
+    assert told(long_context_checks.hangs(whole)) == []
 
 
 def test_the_ladder_ends_at_the_context_to_the_token() -> None:
-    rungs = ladder.rungs(4096, 4096, 8, 4, 20)
+    rungs = long_context_checks.rungs(4096, 4096, 8, 4, 20)
     assert {rung.prompt_tokens + rung.output_tokens for rung in rungs} == {
         512, 1024, 2048, 3584, 4096,
     }  # fmt: skip
@@ -63,7 +63,7 @@ def test_the_ladder_ends_at_the_context_to_the_token() -> None:
 
 
 def test_a_plan_shorter_than_the_context_is_a_rung_of_its_own() -> None:
-    rungs = ladder.rungs(32768, 131072, 8, 4, 20)
+    rungs = long_context_checks.rungs(32768, 131072, 8, 4, 20)
     assert [rung.prompt_tokens + 8 for rung in rungs[::3]] == [4096, 8192, 16384, 32768, 131072, 131072]  # fmt: skip  # noqa: E501
 
 
@@ -78,14 +78,14 @@ def test_a_plan_shorter_than_the_context_is_a_rung_of_its_own() -> None:
     ids=["no answer", "a prompt cut short", "an answer cut short", "another end"],
 )
 def test_what_is_not_answered_whole_is_told(reply: Reply, says: str) -> None:
-    (found,) = told(ladder.unanswered(climb(climbed(RUNG, reply))))
+    (found,) = told(long_context_checks.unanswered(climb(climbed(RUNG, reply))))
     assert says in found
 
 
 def test_other_tokens_on_a_warm_prefix_are_told() -> None:
     other = replace(WHOLE, output=(5, 9, 7, 8))
     seen = climb(climbed(), climbed(WARM, other))
-    (found,) = told(ladder.changed(seen, BF16, invariant=True))
+    (found,) = told(long_context_checks.changed(seen, BF16, invariant=True))
     assert "answered with other tokens than alone: token 1 is (9,), was (6,)" in found
 
 
@@ -94,9 +94,11 @@ def test_where_answers_may_part_their_scores_may_not() -> None:
     for lead, faults in ((0.2, 0), (9.0, 1)):
         alone = replace(WHOLE, leads=(9.0, lead, 9.0, 9.0))
         seen = climb(climbed(RUNG, alone), climbed(MANY, parted))
-        assert len(told(ladder.changed(seen, BF16, invariant=False))) == faults
+        assert len(told(long_context_checks.changed(seen, BF16, invariant=False))) == faults
     off = replace(WHOLE, output_logprobs=(-4.1, -0.2, -0.1, -0.3))
-    (found,) = told(ladder.changed(climb(climbed(), climbed(MANY, off)), BF16, invariant=False))
+    (found,) = told(
+        long_context_checks.changed(climb(climbed(), climbed(MANY, off)), BF16, invariant=False)
+    )
     assert "scored otherwise than alone" in found
 
 
@@ -104,7 +106,7 @@ def test_the_first_rung_that_was_answered_is_what_the_others_are_held_against() 
     other = replace(WHOLE, output=(5, 9, 7, 8))
     unanswered = climbed(RUNG, Reply(error="answered 500: boom"))
     seen = climb(unanswered, climbed(WARM, other), climbed(MANY, other, other))
-    findings, cases = ladder.changed(seen, BF16, invariant=True)
+    findings, cases = long_context_checks.changed(seen, BF16, invariant=True)
     assert (findings, len(cases)) == ([], 1)
 
 
@@ -119,15 +121,15 @@ def test_the_first_rung_that_was_answered_is_what_the_others_are_held_against() 
     ids=["silently cut", "an error of its own", "a broken connection", "no word of the limit"],
 )
 def test_what_is_too_long_and_not_refused_well_is_told(refusal: Refusal, says: str) -> None:
-    (found,) = told(ladder.unrefused(climb(refusals=(refusal,))))
+    (found,) = told(long_context_checks.unrefused(climb(refusals=(refusal,))))
     assert found.startswith(says)
 
 
 def test_an_answer_that_fills_the_room_there_is_is_right() -> None:
     short = replace(TOO_LONG, prompt_tokens=97, status=200, completion_tokens=3)
-    assert told(ladder.unrefused(climb(refusals=(short,)))) == []
+    assert told(long_context_checks.unrefused(climb(refusals=(short,)))) == []
     more = replace(short, completion_tokens=4)
-    assert told(ladder.unrefused(climb(refusals=(more,))))
+    assert told(long_context_checks.unrefused(climb(refusals=(more,))))
 
 
 @pytest.mark.parametrize(
@@ -144,25 +146,28 @@ def test_an_answer_that_fills_the_room_there_is_is_right() -> None:
     ids=["dead", "garbled", "busy", "leaking"],
 )
 def test_a_server_that_does_not_come_to_rest_is_told(rest: Rest, says: str) -> None:
-    (found,) = told(ladder.unwell(climb(climbed(rest=rest)), invariant=True))
+    (found,) = told(long_context_checks.unwell(climb(climbed(rest=rest)), invariant=True))
     assert says in found
 
 
 def test_a_hang_is_told_with_what_health_said() -> None:
     hang = Hang(12.3, running=0, waiting=5, health="200", stacks=Path("out/stacks.txt"))
     seen = climb(climbed(RUNG, Reply(error="no answer"), rest=None, hang=hang))
-    (found,) = told(ladder.hangs(seen))
+    (found,) = told(long_context_checks.hangs(seen))
     assert found == (
         "hangs: 0 running, 5 waiting, and for 12 s nothing has moved while /health says 200; the "
         "stacks of its processes: out/stacks.txt"
     )
-    assert told(ladder.unanswered(seen)) == []
+    assert told(long_context_checks.unanswered(seen)) == []
     assert not seen.rungs[0].survived
 
 
 def test_growth_is_from_one_crowd_to_the_next() -> None:
     grown = replace(AT_REST, memory_bytes=10**9 + 4096)
-    assert ladder.growth(climb(climbed(MANY), climbed(MANY, rest=grown))) == 4096
-    assert ladder.growth(climb(climbed(), climbed(MANY))) is None
+    assert long_context_checks.growth(climb(climbed(MANY), climbed(MANY, rest=grown))) == 4096
+    assert long_context_checks.growth(climb(climbed(), climbed(MANY))) is None
     unseen = replace(AT_REST, memory_bytes=None)
-    assert ladder.growth(climb(climbed(MANY, rest=unseen), climbed(MANY, rest=unseen))) is None
+    assert (
+        long_context_checks.growth(climb(climbed(MANY, rest=unseen), climbed(MANY, rest=unseen)))
+        is None
+    )

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.facts.timing import Answered
-from pytest_vllm_gates.judge.latency import Limits, goodput, latency, percentile
+from pytest_vllm_gates.load.latency import Limits, goodput, latency, percentile
 
 
 def answer(*tokens: tuple[float, int], intended: float = 1.0, ended: float = 9.0) -> Answered:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.ladder import Hang, Rest
 from pytest_vllm_gates.facts.load import Load
-from pytest_vllm_gates.facts.loaded import Asked, Limit, Loaded, Phase, Ride, Step
 from pytest_vllm_gates.facts.said import Said
 from pytest_vllm_gates.facts.timing import Answered
 from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.judge import loaded as judge
+from pytest_vllm_gates.load import checks as judge
+from pytest_vllm_gates.load.types import Asked, Limit, Loaded, Phase, Ride, Step
+from pytest_vllm_gates.long_context.types import Hang, Rest
 
 LIMITS = planned().limits
 PARIS = Said(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts import family as families
+from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.facts.rendering import Refused, Rendering
-from pytest_vllm_gates.judge import meaning
+from pytest_vllm_gates.prompts import meaning
 
 QWEN = families.load("qwen3.5", Path("/nowhere"))
 GLM = families.load("glm", Path("/nowhere"))

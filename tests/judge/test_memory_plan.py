@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.memory_plan import GIB, MemoryPlan, Pool, Room, Serving
-from pytest_vllm_gates.judge import weights
-from pytest_vllm_gates.judge.memory_plan import HALF_OF_TWO_DIGITS, allows, plan
-from pytest_vllm_gates.judge.model_shape import shape_of
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.memory_plan import weights
+from pytest_vllm_gates.memory_plan.plan import HALF_OF_TWO_DIGITS, allows, plan
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import GIB, MemoryPlan, Pool, Room, Serving
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.memory_plan import GIB, Room, Serving
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.model_shape import Kind, State
-from pytest_vllm_gates.judge.config_text import model_types
-from pytest_vllm_gates.judge.memory_plan import plan
-from pytest_vllm_gates.judge.model_shape import shape_of
+from pytest_vllm_gates.memory_plan.config import model_types
+from pytest_vllm_gates.memory_plan.plan import plan
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import GIB, Room, Serving
 
 PLAIN = {"num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512}
 

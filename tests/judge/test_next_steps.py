@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.outcome import Outcome, TestResult
-from pytest_vllm_gates.judge.next_steps import Judged, Ran, commands
-from pytest_vllm_gates.judge.verdict import Verdict, decide
+from pytest_vllm_gates.outcomes import Outcome, TestResult
+from pytest_vllm_gates.verdict.next_steps import Judged, Ran, commands
+from pytest_vllm_gates.verdict.verdict import Verdict, decide
 
 GATES = ("boot", "tools", "words", "throughput")
 PREFLIGHT = "vllm-gates preflight --model glm --checkpoint miniature --lane cpu"

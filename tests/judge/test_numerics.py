@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.facts.numerics import Reference, Scores
-from pytest_vllm_gates.judge import numerics
-from pytest_vllm_gates.judge.golden import CorruptGolden
+from pytest_vllm_gates.goldens import CorruptGolden
+from pytest_vllm_gates.numerics import checks as numerics_checks
 
-BF16 = numerics.tolerance("bfloat16")
+BF16 = numerics_checks.tolerance("bfloat16")
 
 
 def scores(logprobs: list[float], output: list[int] | None = None, lead: float = 5.0) -> Scores:
@@ -25,23 +24,23 @@ def scores(logprobs: list[float], output: list[int] | None = None, lead: float =
 
 
 def test_rounding_is_no_fault() -> None:
-    near = numerics.prompt_distance(scores([-1.0, -2.02, -3.0]), scores([-1.01, -2.0, -3.0]))
+    near = numerics_checks.prompt_distance(scores([-1.0, -2.02, -3.0]), scores([-1.01, -2.0, -3.0]))
     assert near.faults(BF16) == []
 
 
 def test_one_position_far_off_is_named() -> None:
-    far = numerics.prompt_distance(scores([-1.0] * 500), scores([-1.0] * 499 + [-5.0]))
+    far = numerics_checks.prompt_distance(scores([-1.0] * 500), scores([-1.0] * 499 + [-5.0]))
     assert far.worst_at == 499
     assert far.faults(BF16) == ["4.00 nats apart at position 499, 3.5 allowed"]
 
 
 def test_a_token_that_met_another_expert_is_no_fault() -> None:
-    flipped = numerics.prompt_distance(scores([-1.0] * 500), scores([-1.0] * 499 + [-2.5]))
+    flipped = numerics_checks.prompt_distance(scores([-1.0] * 500), scores([-1.0] * 499 + [-2.5]))
     assert flipped.faults(BF16) == []
 
 
 def test_a_few_positions_in_a_hundred_are_too_many() -> None:
-    off = numerics.prompt_distance(scores([-1.0] * 100), scores([-1.0] * 97 + [-2.0] * 3))
+    off = numerics_checks.prompt_distance(scores([-1.0] * 100), scores([-1.0] * 97 + [-2.0] * 3))
     assert off.faults(BF16) == [
         "more than 1 of 100 positions are 1.00 nats off and more, 0.6 allowed"
     ]
@@ -64,31 +63,33 @@ def test_a_few_positions_in_a_hundred_are_too_many() -> None:
 )
 def test_what_99_of_100_positions_stay_within(positions: int, off: int, within: float) -> None:
     served = scores([-1.0] * positions)
-    found = numerics.prompt_distance(served, scores([-2.0] * off + [-1.0] * (positions - off)))
+    found = numerics_checks.prompt_distance(
+        served, scores([-2.0] * off + [-1.0] * (positions - off))
+    )
     assert (found.positions, found.nearly_all, found.worst) == (positions, within, 1.0)
     assert found.worst_at == 0
 
 
 def test_where_nothing_is_compared_nothing_is_apart() -> None:
-    empty = numerics.prompt_distance(scores([]), scores([]))
-    assert empty == numerics.Distance(0, 0.0, 0.0, 0.0, None)
+    empty = numerics_checks.prompt_distance(scores([]), scores([]))
+    assert empty == numerics_checks.Distance(0, 0.0, 0.0, 0.0, None)
     assert empty.faults(BF16) == []
     with pytest.raises(ValueError, match="1 log-probabilities against 2"):
-        numerics.prompt_distance(scores([-1.0]), scores([-1.0, -1.0]))
+        numerics_checks.prompt_distance(scores([-1.0]), scores([-1.0, -1.0]))
 
 
 def test_what_is_at_its_tolerance_is_within_it() -> None:
-    edge = numerics.Distance(9, BF16.mean, BF16.nearly_all, BF16.worst, 3)
+    edge = numerics_checks.Distance(9, BF16.mean, BF16.nearly_all, BF16.worst, 3)
     assert edge.faults(BF16) == []
 
 
 def test_a_small_shift_everywhere_is_seen_in_the_mean() -> None:
-    shifted = numerics.prompt_distance(scores([-1.0] * 50), scores([-1.2] * 50))
+    shifted = numerics_checks.prompt_distance(scores([-1.0] * 50), scores([-1.2] * 50))
     assert shifted.faults(BF16) == ["mean distance 0.200 nats, 0.1 allowed"]
 
 
 def test_another_token_where_the_reference_was_certain_is_a_fault() -> None:
-    parted = numerics.output_distance(scores([], [1, 2, 9]), scores([], [1, 2, 3]), BF16)
+    parted = numerics_checks.output_distance(scores([], [1, 2, 9]), scores([], [1, 2, 3]), BF16)
     assert parted.diverges_at == 2
     assert parted.faults(BF16) == [
         "another token from output position 2 on, where the reference was in no doubt"
@@ -97,21 +98,31 @@ def test_another_token_where_the_reference_was_certain_is_a_fault() -> None:
 
 def test_another_token_where_the_reference_was_in_doubt_is_none() -> None:
     served, reference = scores([], [1, 9]), scores([], [1, 2], lead=0.01)
-    assert numerics.output_distance(served, reference, BF16).diverges_at is None
+    assert numerics_checks.output_distance(served, reference, BF16).diverges_at is None
     for lead, diverges_at in ((2 * BF16.nearly_all, None), (2 * BF16.nearly_all + 0.01, 1)):
         reference = scores([], [1, 2], lead=lead)
-        assert numerics.output_distance(served, reference, BF16).diverges_at == diverges_at
+        assert numerics_checks.output_distance(served, reference, BF16).diverges_at == diverges_at
 
 
 def test_an_output_that_ends_early_is_a_fault() -> None:
-    assert numerics.output_distance(scores([], [1]), scores([], [1, 2]), BF16).diverges_at == 1
-    assert numerics.output_distance(scores([], [1, 2]), scores([], [1]), BF16).diverges_at == 1
-    assert numerics.output_distance(scores([], [1]), scores([], [1]), BF16).diverges_at is None
+    assert (
+        numerics_checks.output_distance(scores([], [1]), scores([], [1, 2]), BF16).diverges_at == 1
+    )
+    assert (
+        numerics_checks.output_distance(scores([], [1, 2]), scores([], [1]), BF16).diverges_at == 1
+    )
+    assert (
+        numerics_checks.output_distance(scores([], [1]), scores([], [1]), BF16).diverges_at is None
+    )
 
 
 def test_a_wider_dtype_has_the_tighter_tolerance() -> None:
-    assert numerics.tolerance("float32").worst < numerics.tolerance("float16").worst < BF16.worst
-    assert numerics.tolerance("fp8_e4m3") == BF16
+    assert (
+        numerics_checks.tolerance("float32").worst
+        < numerics_checks.tolerance("float16").worst
+        < BF16.worst
+    )
+    assert numerics_checks.tolerance("fp8_e4m3") == BF16
 
 
 @given(
@@ -120,8 +131,8 @@ def test_a_wider_dtype_has_the_tighter_tolerance() -> None:
 )
 def test_a_golden_reads_back_as_it_was_written(logprobs: list[float], output: list[int]) -> None:
     case = scores(logprobs, output)
-    written = numerics.written("a title", Reference("sha", "torch 1", {"plain": case}))
-    read = numerics.parsed(written)
+    written = numerics_checks.written("a title", Reference("sha", "torch 1", {"plain": case}))
+    read = numerics_checks.parsed(written)
     assert read.source == "torch 1"
     assert read.cases["plain"].output == case.output
     assert read.cases["plain"].prompt_logprobs == pytest.approx(case.prompt_logprobs, abs=1e-4)
@@ -131,7 +142,7 @@ def test_a_golden_reads_back_as_it_was_written(logprobs: list[float], output: li
 
 def test_a_golden_is_a_block_a_case() -> None:
     cases = {"plain": scores([-1.5], [3, 4]), "none": scores([-2.0])}
-    assert numerics.written("title", Reference("sha", "torch 1", cases)).splitlines() == [
+    assert numerics_checks.written("title", Reference("sha", "torch 1", cases)).splitlines() == [
         "golden 1: numerics: title",
         "",
         "weights sha",
@@ -156,15 +167,19 @@ def test_a_golden_is_a_block_a_case() -> None:
 
 
 def test_a_golden_with_a_figure_too_few_is_corrupt() -> None:
-    text = numerics.written("title", Reference("sha", "torch", {"plain": scores([-1.0, -2.0])}))
+    text = numerics_checks.written(
+        "title", Reference("sha", "torch", {"plain": scores([-1.0, -2.0])})
+    )
     said = "read: a case has another number of log-probabilities than of tokens$"
     with pytest.raises(CorruptGolden, match=said):
-        numerics.parsed(text.replace(" -2.0000", ""))
+        numerics_checks.parsed(text.replace(" -2.0000", ""))
 
 
 @pytest.mark.parametrize("spoilt", ["logprobs", "weights", "output "])
 def test_a_golden_that_lacks_a_line_is_corrupt(spoilt: str) -> None:
-    whole = numerics.written("title", Reference("sha", "torch", {"plain": scores([-1.0], [3])}))
+    whole = numerics_checks.written(
+        "title", Reference("sha", "torch", {"plain": scores([-1.0], [3])})
+    )
     lines = [line for line in whole.splitlines() if spoilt not in line]
     with pytest.raises(CorruptGolden, match="cannot be read"):
-        numerics.parsed("\n".join(lines))
+        numerics_checks.parsed("\n".join(lines))

@@ -8,7 +8,15 @@ import statistics
 
 import pytest
 
-from pytest_vllm_gates.judge.odds import Mean, Prior, difference, holm, mean_of, scatter, spend
+from pytest_vllm_gates.throughput.statistics import (
+    Mean,
+    Prior,
+    difference,
+    holm,
+    mean_of,
+    scatter,
+    spend,
+)
 
 NONE = Prior(sd=1.0, degrees=0)
 

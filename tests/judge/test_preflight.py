@@ -8,23 +8,25 @@ from typing import Any
 import pytest
 from situations import HOPPER, LANE, check, situation
 
+from pytest_vllm_gates.catalog.lane import Expects
 from pytest_vllm_gates.facts.bundle import Bundle, Unmet
-from pytest_vllm_gates.facts.lane import Expects
-from pytest_vllm_gates.facts.machine import Driver, Limits
-from pytest_vllm_gates.facts.preflight import Check, Model, Node, State
-from pytest_vllm_gates.judge import preflight
+from pytest_vllm_gates.machine.types import Driver, Limits
+from pytest_vllm_gates.preflight import checks as preflight_checks
+from pytest_vllm_gates.preflight.types import Check, Model, Node, State
 
 
 def test_a_sound_bundle_passes_every_check() -> None:
-    checks = preflight.run(situation(serve={"tensor_parallel_size": 4, "max_model_len": 32768}))
-    assert [one.name for one in checks] == list(preflight.CHECKS)
+    checks = preflight_checks.run(
+        situation(serve={"tensor_parallel_size": 4, "max_model_len": 32768})
+    )
+    assert [one.name for one in checks] == list(preflight_checks.CHECKS)
     assert [one.name for one in checks if one.state is State.UNKNOWN] == []
-    assert preflight.failed(checks) == ()
+    assert preflight_checks.failed(checks) == ()
 
 
 def test_what_fails_is_told_with_cause_and_fix() -> None:
-    checks = preflight.run(situation(serve={"tensor_parallel_size": 5}))
-    told = preflight.explain(checks)
+    checks = preflight_checks.run(situation(serve={"tensor_parallel_size": 5}))
+    told = preflight_checks.explain(checks)
     assert told.splitlines()[:3] == [
         "attention_heads: Total number of attention heads (24) must be divisible by tensor "
         "parallel size (5)",
@@ -114,24 +116,26 @@ def test_absurd_flags_are_named_and_upset_no_other_check(serve: dict[str, Any], 
     red = check("flags", serve=serve)
     assert red.state is State.FAILS
     assert red.what.startswith(what)
-    checks = preflight.run(situation(serve=serve))
-    assert {one.name for one in preflight.failed(checks)} == {"flags"}
+    checks = preflight_checks.run(situation(serve=serve))
+    assert {one.name for one in preflight_checks.failed(checks)} == {"flags"}
     assert check("flags", serve={"max_model_len": "32k", "tensor_parallel_size": "2"}).state is (
         State.OK
     )
 
 
 def test_a_server_elsewhere_is_not_judged_by_this_machine() -> None:
-    checks = preflight.run(situation(machine=None, expects=Expects(gpu="H100"), bundle=Bundle()))
-    assert preflight.failed(checks) == ()
+    checks = preflight_checks.run(
+        situation(machine=None, expects=Expects(gpu="H100"), bundle=Bundle())
+    )
+    assert preflight_checks.failed(checks) == ()
     unknown = {one.name for one in checks if one.state is State.UNKNOWN}
     assert {"gpu", "driver", "lane_expects", "free_memory", "open_files"} <= unknown
 
 
 def test_a_renderer_alone_needs_no_accelerator() -> None:
     none = replace(HOPPER, gpus=(), devices=(), driver=Driver(problem="NVML: none"))
-    checks = preflight.run(situation(machine=none, renderer=True))
-    assert preflight.failed(checks) == ()
+    checks = preflight_checks.run(situation(machine=none, renderer=True))
+    assert preflight_checks.failed(checks) == ()
 
 
 @pytest.mark.parametrize(
@@ -147,17 +151,17 @@ def test_a_renderer_alone_needs_no_accelerator() -> None:
     ],
 )
 def test_a_config_that_is_nonsense_ends_in_words(config: dict[str, Any]) -> None:
-    checks = preflight.run(
+    checks = preflight_checks.run(
         situation(model=Model("m", config), serve={"tensor_parallel_size": 4, "max_model_len": 8})
     )
-    assert len(checks) == len(preflight.CHECKS)
+    assert len(checks) == len(preflight_checks.CHECKS)
     assert all(one.what for one in checks)
 
 
 def test_memory_alone_may_come_back() -> None:
     def only(*failing: str) -> bool:
         names = ("ports", "free_memory", "driver")
-        return preflight.only_memory_fails(
+        return preflight_checks.only_memory_fails(
             Check(name, State.FAILS if name in failing else State.UNKNOWN, "") for name in names
         )
 

@@ -9,11 +9,11 @@ import pytest
 from machines import recorded
 from situations import CPU, HOPPER, LANE, WHEEL, check, with_gpus
 
+from pytest_vllm_gates.catalog.lane import Expects
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.facts.bundle import Bundle, Kernels
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.lane import Expects
-from pytest_vllm_gates.facts.machine import Driver
-from pytest_vllm_gates.facts.preflight import State
+from pytest_vllm_gates.machine.types import Driver
+from pytest_vllm_gates.preflight.types import State
 
 
 def test_no_gpu() -> None:

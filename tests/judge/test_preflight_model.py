@@ -9,7 +9,7 @@ import pytest
 from situations import DEEPSEEK, LANE, QWEN, check
 
 from pytest_vllm_gates.facts.bundle import Bundle
-from pytest_vllm_gates.facts.preflight import Model, State
+from pytest_vllm_gates.preflight.types import Model, State
 
 
 def test_a_checkpoint_that_cannot_be_had() -> None:

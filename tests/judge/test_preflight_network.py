@@ -8,7 +8,7 @@ import pytest
 from machines import recorded
 from situations import HOPPER, check
 
-from pytest_vllm_gates.facts.preflight import Check, Node, State
+from pytest_vllm_gates.preflight.types import Check, Node, State
 
 # The names of a DGX Spark's: management, wireless, and both halves of its two QSFP ports.
 INTERFACES = (

@@ -9,7 +9,7 @@ import pytest
 from machines import GIB, recorded
 from situations import CPU, DEEPSEEK, HOPPER, LANE, QWEN, check, with_gpus
 
-from pytest_vllm_gates.facts.preflight import Check, Model, State
+from pytest_vllm_gates.preflight.types import Check, Model, State
 
 
 @pytest.mark.parametrize(

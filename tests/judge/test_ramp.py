@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from judge.test_loaded import answer, phase
-from pytest_vllm_gates.facts.ladder import Hang
-from pytest_vllm_gates.facts.loaded import Limit, Phase, Schedule, Step
 from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.judge import ramp as judge
+from pytest_vllm_gates.load import ramp as judge
+from pytest_vllm_gates.load.types import Limit, Phase, Schedule, Step
+from pytest_vllm_gates.long_context.types import Hang
 
 TRAFFIC = planned()
 RATE = 10.0

@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import comb
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.judge.rates import LEAST_CHANCE, chance_of_fewer, interval, laid_out, read
 

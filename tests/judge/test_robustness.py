@@ -8,9 +8,9 @@ import pytest
 
 from pytest_vllm_gates.facts.finding import Finding
 from pytest_vllm_gates.facts.reaction import Checkup, Reaction, Treatment
-from pytest_vllm_gates.facts.robustness import Misuse
 from pytest_vllm_gates.facts.said import Said
-from pytest_vllm_gates.judge import robustness
+from pytest_vllm_gates.robustness import checks as robustness_checks
+from pytest_vllm_gates.robustness.types import Misuse
 
 HEALTHY = Said(content="Paris.", finish_reason="stop", token_ids=(1, 2))
 
@@ -32,7 +32,7 @@ def treatment(*reactions: Reaction, checkups: tuple[Checkup, ...] = ()) -> Treat
     return Treatment(HEALTHY, reactions, checkups, ())
 
 
-def sentences(found: robustness.Judged) -> list[str]:
+def sentences(found: robustness_checks.Judged) -> list[str]:
     return [finding.says for finding in found[0]]
 
 
@@ -48,7 +48,7 @@ def sentences(found: robustness.Judged) -> list[str]:
     ],
 )
 def test_the_servers_own_failures(one: Reaction, says: list[str]) -> None:
-    assert sentences(robustness.unsurvived(treatment(one))) == says
+    assert sentences(robustness_checks.unsurvived(treatment(one))) == says
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_servers_own_failures(one: Reaction, says: list[str]) -> None:
     ],
 )
 def test_what_is_answered_and_should_not_be(one: Reaction, says: list[str]) -> None:
-    assert sentences(robustness.accepted(treatment(one))) == says
+    assert sentences(robustness_checks.accepted(treatment(one))) == says
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_is_answered_and_should_not_be(one: Reaction, says: list[str]) -> N
     ],
 )
 def test_what_is_right_and_turned_away(one: Reaction, says: list[str]) -> None:
-    assert sentences(robustness.turned_away(treatment(one))) == says
+    assert sentences(robustness_checks.turned_away(treatment(one))) == says
 
 
 @pytest.mark.parametrize(
@@ -95,41 +95,45 @@ def test_what_is_right_and_turned_away(one: Reaction, says: list[str]) -> None:
     ],
 )  # fmt: skip
 def test_what_is_refused_without_help(one: Reaction, says: list[str]) -> None:
-    assert sentences(robustness.unexplained(treatment(one))) == says
+    assert sentences(robustness_checks.unexplained(treatment(one))) == says
 
 
 def test_each_promise_looks_only_at_its_own_cases() -> None:
     all_three = treatment(reaction(500), reaction(400), reaction(200))
     assert [
         len(judge(all_three)[1])
-        for judge in (robustness.unsurvived, robustness.accepted, robustness.unexplained)
+        for judge in (
+            robustness_checks.unsurvived,
+            robustness_checks.accepted,
+            robustness_checks.unexplained,
+        )
     ] == [3, 2, 1]
 
 
 def test_a_server_that_answers_no_longer_is_told_with_what_was_before() -> None:
     silent = Checkup(("first", "last"), Said(error="ReadTimeout"))
     fine = Checkup(("alone",), HEALTHY)
-    found, cases = robustness.unwell(treatment(checkups=(fine, silent)))
+    found, cases = robustness_checks.unwell(treatment(checkups=(fine, silent)))
     assert [case.name for case in cases] == ["after 'alone' to 'alone'", "after 'first' to 'last'"]
     assert found == [Finding(cases[1], "an ordinary question: no answer: ReadTimeout")]
 
 
 def test_a_case_is_told_as_it_stands_in_its_file() -> None:
-    found, _ = robustness.unsurvived(treatment(reaction(500, raw=("{",))))
+    found, _ = robustness_checks.unsurvived(treatment(reaction(500, raw=("{",))))
     assert found[0].case.request == {"method": "POST", "path": "/chat/completions", "raw": ["{"]}
     assert found[0].case.traits == {"case": "a case"}
 
 
 def test_the_slowest_is_named() -> None:
     quick, slow = reaction(400), reaction(400, seconds=2.3456)
-    assert robustness.slowest([quick, slow, quick]) == ("a case", 2.346)
+    assert robustness_checks.slowest([quick, slow, quick]) == ("a case", 2.346)
 
 
 def test_refusals_are_told_without_what_differs_from_boot_to_boot() -> None:
     asked = {"model": "qwen-1f2e"}
-    told = robustness.refusals([reaction(400, "model qwen-1f2e has 4096 tokens", asked)])
+    told = robustness_checks.refusals([reaction(400, "model qwen-1f2e has 4096 tokens", asked)])
     assert list(told.values()) == ["400: model MODEL has N tokens"]
-    assert robustness.refusals([reaction(200, None), reaction(500)]) == {}
-    assert robustness.refusals([reaction(404, None, text="Not Found: 9")]) == {
+    assert robustness_checks.refusals([reaction(200, None), reaction(500)]) == {}
+    assert robustness_checks.refusals([reaction(404, None, text="Not Found: 9")]) == {
         "a case": "404: Not Found: N",
     }

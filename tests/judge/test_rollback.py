@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_vllm_gates.judge.rollback import Back, back
-from pytest_vllm_gates.judge.verdict import Promotion
+from pytest_vllm_gates.verdict.verdict import Promotion
 
 
 def run(promotion: str, lane: str, created: str) -> dict[str, str]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_vllm_gates.client.sameness import MARGIN_NATS, compare
 from pytest_vllm_gates.facts.said import Said
-from pytest_vllm_gates.judge.sameness import MARGIN_NATS, compare
 
 ALONE = Said(
     content="one two three",

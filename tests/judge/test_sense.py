@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from texts import texts
 
 from pytest_vllm_gates.judge.sense import why_degenerate

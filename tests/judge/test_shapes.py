@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts import contracts as facts
-from pytest_vllm_gates.facts.contracts import Metric, Observed, Reply
-from pytest_vllm_gates.judge import shapes
-from pytest_vllm_gates.judge.contracts import lines
+from pytest_vllm_gates.contracts import shapes, types as facts
+from pytest_vllm_gates.contracts.checks import lines
+from pytest_vllm_gates.contracts.types import Metric, Observed, Reply
 
 PLAN = facts.load()
 JSON = "application/json"

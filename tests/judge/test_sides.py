@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.facts import watched
-from pytest_vllm_gates.facts.outcome import Outcome, TestResult
 from pytest_vllm_gates.facts.watched import Watched
-from pytest_vllm_gates.judge import sides
+from pytest_vllm_gates.outcomes import Outcome, TestResult
+from pytest_vllm_gates.verdict import compare_lanes
 
 WATCHED = (
     Watched(gate="startup", test="test_starts", where="how it starts"),
@@ -41,7 +41,7 @@ def result(outcome: str, gate: str = "tools", test: str = "test_a[x]", **more: A
     ],
 )
 def test_kinds(ours: str | None, theirs: str | None, kind: str | None) -> None:
-    found = sides.checks(
+    found = compare_lanes.checks(
         [result(ours, reason="here")] if ours else [],
         [result(theirs, reason="there")] if theirs else [],
     )
@@ -55,16 +55,16 @@ def test_kinds(ours: str | None, theirs: str | None, kind: str | None) -> None:
 def test_regressions_come_first() -> None:
     ours = [result("PASS", test="a"), result("FAIL", test="b"), result("FAIL", test="c")]
     theirs = [result("FAIL", test="a"), result("FAIL", test="b"), result("PASS", test="c")]
-    assert [one.test for one in sides.checks(ours, theirs)] == ["c", "b", "a"]
+    assert [one.test for one in compare_lanes.checks(ours, theirs)] == ["c", "b", "a"]
 
 
 def test_what_fails_is_what_has_the_outcome_and_no_other() -> None:
     results = [result(one, test=one) for one in ("FAIL", "PASS", "BLOCKED", "WAIVED")]
-    assert sides.failing(results) == {("x", "tools", "FAIL")}
+    assert compare_lanes.failing(results) == {("x", "tools", "FAIL")}
 
 
 def drifted(ours: Any, theirs: Any, outcome: str = "PASS") -> list[tuple[str, Any, Any]]:
-    found = sides.drift(
+    found = compare_lanes.drift(
         [result(outcome, "startup", "test_starts[x]", evidence=ours)],
         [result("PASS", "startup", "test_starts[x]", evidence=theirs)],
         WATCHED,
@@ -98,7 +98,7 @@ def test_a_failure_tells_its_difference_itself() -> None:
 
 def test_a_check_that_one_lane_did_not_run_is_no_drift() -> None:
     ours = [result("PASS", "startup", "test_starts[x]", evidence={"backend": "B"})]
-    assert sides.drift(ours, [], WATCHED) == ()
+    assert compare_lanes.drift(ours, [], WATCHED) == ()
 
 
 def test_only_the_watched_key_counts() -> None:
@@ -106,9 +106,9 @@ def test_only_the_watched_key_counts() -> None:
         [result("PASS", "chat", "test_sampling[x]", evidence={"sampling": value, "seconds": at})]
         for value, at in (({"top_p": 0.9}, 1), ({"top_p": 1.0}, 9))
     )
-    (found,) = sides.drift(one, other, WATCHED)
+    (found,) = compare_lanes.drift(one, other, WATCHED)
     assert (found.where, found.name, found.ours, found.theirs) == ("sampling", "top_p", "0.9", "1")
-    assert sides.drift(one, one, WATCHED) == ()
+    assert compare_lanes.drift(one, one, WATCHED) == ()
 
 
 def test_every_check_is_looked_at() -> None:
@@ -121,10 +121,10 @@ def test_every_check_is_looked_at() -> None:
         ]
         return [result("PASS", gate, test, evidence=evidence) for gate, test, evidence in said]
 
-    assert sides.drift(side("B"), side("A"), WATCHED) == (
-        sides.Drift("x", "how it starts", "backend", "B", "A"),
-        sides.Drift("x", "sampling", "B", "there", None),
-        sides.Drift("x", "sampling", "A", None, "there"),
+    assert compare_lanes.drift(side("B"), side("A"), WATCHED) == (
+        compare_lanes.Drift("x", "how it starts", "backend", "B", "A"),
+        compare_lanes.Drift("x", "sampling", "B", "there", None),
+        compare_lanes.Drift("x", "sampling", "A", None, "there"),
     )
 
 
@@ -133,8 +133,8 @@ def test_what_one_lane_did_not_look_at_is_no_drift() -> None:
         [result("PASS", "chat", "test_sampling", evidence=evidence)]
         for evidence in ({"sampling": {"top_p": 0.9}}, {})
     )
-    assert sides.drift(said, silent, WATCHED) == ()
-    assert sides.drift(silent, said, WATCHED) == ()
+    assert compare_lanes.drift(said, silent, WATCHED) == ()
+    assert compare_lanes.drift(silent, said, WATCHED) == ()
 
 
 def test_what_is_watched_is_a_check_of_a_gate() -> None:
@@ -147,10 +147,10 @@ def test_what_is_watched_is_a_check_of_a_gate() -> None:
 
 
 def test_documents_are_json() -> None:
-    found = sides.checks([result("FAIL", reason="r")], [result("FAIL", reason="s")])
-    found += sides.checks([], [result("FAIL", reason="s")])
-    found += sides.checks([result("FAIL", reason="r")], [])
-    told = sides.documents(found, (sides.Drift("x", "w", "n", "1", None),))
+    found = compare_lanes.checks([result("FAIL", reason="r")], [result("FAIL", reason="s")])
+    found += compare_lanes.checks([], [result("FAIL", reason="s")])
+    found += compare_lanes.checks([result("FAIL", reason="r")], [])
+    told = compare_lanes.documents(found, (compare_lanes.Drift("x", "w", "n", "1", None),))
     both = {
         "family": "x",
         "gate": "tools",

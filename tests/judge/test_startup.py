@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.facts.startup import Startup
-from pytest_vllm_gates.judge.golden import CorruptGolden
+from pytest_vllm_gates.goldens import CorruptGolden
 from pytest_vllm_gates.judge.startup import changes, parsed, written
+from pytest_vllm_gates.server.startup_check import Startup
 
 BEFORE = Startup(
     {"attention_backend": "FLASH_ATTN", "enforce_eager": "False", "mode": "level: 3"},

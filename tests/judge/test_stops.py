@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judge.exchanges import WEATHER, answer, exchange
+from pytest_vllm_gates.conversations.checks import stops
 from pytest_vllm_gates.facts.stopping import NEVER
-from pytest_vllm_gates.judge import stops
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.facts.answer import Answer

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from judge.exchanges import exchange
-from pytest_vllm_gates.facts.exchange import Recording
+from pytest_vllm_gates.client.answer import Recording
 from pytest_vllm_gates.facts.finding import Finding
 from pytest_vllm_gates.judge.stream_pieces import MOST, of_first, pieces
 

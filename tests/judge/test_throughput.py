@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judge.boot_noise import GROUPS, PLAN, Noise
-from pytest_vllm_gates.facts.throughput import Block, Group, Pair
-from pytest_vllm_gates.judge import throughput as judge
-from pytest_vllm_gates.judge.odds import Mean
-from pytest_vllm_gates.judge.throughput import Answer, Decision
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair
+from pytest_vllm_gates.throughput import decide as judge
+from pytest_vllm_gates.throughput.decide import Answer, Decision
+from pytest_vllm_gates.throughput.statistics import Mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.facts.rendering import Rendering
-from pytest_vllm_gates.judge.golden import prompt_golden, refusal_golden
-from pytest_vllm_gates.judge.token_diff import (
+from pytest_vllm_gates.goldens import prompt_golden, refusal_golden
+from pytest_vllm_gates.prompts.layout import (
     MOST_COMPARED,
     MOST_IN_A_RUN,
     MOST_RUNS,

@@ -6,12 +6,13 @@ import datetime
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from texts import texts
 
+from pytest_vllm_gates.catalog.waivers import Waiver
 from pytest_vllm_gates.facts.finding import GONE, STANDING
-from pytest_vllm_gates.facts.outcome import (
+from pytest_vllm_gates.judge.waivers import Settled, State
+from pytest_vllm_gates.outcomes import (
     Blocked,
     Inconclusive,
     MissingBaseline,
@@ -20,9 +21,7 @@ from pytest_vllm_gates.facts.outcome import (
     Outcome,
     TestResult,
 )
-from pytest_vllm_gates.facts.waivers import Waiver
-from pytest_vllm_gates.judge.verdict import Promotion, Verdict, decide
-from pytest_vllm_gates.judge.waivers import Settled, State
+from pytest_vllm_gates.verdict.verdict import Promotion, Verdict, decide
 
 FAMILY = "qwen3.5"
 GATES = ("boot", "chat_template", "streaming")

@@ -6,13 +6,12 @@ import datetime
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from pytest_vllm_gates.catalog.waivers import Waiver
 from pytest_vllm_gates.facts.names import matches
-from pytest_vllm_gates.facts.outcome import Outcome, TestResult
-from pytest_vllm_gates.facts.waivers import Waiver
 from pytest_vllm_gates.judge.waivers import Settled, of_lane
+from pytest_vllm_gates.outcomes import Outcome, TestResult
 
 TODAY = datetime.date(2026, 11, 22)
 TEST = "test_usage[qwen3.5-plain]"

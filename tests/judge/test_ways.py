@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from judge.exchanges import answer, exchange
+from pytest_vllm_gates.conversations.checks import finish
 from pytest_vllm_gates.facts.answer import Answer, Usage
-from pytest_vllm_gates.judge import finish, ways
+from pytest_vllm_gates.judge import ways
 
 NOTHING = "finish_reason is 'stop', and there is neither content nor a call"
 TWO = Usage(10, 2)

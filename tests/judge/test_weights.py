@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from judge.model_configs import DEEPSEEK_V3, GPT_OSS, LLAMA_8B, MADE
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.memory_plan import GIB, Serving
-from pytest_vllm_gates.judge.model_shape import shape_of
-from pytest_vllm_gates.judge.weights import unknown_method, weights
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import GIB, Serving
+from pytest_vllm_gates.memory_plan.weights import unknown_method, weights
 
 
 def test_a_count_for_which_the_config_lacks_something_leaves_the_size_unknown() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from judge.exchanges import answer, exchange, family
+from pytest_vllm_gates.conversations.checks import tokens
 from pytest_vllm_gates.facts.answer import Answer, ToolCall
-from pytest_vllm_gates.judge import wire
 
 FAMILIES = ("qwen3.5", "deepseek", "glm", "gemma", "deepseek/r1", "deepseek/v3.2", "glm/4.5")
 WEATHER = ("get_weather", {"city": "Oslo"})
@@ -71,7 +71,7 @@ def said(*made: tuple[str, dict[str, str]], thought: str = "", says: str = "") -
 
 def told(name: str, text: str, whole: Answer, **fields: Any) -> list[str]:
     one = exchange(whole, raw=text, tools="auto", **fields)
-    return [*wire.texts(one, family(name)), *wire.calls(one, family(name))]
+    return [*tokens.texts(one, family(name)), *tokens.calls(one, family(name))]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -193,8 +193,8 @@ def test_an_answer_that_was_ended_is_judged_by_others() -> None:
 
 def test_without_the_tokens_nothing_can_be_told() -> None:
     one = exchange(said(), tools="auto")
-    assert list(wire.texts(one, family("qwen3.5"))) == []
-    assert list(wire.calls(one, family("qwen3.5"))) == []
+    assert list(tokens.texts(one, family("qwen3.5"))) == []
+    assert list(tokens.calls(one, family("qwen3.5"))) == []
 
 
 def test_a_call_in_a_grammars_own_form_is_left_to_the_schema() -> None:
@@ -204,12 +204,12 @@ def test_a_call_in_a_grammars_own_form_is_left_to_the_schema() -> None:
 
 def test_a_family_without_tools_has_none_to_lose() -> None:
     one = exchange(said(says="Paris."), raw="Paris.<end_of_turn>", thinking="off")
-    assert list(wire.texts(one, family("gemma/3"))) == []
-    assert list(wire.calls(one, family("gemma/3"))) == []
+    assert list(tokens.texts(one, family("gemma/3"))) == []
+    assert list(tokens.calls(one, family("gemma/3"))) == []
 
 
 def test_an_unclosed_call_is_a_call() -> None:
-    found = wire.read("Hm.</think><tool_call>\n<function=a>", family("qwen3.5"), thinks=True)
+    found = tokens.read("Hm.</think><tool_call>\n<function=a>", family("qwen3.5"), thinks=True)
     assert (found.reasoning, found.content) == ("Hm.", "")
     assert found.blocks == ("<tool_call>\n<function=a>",)
 
@@ -227,7 +227,7 @@ def test_an_unclosed_call_is_a_call() -> None:
 def test_the_parsers_that_were_to_read_it_are_named(
     serve: dict[str, Any] | None, says: str
 ) -> None:
-    assert says in wire.read_by(serve)
+    assert says in tokens.read_by(serve)
 
 
 def test_arguments_that_are_lists_numbers_or_no_json_are_read() -> None:

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from machines import recorded
 
-from lanes.test_overlay import OVERLAY as CPU_OVERLAY
-from lanes.test_overlay import module, run
-from pytest_vllm_gates.drive import checkpoints, environment, overlay, situation
-from pytest_vllm_gates.facts import family as families
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.machine import Driver
-from pytest_vllm_gates.facts.preflight import Check, Node, State
-from pytest_vllm_gates.judge import preflight
+from lanes.test_overlay import OVERLAY as CPU_OVERLAY, module, run
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.environment import environment, overlay
+from pytest_vllm_gates.machine.types import Driver
+from pytest_vllm_gates.preflight import checks as preflight_checks, gather
+from pytest_vllm_gates.preflight.types import Check, Node, State
 
 NOWHERE = Path("/nowhere")
 LANE = lanes.load("dgx-spark", NOWHERE)
@@ -58,15 +57,15 @@ class CutlassFP8ScaledMMLinearKernel(CutlassFp8BlockScaledMMKernel):
 def checks(machine: Any = SPARK, **given: Any) -> dict[str, Check]:
     """Return what preflight says of the lane on a machine, as the gates ask it."""
     family = families.load("qwen3.5", NOWHERE)
-    found = situation.gather(
+    found = gather.gather(
         family,
-        checkpoints.resolve(family, "miniature"),
+        checkpoints_resolve.resolve(family, "miniature"),
         LANE,
         environment.at_hand(LANE, cache=NOWHERE),
         machine,
         **given,
     )
-    return {check.name: check for check in preflight.run(found)}
+    return {check.name: check for check in preflight_checks.run(found)}
 
 
 def test_the_lane_is_the_cuda_lanes_lock_with_what_a_gb10_needs() -> None:
@@ -85,7 +84,7 @@ def test_a_recorded_gb10_is_what_the_lane_expects() -> None:
     assert found["gpu"].what == "1 of 1: NVIDIA GB10, sharing the machine's memory"
     assert found["driver"].state is found["lane_expects"].state is State.OK
     assert "580.95.05 runs CUDA 13.0, the lane's torch is 13.0" in found["driver"].what
-    assert not preflight.failed(found.values())
+    assert not preflight_checks.failed(found.values())
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import fakeserver
 import pytest
 
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.environment import environment
 
 if TYPE_CHECKING:
     from conftest import Project

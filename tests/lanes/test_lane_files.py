@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.drive import installed
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -149,7 +149,7 @@ def test_a_missing_lock_is_answered_with_the_command_that_makes_it(tmp_path: Pat
     lock = tmp_path / "lanes" / "none.txt"
     assert refused(tmp_path, 'lock = "none.txt"\n') == (
         f"FILE: the lock '{lock}' does not exist\n"
-        f"make it: python -m pytest_vllm_gates.drive.relock {lock.with_suffix('.in')}"
+        f"make it: python -m pytest_vllm_gates.environment.relock {lock.with_suffix('.in')}"
     )
 
 

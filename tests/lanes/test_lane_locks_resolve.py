@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import installed, sources, uv
-from pytest_vllm_gates.facts import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.drive import installed, sources
+from pytest_vllm_gates.environment import uv
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.drive import environment, overlay
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.errors import UserError
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.environment import environment, overlay
+from pytest_vllm_gates.errors import UserError
 
 OVERLAY = lanes.SHIPPED / "cpu-overlay"
 

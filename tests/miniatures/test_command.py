@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.miniatures import __main__ as command
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.miniatures import __main__
 
 
 def test_list_names_them_all(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["list"]) == 0
+    assert __main__.main(["list"]) == 0
     printed = capsys.readouterr().out
     assert [line.split()[0] for line in printed.splitlines()] == list(miniatures.names())
     assert "Qwen3_5ForCausalLM" in printed
 
 
 def test_verify_shipped_files(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["verify", "qwen3.5"]) == 0
+    assert __main__.main(["verify", "qwen3.5"]) == 0
     assert capsys.readouterr().out.startswith("qwen3.5: whole, ")
 
 
 def test_verify_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["verify", "nobody"]) == 1
+    assert __main__.main(["verify", "nobody"]) == 1
     assert "error: no miniature 'nobody'\nknown ones: " in capsys.readouterr().err
 
 
@@ -36,8 +36,8 @@ def test_build_without_torch_says_which_command(
         raise UserError("lane cpu: no network")
 
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr("pytest_vllm_gates.drive.environment.prepare", prepare)
-    assert command.main(["build", "qwen3.5"]) == 1
+    monkeypatch.setattr("pytest_vllm_gates.environment.environment.prepare", prepare)
+    assert __main__.main(["build", "qwen3.5"]) == 1
     error = capsys.readouterr().err
     assert "this interpreter has no torch, and lane cpu: no network" in error
     assert "build NAME --python PATH" in error
@@ -46,7 +46,7 @@ def test_build_without_torch_says_which_command(
 def test_build_with_a_python_that_is_not_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command.main(["build", "qwen3.5", "--python", str(tmp_path / "python")]) == 1
+    assert __main__.main(["build", "qwen3.5", "--python", str(tmp_path / "python")]) == 1
     assert "No such file or directory" in capsys.readouterr().err
 
 
@@ -59,7 +59,7 @@ def test_build_in_another_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
     monkeypatch.setattr(os, "execve", execve)
     with pytest.raises(SystemExit):
-        command.main(
+        __main__.main(
             [
                 "build",
                 "gemma-4",

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.drive import environment, logprobs
-from pytest_vllm_gates.drive.reference import Reference
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.miniatures.dialogues import load_dialogues
+from pytest_vllm_gates.numerics import client as numerics_client
+from pytest_vllm_gates.prompts.reference import Reference
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def test_a_rebuilt_miniature_answers_as_the_shipped_one(tmp_path: Path) -> None:
     made = environment.prepare(lane, cache=environment.default_cache(), progress=lambda _: None)
     assert made.python is not None
     answers = [
-        logprobs.compute(one, made.python, lane.overlay_path, prompts).cases
+        numerics_client.compute(one, made.python, lane.overlay_path, prompts).cases
         for one in (shipped, Checkpoint(NAME, str(built)))
     ]
     said = [{name: case.output for name, case in cases.items()} for cases in answers]

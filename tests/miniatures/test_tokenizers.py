@@ -9,8 +9,8 @@ from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
 from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.facts.served import as_served
 from pytest_vllm_gates.miniatures import dialogues, recipe, rendering
+from pytest_vllm_gates.prompts.types import as_served
 
 
 @pytest.fixture(params=miniatures.names())

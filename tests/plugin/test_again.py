@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates import options
-from pytest_vllm_gates.facts.outcome import Outcome, TestResult
-from pytest_vllm_gates.run import again, resolving
+from pytest_vllm_gates.outcomes import Outcome, TestResult
+from pytest_vllm_gates.session import commands as session_commands, resolve as session_resolve
 
 if TYPE_CHECKING:
     from conftest import Project
 
 OWN = """
 import pytest
-from pytest_vllm_gates.facts.outcome import Inconclusive
+from pytest_vllm_gates.outcomes import Inconclusive
 
 @pytest.mark.parametrize("what", ["plain", "a (b) and not c", "x"])
 def test_own(server, what):
@@ -94,9 +94,9 @@ def test_what_changes_how_a_gate_judges_is_asked_for_again(
     config = project.pytester.parseconfigure("--model", "qwen3.5", "--lane", "fake", *more)
     given = options.parse(config)
     assert given
-    resolved = resolving.resolve(given)
+    resolved = session_resolve.resolve(given)
     resolved.results.append(TestResult("qwen3.5", gate, "test_x[qwen3.5]", Outcome.FAIL))
-    (command,) = again.commands(resolved, [gate]).values()
+    (command,) = session_commands.commands(resolved, [gate]).values()
     assert said in command
 
 
@@ -104,5 +104,5 @@ def test_no_shipped_test_is_meant_by_the_name_of_another(pytester: pytest.Pytest
     result = pytester.runpytest_inprocess("--model", "qwen3.5", "--collect-only", "-q")
     names = [line.rpartition("::")[2].lower() for line in result.outlines if "::" in line]
     assert len(names) > 100
-    assert all(again.NAME.fullmatch(name) for name in names)
+    assert all(session_commands.NAME.fullmatch(name) for name in names)
     assert [name for name in names if sum(name in one for one in names) > 1] == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts import conversation
+from pytest_vllm_gates.catalog import conversation
 from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from verdicts import verdict_lines
 
-from pytest_vllm_gates.judge.golden import lock_golden
+from pytest_vllm_gates.goldens import lock_golden
 
 if TYPE_CHECKING:
     from pathlib import Path

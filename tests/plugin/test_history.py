@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import history
-from pytest_vllm_gates.facts.history import FILE
+from pytest_vllm_gates.history import store as history_store
+from pytest_vllm_gates.history.types import FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Project
-    from pytest_vllm_gates.facts.history import Entry
+    from pytest_vllm_gates.history.types import Entry
 
 QUICK = ("-m", "boot")
 
 
 def kept(project: Project, path: Path = FILE) -> tuple[Entry, ...]:
-    return history.runs(project.path / path, 10)
+    return history_store.runs(project.path / path, 10)
 
 
 def test_runs_are_remembered_and_shown_in_the_report(project: Project) -> None:
@@ -57,9 +57,9 @@ def test_what_is_not_to_be_remembered_leaves_nothing(
 def test_the_file_can_be_named_and_switched_off_in_the_settings(project: Project) -> None:
     project.pytester.makeini("[pytest]\ngates_history = kept/runs.sqlite\n")
     project.gates(*QUICK)
-    assert len(history.runs(project.path / "kept" / "runs.sqlite", 10)) == 1
+    assert len(history_store.runs(project.path / "kept" / "runs.sqlite", 10)) == 1
     project.gates(*QUICK, "--gates-history", "mine.sqlite")
-    assert len(history.runs(project.path / "mine.sqlite", 10)) == 1
+    assert len(history_store.runs(project.path / "mine.sqlite", 10)) == 1
     project.pytester.makeini("[pytest]\ngates_no_history = true\n")
     project.gates(*QUICK)
     assert not (project.path / FILE).exists()

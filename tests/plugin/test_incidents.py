@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_vllm_gates.gates
-from pytest_vllm_gates.drive import incidents as bundles
-from pytest_vllm_gates.incidents import writing as incidents
+from pytest_vllm_gates.incidents import read as bundles, writing as incidents
 from pytest_vllm_gates.run import shipped_gates
 
 if TYPE_CHECKING:

@@ -14,16 +14,16 @@ import pytest
 from machines import put_in_place
 from survivors import alive, none_of, until
 
-from pytest_vllm_gates.command import main
-from pytest_vllm_gates.drive import kept_servers
-from pytest_vllm_gates.drive.guard import descendants
-from pytest_vllm_gates.drive.kept_servers import State
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.process.guard import descendants
+from pytest_vllm_gates.server.kept import registry as kept_registry
+from pytest_vllm_gates.server.kept.registry import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conftest import Fakes, Project
-    from pytest_vllm_gates.drive.kept_servers import Entry
+    from pytest_vllm_gates.server.kept.registry import Entry
 
 pytestmark = pytest.mark.usefixtures("state")
 
@@ -40,7 +40,7 @@ def state(
 
 
 def kept() -> list[Entry]:
-    return [*kept_servers.entries(kept_servers.root())]
+    return [*kept_registry.entries(kept_registry.root())]
 
 
 def only() -> Entry:
@@ -73,7 +73,7 @@ def keep(
 
 def end_all() -> None:
     for entry in kept():
-        kept_servers.stop(entry, force=True)
+        kept_registry.stop(entry, force=True)
 
 
 def test_the_next_run_uses_it_and_says_so(project: Project) -> None:
@@ -160,7 +160,7 @@ def test_a_variable_of_the_terminal_is_no_difference_and_any_other_is(
     result = keep(project)
     assert "differs in variable MY_TOKEN (not there)" in result.stdout.str()
     assert "the-secret" not in result.stdout.str()
-    for path in kept_servers.root().rglob("record.json"):
+    for path in kept_registry.root().rglob("record.json"):
         assert "the-secret" not in path.read_text()
 
 
@@ -169,7 +169,7 @@ def test_nobody_else_can_read_its_key(project: Project) -> None:
     entry = only()
     key = project.key_file.read_text()
     assert (entry.folder / "key").read_text() == key
-    for path in (kept_servers.root(), entry.folder):
+    for path in (kept_registry.root(), entry.folder):
         assert path.stat().st_mode & 0o777 == 0o700
     for name in ("key", "record.json"):
         assert (entry.folder / name).stat().st_mode & 0o777 == 0o600
@@ -192,18 +192,18 @@ def test_a_key_that_others_can_read_is_not_used(project: Project) -> None:
 
 
 def test_a_folder_that_is_open_to_others_is_refused(project: Project) -> None:
-    kept_servers.opened().chmod(0o755)
+    kept_registry.opened().chmod(0o755)
     result = keep(project)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     told = result.stderr.str()
     assert "is open to others (mode 0755): the keys of kept servers would not be safe" in told
-    assert f"chmod 700 {kept_servers.root()}" in told
+    assert f"chmod 700 {kept_registry.root()}" in told
 
 
 def test_a_folder_of_somebody_elses_is_refused(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept_servers.opened()
+    kept_registry.opened()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     result = keep(project)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -333,7 +333,7 @@ def test_only_what_has_booted_outlives_a_run_that_ends_early(
         else:
             until(lambda: any(one.folder.joinpath("server.log").exists() for one in kept()))
             pids = descendants(1) and [
-                pid for pid in descendants(1) if str(kept_servers.root()) in _environment(pid)
+                pid for pid in descendants(1) if str(kept_registry.root()) in _environment(pid)
             ]
         run.send_signal(number)
         run.wait(20)

@@ -14,7 +14,7 @@ NEW = 'title = "new"\n[[messages]]\nrole = "user"\ncontent = "Hm?"\n'
 BASELINE_GATE = """
 from pathlib import Path
 import pytest
-from pytest_vllm_gates.facts.outcome import MissingBaseline
+from pytest_vllm_gates.outcomes import MissingBaseline
 
 def test_speed(server, family, pytestconfig):
     kept = Path(pytestconfig.rootpath, "speed")

@@ -9,7 +9,7 @@ import pytest
 from survivors import none_of
 from verdicts import verdict_lines
 
-from pytest_vllm_gates.facts import family
+from pytest_vllm_gates.catalog import family as catalog_family
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -141,7 +141,7 @@ def test_reasoning_lost_in_the_stream_turns_streaming_red_alone(project: Project
 
 
 def test_a_gate_the_family_does_not_have_need_not_pass(project: Project) -> None:
-    text = (family.SHIPPED / "qwen3.5.toml").read_text()
+    text = (catalog_family.SHIPPED / "qwen3.5.toml").read_text()
     head, _, rest = text.partition("[serve]")
     reason = '[not_applicable]\nmine = "x"\nstreaming = "it only answers whole"\n\n[serve]'
     project.write("families/qwen3.5.toml", head + reason + rest)
@@ -154,7 +154,7 @@ def test_a_gate_the_family_does_not_have_need_not_pass(project: Project) -> None
 
 
 def test_every_family_boots_its_own_server_and_is_judged_for_itself(project: Project) -> None:
-    project.write("families/house.toml", (family.SHIPPED / "qwen3.5.toml").read_text())
+    project.write("families/house.toml", (catalog_family.SHIPPED / "qwen3.5.toml").read_text())
     project.lane()
     result = project.pytest(
         "--model", "house,qwen3.5", "--lane", "fake", "--gates-report", "out", *QUICK

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 OWN_GATE = """
 import pytest
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.outcome import *
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.outcomes import *
 
 def test_own(server, family, evidence):
     evidence["seen"] = {"url": server.base_url, "family": family.name}

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from pytest_vllm_gates.facts.incident import NAME
+from pytest_vllm_gates.incidents.types import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +40,7 @@ import logging, os, sys
 import pytest
 
 from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.outcome import Inconclusive
+from pytest_vllm_gates.outcomes import Inconclusive
 
 PLANT = os.environ["PLANT_TOKEN"]
 
@@ -249,7 +249,7 @@ def test_a_mistake_on_the_command_line_tells_no_secret(
 
 GOLDEN = """
 import os
-from pytest_vllm_gates.judge.golden import settings_golden
+from pytest_vllm_gates.goldens import settings_golden
 
 def test_settings(server, golden):
     golden.check("settings", settings_golden("of ours", {"key": os.environ["SETTING"], "n": 1}))

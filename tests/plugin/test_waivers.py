@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from machines import put_in_place
 
-from pytest_vllm_gates.facts import waivers
+from pytest_vllm_gates.catalog import waivers
 
 if TYPE_CHECKING:
     from conftest import Project
 
 OWN_GATE = """
 import pytest
-from pytest_vllm_gates.facts.outcome import *
+from pytest_vllm_gates.outcomes import *
 
 @pytest.mark.parametrize("case", ["one", "two"])
 def test_own(server, family, evidence, case):

@@ -10,20 +10,19 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pytest_vllm_gates.facts import signature
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.catalog.waivers import Waiver
+from pytest_vllm_gates.diagnosis import explain, signature
 from pytest_vllm_gates.facts.bundle import Bundle, Kernels
-from pytest_vllm_gates.facts.checkpoint import Checkpoint
 from pytest_vllm_gates.facts.finding import GONE, STANDING
-from pytest_vllm_gates.facts.lane import Lane
-from pytest_vllm_gates.facts.launch import Boot, BootTimes, Endpoint, Failure
-from pytest_vllm_gates.facts.machine import Machine
-from pytest_vllm_gates.facts.outcome import Outcome, TestResult
-from pytest_vllm_gates.facts.waivers import Waiver
-from pytest_vllm_gates.judge import explain
-from pytest_vllm_gates.judge.verdict import Verdict, decide
 from pytest_vllm_gates.judge.waivers import of_lane
+from pytest_vllm_gates.machine.types import Machine
+from pytest_vllm_gates.outcomes import Outcome, TestResult
 from pytest_vllm_gates.report import document
-from pytest_vllm_gates.report.inventory import bundle_document
+from pytest_vllm_gates.report.environment import bundle_document
+from pytest_vllm_gates.server.types import Boot, BootTimes, Endpoint, Failure
+from pytest_vllm_gates.verdict.verdict import Verdict, decide
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(document.SCHEMA.read_text()))
 MACHINE = Machine(os="Linux", python="3.11.7", cpu="x", cores=2, memory_bytes=None, gpus=())

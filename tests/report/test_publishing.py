@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.report import document as documents
-from pytest_vllm_gates.report import publishing
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.report import document as documents, publish
 from report.documents import REJECT, THEIRS, empty, load
 
 if TYPE_CHECKING:
@@ -21,28 +20,28 @@ SHOWN_OF_THEM = "cpu-previous: a long argument"
 def test_all_of_it_is_written_and_told(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     environ = {"GITHUB_STEP_SUMMARY": str(summary)}
-    told = publishing.publish(tmp_path / "out", empty(), environ)
+    told = publish.publish(tmp_path / "out", empty(), environ)
     folder = tmp_path / "out"
     assert told == [
         f"report: {folder / 'report.html'}",
         f"verdict: {folder / 'verdict.json'}",
         f"summary: {summary}",
     ]
-    assert publishing.read(folder)["promotion"] == "HOLD"
+    assert publish.read(folder)["promotion"] == "HOLD"
 
 
 def test_without_a_folder_there_is_a_summary_alone(tmp_path: Path) -> None:
     environ = {"GITHUB_STEP_SUMMARY": str(tmp_path / "s.md")}
-    assert publishing.publish(None, empty(), environ) == [f"summary: {tmp_path / 's.md'}"]
-    assert publishing.publish(None, empty(), {}) == []
+    assert publish.publish(None, empty(), environ) == [f"summary: {tmp_path / 's.md'}"]
+    assert publish.publish(None, empty(), {}) == []
 
 
 def test_the_other_lanes_document_is_found_beside_it(tmp_path: Path) -> None:
     documents.write(tmp_path, load(REJECT))
-    path = publishing.write_html(tmp_path, publishing.read(tmp_path))
+    path = publish.write_html(tmp_path, publish.read(tmp_path))
     assert SHOWN_OF_THEM not in path.read_text(encoding="utf-8")
     documents.write(tmp_path / "against", load(THEIRS))
-    publishing.write_html(tmp_path, publishing.read(tmp_path))
+    publish.write_html(tmp_path, publish.read(tmp_path))
     assert SHOWN_OF_THEM in path.read_text(encoding="utf-8")
 
 
@@ -50,7 +49,7 @@ def test_half_a_surrogate_pair_survives_the_file(tmp_path: Path) -> None:
     document = empty()
     document["reasons"] = ["half \ud800 a pair", "whole \U0001f600"]
     documents.write(tmp_path, document)
-    assert publishing.read(tmp_path)["reasons"] == document["reasons"]
+    assert publish.read(tmp_path)["reasons"] == document["reasons"]
 
 
 def changed(**changes: Any) -> str:
@@ -74,7 +73,7 @@ def test_what_is_no_verdict_is_told(tmp_path: Path, text: str | None, says: str)
     if text is not None:
         (tmp_path / "verdict.json").write_text(text)
     with pytest.raises(UserError) as caught:
-        publishing.read(tmp_path)
+        publish.read(tmp_path)
     assert says in str(caught.value)
     assert str(tmp_path / "verdict.json") in str(caught.value)
 
@@ -82,4 +81,4 @@ def test_what_is_no_verdict_is_told(tmp_path: Path, text: str | None, says: str)
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="not valid JSON"):
-        publishing.read(tmp_path)
+        publish.read(tmp_path)

@@ -7,12 +7,12 @@ import re
 
 import pytest
 
+from pytest_vllm_gates.catalog.waivers import Waiver
 from pytest_vllm_gates.facts.finding import GONE, STANDING
-from pytest_vllm_gates.facts.outcome import Outcome, TestResult
-from pytest_vllm_gates.facts.waivers import Waiver
-from pytest_vllm_gates.judge.verdict import Promotion, decide
 from pytest_vllm_gates.judge.waivers import State, of_lane
+from pytest_vllm_gates.outcomes import Outcome, TestResult
 from pytest_vllm_gates.report import terminal
+from pytest_vllm_gates.verdict.verdict import Promotion, decide
 
 
 def test_every_outcome_and_verdict_has_a_colour() -> None:

@@ -10,17 +10,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from drive.test_loading import Handler
-from drive.test_loading import Server as Completions
+from drive.test_loading import Handler, Server as Completions
 
-from pytest_vllm_gates.drive import guard
-from pytest_vllm_gates.facts.launch import Boot, Failure
-from pytest_vllm_gates.facts.outcome import Blocked
-from pytest_vllm_gates.facts.throughput import planned
-from pytest_vllm_gates.judge.throughput import Answer
-from pytest_vllm_gates.run import against
-from pytest_vllm_gates.run.against import Comparison, first_is_theirs
+from pytest_vllm_gates.catalog.plans import planned
+from pytest_vllm_gates.outcomes import Blocked
+from pytest_vllm_gates.process import guard
 from pytest_vllm_gates.run.launching import Launch
+from pytest_vllm_gates.server.types import Boot, Failure
+from pytest_vllm_gates.session import against
+from pytest_vllm_gates.session.against import Comparison, first_is_theirs
+from pytest_vllm_gates.throughput.decide import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.drive import environment
-from pytest_vllm_gates.facts import lane as lanes
-from pytest_vllm_gates.facts import signature
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.diagnosis import signature
+from pytest_vllm_gates.environment import environment
 
 SOURCES = [
     pytest.param(one.id, source, id=f"{one.id}-{number}")

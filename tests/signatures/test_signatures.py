@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.facts import signature
-from pytest_vllm_gates.facts.signature import Signature, placeholders
-from pytest_vllm_gates.judge import explain
+from pytest_vllm_gates.diagnosis import explain, signature
+from pytest_vllm_gates.diagnosis.signature import Signature, placeholders
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.explanation import Diagnosis, Explanation
+    from pytest_vllm_gates.server.failure import Diagnosis, Explanation
 
 HERE = Path(__file__).parent
 EXPECTED: dict[str, dict[str, Any]] = tomllib.loads((HERE / "expected.toml").read_text())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.incident import Sent, told
+from pytest_vllm_gates.incidents.types import Sent, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from pytest_vllm_gates.facts.signature import Signature
-    from pytest_vllm_gates.judge.explain.matcher import Hit
+    from pytest_vllm_gates.diagnosis.matcher import Hit
+    from pytest_vllm_gates.diagnosis.signature import Signature
 
 MAX_WAITING = 100
 

@@ -10,7 +10,7 @@ whatever only reports that something else failed.
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.explanation import Confidence
+from pytest_vllm_gates.server.failure import Confidence
 
 
 def judged(

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.errors import UserError
-from pytest_vllm_gates.facts.memory_plan import Room
-from pytest_vllm_gates.judge import as_planned, memory_plan
-from pytest_vllm_gates.judge.model_shape import shape_of
-from pytest_vllm_gates.judge.preflight import flags
-from pytest_vllm_gates.judge.preflight.gpu import visible
-from pytest_vllm_gates.judge.preflight.memory import EXPLICIT, SPACE
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.judge import as_planned
 from pytest_vllm_gates.judge.preflight.say import GIB, Said, fails, gib, ok, unknown
+from pytest_vllm_gates.memory_plan import plan as memory_plan_plan
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import Room
+from pytest_vllm_gates.preflight import flags
+from pytest_vllm_gates.preflight.gpu import visible
+from pytest_vllm_gates.preflight.memory import EXPLICIT, SPACE
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.preflight import Situation
+    from pytest_vllm_gates.preflight.types import Situation
 
 
 def kv_cache(situation: Situation) -> Said:
@@ -28,7 +29,7 @@ def kv_cache(situation: Situation) -> Said:
         return unknown("there is no memory plan for this model on this machine")
     try:
         serving = as_planned.serving(situation.serve, situation.bundle.vllm, device)
-        planned = memory_plan.plan(shape_of(dict(situation.model.config)), serving, room)
+        planned = memory_plan_plan.plan(shape_of(dict(situation.model.config)), serving, room)
     except UserError as error:
         return unknown(f"no plan can be made: {str(error).splitlines()[0]}")
     if planned.refused:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.judge.preflight import flags
-from pytest_vllm_gates.judge.preflight.gpu import ELSEWHERE
 from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight import flags
+from pytest_vllm_gates.preflight.gpu import ELSEWHERE
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.preflight import Situation
+    from pytest_vllm_gates.preflight.types import Situation
 
 MIB = 2**20
 CHUNK = "VLLM_MQ_MAX_CHUNK_BYTES_MB"

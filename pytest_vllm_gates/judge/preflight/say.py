@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pytest_vllm_gates.facts.preflight import State
+from pytest_vllm_gates.preflight.types import State
 
 GIB = 2**30
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.report import wording
-from pytest_vllm_gates.report.html import memory, prompts, streams, throughput
+from pytest_vllm_gates.report.html import memory as html_memory, prompts, streams, throughput
 from pytest_vllm_gates.report.html.bounds import first, listing, mapping, number
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Entry:
     diff: prompts.TokenDiff | None = None
     timeline: streams.Timeline | None = None
     speed: throughput.Comparison | None = None
-    memory: memory.Memory | None = None
+    memory: html_memory.Memory | None = None
     incidents: list[str] = field(default_factory=list)
     log: Mapping[str, Any] | None = None
     rest: list[tuple[str, str]] = field(default_factory=list)
@@ -156,7 +156,7 @@ class _Reader:
             lines=prompts.lines_with_marks(more[: 2 * limits.text]),
             diff=prompts.token_diff(evidence, limits),
             speed=throughput.comparison(evidence, self._lanes.names[0], limits),
-            memory=memory.memory(evidence, self._at_once),
+            memory=html_memory.memory(evidence, self._at_once),
             timeline=timeline,
             incidents=incidents,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_vllm_gates.facts.memory_plan import GIB
+from pytest_vllm_gates.memory_plan.types import GIB
 from pytest_vllm_gates.report.html.bounds import mapping, number
 from pytest_vllm_gates.report.html.drawing import Drawing, Scale
 

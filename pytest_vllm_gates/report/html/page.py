@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.files import write_whole
+from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.report import wording
 from pytest_vllm_gates.report.html import sections
 from pytest_vllm_gates.report.html.bounds import Limits, clean, cut, listing, mapping

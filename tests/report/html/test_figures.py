@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts.memory_plan import GIB
+from pytest_vllm_gates.memory_plan.types import GIB
 from pytest_vllm_gates.report.html import drawing
 from pytest_vllm_gates.report.html.bounds import Limits, clean, cut, spread
 from pytest_vllm_gates.report.html.memory import memory

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pytest_vllm_gates.report import document as documents
 from pytest_vllm_gates.report.html import page

@@ -7,8 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.report.html import streams
 from pytest_vllm_gates.report.html.bounds import Limits

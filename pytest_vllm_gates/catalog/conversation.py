@@ -1,0 +1,99 @@
+"""A conversation: OpenAI messages and tools, read from `conversations/<name>.toml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_vllm_gates.catalog import toml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_vllm_gates.catalog.family import Family
+
+SHIPPED = Path(__file__).parent.parent / "conversations"
+
+
+class Conversation(toml.Record):
+    """Messages and tools as a client sends them, with what any sane answer must hold."""
+
+    name: str
+    title: str
+    messages: tuple[dict[str, Any], ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    thinking: Literal["on", "off", "unset"] = "unset"
+    effort: str | None = None
+    """Reasoning effort to ask for, of those the family knows."""
+    continue_last: bool = False
+    """Whether the last message is an answer the model is to go on with."""
+    repeat_last: int = 1
+    """How often the last message's text is repeated: a long prompt in a short file."""
+    ask: bool = False
+    """Whether the gates may ask for a completion, and not only render the prompt."""
+    answer_holds: tuple[str, ...] = ()
+    """Words of which a sensible answer holds at least one, case aside."""
+
+    def body(self, family: Family) -> dict[str, Any]:
+        """Return the request as a client sends it, vLLM's extensions of OpenAI's API included.
+
+        `${user}`, `${assistant}`, `${end_of_turn}` and `${stop}` in a text become the family's own
+        markers, so that one file can quote every family's.
+        """
+        words = family.prompt.words
+        messages = [_filled(message, words) for message in self.messages]
+        if self.repeat_last > 1:
+            messages[-1]["content"] *= self.repeat_last
+        body: dict[str, Any] = {"messages": messages}
+        if self.tools:
+            body["tools"] = list(self.tools)
+        if kwargs := family.thinking_kwargs(self.thinking):
+            body["chat_template_kwargs"] = kwargs
+        if self.effort:
+            body["reasoning_effort"] = self.effort
+        if self.continue_last:
+            body |= {"continue_final_message": True, "add_generation_prompt": False}
+        return body
+
+    def thinks(self, family: Family) -> bool:
+        """Return whether the family is to think when it answers."""
+        thinking = family.thinking
+        return thinking is not None and (
+            self.thinking == "on" or (self.thinking == "unset" and thinking.default)
+        )
+
+    def why_not(self, family: Family) -> str | None:
+        """Return why a family cannot have this conversation, or None when it can."""
+        thinking = family.thinking
+        if self.thinking != "unset" and (thinking is None or thinking.switch is None):
+            return f"{family.name} has no thinking switch"
+        if self.effort and (thinking is None or self.effort not in thinking.efforts):
+            return f"{family.name} knows no reasoning effort {self.effort!r}"
+        if self.tools and family.tools is None:
+            return f"{family.name} calls no tools"
+        if self.tools and thinking is not None and not thinking.with_tools and self.thinks(family):
+            return f"{family.name} calls no tools while it thinks"
+        return None
+
+
+def _filled(value: Any, words: Mapping[str, str]) -> Any:
+    """Return a copy of `value` with every `${word}` in its texts replaced."""
+    if isinstance(value, str):
+        for word, text in words.items():
+            value = value.replace(f"${{{word}}}", text)
+        return value
+    if isinstance(value, list | tuple):
+        return [_filled(item, words) for item in value]
+    if isinstance(value, dict):
+        return {key: _filled(item, words) for key, item in value.items()}
+    return value
+
+
+def load_all(project: Path) -> tuple[Conversation, ...]:
+    """Read every conversation, a project's own `conversations/*.toml` overriding by name."""
+    files = {
+        path.stem: path
+        for folder in (SHIPPED, project / "conversations")
+        for path in sorted(folder.glob("*.toml"))
+    }
+    return tuple(toml.load(path, Conversation, name=name) for name, path in sorted(files.items()))

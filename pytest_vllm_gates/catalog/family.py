@@ -1,0 +1,242 @@
+"""A family: a line of models served the same way, read from `families/<name>.toml`.
+
+The file says what is true of the family's main line; a variant that differs is a table
+`[members.<name>]` with only what differs, and is asked for as `<family>/<member>`.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+
+from pytest_vllm_gates.catalog import plans, toml
+from pytest_vllm_gates.catalog.known_defects import KnownDefect  # noqa: TC001 - pydantic reads it
+from pytest_vllm_gates.facts import traffic
+from pytest_vllm_gates.facts.names import choose, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHIPPED = Path(__file__).parent.parent / "families"
+MEMBERS = "members"
+
+
+class Prompt(toml.Record):
+    """The words of the prompt format: what the template writes and the tokenizer knows."""
+
+    system: str | None = None
+    """Absent where system text has no marker of its own."""
+    user: str
+    assistant: str
+    end_of_turn: str | None = None
+    """Absent where a turn ends with the next one's marker."""
+    stop_tokens: tuple[str, ...]
+    special_tokens: tuple[str, ...] = ()
+    encoder: str | None = None
+    """The module of vLLM's that writes prompts where the checkpoint has no template."""
+    prefix_stable: bool = False
+    """Whether another turn keeps the earlier turns' tokens, which prefix caching lives on."""
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The markers by the names under which a conversation quotes them."""
+        return {
+            "system": self.system or "",
+            "user": self.user,
+            "assistant": self.assistant,
+            "end_of_turn": self.end_of_turn or "",
+            "stop": self.stop_tokens[0],
+        }
+
+
+class Thinking(toml.Record):
+    """How the family thinks: its tags, who opens them, which switch turns it on, the default."""
+
+    open: str
+    close: str
+    opened_by: Literal["template", "model"]
+    switch: str | None = None
+    """The chat-template keyword; absent where thinking cannot be switched."""
+    default: bool
+    with_tools: bool = True
+    efforts: tuple[str, ...] = ()
+    """The reasoning efforts the template knows."""
+
+
+class Tools(toml.Record):
+    """How tool calls and results are written; `markers` must never reach the client."""
+
+    call: str
+    result: str
+    markers: tuple[str, ...]
+
+
+class Context(toml.Record):
+    """Tokens of context: what the model was made for and what the deployment plans for."""
+
+    native: int
+    planned: int
+    concurrency: int = Field(default=4, gt=0)
+    """Requests of the planned length that are to fit at once."""
+
+
+class Sampling(toml.Record):
+    """The sampling its makers recommend; gates themselves always ask greedily."""
+
+    temperature: float
+    top_p: float
+    top_k: int | None = None
+    reference: str
+
+
+class CheckpointEntry(toml.Record):
+    """One member's weights: a Hub id with its revision, a folder, or the miniature of that name."""
+
+    name: str
+    hub: str | None = None
+    revision: str | None = None
+    folder: str | None = None
+    """In a family's file, as seen from that file; else absolute."""
+    miniature: str | None = None
+    serve: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> CheckpointEntry:
+        if [self.hub, self.folder, self.miniature].count(None) != len(("hub", "folder")):
+            raise ValueError(
+                f"checkpoint {self.name!r} needs exactly one of hub, folder and miniature"
+            )
+        return self
+
+
+class Gotcha(toml.Record):
+    """A known trap of the family and where it was reported."""
+
+    what: str
+    reference: str
+
+
+class Family(toml.Record):
+    """What is true of a family, or of one member of it, whatever serves it."""
+
+    name: str
+    """`<family>`, or `<family>/<member>`."""
+    title: str
+    line: str
+    """The member's name under which the main line is known, too."""
+    architectures: tuple[str, ...]
+    model_types: tuple[str, ...]
+    recognise: tuple[str, ...] = ("*",)
+    """Patterns of repository or folder names, where architectures do not tell members apart."""
+    prompt: Prompt
+    context: Context
+    checkpoints: tuple[CheckpointEntry, ...] = Field(min_length=1)
+    serve: dict[str, Any] = Field(default_factory=dict)
+    sampling: Sampling | None = None
+    thinking: Thinking | None = None
+    tools: Tools | None = None
+    load: dict[str, Any] = Field(default_factory=dict)
+    """What its planned load has otherwise than `load.toml`."""
+    throughput: dict[str, Any] = Field(default_factory=dict)
+    """What its throughput is measured with otherwise than `throughput.toml` says."""
+    not_applicable: dict[str, str] = Field(default_factory=dict)
+    gotchas: tuple[Gotcha, ...] = ()
+    known_defects: tuple[KnownDefect, ...] = ()
+
+    @model_validator(mode="after")
+    def _plans(self) -> Family:
+        traffic.planned(self.load)
+        plans.planned(self.throughput)
+        return self
+
+    def thinking_kwargs(self, state: Literal["on", "off", "unset"]) -> dict[str, bool]:
+        """Return the chat-template keyword that puts thinking into `state`."""
+        if self.thinking is None or self.thinking.switch is None or state == "unset":
+            return {}
+        return {self.thinking.switch: state == "on"}
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Every piece of wire format that must never reach a client's fields."""
+        found = [*self.prompt.special_tokens]
+        if self.prompt.end_of_turn:
+            found.append(self.prompt.end_of_turn)
+        if self.thinking:
+            found += [self.thinking.open, self.thinking.close]
+        if self.tools:
+            found += self.tools.markers
+        return tuple(dict.fromkeys(marker.strip() for marker in found))
+
+    def recognises(self, architectures: tuple[str, ...], model_type: str, source: str) -> bool:
+        """Return whether a checkpoint's `config.json` and name say that it is of this member."""
+        known = model_type in self.model_types or set(architectures) & set(self.architectures)
+        base = source.rstrip("/").rpartition("/")[2].lower()
+        return bool(known) and any(fnmatch(base, one.lower()) for one in self.recognise)
+
+
+def files(project: Path) -> dict[str, Path]:
+    """Return every family's file by name; a project's own `families/*.toml` override."""
+    return {
+        path.name.removesuffix(".toml"): path
+        for folder in (SHIPPED, project / "families")
+        for path in sorted(folder.glob("*.toml"))
+    }
+
+
+def load(name: str, project: Path) -> Family:
+    """Read the family or the member called `name`.
+
+    Raises `UserError` for an unknown name, and for any fault in the file, in whichever member.
+    """
+    known = files(project)
+    wanted, _, member = name.partition("/")
+    family = choose("family", wanted, known)
+    line, *members = _lines(family, known[family])
+    if not member or fold(member) == fold(line.line):
+        return line
+    by_name = {one.name: one for one in members}
+    spelled = [f"{family}/{line.line}", *by_name]
+    found = choose("member", f"{family}/{member}", spelled)
+    return by_name.get(found, line)
+
+
+def recognise(
+    architectures: tuple[str, ...], model_type: str, source: str, project: Path
+) -> Family | None:
+    """Return the family or member a checkpoint is of, by its `config.json` and its name.
+
+    Where several would do, the one whose name pattern says more is meant, and a main line before
+    its members.
+    """
+    found = [
+        family for family in every(project) if family.recognises(architectures, model_type, source)
+    ]
+    return max(found, key=lambda one: max(map(len, one.recognise)), default=None)
+
+
+def every(project: Path) -> Iterator[Family]:
+    """Yield every family's main line and, after it, its members."""
+    for name, path in sorted(files(project).items()):
+        yield from _lines(name, path)
+
+
+def _lines(family: str, path: Path) -> Iterator[Family]:
+    text, table = toml.read(path)
+    for part in (table, *table.get(MEMBERS, {}).values()):
+        _place_folders(part, path.parent)
+    members = table.pop(MEMBERS, {})
+    yield toml.validated(path, text, {**table, "name": family}, Family)
+    for member, changes in members.items():
+        whole = {**toml.merged(table, changes), "name": f"{family}/{member}", "line": member}
+        yield toml.validated(path, text, whole, Family, (MEMBERS, member))
+
+
+def _place_folders(table: Any, beside: Path) -> None:
+    """Make the checkpoints' folders absolute; what is no such table is told when it is read."""
+    entries = table.get("checkpoints") if isinstance(table, dict) else None
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("folder"), str):
+            entry["folder"] = str((beside / Path(entry["folder"]).expanduser()).resolve())

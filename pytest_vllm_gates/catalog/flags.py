@@ -1,0 +1,66 @@
+"""vLLM's command line, made from the flags that lane, family and checkpoint set."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.lane import Lane
+
+
+def serving(family: Family, checkpoint: Checkpoint, lane: Lane) -> dict[str, Any]:
+    """Return the flags that say how a checkpoint is served: the lane has the last word."""
+    return merged(family.serve, checkpoint.serve, lane.serve)
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge flags; later layers win. A dash and an underscore spell the same flag."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            result[name.replace("-", "_")] = value
+    return result
+
+
+def command_line(flags: Mapping[str, Any]) -> list[str]:
+    """Return `--flag value` arguments.
+
+    True gives the bare flag, false its `--no-` form, a table JSON, a list several values.
+    """
+    arguments: list[str] = []
+    for name, value in flags.items():
+        flag = name.replace("_", "-")
+        if value is True:
+            arguments.append(f"--{flag}")
+        elif value is False:
+            arguments.append(f"--no-{flag}")
+        elif isinstance(value, dict):
+            arguments += [f"--{flag}", json.dumps(value, ensure_ascii=False)]
+        elif isinstance(value, list | tuple):
+            arguments += [f"--{flag}", *map(str, value)]
+        else:
+            arguments += [f"--{flag}", str(value)]
+    return arguments
+
+
+def started(
+    lane: Lane, program: Sequence[str], arguments: Sequence[str], model: str, port: int
+) -> list[str]:
+    """Return the command that starts a server: the lane's own `program`, or through its prefix."""
+    if lane.command is None:
+        return [*program, *arguments]
+    words = {"{port}": str(port), "{model}": model}
+    prefix: list[str] = []
+    for part in lane.command:
+        for word, value in words.items():
+            part = part.replace(word, value)  # noqa: PLW2901 - that is the substitution
+        prefix.append(part)
+    if "{flags}" in prefix:
+        at = prefix.index("{flags}")
+        return [*prefix[:at], *arguments, *prefix[at + 1 :]]
+    return prefix if lane.served_model_name else [*prefix, *arguments]

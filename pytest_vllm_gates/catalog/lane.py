@@ -1,0 +1,158 @@
+"""A lane: one pinned bundle that serves, read from `lanes/<name>.toml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from pytest_vllm_gates.catalog import plans, toml
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts import traffic
+from pytest_vllm_gates.facts.names import choose
+
+SHIPPED = Path(__file__).parent.parent / "lanes"
+
+# TOML knows lists only; a frozen record keeps them as tuples.
+Words = Annotated[tuple[str, ...], Field(strict=False)]
+
+ATTACHED = "base-url"
+"""The name of the lane that is a running server's URL."""
+FORMS = ("python", "lock", "command", "base_url")
+
+# What a lock's environment is made with.
+MAKING = ("python_version", "requires_python", "torch_backend")
+# Keys that would be read and then have no effect in a lane of this form.
+IDLE = {
+    "python": MAKING,
+    "lock": (),
+    "command": MAKING,
+    "base_url": (*MAKING, "overlay", "env", "serve", "start", "waive"),
+}
+
+
+class Start(toml.Record):
+    """How this lane's vLLM is started: the interpreter's arguments before the flags.
+
+    The default is the entry point every release so far has; from 0.30 on it is deprecated in
+    favour of `vllm.entrypoints.launchers`, which the shipped lanes name.
+    """
+
+    server: Words = ("-m", "vllm.entrypoints.openai.api_server")
+    renderer: Words | None = None
+
+
+class Expects(toml.Record):
+    """What the bundle was made for; compared with the machine before a boot."""
+
+    driver: str | None = None
+    cuda: str | None = None
+    gpu: str | None = None
+
+
+class Lane(toml.Record):
+    """One pinned bundle. Exactly one of `python`, `lock`, `command` and `base_url` is given."""
+
+    name: str
+    file: Path
+    title: str
+    python: str | None = None
+    lock: str | None = None
+    command: Words | None = None
+    base_url: str | None = None
+    served_model_name: str | None = None
+    """The name that the server of a command gives its model, where it takes none of vLLM's flags:
+    it then gets none, and need not have `/health`."""
+
+    python_version: Annotated[str, Field(pattern=r"^3\.\d+(\.\d+)?$")] | None = None
+    """The Python that the lock's environment is made on, wherever this machine has it: the bundle
+    is the same whatever runs pytest."""
+    requires_python: str | None = None
+    """The Pythons it may be made on where that one is missing."""
+    torch_backend: str | None = None
+    checkpoint: str | None = None
+    overlay: str | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    serve: dict[str, Any] = Field(default_factory=dict)
+    start: Start = Start()
+    expects: Expects = Expects()
+    waive: dict[str, str] = Field(default_factory=dict)
+    """Preflight checks whose failure is no failure here, each with the reason."""
+    batch_invariant: bool = False
+    """Whether an answer's tokens are the same in any company and on any prefix. Kernels that sum in
+    another order for another batch are not; there an answer of equal likelihood is enough."""
+
+    load: dict[str, Any] = Field(default_factory=dict)
+    """What the load gate sends and asks for here, otherwise than `load.toml` and the family say."""
+    throughput: dict[str, Any] = Field(default_factory=dict)
+    """How throughput is measured here, otherwise than `throughput.toml` and the family say."""
+
+    @model_validator(mode="after")
+    def _plans(self) -> Lane:
+        traffic.planned(self.load)
+        plans.planned(self.throughput)
+        return self
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Lane:
+        given = [form for form in FORMS if getattr(self, form) is not None]
+        if len(given) != 1:
+            raise ValueError(
+                f"a lane is exactly one of {', '.join(FORMS)}; this one has "
+                f"{' and '.join(given) or 'none of them'}"
+            )
+        if self.served_model_name is not None and self.command is None:
+            raise ValueError(
+                "served_model_name here is for a command that takes none of vLLM's flags; "
+                "elsewhere it is a flag, in [serve]"
+            )
+        idle = [key for key in IDLE[given[0]] if key in self.model_fields_set]
+        if idle:
+            raise ValueError(
+                f"{', '.join(idle)} would do nothing in a lane that has {given[0]}; leave it out"
+            )
+        return self
+
+    @property
+    def form(self) -> str:
+        """Which of the four forms this lane has."""
+        return next(form for form in FORMS if getattr(self, form) is not None)
+
+    @property
+    def lock_path(self) -> Path | None:
+        """The lock file: beside the lane's TOML, else a shipped one."""
+        return self._beside(self.lock) if self.lock else None
+
+    @property
+    def overlay_path(self) -> Path | None:
+        """The overlay folder: beside the lane's TOML, else a shipped one."""
+        return self._beside(self.overlay) if self.overlay else None
+
+    def _beside(self, name: str) -> Path:
+        own, shipped = self.file.parent / name, SHIPPED / name
+        return shipped if shipped.exists() and not own.exists() else own
+
+
+def files(project: Path) -> dict[str, Path]:
+    """Return every lane's file by name; the project's own `lanes/*.toml` override the shipped."""
+    return {
+        path.stem: path
+        for folder in (SHIPPED, project / "lanes")
+        for path in sorted(folder.glob("*.toml"))
+    }
+
+
+def load(name: str, project: Path) -> Lane:
+    """Read the lane called `name`; raises `UserError` for an unknown name or a faulty file."""
+    known = files(project)
+    name = choose("lane", name, known)
+    lane = toml.load(known[name], Lane, name=name, file=known[name])
+    if lane.lock_path is not None and not lane.lock_path.is_file():
+        raise UserError(
+            f"{lane.file}: the lock {str(lane.lock_path)!r} does not exist\n"
+            f"make it: python -m pytest_vllm_gates.environment.relock {lane.lock_path.with_suffix('.in')}"
+        )
+    if lane.overlay_path is not None and not lane.overlay_path.is_dir():
+        raise UserError(f"{lane.file}: the overlay {str(lane.overlay_path)!r} is not a folder")
+    return lane

@@ -1,0 +1,182 @@
+"""The matrix of requests the conversation gates walk, read from `matrix.toml`."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+
+SHIPPED = data.FOLDER / "matrix.toml"
+UNSET = "unset"
+UNDECLARED = "undeclared"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of what may be asked of a chat; the fields are the matrix's dimensions."""
+
+    thinking: str
+    tools: str
+    format: str
+    stop: str
+    turns: str
+
+    @property
+    def name(self) -> str:
+        """The values, dimension by dimension."""
+        return ", ".join(f"{name} {value}" for name, value in self.traits.items())
+
+    @property
+    def traits(self) -> dict[str, str]:
+        """The values by dimension, as known defects name them."""
+        return {
+            "thinking": self.thinking,
+            "tools": self.tools,
+            "format": self.format,
+            "stop": self.stop,
+            "turns": self.turns,
+        }
+
+    @property
+    def unstopped(self) -> Cell:
+        """The same request without its stop."""
+        return replace(self, stop=UNSET)
+
+
+class Asked(toml.Record):
+    """Which conversation asks for a combination of turns, tools and format."""
+
+    turns: str
+    tools: tuple[str, ...]
+    format: str
+    conversation: str
+    regex: str | None = None
+    json_schema: dict[str, Any] | None = None
+
+    def body(self, cell: Cell, conversation: Conversation, family: Family) -> dict[str, Any]:
+        """Return the request's body but for its stop, its model and its sampling."""
+        asked = conversation.model_copy(update={"thinking": cell.thinking})
+        body = asked.body(family)
+        if not asked.thinks(family):
+            # A client sends back the reasoning it was given, and it was given none.
+            body["messages"] = [_without_reasoning(one) for one in body["messages"]]
+        if cell.tools == "named":
+            name = body["tools"][0]["function"]["name"]
+            body["tool_choice"] = {"type": "function", "function": {"name": name}}
+        elif cell.tools != UNDECLARED:
+            body["tool_choice"] = cell.tools
+        if self.regex:
+            body["structured_outputs"] = {"regex": self.regex}
+        if self.json_schema:
+            schema = {"name": "answer", "schema": self.json_schema, "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
+
+
+class Senseless(toml.Record):
+    """A combination left out, and why."""
+
+    reason: str
+    when: dict[str, tuple[str, ...]]
+
+
+class Dangerous(toml.Record):
+    """A combination in which a release has failed."""
+
+    cell: dict[str, str]
+    reference: str
+
+
+class Matrix(toml.Record):
+    """The dimensions, what asks for a combination, what is left out and what never is."""
+
+    dimensions: dict[str, tuple[str, ...]]
+    asked: tuple[Asked, ...]
+    senseless: tuple[Senseless, ...] = ()
+    dangerous: tuple[Dangerous, ...] = Field(default=())
+
+    def asks(self, cell: Cell) -> Asked:
+        """Return what asks for a cell; raises `UserError` for one that nothing asks for."""
+        asked = self._asking(cell)
+        if asked is None:
+            raise UserError(f"{SHIPPED.name}: no [[asked]] entry asks for {cell.name}")
+        return asked
+
+    def _asking(self, cell: Cell) -> Asked | None:
+        return next(
+            (
+                one
+                for one in self.asked
+                if (one.turns, one.format) == (cell.turns, cell.format) and cell.tools in one.tools
+            ),
+            None,
+        )
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return the cells to walk, each whose stop is set after the one whose stop is not."""
+        plain = {name: values[0] for name, values in self.dimensions.items()}
+        wanted = [Cell(**{**plain, **one.cell}) for one in self.dangerous]
+        wanted += self._pairs()
+        found: dict[Cell, None] = {}
+        for cell in wanted:
+            found[cell.unstopped] = None
+        found |= dict.fromkeys(wanted)
+        return tuple(found)
+
+    def _pairs(self) -> Iterator[Cell]:
+        """Yield cells that together hold every pair of values which a sensible cell can hold.
+
+        Greedy: always the cell that adds most pairs, the first of several. The ready-made
+        generators of pairs give pairs up when combinations are left out.
+        """
+        products = itertools.product(*self.dimensions.values())
+        cells = [Cell(**dict(zip(self.dimensions, values, strict=True))) for values in products]
+        pairs = {cell: _pairs_of(cell) for cell in cells if self._sensible(cell)}
+        missing = set().union(*pairs.values())
+        while missing:
+            best = max(pairs, key=lambda cell: len(pairs[cell] & missing))
+            missing -= pairs[best]
+            yield best
+
+    def _sensible(self, cell: Cell) -> bool:
+        left_out = any(
+            all(cell.traits[name] in values for name, values in one.when.items())
+            for one in self.senseless
+        )
+        return self._asking(cell) is not None and not left_out
+
+
+def cell_of(conversation: Conversation) -> Cell:
+    """Return a cell of its own for a conversation that is asked for besides the matrix."""
+    tools = "auto" if conversation.tools else UNDECLARED
+    return Cell(conversation.thinking, tools, "text", UNSET, conversation.name)
+
+
+def asked_of(cell: Cell) -> Asked:
+    """Return what asks for such a cell."""
+    return Asked(turns=cell.turns, tools=(cell.tools,), format=cell.format, conversation=cell.turns)
+
+
+def _pairs_of(cell: Cell) -> set[tuple[tuple[str, str], ...]]:
+    return set(itertools.combinations(cell.traits.items(), 2))
+
+
+def _without_reasoning(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in message.items() if key != "reasoning"}
+
+
+def load() -> Matrix:
+    """Read the shipped matrix."""
+    return toml.load(SHIPPED, Matrix)

@@ -1,0 +1,188 @@
+"""TOML files read strictly: an unknown key is an error with file, line and the nearest key."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+ABSENT = "none"
+
+
+class Record(BaseModel):
+    """A frozen table of a data file; every key it may have is a field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+RecordT = TypeVar("RecordT", bound=Record)
+
+
+def load(path: Path, record: type[RecordT], **given: object) -> RecordT:
+    """Read the TOML file at `path` into `record`; `given` fills fields the file does not carry.
+
+    Raises `UserError` naming the file, the line and, for an unknown key, the nearest known one.
+    """
+    text, table = read(path)
+    return validated(path, text, {**table, **given}, record)
+
+
+def read(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return a TOML file's text and its table; raises `UserError` when it is no TOML."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        return text, tomllib.loads(text)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+
+
+def validated(
+    path: Path,
+    text: str,
+    table: Mapping[str, Any],
+    record: type[RecordT],
+    inside: tuple[str, ...] = (),
+) -> RecordT:
+    """Return `table`, read from `text`, as a record; raises `UserError` as `load` does.
+
+    `inside` names a table of the file whose keys were laid over those of the top, and in which a
+    faulty key is therefore looked for first.
+    """
+    try:
+        # As JSON, because only there may an array stand for a tuple while types stay strict.
+        return record.model_validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        complaints = [_complain(path, text, record, one, inside) for one in error.errors()]
+        raise UserError("\n".join(complaints)) from error
+
+
+def place(path: Path, text: str, location: tuple[str | int, ...]) -> str:
+    """Return where in a file, read as `text`, the key at `location` stands: `path:line`."""
+    line = _line_of(text, location)
+    return f"{path}:{line}" if line else str(path)
+
+
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with `changes` laid over it, table by table; an array is replaced whole.
+
+    TOML knows no null, so the text "none" takes a key of the base away.
+    """
+    result = dict(base)
+    for key, value in changes.items():
+        below = result.get(key)
+        if value == ABSENT and key in result:
+            del result[key]
+            continue
+        if isinstance(value, dict) and isinstance(below, dict):
+            result[key] = merged(below, value)
+        else:
+            result[key] = value
+    return result
+
+
+def layered(path: Path, record: type[RecordT], name: str, *changes: Mapping[str, Any]) -> RecordT:
+    """Read the shipped file at `path` with changes laid over it, the later one last.
+
+    Raises `ValueError` naming the key, under the table's `name`, for changes that make it none.
+    """
+    text, table = read(path)
+    for change in changes:
+        table = merged(table, change)
+    if not any(changes):
+        return validated(path, text, table, record)
+    try:
+        return record.model_validate_json(json.dumps(table, default=str))
+    except ValidationError as error:
+        complaints = [_complain_of_change(name, one) for one in error.errors()]
+        raise ValueError("; ".join(complaints)) from error
+
+
+def _complain_of_change(table: str, error: Any) -> str:
+    key = ".".join([table, *map(str, error["loc"])])
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{key}: {message}" if not error["loc"] else f"{key}: {message} ({error['input']!r})"
+
+
+def _complain(
+    path: Path, text: str, record: type[Record], error: Any, inside: tuple[str, ...]
+) -> str:
+    location: tuple[str | int, ...] = error["loc"]
+    line = (inside and _line_of(text, (*inside, *location))) or _line_of(text, location)
+    where = f"{path}:{line}" if line else str(path)
+    name = ".".join(str(part) for part in location)
+    if error["type"] == "extra_forbidden":
+        known = _keys_beside(record, location)
+        guess = nearest(str(location[-1]), known)
+        hint = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(sorted(known))}"
+        return f"{where}: unknown key {name!r}; {hint}"
+    if error["type"] == "missing":
+        return f"{path}: the key {name!r} is missing"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {name or 'the file'}: {message} (found {error['input']!r})"
+
+
+def _keys_beside(record: type[Record], location: tuple[str | int, ...]) -> set[str]:
+    """Return the keys allowed in the table that holds the last part of `location`."""
+    fields: type[BaseModel] | None = record
+    for part in location[:-1]:
+        if isinstance(part, str) and fields is not None and part in fields.model_fields:
+            fields = _table_in(fields.model_fields[part].annotation)
+    return set(fields.model_fields) if fields else set()
+
+
+def _table_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in getattr(annotation, "__args__", ()):
+        found = _table_in(argument)
+        if found:
+            return found
+    return None
+
+
+def _line_of(text: str, location: tuple[str | int, ...]) -> int | None:
+    """Return the 1-based line of the key at `location`; its table's head where the key is not."""
+    wanted = [part for part in location if isinstance(part, str)]
+    indexes = [part for part in location if isinstance(part, int)]
+    seen: dict[str, int] = {}
+    table: list[str] = []
+    best: int | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        head = re.match(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$", line)
+        if head:
+            table = [part.strip().strip("\"'") for part in _split_key(head[2])]
+            if head[1] == "[[":
+                seen[".".join(table)] = seen.get(".".join(table), -1) + 1
+            # Of an array's tables, and of those inside them, only the one that is meant counts.
+            above = [".".join(table[:length]) for length in range(1, len(table) + 1)]
+            array = next((name for name in above if name in seen), None)
+            if array and indexes and table == wanted[: len(table)] and seen[array] != indexes[0]:
+                table = ["\0"]
+            if table == wanted[: len(table)]:
+                best = number
+            continue
+        key = re.match(r"\s*([A-Za-z0-9_.\"'-]+)\s*=", line)
+        if (
+            key
+            and table + [part.strip("\"'") for part in _split_key(key[1])]
+            == (wanted[: len(table) + len(_split_key(key[1]))])
+        ):
+            return number
+    return best
+
+
+def _split_key(key: str) -> list[str]:
+    return re.findall(r"\"[^\"]*\"|'[^']*'|[^.]+", key)

@@ -1,0 +1,136 @@
+"""Waivers: failures that may pass for a while, each with who says so, why and until when.
+
+They are listed in a `waivers.toml` beside the project's `pyproject.toml`; none ship.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, StringConstraints, field_validator
+
+from pytest_vllm_gates.catalog import family as families, lane as lanes, toml
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts.names import matches, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+NAME = "waivers.toml"
+MOST_DAYS = 90
+ANY = "*"
+SEPARATOR = ": "
+PARTS = (2, 3)
+
+Told = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+
+class Waiver(toml.Record):
+    """One waiver: it holds up to the end of the day `until` (UTC), on `lane` or on every one.
+
+    `check` is `family: gate: test` as the verdict names them, or `family: gate` for all tests of
+    it. In family and test `*` stands for any text; a test without its `[...]` is all of its cases.
+    """
+
+    check: str
+    who: Told
+    why: Told
+    until: datetime.date
+    lane: str | None = None
+
+    @field_validator("check")
+    @classmethod
+    def _names_one_gate(cls, check: str) -> str:
+        parts = check.split(SEPARATOR, 2)
+        if len(parts) not in PARTS or not all(part and part == part.strip() for part in parts):
+            raise ValueError("a check is 'family: gate: test' or 'family: gate'")
+        if not parts[1].isidentifier():
+            raise ValueError("the gate is one name, with no * in it: a waiver is for one gate")
+        return check
+
+    @property
+    def family(self) -> str:
+        """The family it names, perhaps with `*`."""
+        return self.check.split(SEPARATOR, 2)[0]
+
+    @property
+    def gate(self) -> str:
+        """The gate it is for."""
+        return self.check.split(SEPARATOR, 2)[1]
+
+    @property
+    def test(self) -> str:
+        """The test it names, perhaps with `*`; `*` where it is for all of the gate's."""
+        return [*self.check.split(SEPARATOR, 2), ANY][2]
+
+    def expired(self, today: datetime.date) -> bool:
+        """Return whether it no longer holds."""
+        return today > self.until
+
+
+class _File(toml.Record):
+    waiver: tuple[Waiver, ...] = Field(default=())
+
+
+def today() -> datetime.date:
+    """Return the day by which waivers end, the same on every machine: UTC's."""
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[Waiver, ...]:
+    """Read the project's waivers as of `day`; `gates` are the shipped ones.
+
+    Raises `UserError` for a fault in the file, a family, gate or lane that is none, and an end
+    further away than a waiver may last.
+    """
+    path = project / NAME
+    if not path.is_file():
+        return ()
+    found = toml.load(path, _File).waiver
+    text, _ = toml.read(path)
+    known = [one.name for one in families.every(project)] if found else []
+    own_lanes = [*lanes.files(project), lanes.ATTACHED]
+    for number, one in enumerate(found):
+        faults = {
+            "until": _too_far(one, day),
+            "check": _no_family(one, known) or _no_gate(one, project, [*gates]),
+            "lane": _unknown("lane", one.lane, own_lanes) if one.lane is not None else None,
+        }
+        for key, fault in faults.items():
+            if fault:
+                raise UserError(f"{toml.place(path, text, ('waiver', number, key))}: {fault}")
+    return found
+
+
+def _too_far(waiver: Waiver, day: datetime.date) -> str | None:
+    last = day + datetime.timedelta(days=MOST_DAYS)
+    if waiver.until <= last:
+        return None
+    return (
+        f"a waiver lasts at most {MOST_DAYS} days, and {waiver.until} is "
+        f"{(waiver.until - day).days} days away: until = {last} is the last day it may name today"
+    )
+
+
+def _no_family(waiver: Waiver, known: Iterable[str]) -> str | None:
+    if any(matches(waiver.family, name) for name in known):
+        return None
+    return _unknown("family", waiver.family, known)
+
+
+def _no_gate(waiver: Waiver, project: Path, gates: Iterable[str]) -> str | None:
+    # A gate of the project's own need not be among those of this run.
+    if next(project.rglob(f"test_{waiver.gate}.py"), None):
+        return None
+    return _unknown("gate", waiver.gate, gates)
+
+
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str | None:
+    known = sorted(known)
+    if name in known:
+        return None
+    guess = nearest(name, known)
+    hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(known)}"
+    return f"unknown {kind} {name!r}; {hint}"

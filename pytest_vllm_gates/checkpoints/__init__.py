@@ -1,0 +1,1 @@
+"""Checkpoints: find them, read their files, fingerprint them."""

@@ -1,0 +1,102 @@
+"""What a checkpoint's files tell before anything loads it: its config, and whether it is whole."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.preflight.types import Model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+
+INDEX = "model.safetensors.index.json"
+# Any of these is what vLLM's loaders look for.
+WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
+POINTER = b"version https://git-lfs"
+LENGTH = struct.Struct("<Q")
+LONGEST_HEADER = 100_000_000
+
+
+def read(checkpoint: Checkpoint, *, reads_alike: bool = True) -> Model:
+    """Return what is known of a checkpoint; what cannot be read is named, not raised.
+
+    `reads_alike` says whether the server looks for it where this process does: with a mirror or a
+    token of its own it may find what is not to be had from here.
+    """
+    source = checkpoint.source
+    try:
+        config = prompt_files.config(source, checkpoint.revision)
+    except (UserError, ValueError) as error:
+        if checkpoint.folder is None and not reads_alike:
+            return Model(source, unseen=str(error))
+        return Model(source, problem=str(error))
+    if not isinstance(config, dict):
+        return Model(source, problem=f"{source}: its config.json is no table")
+    folder = checkpoint.folder
+    return Model(
+        source,
+        config,
+        weights_problem=_weights_problem(folder) if folder else "",
+    )
+
+
+def _weights_problem(folder: Path) -> str:
+    """Return what is wrong with a folder's weights, going by names, headers and sizes alone."""
+    shards = _json(folder / INDEX).get("weight_map")
+    if isinstance(shards, dict):
+        names = sorted({str(name) for name in shards.values()})
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            return (
+                f"{INDEX} lists {len(names)} files of weights and {len(missing)} are missing, "
+                f"the first of them {missing[0]}"
+            )
+    files = [path for pattern in WEIGHTS for path in sorted(folder.glob(pattern))]
+    if not files:
+        return f"there are no weights: no {', '.join(WEIGHTS)}"
+    return next((problem for path in files if (problem := _broken(path))), "")
+
+
+def _broken(path: Path) -> str:
+    """Return what is wrong with a file of weights: a pointer in its place, or a part of it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            return f"{path.name} is a Git LFS pointer and not the file itself"
+        if path.suffix != ".safetensors":
+            return ""
+        file.seek(0)
+        whole = _safetensors_size(file, size)
+    if whole is None:
+        return f"{path.name} is no safetensors file, or cut off within its header"
+    if size < whole:
+        return f"{path.name} is cut off: {size} bytes of {whole}"
+    return ""
+
+
+def _safetensors_size(file: BinaryIO, size: int) -> int | None:
+    """Return how many bytes a file has by its header: a length, a table of offsets, the tensors."""
+    try:
+        (length,) = LENGTH.unpack(file.read(LENGTH.size))
+        if length > min(LONGEST_HEADER, size):
+            return None
+        header = json.loads(file.read(length))
+        ends = [one["data_offsets"][1] for name, one in header.items() if name != "__metadata__"]
+    except (struct.error, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None
+    end: int = max(ends, default=0)
+    return LENGTH.size + int(length) + end
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

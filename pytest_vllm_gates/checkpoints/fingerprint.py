@@ -1,0 +1,157 @@
+"""Checksums of what makes a checkpoint's prompts, its template and tokenizer, and of its config.
+
+Read from a local folder, or from what the Hub's cache holds already: nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+
+CONFIG = "config.json"
+TEMPLATE, OLD_TEMPLATE = "chat_template.jinja", "chat_template.json"
+MORE_TEMPLATES = "additional_chat_templates/*.jinja"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+IN_CONFIG = "chat_template"
+# Every file of which some family's tokenizer is made; a checkpoint has a few of them.
+TOKENIZER = (
+    "tokenizer.json", TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "vocab.txt", "merges.txt", "tekken.json", "*.model", "*.tiktoken",
+)  # fmt: skip
+CONFIGS = (CONFIG, "generation_config.json")
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """sha256 of a checkpoint's parts, in hex; None where its files are not at hand."""
+
+    template: str | None = None
+    """`none` for a checkpoint that has no template."""
+    tokenizer: str | None = None
+    config: str | None = None
+    revision: str | None = None
+    """The commit, for a checkpoint from the Hub that lies in the cache."""
+
+
+def of(checkpoint: Checkpoint, serve: Mapping[str, Any]) -> Fingerprint:
+    """Return a checkpoint's checksums, as it is served with these flags.
+
+    A template or tokenizer that the flags name takes the place of the checkpoint's.
+    """
+    folder, revision = _folder(checkpoint.source, checkpoint.revision)
+    named = serve.get("tokenizer")
+    tokens = _folder(str(named), None)[0] if named else folder
+    whole = tokens is not None and revision is None
+    template = _named_template(serve.get("chat_template")) or _template(tokens, whole=whole)
+    return Fingerprint(
+        template=template,
+        tokenizer=_tokenizer(tokens),
+        config=_files(folder, CONFIGS) if folder else None,
+        revision=revision,
+    )
+
+
+def file(path: Path) -> str:
+    """Return the sha256 of a file, in hex."""
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def folder(path: Path) -> dict[str, str]:
+    """Return the sha256 of every file below a folder, by its path inside; no bytecode."""
+    return {
+        str(one.relative_to(path)): file(one)
+        for one in sorted(path.rglob("*"))
+        if one.is_file() and "__pycache__" not in one.parts
+    }
+
+
+def _folder(source: str, revision: str | None) -> tuple[Path | None, str | None]:
+    """Return where a checkpoint's files lie, and its commit where that is the Hub's cache."""
+    place = Path(source).expanduser()
+    if place.is_dir():
+        return place, None
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - only for the Hub's
+    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
+
+    try:
+        found = try_to_load_from_cache(source, CONFIG, revision=revision)
+    except HFValidationError:
+        return None, None
+    if not isinstance(found, str):
+        return None, None
+    snapshot = Path(found).parent
+    return snapshot, snapshot.name
+
+
+def _named_template(flag: object) -> str | None:
+    """Return the checksum of a template that a flag gives, as a file or as its text."""
+    if not isinstance(flag, str):
+        return None
+    path = Path(flag).expanduser()
+    if "\n" not in flag and path.is_file():
+        return file(path)
+    # A path that is not here is one on another machine.
+    return _digest([(IN_CONFIG, flag.encode())]) if "{" in flag else None
+
+
+def _template(place: Path | None, *, whole: bool) -> str | None:
+    """Return the checksum of all templates a folder has; `none` only where the folder is whole."""
+    if place is None:
+        return None
+    found = [place / TEMPLATE, place / OLD_TEMPLATE, *sorted(place.glob(MORE_TEMPLATES))]
+    parts = [(one.name, one.read_bytes()) for one in found if one.is_file()]
+    inside = _json(place / TOKENIZER_CONFIG).get(IN_CONFIG)
+    if inside is not None:
+        # The same template may stand in a file of its own or in the config: where it stands alone
+        # is no difference.
+        text = inside if isinstance(inside, str) else json.dumps(inside, sort_keys=True)
+        parts = parts or [(TEMPLATE, text.encode())]
+    if parts:
+        return _digest(parts)
+    return NONE if whole else None
+
+
+def _tokenizer(place: Path | None) -> str | None:
+    """Return the checksum of a tokenizer's files, the template in its config left out."""
+    if place is None:
+        return None
+    parts = []
+    for path in sorted({one for pattern in TOKENIZER for one in place.glob(pattern)}):
+        content = path.read_bytes()
+        if path.name == TOKENIZER_CONFIG:
+            config = {name: one for name, one in _json(path).items() if name != IN_CONFIG}
+            content = json.dumps(config, sort_keys=True).encode()
+        parts.append((path.name, content))
+    return _digest(parts) if parts else None
+
+
+def _files(place: Path, names: Iterable[str]) -> str | None:
+    parts = [(name, (place / name).read_bytes()) for name in names if (place / name).is_file()]
+    return _digest(parts) if parts else None
+
+
+def _digest(parts: Iterable[tuple[str, bytes]]) -> str:
+    """Return one checksum of several named contents."""
+    whole = hashlib.sha256()
+    for name, content in parts:
+        whole.update(f"{name}\0{len(content)}\0".encode())
+        whole.update(content)
+    return whole.hexdigest()
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

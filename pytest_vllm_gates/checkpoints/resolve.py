@@ -1,0 +1,174 @@
+"""Finds the weights a name stands for: the family's own, the miniature, a folder, a Hub id."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+
+from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts.names import fold, nearest
+from pytest_vllm_gates.server import ready
+from pytest_vllm_gates.server.types import Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vllm_gates.catalog.family import CheckpointEntry, Family
+    from pytest_vllm_gates.catalog.lane import Lane
+
+UNKNOWN = "unknown"
+MINIATURE = "miniature"
+ASK_TIMEOUT_S = 5.0
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+PATHS = ("/", "./", "../", "~")
+"""What nothing but a path begins with."""
+
+
+def resolve(family: Family, name: str | None) -> Checkpoint:
+    """Return the checkpoint `name` means for this family; None is the family's first.
+
+    A name is one the family file lists, a local folder with a `config.json`, or a Hub id; what is
+    spelled as a path is a folder, whatever it is called.
+    Raises `UserError` for anything else, and for a miniature whose file is not whole.
+    """
+    entries = {fold(entry.name): entry for entry in family.checkpoints}
+    entries |= {fold(entry.hub): entry for entry in family.checkpoints if entry.hub}
+    if name is None:
+        return _from_entry(family.checkpoints[0])
+    entry = None if _is_path(name) else entries.get(fold(name))
+    if entry:
+        return _from_entry(entry)
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise UserError(
+                f"checkpoint {str(folder)!r} has no config.json: not a checkpoint folder"
+            )
+        folder = folder.resolve()
+        listed = [entry for entry in family.checkpoints if entry.folder == str(folder)]
+        return _from_entry(listed[0]) if listed else _local(folder)
+    if HUB_ID.fullmatch(name) and not _is_path(name):
+        return Checkpoint(name=name.replace("/", "--"), source=name)
+    known = [entry.name for entry in family.checkpoints]
+    guess = nearest(name, known)
+    hint = f"; did you mean {guess!r}?" if guess else ""
+    raise UserError(
+        f"unknown checkpoint {name!r} of {family.name}{hint}\nknown: {', '.join(known)}; "
+        "or give a local folder, or a Hub id such as org/name"
+    )
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith(PATHS) or name.endswith("/")
+
+
+def on_lane(family: Family, lane: Lane, asked: str | None = None) -> Checkpoint:
+    """Return the checkpoint that was asked for, or the one a lane serves.
+
+    A lane that serves miniatures serves the first of a family that has none.
+    """
+    served = None if lane.checkpoint == MINIATURE and not miniature(family) else lane.checkpoint
+    return resolve(family, asked or served)
+
+
+def miniature(family: Family) -> Checkpoint | None:
+    """Return the family's miniature, None for one without."""
+    entries = [entry for entry in family.checkpoints if entry.miniature is not None]
+    return _from_entry(entries[0]) if entries else None
+
+
+def is_source(name: str, known_families: Iterable[str]) -> bool:
+    """Return whether a name is a checkpoint (a folder, a Hub id) and not a family or its member."""
+    if _is_path(name):
+        return True
+    head = fold(name.partition("/")[0])
+    if any(fold(family) == head for family in known_families):
+        return False
+    return Path(name).expanduser().is_dir() or bool(HUB_ID.fullmatch(name))
+
+
+def family_of(source: str, project: Path) -> tuple[Family, str]:
+    """Return the family a checkpoint is of, by its `config.json`, and a phrase that says why.
+
+    Raises `UserError` when the file cannot be had or names an architecture of no family.
+    """
+    if _is_path(source) and not Path(source).expanduser().is_dir():
+        raise UserError(
+            f"there is no folder {source!r}\n"
+            "name a checkpoint's folder, a Hub id such as org/name, or a family"
+        )
+    for family in families.every(project):
+        if any(entry.hub and entry.hub.lower() == source.lower() for entry in family.checkpoints):
+            return family, " (found by its name)"
+    config = prompt_files.config(source)
+    architectures = tuple(config.get("architectures") or ())
+    model_type = str(config.get("model_type", ""))
+    found = families.recognise(architectures, model_type, source, project)
+    what = ", ".join(architectures) or model_type or "none"
+    if found is None:
+        raise UserError(
+            f"{source}: its config.json names the architecture {what}, which is of no family here\n"
+            "add a families/<name>.toml that lists it, or name a family with --model and the "
+            "checkpoint with --checkpoint"
+        )
+    return found, f" (found by its architecture {what})"
+
+
+def served(family: Family, base_url: str, api_key: str | None) -> Checkpoint:
+    """Return the checkpoint a running server serves, by what `/v1/models` gives as its root.
+
+    A server that cannot be asked gives a checkpoint without a source that is worth anything: the
+    boot gate will say what is wrong with it.
+    """
+    try:
+        with http.client(Endpoint(base_url.rstrip("/"), "", api_key)) as client:
+            models = ready.served_models(client, timeout_s=ASK_TIMEOUT_S)
+    except (httpx.HTTPError, ready.NotServing):
+        models = {}
+    name, model = next(iter(models.items()), (UNKNOWN, {}))
+    source = str(model.get("root") or name)
+    for entry in family.checkpoints:
+        known = _from_entry(entry)
+        if source in (known.source, entry.hub):
+            return known
+    if Path(source).is_dir() or HUB_ID.fullmatch(source):
+        return resolve(family, source)
+    return Checkpoint(name=UNKNOWN, source=source)
+
+
+def _from_entry(entry: CheckpointEntry) -> Checkpoint:
+    if entry.miniature is not None:
+        try:
+            folder = miniatures.path(entry.miniature)
+        except miniatures.MiniatureError as error:
+            raise UserError(str(error)) from error
+        return Checkpoint(name=entry.name, source=str(folder), serve=dict(entry.serve))
+    if entry.folder is not None:
+        folder = Path(entry.folder)
+        if not (folder / "config.json").is_file():
+            raise UserError(
+                f"checkpoint {entry.name!r} is the folder {entry.folder}, which "
+                f"{'has no config.json' if folder.is_dir() else 'is not there'}: mend its family's "
+                "file, or name another with --checkpoint"
+            )
+        return replace(_local(folder), serve=dict(entry.serve))
+    assert entry.hub is not None  # noqa: S101 - the family file was checked for it
+    return Checkpoint(
+        name=entry.hub.replace("/", "--"),
+        source=entry.hub,
+        revision=entry.revision,
+        serve=dict(entry.serve),
+    )
+
+
+def _local(folder: Path) -> Checkpoint:
+    return Checkpoint(name=folder.name, source=str(folder))

@@ -1,0 +1,1 @@
+"""The `vllm-gates` commands, one file each."""

@@ -1,0 +1,103 @@
+"""`vllm-gates allreduce`: can the ranks of a lane talk to each other, over what, and how fast.
+
+Run by torchrun in the lane's own interpreter, with the lane's environment and overlay, as before
+every boot on more than one rank. A lane whose `[serve]` names several machines (`nnodes`,
+`node_rank`, `master_addr`, `master_port`) is tried by running this on each, at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.all_reduce import checks as judge, run as all_reduce_run, types as facts
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.diagnosis import explain, signature
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.preflight import gather
+from pytest_vllm_gates.report import checks as report
+from pytest_vllm_gates.server import log
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pytest_vllm_gates.all_reduce.types import Ranks
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.server.failure import Explanation
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    text = "whether the ranks of a lane can talk to each other, over what, and how fast"
+    parser = commands.add_parser("allreduce", help=text, description=text)
+    parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
+    parser.add_argument(
+        "--ranks", type=int, metavar="N", help="in all; default: as many as the lane serves on"
+    )
+    parser.add_argument(
+        "--stall-timeout", type=float, metavar="S", help="seconds without a step that are a hang"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Try it and print what came of it; 1 where it fails."""
+    here = machine_inspect.inspect()
+    lane = lanes.load(options.lane or ("cuda" if here.gpus else "cpu"), Path.cwd())
+    nodes = facts.nodes(lane.serve)
+    world = options.ranks or facts.rank_count(lane.serve)
+    if world < 2 or world % nodes.count:  # noqa: PLR2004 - of one there is nothing to sum
+        raise UserError(
+            f"lane {lane.name}: {world} ranks on {nodes.count} machines are no ranks to sum over\n"
+            f"try: vllm-gates allreduce --lane {lane.name} --ranks {2 * nodes.count}"
+        )
+    found = environment.prepare(lane, cache=environment.default_cache(), progress=_say)
+    if found.python is None:
+        raise UserError(
+            f"lane {lane.name}: its {lane.form} starts the ranks elsewhere, where this cannot reach"
+            "\nrun it there, from a lane that names the interpreter: python = …"
+        )
+    plan = facts.load()
+    folder = Path(tempfile.mkdtemp(prefix="all-reduce-"))
+    seen = all_reduce_run.run(
+        all_reduce_run.Task(
+            lane=lane,
+            python=found.python,
+            overlay=lane.overlay_path,
+            env={},
+            backend=facts.backend(gather.of(found).device),
+            world=world,
+            nodes=nodes,
+            folder=folder,
+            plan=plan.within(plan.limit_s, options.stall_timeout or plan.stall_s),
+        ),
+        _say,
+    )
+    if options.json:
+        print(json.dumps(report.document(seen), indent=2, ensure_ascii=False))
+    elif judge.fault(seen):
+        print(judge.failure(seen, _explanation(seen), _next(lane)).explain())
+    else:
+        print(f"all-reduce on lane {lane.name}: right")
+        print("\n".join(report.lines(seen)))
+    return 1 if judge.fault(seen) else 0
+
+
+def _explanation(seen: Ranks) -> Explanation:
+    classes = signature.load_all(Path.cwd())
+    return explain.explain(log.blocks(seen.log), classes, seen.status, None)
+
+
+def _next(lane: Lane) -> str:
+    return f"NCCL_DEBUG=INFO in [env] of {lane.file}, and the log, say which way the ranks went"
+
+
+def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,51 @@
+"""`vllm-gates history`: what a project's runs came to, and how its figures went."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from pytest_vllm_gates.facts.names import choose
+from pytest_vllm_gates.history import store as history_store
+from pytest_vllm_gates.history.types import FILE
+from pytest_vllm_gates.judge.trends import trends
+from pytest_vllm_gates.report import history as report
+
+RUNS = 20
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    text = "the verdicts of this project's runs, and how its figures went"
+    parser = commands.add_parser("history", help=text, description=text)
+    parser.add_argument("--model", metavar="NAME", help="of this family alone")
+    parser.add_argument(
+        "--limit", type=_count, default=RUNS, metavar="N", help=f"the last N runs (default {RUNS})"
+    )
+    parser.add_argument("--json", action="store_true", help="as JSON, whole")
+    parser.add_argument(
+        "--history", type=Path, default=FILE, metavar="PATH", help=f"the file (default {FILE})"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the runs; a file that cannot be read is a `UserError`."""
+    family = options.model
+    if family is not None:
+        family = choose("family in this history", family, history_store.families(options.history))
+    entries = history_store.runs(options.history, options.limit, family)
+    if options.json:
+        print(json.dumps(report.document(entries), indent=2, ensure_ascii=False))
+        return 0
+    for line in report.lines(entries, trends(entries, family), family):
+        print(line)
+    return 0
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no number of runs")
+    return number

@@ -1,0 +1,46 @@
+"""`vllm-gates inventory`: what this machine is, and what a lane's environment brings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.preflight import gather
+from pytest_vllm_gates.report import environment as report_environment
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    text = "what this machine is: GPUs, driver, memory, limits"
+    parser = commands.add_parser("inventory", help=text, description=text)
+    parser.add_argument("--lane", help="and what this lane's environment brings")
+    parser.add_argument("--json", action="store_true", help="as JSON, for `preflight --node`")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the inventory; there is nothing that could fail."""
+    here = machine_inspect.inspect()
+    bundle = None
+    if options.lane:
+        lane = lanes.load(options.lane, Path.cwd())
+        bundle = gather.of(environment.at_hand(lane, cache=environment.default_cache()))
+    if options.json:
+        document: dict[str, Any] = {"machine": report_environment.machine_document(here)}
+        if bundle:
+            document["lane"] = options.lane
+            document["bundle"] = report_environment.bundle_document(bundle)
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+        return 0
+    for line in report_environment.lines(here):
+        print(line)
+    for line in report_environment.bundle_lines(options.lane, bundle) if bundle else ():
+        print(line)
+    return 0

@@ -1,0 +1,231 @@
+"""`vllm-gates lane`: the lanes there are, what two differ in, making one, freezing what runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.drive import frozen
+from pytest_vllm_gates.environment import build as environment_build, environment
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import write_together
+from pytest_vllm_gates.lanes import describe as lanes_describe, freeze
+from pytest_vllm_gates.lanes.diff import differences
+from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.preflight import gather
+from pytest_vllm_gates.report import (
+    bundle_diff as report,
+    environment as report_environment,
+    lanes as listing,
+)
+from pytest_vllm_gates.report.progress import Progress
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pytest_vllm_gates.catalog.lane import Lane
+
+LIST = "every lane there is: its form, whether it is made, what it brings"
+DIFF = "what changed between two lanes, axis by axis; nothing is booted"
+MAKE = "make a lane's environment, and print where its Python is"
+FREEZE = """record an environment that serves as a lane of this project: lanes/NAME.toml, a lock of
+every package with checksums, and an inventory; all of them or none"""
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its sub-commands and their arguments."""
+    text = "list, compare, make and freeze lanes"
+    which = commands.add_parser("lane", help=text, description=text).add_subparsers(
+        required=True, metavar="WHAT"
+    )
+    listed = which.add_parser("list", help=LIST, description=LIST)
+    listed.set_defaults(run=run_list)
+    compared = which.add_parser("diff", help=DIFF, description=DIFF)
+    compared.add_argument("ours", metavar="A")
+    compared.add_argument("theirs", metavar="B")
+    compared.add_argument(
+        "--model", action="append", default=[], metavar="NAME",
+        help="compare flags, templates, tokenizers and checkpoints of this family, too (again for "
+        "another)",
+    )  # fmt: skip
+    compared.set_defaults(run=run_diff)
+    made = which.add_parser("make", help=MAKE, description=MAKE)
+    made.add_argument("name", metavar="NAME")
+    made.set_defaults(run=run_make)
+    taken = which.add_parser("freeze", help=FREEZE, description=FREEZE)
+    taken.add_argument("name", metavar="NAME", help="of the lane to write")
+    taken.add_argument(
+        "--from", dest="source", metavar="LANE",
+        help="flags, variables, overlay and checkpoint as this lane has them, and its interpreter "
+        "where --python names none (default: the lane NAME, where there is one)",
+    )  # fmt: skip
+    taken.add_argument("--python", metavar="PATH", help="the interpreter whose packages to record")
+    taken.add_argument(
+        "--env", action="append", default=[], metavar="VAR",
+        help="a variable as it is set here, or VAR=VALUE, for the lane to set (again for more)",
+    )  # fmt: skip
+    taken.add_argument(
+        "--keep-python", action="store_true", help="the lane names the interpreter, without a lock"
+    )
+    taken.add_argument("--force", action="store_true", help="write over the lane of that name")
+    taken.set_defaults(run=run_freeze)
+    for one in (listed, compared, made, taken):
+        one.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run_list(options: argparse.Namespace) -> int:
+    """Print every lane; one whose file is faulty is told with what is wrong."""
+    project = Path.cwd()
+    default = "cuda" if machine_inspect.inspect().gpus else "cpu"
+    rows = [_row(name, project, default) for name in lanes.files(project)]
+    if options.json:
+        print(json.dumps([listing.document(row) for row in rows], indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(listing.lines(rows)))
+    return 0
+
+
+def _row(name: str, project: Path, default: str) -> listing.Row:
+    default_here = name == default
+    try:
+        lane = lanes.load(name, project)
+        found = environment.at_hand(lane, cache=environment.default_cache())
+    except UserError as error:
+        return listing.Row(name, "", "", default_here, problem=str(error).splitlines()[0])
+    problem = _tampered(lane, found)
+    return listing.Row(
+        name, lane.form, lane.title, default_here, found.python, found.versions, problem
+    )
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    """Print what differs; 1 where a frozen lane is no longer what was frozen."""
+    project, here = Path.cwd(), machine_inspect.inspect()
+    sides, problems = [], []
+    for name in (options.ours, options.theirs):
+        lane = lanes.load(name, project)
+        found = environment.at_hand(lane, cache=environment.default_cache())
+        known = [families.load(model, project) for model in options.model]
+        subjects = [(one, checkpoints_resolve.on_lane(one, lane)) for one in known]
+        sides.append(lanes_describe.of(lane, found, here, subjects, overlay=lane.overlay_path))
+        problems.append(_tampered(lane, found))
+    diff = differences(*sides)
+    if options.json:
+        print(json.dumps(report.document(diff), indent=2, ensure_ascii=False))
+    else:
+        print("\n".join(report.lines(diff)))
+    for problem in filter(None, problems):
+        print(f"warning: {problem}", file=sys.stderr)
+    return int(any(problems))
+
+
+def run_make(options: argparse.Namespace) -> int:
+    """Make a lane's environment, and print its interpreter alone, for a shell to use."""
+    lane = lanes.load(options.name, Path.cwd())
+    made = environment.prepare(lane, cache=environment.default_cache(), progress=_progress())
+    problem = _tampered(lane, made)
+    if options.json:
+        row = listing.Row(
+            lane.name, lane.form, lane.title, False, made.python, made.versions, problem
+        )
+        print(json.dumps({**listing.document(row), "made_now": made.made}, indent=2))
+    elif made.python is None:
+        print(f"lane {lane.name}: nothing to make, it runs elsewhere", file=sys.stderr)
+    else:
+        print(made.python)
+    if problem:
+        print(f"error: {problem}", file=sys.stderr)
+    return int(bool(problem))
+
+
+def run_freeze(options: argparse.Namespace) -> int:
+    """Write an environment down as a lane; say what it holds and what it cannot."""
+    project = Path.cwd()
+    known = lanes.files(project)
+    file = freeze.target(options.name, project, known, force=options.force)
+    source = options.source or (options.name if options.name in known else None)
+    lane = lanes.load(source, project) if source else None
+    serving = _serving(options, file, lane)
+    say = _progress()
+    found = freeze.compose(
+        file,
+        serving,
+        source=lane,
+        variables=options.env,
+        keep_python=options.keep_python,
+        inventory={
+            "machine": report_environment.machine_document(machine_inspect.inspect()),
+            "bundle": report_environment.bundle_document(gather.of(serving)),
+        },
+        say=say,
+    )
+    write_together(found.files)
+    lanes.load(file.stem, project)
+    told = _told(found, project)
+    if options.json:
+        print(json.dumps({"lane": file.stem, **told}, indent=2, ensure_ascii=False))
+        return 0
+    print(f"lane {file.stem}: {found.packages} packages, {found.checked} with checksums")
+    for path in told["files"]:
+        print(f"  written: {path}")
+    for note in found.notes:
+        print(f"  {note}")
+    print(f"try it: vllm-gates lane make {file.stem}")
+    return 0
+
+
+def _told(found: freeze.Frozen, project: Path) -> dict[str, Any]:
+    return {
+        "packages": found.packages,
+        "with_checksums": found.checked,
+        "files": [str(path.relative_to(project)) for path in found.files],
+        "notes": list(found.notes),
+    }
+
+
+def _serving(options: argparse.Namespace, file: Path, lane: Lane | None) -> environment.Environment:
+    """Return the environment to freeze: the interpreter that is named, else the lane's own."""
+    cache = environment.default_cache()
+    if options.python:
+        python = str(Path(options.python).expanduser().absolute())
+        given = lanes.Lane(name=file.stem, file=Path("--python"), title=file.stem, python=python)
+        return environment.prepare(given, cache=cache, progress=lambda _: None)
+    if lane is None:
+        raise UserError(
+            f"which environment is lane {file.stem!r} to be?\n"
+            f"name its interpreter: vllm-gates lane freeze {file.stem} --python PATH\n"
+            f"or the lane it is: vllm-gates lane freeze {file.stem} --from LANE"
+        )
+    found = environment.at_hand(lane, cache=cache)
+    if found.python is None:
+        hint = (
+            f"make it: vllm-gates lane make {lane.name}"
+            if lane.form == "lock"
+            else "freeze it where it runs, with --python"
+        )
+        raise UserError(f"lane {lane.name} has no environment here\n{hint}")
+    return found
+
+
+def _tampered(lane: Lane, found: environment.Environment) -> str:
+    """Return what is wrong with the environment of a frozen lane; nothing where nothing is."""
+    changed = frozen.tampered(lane, found.folders)
+    if not changed:
+        return ""
+    home = (
+        environment_build.made(lane, environment.default_cache()) if lane.form == "lock" else None
+    )
+    again = f"; have it made again: rm -r {home}" if home else ""
+    listed = ", ".join(changed)
+    return f"lane {lane.name}: other builds are installed than were frozen: {listed}{again}"
+
+
+def _progress() -> Progress:
+    def write(text: str) -> None:
+        sys.stderr.write(text)
+
+    return Progress(write, terminal=sys.stderr.isatty())

@@ -1,0 +1,151 @@
+"""`vllm-gates plan`: does this model fit this machine, and for how much context and company."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.checkpoints.safetensors import weights_bytes
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.memory_plan.plan import HEADROOM, plan
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import GIB, Room, Serving
+from pytest_vllm_gates.report.memory_plan import as_json, as_text
+
+if TYPE_CHECKING:
+    from argparse import Namespace, _SubParsersAction
+
+UNITS = {"": 1, "b": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "ki": 2**10, "mi": 2**20, "gi": GIB}
+LEAST_BYTES = 2**20
+"""A number without a unit is in bytes from here on, and in GiB below."""
+
+
+def declare(commands: _SubParsersAction[Any]) -> None:
+    """Give the command its arguments, under vLLM's own names where vLLM has them."""
+    parser = commands.add_parser("plan", help=(__doc__ or "").partition(": ")[2].strip())
+    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--config", required=True, metavar="FILE", help="a config.json, or its folder"
+    )
+    parser.add_argument("-tp", "--tp", "--tensor-parallel-size", dest="tp", type=int, default=1)
+    parser.add_argument("-pp", "--pp", "--pipeline-parallel-size", dest="pp", type=int, default=1)
+    parser.add_argument(
+        "-dcp", "--dcp", "--decode-context-parallel-size", dest="dcp", type=int, default=1
+    )
+    parser.add_argument("--max-model-len", type=tokens, metavar="TOKENS")
+    parser.add_argument("--max-num-batched-tokens", type=tokens, metavar="TOKENS")
+    parser.add_argument("--max-num-seqs", type=int)
+    parser.add_argument("--kv-cache-dtype", default="auto")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--block-size", type=int)
+    parser.add_argument("--mamba-cache-dtype", default="auto")
+    parser.add_argument("--mamba-ssm-cache-dtype", default="auto")
+    parser.add_argument("--num-speculative-tokens", type=int, default=0)
+    parser.add_argument("--drafter-layers", type=int, help="layers the drafter adds to the cache")
+    parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--async-scheduling", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--disable-hybrid-kv-cache-manager", action="store_true")
+    parser.add_argument("--quantization", "-q", help="how the weights are quantised when loaded")
+    parser.add_argument("--vllm-version", default=Serving.vllm_version)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--blackwell", action="store_true", help="a device of the 10x generation")
+    parser.add_argument("--gpu-memory", type=size, metavar="SIZE", help="of one device: 80GiB")
+    parser.add_argument("--gpu-memory-utilization", type=float)
+    parser.add_argument("--overhead", type=size, metavar="SIZE", help="what the runtime takes")
+    parser.add_argument(
+        "--kv-memory", type=size, metavar="SIZE",
+        help="what vLLM prints as available KV cache memory: 14.39GiB",
+    )  # fmt: skip
+    parser.add_argument("--headroom", type=float, default=HEADROOM, help="share to keep free: 0.1")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: Namespace) -> int:
+    """Print the plan; 1 where the model does not fit, or where nobody can say so."""
+    path, config = read_config(Path(options.config))
+    shape = shape_of(config)
+    in_files = weights_bytes(path.parent, shape.layers)
+    made = plan(shape, serving(options), room(options, in_files), options.headroom)
+    print(json.dumps(as_json(str(path), made), indent=2) if options.json else as_text(made))
+    asked = options.kv_memory is not None or options.gpu_memory is not None
+    return int(bool(made.refused) or (asked and not made.fits))
+
+
+def serving(options: Namespace) -> Serving:
+    """Return the flags as a record."""
+    return Serving(
+        tensor_parallel_size=options.tp,
+        pipeline_parallel_size=options.pp,
+        decode_context_parallel_size=options.dcp,
+        max_model_len=options.max_model_len,
+        max_num_batched_tokens=options.max_num_batched_tokens,
+        max_num_seqs=options.max_num_seqs,
+        kv_cache_dtype=options.kv_cache_dtype,
+        dtype=options.dtype,
+        block_size=options.block_size,
+        mamba_cache_dtype=options.mamba_cache_dtype,
+        mamba_ssm_cache_dtype=options.mamba_ssm_cache_dtype,
+        num_speculative_tokens=options.num_speculative_tokens,
+        drafter_layers=options.drafter_layers,
+        enable_prefix_caching=options.enable_prefix_caching,
+        async_scheduling=options.async_scheduling,
+        disable_hybrid_kv_cache_manager=options.disable_hybrid_kv_cache_manager,
+        quantization=options.quantization,
+        vllm_version=options.vllm_version,
+        device=options.device,
+        device_memory=options.gpu_memory,
+        blackwell=options.blackwell,
+    )
+
+
+def room(options: Namespace, in_files: int | None) -> Room:
+    """Return where the cache's memory comes from."""
+    return Room(
+        kv_memory=options.kv_memory,
+        device_memory=options.gpu_memory if options.kv_memory is None else None,
+        utilization=options.gpu_memory_utilization,
+        overhead=options.overhead,
+        weights=in_files,
+    )
+
+
+def read_config(path: Path) -> tuple[Path, dict[str, Any]]:
+    """Return a checkpoint's config.json; raises `UserError` when there is none."""
+    file = path / "config.json" if path.is_dir() else path
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file}: not valid JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{file}: not a table of a model's settings")
+    return file, config
+
+
+def size(text: str) -> int:
+    """Return a size in bytes: "80GiB", "14.39" (GiB) or "85899345920" (bytes)."""
+    found = re.fullmatch(r"\s*(-?[\d.,_]+)\s*([kmg]i?|)b?\s*", text, re.IGNORECASE)
+    try:
+        amount = float(found[1].replace(",", "").replace("_", "")) if found else None
+    except ValueError:
+        amount = None
+    if not found or amount is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no size; such as 80GiB, 14.39 or 85899345920"
+        )
+    if not found[2]:
+        return int(amount * GIB) if abs(amount) < LEAST_BYTES else int(amount)
+    return int(amount * UNITS[found[2].lower()])
+
+
+def tokens(text: str) -> int:
+    """Return a number of tokens as vLLM reads it: "131072", "128k" (1000s), "128K" (1024s)."""
+    found = re.fullmatch(r"\s*([\d,_]+(?:\.\d+)?)([kKmM]?)\s*", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens; such as 131072 or 128k")
+    factor = {"": 1, "k": 1000, "K": 2**10, "m": 1000**2, "M": 2**20}[found[2]]
+    return int(float(found[1].replace(",", "").replace("_", "")) * factor)

@@ -1,0 +1,79 @@
+"""`vllm-gates preflight`: what a boot would fail on, said before anything boots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.facts.names import choose
+from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.preflight import checks as preflight_checks, gather
+from pytest_vllm_gates.report import preflight as report
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.lane import Lane
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    text = "whether a model can boot on a lane, without booting it"
+    parser = commands.add_parser("preflight", help=text, description=text)
+    parser.add_argument("--model", required=True, help="a family, a folder or a Hub id")
+    parser.add_argument("--checkpoint", help="which of the family's, a folder, or a Hub id")
+    parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
+    parser.add_argument(
+        "--check", action="append", metavar="NAME", help="this check alone (again for another)"
+    )
+    parser.add_argument(
+        "--node", action="append", default=[], type=Path, metavar="FILE",
+        help="another node of the lane: what `vllm-gates inventory --lane … --json` wrote there",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the checks and print them; 1 where one fails."""
+    project = Path.cwd()
+    names = [
+        choose("check", name, preflight_checks.CHECKS)
+        for name in options.check or preflight_checks.CHECKS
+    ]
+    nodes = [gather.node(path) for path in options.node]
+    here = machine_inspect.inspect()
+    lane = lanes.load(options.lane or ("cuda" if here.gpus else "cpu"), project)
+    family, checkpoint = _subject(options, project, lane)
+    checks = preflight_checks.run(
+        gather.gather(
+            family,
+            checkpoint,
+            lane,
+            environment.at_hand(lane, cache=environment.default_cache()),
+            here,
+            nodes=nodes,
+        ),
+        names,
+    )
+    if options.json:
+        print(json.dumps(report.document(checks), indent=2, ensure_ascii=False))
+    else:
+        print(f"{family.name}, checkpoint {checkpoint.name}, on lane {lane.name}: {lane.title}")
+        for line in report.lines(checks):
+            print(line)
+    return 1 if preflight_checks.failed(checks) else 0
+
+
+def _subject(options: argparse.Namespace, project: Path, lane: Lane) -> tuple[Family, Checkpoint]:
+    if checkpoints_resolve.is_source(options.model, families.files(project)):
+        family, _ = checkpoints_resolve.family_of(options.model, project)
+        return family, checkpoints_resolve.resolve(family, options.model)
+    family = families.load(options.model, project)
+    return family, checkpoints_resolve.on_lane(family, lane, options.checkpoint)

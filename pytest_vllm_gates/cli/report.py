@@ -1,0 +1,33 @@
+"""`vllm-gates report`: the report of a run once more, from its verdict.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.report import markdown, publish
+
+if TYPE_CHECKING:
+    from argparse import Namespace, _SubParsersAction
+
+
+def declare(commands: _SubParsersAction[Any]) -> None:
+    """Give the command its arguments."""
+    parser = commands.add_parser("report", help=(__doc__ or "").partition(": ")[2].strip())
+    parser.set_defaults(run=run)
+    parser.add_argument("path", metavar="PATH", help="a verdict.json, or the folder that holds it")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the summary as Markdown instead"
+    )
+
+
+def run(options: Namespace) -> int:
+    """Write report.html beside the document, or print the summary."""
+    path = Path(options.path)
+    document = publish.read(path)
+    if options.markdown:
+        print(markdown.summary(document), end="")
+    else:
+        folder = path if path.is_dir() else path.parent
+        print(publish.write_html(folder, document))
+    return 0

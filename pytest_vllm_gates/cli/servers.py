@@ -1,0 +1,137 @@
+"""`vllm-gates servers`: the servers that runs with `--keep-server` left up, and their end."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.server.kept import registry as kept_registry
+from pytest_vllm_gates.server.kept.process import ended
+from pytest_vllm_gates.server.kept.record import span
+from pytest_vllm_gates.server.kept.registry import State
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pytest_vllm_gates.server.kept.registry import Entry
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    text = "the servers that runs with --keep-server left up"
+    parser = commands.add_parser("servers", help=text, description=text)
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(run=show)
+    text = "end kept servers"
+    stop = parser.add_subparsers(metavar="stop").add_parser("stop", help=text, description=text)
+    which = stop.add_mutually_exclusive_group()
+    which.add_argument(
+        "which", nargs="?", metavar="NAME|PID", help="the one of this name, or with this process"
+    )
+    which.add_argument("--all", action="store_true", help="every one of this user's")
+    stop.add_argument("--force", action="store_true", help="also one that a run is using")
+    stop.set_defaults(run=end)
+
+
+def show(options: argparse.Namespace) -> int:
+    """Print what is kept; there is nothing that could fail."""
+    entries = [*kept_registry.entries(kept_registry.root())]
+    if options.json:
+        print(json.dumps([_document(entry) for entry in entries], indent=2))
+        return 0
+    if not entries:
+        print("no server is kept: pytest --model NAME --keep-server")
+    for entry in entries:
+        print("\n".join(_lines(entry)))
+    return 0
+
+
+def end(options: argparse.Namespace) -> int:
+    """End the chosen servers; 1 where one is in use.
+
+    Raises `UserError` where none or several could be meant.
+    """
+    entries = [*kept_registry.entries(kept_registry.root())]
+    chosen = entries if options.all else [_chosen(entries, options.which)]
+    kept = 0
+    for entry in chosen:
+        if entry.state is State.ELSEWHERE and entry.record:
+            print(
+                f"{entry.name} is left alone: it is on {entry.record.host.name}; stop it there, or "
+                f"forget it: rm -r {entry.folder}"
+            )
+        elif kept_registry.stop(entry, force=options.force):
+            print(f"{entry.name} ended" if entry.record else f"{entry.name} cleared away")
+        else:
+            kept += 1
+            print(f"{entry.name} is in use by a run: end that first, or add --force")
+    return 1 if kept else 0
+
+
+def _chosen(entries: list[Entry], which: str | None) -> Entry:
+    names = ", ".join(entry.name for entry in entries) or "none"
+    if which is None and len(entries) == 1:
+        return entries[0]
+    found = [entry for entry in entries if which in {entry.name, *map(str, _pids(entry))}]
+    if not found:
+        raise UserError(
+            f"no kept server is called {which!r}\nkept: {names}"
+            if which
+            else f"which one? kept: {names}\nvllm-gates servers stop NAME, or --all"
+        )
+    return found[0]
+
+
+def _pids(entry: Entry) -> list[int]:
+    record = entry.record
+    return [record.server.pid, record.keeper.pid] if record else []
+
+
+def _document(entry: Entry) -> dict[str, Any]:
+    """Return what is known of an entry as JSON: seconds, and no key."""
+    record, told = entry.record, ended(entry.folder)
+    up = entry.state in (State.IDLE, State.IN_USE)
+    idle_s = entry.hold.idle_s() if entry.state is State.IDLE else None
+    log = kept_registry.log_of(entry)
+    found: dict[str, Any] = {"name": entry.name, "state": str(entry.state)}
+    if record is None:
+        return found
+    booted = datetime.datetime.fromisoformat(record.booted).timestamp()
+    return found | {
+        "family": record.family,
+        "lane": record.lane,
+        "checkpoint": record.checkpoint,
+        "pid": record.server.pid,
+        "url": record.base_url,
+        "age_s": round(time.time() - booted),
+        "idle_s": None if idle_s is None else round(idle_s),
+        "ends_in_s": None if idle_s is None else max(0, round(entry.hold.idle_limit_s - idle_s)),
+        "idle_limit_s": entry.hold.idle_limit_s if up else None,
+        "exit_status": told[0] if told else None,
+        "log": str(log) if log else None,
+    }
+
+
+def _lines(entry: Entry) -> list[str]:
+    """Return an entry as a person reads it."""
+    told = _document(entry)
+    if entry.record is None:
+        return [f"{entry.name}  {told['state']}"]
+    state = told["state"]
+    if told["exit_status"] is not None:
+        state += f" (exit status {told['exit_status']})"
+    elif told["idle_s"] is not None:
+        state += f" for {span(told['idle_s'])}, ends in {span(told['ends_in_s'])}"
+    elif entry.state is State.ELSEWHERE:
+        state = f"on {entry.record.host.name}"
+    lines = [
+        f"{entry.name}  {told['family']} ({told['checkpoint']}) on lane {told['lane']}, {state}",
+        f"{'':<{len(entry.name)}}  booted {span(told['age_s'])} ago, pid {told['pid']}, "
+        f"{told['url']}",
+    ]
+    if told["log"]:
+        lines.append(f"{'':<{len(entry.name)}}  log: {told['log']}")
+    return lines

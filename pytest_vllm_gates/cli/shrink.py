@@ -1,0 +1,122 @@
+"""`vllm-gates shrink`: the least of an incident that still happens."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents.compare import Answer
+from pytest_vllm_gates.incidents.read import read
+from pytest_vllm_gates.incidents.shrink import Whittler
+from pytest_vllm_gates.judge.shrinking import shrink
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.incidents.shrink import Part
+
+TRIES = 200
+DESCRIPTION = """leave out of an incident's bundle the requests, turns, tools and options without
+which it still happens. Each try is a replay (pytest --repro): name a server that runs, or every try
+boots one. What is left becomes a bundle beside the old one, which stays as it is."""
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    parser = commands.add_parser(
+        "shrink", help="the least of an incident that still happens", description=DESCRIPTION
+    )
+    parser.add_argument("bundle", type=Path, metavar="BUNDLE")
+    parser.add_argument("--base-url", metavar="URL", help="as pytest takes it")
+    parser.add_argument("--lane", help="as pytest takes it")
+    parser.add_argument("--checkpoint", help="as pytest takes it")
+    parser.add_argument("--api-key-env", metavar="NAME", help="as pytest takes it")
+    parser.add_argument(
+        "--times", type=int, default=1, metavar="N", help="how often each try may happen or not"
+    )
+    parser.add_argument(
+        "--tries", type=int, default=TRIES, metavar="N", help=f"at most so many; default: {TRIES}"
+    )
+    parser.add_argument("paths", nargs="*", help="gates of your own, as pytest takes them")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the smaller bundle; 1 where there is none, for it does not happen here at all."""
+    bundle = read(options.bundle)
+    trial = _Trials(options)
+    whittler = Whittler(bundle)
+    answer = trial.answer(bundle.folder)
+    if answer != Answer.REPRODUCED:
+        print(f"{bundle.folder}: {answer} here, so there is nothing to hold a smaller one against")
+        return 1
+    left_out: list[Part] = []
+    for kind, parts in whittler.parts():
+        gone = {one.of for one in left_out if one.kind == "request"}
+        there = [one for one in parts if kind == "request" or one.of not in gone]
+        left_out += _without(whittler, trial, there, left_out)
+    if not left_out:
+        print(f"nothing can be left out of {bundle.folder} ({trial.made} tries)")
+        return 0
+    path = whittler.write(bundle.folder.parent, f"{bundle.name}-shrunk", left_out)
+    print(f"{trial.made} tries; left out: {', '.join(map(str, left_out))}")
+    print(f"{path}\nsend it again: pytest --repro {path}")
+    return 0
+
+
+def _without(
+    whittler: Whittler, trial: _Trials, parts: Sequence[Part], left_out: Sequence[Part]
+) -> list[Part]:
+    """Return which of these parts may be left out besides others."""
+
+    def shows(kept: Sequence[Part]) -> bool:
+        if trial.made >= trial.most or (parts[0].kind == "request" and not kept):
+            return False
+        gone = [one for one in parts if one not in kept]
+        with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as folder:
+            smaller = whittler.write(Path(folder), "candidate", [*left_out, *gone])
+            return trial.answer(smaller) == Answer.REPRODUCED
+
+    kept = shrink(parts, shows) if parts else ()
+    return [one for one in parts if one not in kept]
+
+
+class _Trials:
+    """Replays of bundles, each in a pytest of its own."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.made = 0
+        self.most = options.tries
+        self._paths = options.paths
+        self._options = ["--times", str(options.times)]
+        for name in ("base_url", "lane", "checkpoint", "api_key_env"):
+            if value := getattr(options, name):
+                self._options += [f"--{name.replace('_', '-')}", value]
+
+    def answer(self, bundle: Path) -> str:
+        """Return what a replay comes to; raises `UserError` where there was none."""
+        self.made += 1
+        with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as report:
+            command = [
+                sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                "--repro", str(bundle), "--gates-report", report, *self._options, *self._paths,
+            ]  # fmt: skip
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+            )
+            verdict = Path(report) / "verdict.json"
+            if not verdict.is_file():
+                raise UserError(
+                    f"the replay came to nothing (exit status {done.returncode}):\n"
+                    f"{(done.stderr or done.stdout)[-2000:].strip()}"
+                )
+            found = json.loads(verdict.read_text(encoding="utf-8"))["repro"]
+        answer = str(found["answer"]) if found else str(Answer.DIFFERENT)
+        print(f"try {self.made}: {answer}", flush=True)
+        return answer

@@ -1,0 +1,42 @@
+"""`vllm-gates signatures`: the failures that have a name, class by class."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.diagnosis import signature
+from pytest_vllm_gates.facts.names import choose
+from pytest_vllm_gates.report import signatures
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Give the command its arguments."""
+    text = "the failures that have a name, the project's own among them"
+    parser = commands.add_parser("signatures", help=text, description=text)
+    parser.add_argument("--class", dest="name", metavar="NAME", help="of this class alone")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="as JSON, whole")
+    form.add_argument(
+        "--markdown", action="store_true", help="those that ship, as docs/signatures.md has them"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the signatures; there is nothing that could fail."""
+    classes = signature.load_all(None if options.markdown else Path.cwd())
+    if options.name:
+        name = choose("class of signatures", options.name, [each.name for each in classes])
+        classes = tuple(each for each in classes if each.name == name)
+    if options.json:
+        print(json.dumps(signatures.document(classes), indent=2, ensure_ascii=False))
+    elif options.markdown:
+        print(signatures.markdown(classes), end="")
+    else:
+        print("\n".join(signatures.lines(classes)))
+    return 0

@@ -1,0 +1,1 @@
+"""How everything is sent to a server, and what comes back."""

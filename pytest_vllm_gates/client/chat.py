@@ -1,0 +1,171 @@
+"""Asks the served family as its users do, through the openai client, whole or streamed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import openai
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import httpx2 as httpx
+    from openai.types import CompletionUsage
+    from openai.types.chat import ChatCompletionChunk
+
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.server.types import Endpoint
+
+REQUEST_TIMEOUT_S = 300.0
+# What OpenAI's API has, and its client takes by name. All else is vLLM's and goes into extra_body.
+STANDARD = frozenset(
+    {
+        "messages", "tools", "tool_choice", "reasoning_effort", "response_format", "stop",
+        "logit_bias", "model", "max_tokens", "temperature", "top_p", "seed", "stream",
+        "stream_options",
+    }
+)  # fmt: skip
+SHOWN = 120
+SAMPLING = {"temperature": 0, "seed": 0}
+
+
+class Chat:
+    """A family at an endpoint. Sampling is greedy and nothing is retried: a gate sees each try."""
+
+    def __init__(
+        self, endpoint: Endpoint, family: Family, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        """Connect; `transport` carries the requests in place of the ordinary one."""
+        self._endpoint = endpoint
+        self._family = family
+        self.client = openai.OpenAI(
+            base_url=endpoint.base_url,
+            api_key=endpoint.api_key or "none",
+            max_retries=0,
+            http_client=openai.DefaultHttpxClient(
+                trust_env=False,
+                timeout=REQUEST_TIMEOUT_S,
+                transport=transport or http.transport(endpoint),
+            ),
+        )
+
+    def whole(self, conversation: Conversation, max_tokens: int) -> Answer:
+        """Ask for a conversation's answer in one piece."""
+        return self.ask(conversation.body(self._family) | {"max_tokens": max_tokens})
+
+    def streamed(self, conversation: Conversation, max_tokens: int) -> Answer:
+        """Ask for a conversation's answer as a stream and put it together as a client does."""
+        return self.stream(conversation.body(self._family) | {"max_tokens": max_tokens})
+
+    def ask(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
+        """Send a request's body and return the whole answer; raises `ValueError` for none."""
+        reply = self.client.chat.completions.create(**self._arguments(body), extra_headers=headers)
+        choice = _choice(reply)
+        return Answer(
+            reasoning=_reasoning(choice.message)[1],
+            content=choice.message.content or "",
+            tool_calls=tuple(
+                ToolCall(_text(call.function.name), _text(call.function.arguments), call.id)
+                for call in choice.message.tool_calls or ()
+            ),
+            finish_reason=choice.finish_reason,
+            usage=_usage(reply.usage),
+            stop_reason=getattr(choice, "stop_reason", None),
+            reasoning_key=_reasoning(choice.message)[0],
+            token_ids=tuple(getattr(choice, "token_ids", None) or ()),
+        )
+
+    def stream(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
+        """Send a request's body and put its stream together."""
+        return assemble(self.chunks(body, headers))
+
+    def chunks(
+        self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Iterable[ChatCompletionChunk]:
+        """Send a request's body and return the chunks of its stream, usage last."""
+        asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        chunks: Iterable[ChatCompletionChunk] = self.client.chat.completions.create(
+            **self._arguments(asked), extra_headers=headers
+        )
+        return chunks
+
+    def _arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments of `chat.completions.create` for a body; greedy unless it says."""
+        given: dict[str, Any] = {"model": self._endpoint.model, **SAMPLING, **body}
+        given = {key: value for key, value in given.items() if value is not None}
+        arguments = {key: value for key, value in given.items() if key in STANDARD}
+        if extra := {key: value for key, value in given.items() if key not in STANDARD}:
+            arguments["extra_body"] = extra
+        return arguments
+
+
+def assemble(chunks: Iterable[ChatCompletionChunk]) -> Answer:
+    """Put a streamed answer together by OpenAI's rules: text appends, calls merge by index."""
+    texts = {"reasoning": "", "content": ""}
+    calls: dict[int, dict[str, str]] = {}
+    seen: dict[str, Any] = {"finish_reason": None, "stop_reason": None, "reasoning_key": None}
+    usage: Usage | None = None
+    deltas: list[tuple[int, ...]] = []
+    carrying = 0
+    for chunk in chunks:
+        usage = _usage(chunk.usage) or usage
+        for choice in chunk.choices:
+            delta = choice.delta
+            key, more = _reasoning(delta)
+            carrying += bool(more or delta.content or delta.tool_calls)
+            texts["reasoning"] += more
+            texts["content"] += delta.content or ""
+            for part in delta.tool_calls or ():
+                call = calls.setdefault(part.index, {"name": "", "arguments": "", "id": ""})
+                call["id"] += part.id or ""
+                if part.function:
+                    call["name"] += _text(part.function.name)
+                    call["arguments"] += _text(part.function.arguments)
+            seen["finish_reason"] = choice.finish_reason or seen["finish_reason"]
+            seen["stop_reason"] = getattr(choice, "stop_reason", None) or seen["stop_reason"]
+            seen["reasoning_key"] = key or seen["reasoning_key"]
+            if ids := getattr(choice, "token_ids", None):
+                deltas.append(tuple(ids))
+    return Answer(
+        **texts,
+        **seen,
+        tool_calls=tuple(
+            ToolCall(call["name"], call["arguments"], call["id"] or None)
+            for _, call in sorted(calls.items())
+        ),
+        usage=usage,
+        chunks=carrying,
+        token_ids=tuple(one for ids in deltas for one in ids),
+        delta_tokens=tuple(len(ids) for ids in deltas),
+    )
+
+
+def _choice(reply: Any) -> Any:
+    """Return the first choice; the client hands on whatever a server answers."""
+    if choices := getattr(reply, "choices", None):
+        return choices[0]
+    raise ValueError(f"the answer is no chat completion: {str(reply)[:SHOWN]!r}")
+
+
+def _text(value: Any) -> str:
+    """Return a field that is to be text; what is none is told as Python writes it."""
+    return "" if value is None else str(value)
+
+
+def _reasoning(message: Any) -> tuple[str | None, str]:
+    """Return the key and the text of the reasoning.
+
+    vLLM has called it `reasoning_content` and now calls it `reasoning`.
+    """
+    for key in ("reasoning", "reasoning_content"):
+        if text := getattr(message, key, None):
+            return key, text
+    return None, ""
+
+
+def _usage(usage: CompletionUsage | None) -> Usage | None:
+    return Usage(usage.prompt_tokens, usage.completion_tokens) if usage else None

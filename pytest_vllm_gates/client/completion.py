@@ -1,0 +1,102 @@
+"""Asks for answers with their tokens and candidates, one after the other or all at once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.facts.said import Said
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_vllm_gates.server.types import Endpoint
+
+CHAT = "/v1/chat/completions"
+TOP = 5
+EXACT: dict[str, Any] = {
+    "temperature": 0,
+    "seed": 0,
+    "return_token_ids": True,
+    "return_tokens_as_token_ids": True,
+    "logprobs": True,
+    "top_logprobs": TOP,
+}
+TOKEN_PREFIX = "token_id:"  # noqa: S105 - how vLLM spells a token's number
+ERROR_CHARACTERS = 300
+
+
+class Saying:
+    """A served model, asked greedily and with all there is to know of its tokens."""
+
+    def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
+        """`timeout_s` is how long an answer may take altogether."""
+        self._endpoint = endpoint
+        self._timeout_s = timeout_s
+        self.requests = 0
+
+    def ask(self, body: Mapping[str, Any]) -> Said:
+        """Return what is said to a chat request; what goes wrong is its `error`."""
+        request = {"model": self._endpoint.model, **EXACT, **body}
+        self.requests += 1
+        try:
+            with http.client(self._endpoint) as client:
+                reply = client.post(CHAT, json=request, timeout=self._timeout_s)
+            if not reply.is_success:
+                error = f"answered {reply.status_code}: {reply.text[:ERROR_CHARACTERS]}"
+                return Said(error=error, request=request)
+            chunks = _events(reply.text) if request.get("stream") else [reply.json()]
+            return _put_together(chunks, request)
+        except (httpx.HTTPError, ValueError, KeyError, TypeError, IndexError) as error:
+            return Said(error=f"{type(error).__name__}: {error}", request=request)
+
+    def together(self, bodies: Sequence[Mapping[str, Any]]) -> list[Said]:
+        """Ask everything at the same time and return what is said to each."""
+        start = threading.Barrier(len(bodies))
+
+        def ask(body: Mapping[str, Any]) -> Said:
+            start.wait()
+            return self.ask(body)
+
+        with ThreadPoolExecutor(len(bodies)) as pool:
+            return list(pool.map(ask, bodies))
+
+
+def _events(text: str) -> list[dict[str, Any]]:
+    lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+    events: list[dict[str, Any]] = [json.loads(line) for line in lines if line != "[DONE]"]
+    broken = next((event["error"] for event in events if event.get("error")), None)
+    if broken:
+        raise ValueError(f"the stream ends in an error: {str(broken)[:ERROR_CHARACTERS]}")
+    return events
+
+
+def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any]) -> Said:
+    reasoning = content = ""
+    finish: str | None = None
+    ids: list[int] = []
+    candidates: list[dict[int, float]] = []
+    for chunk in chunks:
+        for choice in chunk["choices"]:
+            part = choice.get("message") or choice.get("delta") or {}
+            reasoning += part.get("reasoning") or part.get("reasoning_content") or ""
+            content += part.get("content") or ""
+            ids += choice.get("token_ids") or ()
+            scored = (choice.get("logprobs") or {}).get("content") or ()
+            candidates += [_numbered(place.get("top_logprobs") or ()) for place in scored]
+            finish = choice.get("finish_reason") or finish
+    return Said(reasoning, content, finish, tuple(ids), tuple(candidates), request=request)
+
+
+def _numbered(top: Iterable[Mapping[str, Any]]) -> dict[int, float]:
+    """Return the candidates of one place by token id, where the server numbers them."""
+    return {
+        int(one["token"].removeprefix(TOKEN_PREFIX)): float(one["logprob"])
+        for one in top
+        if str(one["token"]).startswith(TOKEN_PREFIX)
+    }

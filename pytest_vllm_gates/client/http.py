@@ -1,0 +1,107 @@
+"""Plain HTTP to the served family, for what the openai client does not cover."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client.answer import Recording
+from pytest_vllm_gates.client.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_vllm_gates.server.types import Endpoint
+
+TIMEOUT_S = 60.0
+HIDDEN = (httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
+CHAT = "/v1/chat/completions"
+RENDER = f"{CHAT}/render"
+TOKENIZE = "/tokenize"
+
+
+def client(endpoint: Endpoint, *, api_key: str | None = None) -> httpx.Client:
+    """Return an HTTP client on the server's root; `api_key` overrides the right one.
+
+    The proxy settings of the environment are not used: they would send loopback traffic away.
+    """
+    key = endpoint.api_key if api_key is None else api_key
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx.Client(
+        base_url=endpoint.root_url,
+        headers=headers,
+        timeout=TIMEOUT_S,
+        trust_env=False,
+        transport=transport(endpoint),
+    )
+
+
+def transport(endpoint: Endpoint) -> Recorder:
+    """Return what carries requests to a server and keeps them on its tape, where it has one."""
+    root = urlsplit(endpoint.root_url).path
+    return Recorder(verify=encrypted(endpoint), tape=endpoint.tape, root=root)
+
+
+def encrypted(endpoint: Endpoint) -> bool:
+    """Return whether the server is asked over TLS; certificates take long to load for nothing."""
+    return endpoint.base_url.lower().startswith("https:")
+
+
+def post(endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> httpx.Response:
+    """Send a body to our model at a path of the server and return whatever it answers."""
+    with client(endpoint) as http:
+        return http.post(path, json={"model": endpoint.model, **body})
+
+
+def version(endpoint: Endpoint) -> str | None:
+    """Return the server's version of vLLM (`GET /version`), None where it does not say."""
+    with client(endpoint) as http:
+        try:
+            return str(http.get("/version").raise_for_status().json()["version"])
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return None
+
+
+def detokenize(endpoint: Endpoint, token_ids: Sequence[int]) -> str:
+    """Return the text of token ids as the server sees it (`POST /detokenize`)."""
+    reply = post(endpoint, "/detokenize", {"tokens": list(token_ids)}).raise_for_status()
+    return str(reply.json()["prompt"])
+
+
+def token_ids(endpoint: Endpoint, text: str) -> list[int]:
+    """Return the token ids of a text that is no prompt (`POST /tokenize`)."""
+    body = {"prompt": text, "add_special_tokens": False}
+    return list(post(endpoint, "/tokenize", body).raise_for_status().json()["tokens"])
+
+
+def recorded(endpoint: Endpoint, body: Mapping[str, Any]) -> Recording:
+    """Return the answer to a chat completion request as it arrived on the wire."""
+    begun = time.monotonic()
+    asked = {"model": endpoint.model, **body}
+    with client(endpoint) as http, http.stream("POST", CHAT, json=asked) as reply:
+        pieces = [(time.monotonic() - begun, piece) for piece in reply.iter_raw()]
+        return Recording(reply.headers.get("content-type", ""), tuple(pieces))
+
+
+def effective_sampling(endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the sampling parameters a chat request comes to, or None where the server hides them.
+
+    vLLM tells them with the rendered prompt (`POST /v1/chat/completions/render`), its renderer
+    always and its server with `--enable-scale-out`.
+    """
+    reply = post(endpoint, RENDER, body)
+    if reply.status_code in HIDDEN:
+        return None
+    found: dict[str, Any] = reply.raise_for_status().json()["sampling_params"]
+    return found
+
+
+def tokenize(endpoint: Endpoint, body: dict[str, Any]) -> list[int]:
+    """Return the token ids of a chat prompt as the server renders it (`POST /tokenize`).
+
+    Raises `httpx.HTTPStatusError` when the server refuses the conversation.
+    """
+    return list(post(endpoint, TOKENIZE, body).raise_for_status().json()["tokens"])

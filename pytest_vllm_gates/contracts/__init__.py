@@ -1,0 +1,1 @@
+"""The contracts gate: routes, metrics, fields and errors that clients rely on."""

@@ -1,0 +1,189 @@
+"""Asks a server for everything clients and dashboards rely on, several requests at a time."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.chat import SAMPLING
+from pytest_vllm_gates.contracts import metric_families
+from pytest_vllm_gates.contracts.types import Observed, Reply
+from pytest_vllm_gates.robustness import client as robustness_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.contracts.types import Asked, Mistake, Plan
+    from pytest_vllm_gates.server.types import Endpoint
+
+AT_A_TIME = 8
+LIMIT_S = 180.0
+"""How long one answer may take, on a machine that has other things to do."""
+WRONG_KEY = "no-such-key"
+SHOWN = 200
+GENERATING = "/v1/"
+METHODS = frozenset({"get", "put", "post", "delete", "patch"})
+
+
+class Asking:
+    """Asks one server everything of a plan; nothing is retried."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        family: Family,
+        plan: Plan,
+        conversations: Sequence[Conversation],
+        max_tokens: int,
+    ) -> None:
+        """`max_tokens` is what an answer may have at most, whatever the plan allows."""
+        self._endpoint = endpoint
+        self._family = family
+        self._plan = plan
+        self._conversations = {one.name: one for one in conversations}
+        self._max_tokens = min(max_tokens, plan.max_tokens)
+        self._not_asked: dict[str, str] = {}
+
+    def observe(self) -> Observed:
+        """Ask, and look at the metrics last: some come only when there is something to tell."""
+        begun = time.monotonic()
+        context = robustness_client.context(self._endpoint, self._family.context.planned)
+        answers, mistakes = self._answers(), list(self._mistakes())
+        keys = {"right": None, "wrong": WRONG_KEY, "none": ""}
+        clients = {name: http.client(self._endpoint, api_key=key) for name, key in keys.items()}
+        client = clients["right"]
+        try:
+            with ThreadPoolExecutor(AT_A_TIME) as pool:
+                listed = pool.submit(_listed, client)
+                answered = pool.map(lambda one: _answer(client, *one), answers)
+                refused = pool.map(
+                    lambda one: _refusal(clients[one.key], self._endpoint.model, one, context),
+                    mistakes,
+                )
+                found = pool.map(lambda one: self._there(client, one), self._plan.routes)
+                replies, refusals, there = [*answered], [*refused], [*found]
+            routes = _joined(listed.result(), dict(zip(self._plan.routes, there, strict=True)))
+        finally:
+            for one in clients.values():
+                one.close()
+        return Observed(
+            routes=routes,
+            listed=listed.result() is not None,
+            metrics=metric_families.told(self._endpoint),
+            answers=tuple(replies),
+            refusals=tuple(refusals),
+            model=self._endpoint.model,
+            not_asked=self._not_asked,
+            requests=len(replies) + len(refusals) + len(there) + 2,
+            seconds=round(time.monotonic() - begun, 1),
+        )
+
+    def _answers(self) -> list[tuple[Asked, dict[str, Any] | None]]:
+        """Return what is asked, with the body to send: all that the family can have."""
+        found: list[tuple[Asked, dict[str, Any] | None]] = []
+        why_not: dict[str, str] = {}
+        for one in self._plan.answers:
+            body: dict[str, Any] = {"model": self._endpoint.model}
+            if one.path.startswith(GENERATING):
+                body |= {**SAMPLING, "max_tokens": self._max_tokens}
+            if one.conversation:
+                conversation = self._conversations[one.conversation]
+                if reason := conversation.why_not(self._family):
+                    why_not[one.name] = reason
+                    continue
+                body |= conversation.body(self._family)
+            found.append((one, None if one.method == "GET" else {**body, **one.body}))
+        sent = {one.name for one, _ in found}
+        self._not_asked |= {name: why for name, why in why_not.items() if name not in sent}
+        return found
+
+    def _mistakes(self) -> Iterator[Mistake]:
+        for one in self._plan.mistakes:
+            if one.key == "right" or self._endpoint.api_key:
+                yield one
+            else:
+                self._not_asked[one.name] = "the server is used without a key"
+
+    def _there(self, client: httpx.Client, route: str) -> bool | None:
+        """Return whether a route is there; None where nothing came back."""
+        method, _, path = route.partition(" ")
+        body = None if method == "GET" else {"model": self._endpoint.model}
+        try:
+            return client.request(method, path, json=body).status_code not in http.HIDDEN
+        except httpx.HTTPError:
+            return None
+
+
+def _listed(client: httpx.Client) -> dict[str, frozenset[str]] | None:
+    """Return the methods of every path (`GET /openapi.json`), None where that is hidden."""
+    try:
+        paths = client.get("/openapi.json").raise_for_status().json()["paths"]
+        return {
+            str(path): frozenset(one.upper() for one in methods if one in METHODS)
+            for path, methods in paths.items()
+        }
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _joined(
+    listed: Mapping[str, frozenset[str]] | None, there: Mapping[str, bool | None]
+) -> dict[str, frozenset[str]]:
+    """Return the routes: what was asked for itself says more than any list of them."""
+    found = {path: set(methods) for path, methods in (listed or {}).items()}
+    for route, is_there in there.items():
+        method, _, path = route.partition(" ")
+        if is_there:
+            found.setdefault(path, set()).add(method)
+        elif is_there is False:
+            found.get(path, set()).discard(method)
+    return {path: frozenset(methods) for path, methods in found.items() if methods}
+
+
+def _answer(client: httpx.Client, asked: Asked, body: dict[str, Any] | None) -> Reply:
+    request = client.build_request(asked.method, asked.path, json=body, timeout=LIMIT_S)
+    told = {"method": asked.method, "path": asked.path, "body": body}
+    return _sent(client, request, asked.name, told)
+
+
+def _refusal(client: httpx.Client, model: str, mistake: Mistake, context: int) -> Reply:
+    body = mistake.request(model, context)
+    data = mistake.text(model, context) if body is None else json.dumps(body).encode()
+    path, headers = f"/v1{mistake.path}", {"Content-Type": mistake.content_type}
+    request = client.build_request(
+        mistake.method, path, content=data, headers=headers, timeout=LIMIT_S
+    )
+    # What is long stays as it is in the file.
+    told = {"method": mistake.method, "path": path, "differs_in": mistake.body}
+    return _sent(client, request, mistake.name, told | {"without": list(mistake.without)})
+
+
+def _sent(
+    client: httpx.Client, request: httpx.Request, name: str, told: Mapping[str, Any]
+) -> Reply:
+    try:
+        reply = client.send(request)
+    except httpx.HTTPError as error:
+        return Reply(name, None, text=f"{type(error).__name__}: {error}", request=told)
+    kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
+    text = reply.text
+    return Reply(name, reply.status_code, kind, _bodies(kind, text), text[:SHOWN], told)
+
+
+def _bodies(kind: str, text: str) -> tuple[Any, ...] | None:
+    """Return the JSON of a body, or of every event of a stream; None where it is no JSON."""
+    texts = [text]
+    if kind == "text/event-stream":
+        lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+        texts = [line for line in lines if line != "[DONE]"]
+    try:
+        return tuple(json.loads(one) for one in texts)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,113 @@
+"""What clients and dashboards rely on: what is asked to find it, and what came back."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.robustness.types import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE = data.FOLDER / "contracts.toml"
+NAME = r"^[^:,]+$"
+"""A name stands in a golden before what is told of it."""
+
+
+class Asked(toml.Record):
+    """One request that is answered: a conversation of that name, a body, or both."""
+
+    name: str = Field(pattern=NAME)
+    method: str = "POST"
+    path: str = "/v1/chat/completions"
+    conversation: str | None = None
+    body: dict[str, Any] = Field(default_factory=dict)
+    """Laid over the conversation's own."""
+
+
+class Mistake(Misuse):
+    """One request that is refused."""
+
+    name: str = Field(pattern=NAME)
+    key: Literal["right", "wrong", "none"] = "right"
+    """The API key it bears; a server without one is not asked with another."""
+
+
+class Plan(toml.Record):
+    """The file."""
+
+    max_tokens: int = Field(gt=0)
+    routes: tuple[str, ...]
+    """`METHOD /path` each."""
+    constants: frozenset[str]
+    """Keys whose values are pinned where they are a plain word or a number."""
+    maps: frozenset[str]
+    """Paths of objects whose keys are data and no names of fields."""
+    nullable: frozenset[str]
+    """Keys whose values may be null now and then, but not always."""
+    unpinned: tuple[str, ...]
+    """Regular expressions of metrics and fields that are never pinned."""
+
+    @property
+    def left_out(self) -> re.Pattern[str]:
+        """What finds the names that are never pinned."""
+        return re.compile("|".join(self.unpinned) or "(?!)")
+
+    answers: tuple[Asked, ...]
+    mistakes: tuple[Mistake, ...]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back to one request."""
+
+    name: str
+    status: int | None
+    """None where nothing came back."""
+    kind: str = ""
+    """The content type without its parameters."""
+    bodies: tuple[Any, ...] | None = None
+    """The JSON of the body, or of every event of a stream; None where it is no JSON."""
+    text: str = ""
+    """The beginning of the body, or why there is none."""
+    request: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One family of metrics."""
+
+    type: str
+    labels: tuple[str, ...] | None
+    """Names of its labels, `le` and `quantile` aside; None while it has no sample."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """All that was found out about one server."""
+
+    routes: Mapping[str, frozenset[str]]
+    """Methods by path."""
+    listed: bool
+    """Whether the server listed its routes; if not, only those asked for one by one are known."""
+    metrics: Mapping[str, Metric] | None
+    """None where the server tells none."""
+    answers: tuple[Reply, ...]
+    refusals: tuple[Reply, ...]
+    model: str
+    """The name it was asked by, which is another at every boot."""
+    not_asked: Mapping[str, str] = field(default_factory=dict)
+    """Why a request was not sent, by its name."""
+    requests: int = 0
+    seconds: float = 0.0
+
+
+def load() -> Plan:
+    """Read the shipped file."""
+    return toml.load(FILE, Plan)

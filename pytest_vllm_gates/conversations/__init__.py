@@ -1,0 +1,1 @@
+"""Conversations: the requests of the matrix, and the TOML files that ship."""

@@ -1,0 +1,1 @@
+"""What must hold of an answer, one topic a file."""

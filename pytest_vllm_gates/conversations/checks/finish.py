@@ -1,0 +1,84 @@
+"""Does the way an answer ends fit what it holds, and what was asked?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.answer import Exchange
+    from pytest_vllm_gates.facts.answer import Answer
+
+
+def empty_stop(exchange: Exchange) -> Iterator[str]:
+    """Yield a sentence when the model ended its answer and there is none.
+
+    An answer that the request's own stop ended may be empty.
+    """
+    whole = exchange.whole
+    if whole is None or exchange.stopped or whole.finish_reason != "stop":
+        return
+    if not whole.has_text and not whole.tool_calls:
+        where = " (everything is in reasoning)" if whole.reasoning else ""
+        yield f"finish_reason is 'stop', and there is neither content nor a call{where}"
+
+
+def unknown(exchange: Exchange) -> Iterator[str]:
+    """Yield a sentence when an answer does not say how it ended, or in a word nobody knows."""
+    whole = exchange.whole
+    if whole and whole.finish_reason not in ("stop", "length", "tool_calls"):
+        yield f"finish_reason is {whole.finish_reason!r}"
+
+
+def limit(answer: Answer, max_tokens: int) -> Iterator[str]:
+    """Yield a sentence when `length` is said without the limit being reached, or the reverse."""
+    if answer.usage is None:
+        yield "the answer counts no tokens: usage is missing"
+        return
+    used = answer.usage.completion_tokens
+    if answer.finish_reason == "length" and used < max_tokens:
+        yield f"finish_reason is 'length' after {used} tokens of {max_tokens}"
+    if used > max_tokens:
+        yield f"{used} tokens were generated, {max_tokens} were allowed"
+
+
+def told(answer: Answer, due: str) -> Iterator[str]:
+    """Yield a sentence when the finish reason is not the one that is due."""
+    if answer.finish_reason != due:
+        yield f"finish_reason is {answer.finish_reason!r}, due is {due!r}"
+
+
+def without_thinking(exchange: Exchange) -> Iterator[str]:
+    """Yield what is wrong with an answer that was to come without thinking."""
+    whole = exchange.whole
+    if whole is None or exchange.thinks:
+        return
+    if whole.reasoning.strip():
+        yield f"the model was not to think, and reasoning is {whole.reasoning[:80]!r}"
+    if not (whole.has_text or whole.tool_calls or exchange.stopped or exchange.cut):
+        yield "the model was not to think, and there is no answer either"
+
+
+def with_thinking(exchange: Exchange, family: Family, plain: Answer | None) -> Iterator[str]:
+    """Yield what is wrong with an answer for which the model was to think.
+
+    Where the model opens its thinking itself it may do without: there it has to think only if it
+    does in the answer `plain` to a plain question.
+    """
+    whole, thinking = exchange.whole, family.thinking
+    if whole is None or thinking is None or not exchange.thinks:
+        return
+    may_not = thinking.opened_by == "model" and not (plain and plain.reasoning.strip())
+    if not whole.reasoning.strip() and not may_not:
+        yield "the model was to think, and reasoning is empty"
+
+
+def usage(exchange: Exchange) -> Iterator[str]:
+    """Yield a sentence when the tokens counted are not the tokens sent."""
+    whole = exchange.whole
+    if whole and whole.usage and whole.token_ids:
+        counted = whole.usage.completion_tokens
+        if counted != len(whole.token_ids):
+            yield f"usage counts {counted} tokens, and {len(whole.token_ids)} token ids came"

@@ -1,0 +1,177 @@
+"""Makes a server write calls of our choice, to see what its parsers make of them.
+
+A grammar with one choice (`structured_outputs.choice`) leaves the model no other text, so what a
+parser does with an awkward call can be seen with any model, however small or unwilling.
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import openai
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.conversations.walk import AT_A_TIME, WIDE_TOKENS
+from pytest_vllm_gates.facts.reply import Reply
+from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_vllm_gates.catalog.family import Family, Tools
+    from pytest_vllm_gates.client.chat import Chat
+    from pytest_vllm_gates.server.types import Endpoint
+
+NAME = "save_note"
+ASKED = {"role": "user", "content": "Save this note."}
+# Said before the call, so that no grammar for calls can take the place of the choice.
+BEFORE = "Noted. "
+MORE_TOKENS = 64
+FIRST_BIAS = 100
+MARKER_BIAS = 55
+TEXT_BIAS = 10
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A call that a server is to write."""
+
+    name: str
+    call: str
+    """As the family writes it."""
+    arguments: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+    """The JSON Schema that the tool declares."""
+    exact: bool = True
+    """Whether the family's format can carry the arguments unchanged."""
+
+
+@dataclass
+class Forced:
+    """The replies that were written, and why others were not."""
+
+    replies: list[Reply] = field(default_factory=list)
+    not_written: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    """How the server failed on what it was made to write, by the call's name."""
+
+
+def force(chat: Chat, endpoint: Endpoint, family: Family, wanted: Sequence[Wanted]) -> Forced:
+    """Have every call written whole, streamed and wide.
+
+    Raises `Inconclusive` where the server does not write what it is made to.
+    """
+    forced = Forced()
+    bias = _bias(endpoint, tools_of(family))
+
+    def ask(one: Wanted) -> Reply | str:
+        written = BEFORE + one.call
+        try:
+            body = _body(endpoint, family, one, bias)
+            whole = chat.ask(body)
+            streamed = chat.stream(body)
+            widened = chat.stream({**body, "stream_interval": WIDE_TOKENS})
+            if whole.token_ids and written not in http.detokenize(endpoint, whole.token_ids):
+                return "the tokens that came are others than the ones the grammar leaves"
+            if spelled := _spelled(endpoint, written, whole.token_ids, bias):
+                return f"the markers {spelled} were spelled in several tokens, as no model does"
+        except openai.InternalServerError as error:
+            forced.failed[one.name] = str(error)
+            return f"the server failed: {error}"
+        except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
+            return f"{type(error).__name__}: {error}"
+        return Reply(one.name, one.arguments, one.exact, body, whole, streamed, widened)
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        for one, reply in zip(wanted, pool.map(ask, wanted), strict=True):
+            if isinstance(reply, str):
+                forced.not_written[one.name] = reply
+            else:
+                forced.replies.append(reply)
+    if not forced.replies and not forced.failed:
+        raise Inconclusive(
+            "the server did not write what structured_outputs.choice leaves it: "
+            f"{next(iter(forced.not_written.values()))}"
+        )
+    return forced
+
+
+def request(endpoint: Endpoint, family: Family, wanted: Wanted) -> dict[str, Any]:
+    """Return the request that has a call written."""
+    return _body(endpoint, family, wanted, _bias(endpoint, tools_of(family)))
+
+
+def in_json(tools: Tools, arguments: Mapping[str, Any]) -> str | None:
+    """Return a call as a family writes it that writes arguments as JSON; None of another."""
+    if "ARGUMENTS" not in tools.call:
+        return None
+    text = json.dumps(arguments, ensure_ascii=False)
+    return tools.call.replace("NAME", NAME).replace("ARGUMENTS", text)
+
+
+def closing(tools: Tools) -> str:
+    """Return the marker at a call's end."""
+    return "<" + tools.call.strip().rpartition("<")[2]
+
+
+def tools_of(family: Family) -> Tools:
+    """Return how a family calls tools.
+
+    Raises `NotApplicable` for one that calls none or that cannot answer without thinking.
+    """
+    if family.tools is None:
+        raise NotApplicable(f"{family.name} calls no tools")
+    if family.thinking is not None and family.thinking.switch is None:
+        raise NotApplicable(f"{family.name} always thinks first, and a grammar begins after that")
+    return family.tools
+
+
+def declared(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tool that every forced call calls."""
+    function = {"name": NAME, "description": "Save a text.", "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def _body(
+    endpoint: Endpoint, family: Family, wanted: Wanted, bias: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the request that leaves the model nothing but a call to write."""
+    written = BEFORE + wanted.call
+    ids = http.token_ids(endpoint, written)
+    body: dict[str, Any] = {
+        "messages": [ASKED],
+        "tools": [declared(wanted.parameters)],
+        "tool_choice": "auto",
+        "structured_outputs": {"choice": [written]},
+        "logit_bias": {str(one): TEXT_BIAS for one in ids} | dict(bias),
+        "max_tokens": len(ids) + MORE_TOKENS,
+        "return_token_ids": True,
+    }
+    if kwargs := family.thinking_kwargs("off"):
+        body["chat_template_kwargs"] = kwargs
+    return body
+
+
+def _bias(endpoint: Endpoint, tools: Tools) -> dict[str, int]:
+    """Return what makes the model begin as it is to, and write markers as models do: in one token.
+
+    A grammar leaves it to the model whether a marker is its own token or spelled in several, and a
+    parser that reads ids would rightly overlook the second. Likewise for the words of the text,
+    which else take many more tokens than they need.
+    """
+    ids = [http.token_ids(endpoint, marker.strip()) for marker in tools.markers]
+    bias = {str(found[0]): MARKER_BIAS for found in ids if len(found) == 1}
+    return {**bias, str(http.token_ids(endpoint, BEFORE)[0]): FIRST_BIAS}
+
+
+def _spelled(
+    endpoint: Endpoint, written: str, came: Sequence[int], bias: Mapping[str, int]
+) -> list[int]:
+    """Return the ids of markers that were to be written and did not come."""
+    markers = {int(one) for one, value in bias.items() if value == MARKER_BIAS}
+    due = markers & set(http.token_ids(endpoint, written))
+    return sorted(due - set(came)) if came else []

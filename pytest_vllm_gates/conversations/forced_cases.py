@@ -1,0 +1,90 @@
+"""Calls whose arguments are of all types that tools declare, as the served template writes them.
+
+A format that writes values bare (`<parameter=days>2</parameter>`) leaves their types to the parser,
+which takes them from the tool's schema: the same text is a number, nothing or a text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.conversations.forced_calls import (
+    ASKED,
+    NAME,
+    Forced,
+    Wanted,
+    closing,
+    declared,
+    force,
+    in_json,
+    tools_of,
+)
+from pytest_vllm_gates.facts.reply import TypedCalls
+from pytest_vllm_gates.outcomes import NotApplicable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.chat import Chat
+    from pytest_vllm_gates.server.types import Endpoint
+
+CALLS = data.FOLDER / "typed_calls.toml"
+
+
+def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> Forced:
+    """Have every call of the file written; raises as `hostile_calls` does.
+
+    Raises `NotApplicable`, too, where the served chat template renders none of them.
+    """
+    tools_of(family)
+    wanted: list[Wanted] = []
+    unwritten: dict[str, str] = {}
+    for one in toml.load(CALLS, TypedCalls).calls:
+        parameters, arguments = json.loads(one.parameters), json.loads(one.arguments)
+        try:
+            call = _call(endpoint, family, parameters, arguments)
+        except (httpx.HTTPError, ValueError) as error:
+            unwritten[one.name] = f"{type(error).__name__}: {error}"
+        else:
+            wanted.append(Wanted(one.name, call, arguments, parameters))
+    if not wanted:
+        raise NotApplicable(f"no call is rendered: {next(iter(unwritten.values()))}")
+    forced = force(chat, endpoint, family, wanted)
+    forced.not_written |= unwritten
+    return forced
+
+
+def _call(
+    endpoint: Endpoint, family: Family, parameters: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> str:
+    """Return a call as the family writes it: in JSON, or as its served template renders one.
+
+    Raises `ValueError` where the template writes none, and `httpx.HTTPStatusError` where the
+    server refuses to render it.
+    """
+    tools = tools_of(family)
+    if written := in_json(tools, arguments):
+        return written
+    text = json.dumps(arguments, ensure_ascii=False)
+    called = {"id": "call-1", "type": "function", "function": {"name": NAME, "arguments": text}}
+    body: dict[str, Any] = {
+        "messages": [ASKED, {"role": "assistant", "content": "", "tool_calls": [called]}],
+        "tools": [declared(parameters)],
+        "add_generation_prompt": False,
+    }
+    if kwargs := family.thinking_kwargs("off"):
+        body["chat_template_kwargs"] = kwargs
+    prompt = http.detokenize(endpoint, http.tokenize(endpoint, body))
+    opening, end = tools.call.partition("NAME")[0].strip(), closing(tools)
+    begun, ended = prompt.rfind(f"{opening}{NAME}"), prompt.rfind(end)
+    if not 0 <= begun < ended:
+        raise ValueError(f"the chat template renders no call between {opening!r} and {end!r}")
+    leading = tools.call[: len(tools.call) - len(tools.call.lstrip())]
+    return leading + prompt[begun : ended + len(end)]

@@ -1,0 +1,121 @@
+"""Asks one question again and again with other stops and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as st
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_vllm_gates.client.chat import Chat
+    from pytest_vllm_gates.facts.answer import Answer
+
+STOPS = 24
+SEED = 20261120
+LONGEST = 24
+STRINGS_AT_ONCE = 3
+SHORT_OF_A_CALL = (6, 4, 3)
+"""Tokens by which a call is cut short: closing tags and the end of the turn are two or three."""
+
+
+class Pieces:
+    """The answer to a question, and what comes of stopping it at any piece of it."""
+
+    def __init__(self, chat: Chat, body: Mapping[str, Any]) -> None:
+        """Ask for the answer without a stop."""
+        self._chat = chat
+        self._body = dict(body)
+        self.plain = chat.ask(self._body)
+
+    def ask(self, stop: list[str]) -> tuple[Answer, dict[str, Any]]:
+        """Return the answer with these stop strings, and the request's body."""
+        body = {**self._body, "stop": stop}
+        return self._chat.ask(body), body
+
+    def explore(self, check: Callable[[list[str]], None]) -> None:
+        """Call `check` with lists of one to three pieces of the answer, the same in every run."""
+        texts = [text for text in (self.plain.reasoning, self.plain.content) if text.strip()]
+
+        @st.composite
+        def pieces(draw: st.DrawFn) -> str:
+            text = draw(st.sampled_from(texts))
+            start = draw(st.integers(0, len(text) - 1))
+            length = draw(st.integers(1, min(LONGEST, len(text) - start)))
+            return text[start : start + length]
+
+        several = st.lists(
+            pieces().filter(str.strip), min_size=1, max_size=STRINGS_AT_ONCE, unique=True
+        )
+
+        @seed(SEED)
+        @settings(
+            max_examples=STOPS,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(several)
+        def run(stop: list[str]) -> None:
+            check(stop)
+
+        run()
+
+
+@dataclass(frozen=True)
+class Limited:
+    """One answer under a limit of tokens; `due` is the finish reason that fits it."""
+
+    name: str
+    kind: str
+    how: str
+    """`whole` or `streamed`."""
+    request: Mapping[str, Any]
+    max_tokens: int
+    due: str
+    answer: Answer
+    plain: Answer
+    """The answer without the limit, asked for in the same way."""
+
+
+def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[Limited]:
+    """Ask with limits below, at and above the length of the answer without one."""
+    if plain.usage is None:
+        return []
+    length = plain.usage.completion_tokens
+    wanted = {"one token": 1, "half": max(1, length // 2), "exact": length, "one more": length + 1}
+    if plain.reasoning.strip() and plain.has_text:
+        thought = len(plain.reasoning) / (len(plain.reasoning) + len(plain.content))
+        wanted["in the thinking"] = max(1, round(thought * length / 2))
+    return _limited(chat, body, plain, wanted)
+
+
+def limits_in_a_call(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[Limited]:
+    """Ask with limits that end a call before it is whole; `plain` holds the call."""
+    if plain.usage is None or not plain.tool_calls:
+        return []
+    length = plain.usage.completion_tokens
+    short = [tokens for tokens in SHORT_OF_A_CALL if tokens < length]
+    wanted = {f"{tokens} before a call's end": length - tokens for tokens in short}
+    return _limited(chat, body, plain, wanted)
+
+
+def _limited(
+    chat: Chat, body: Mapping[str, Any], plain: Answer, wanted: Mapping[str, int]
+) -> list[Limited]:
+    length = plain.usage.completion_tokens if plain.usage else 0
+    streamed = chat.stream(body)
+    found = []
+    for kind, limit in wanted.items():
+        due = "length" if limit < length else plain.finish_reason or "stop"
+        asked = {**body, "max_tokens": limit}
+        for how, ask, unlimited in (
+            ("whole", chat.ask, plain),
+            ("streamed", chat.stream, streamed),
+        ):
+            name = f"max_tokens {limit} of {length} ({kind}), {how}"
+            found.append(Limited(name, kind, how, asked, limit, due, ask(asked), unlimited))
+    return found

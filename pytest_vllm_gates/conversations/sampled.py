@@ -1,0 +1,47 @@
+"""Asks for sampled tool calls and counts the valid ones."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.conversations.walk import AT_A_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pytest_vllm_gates.client.chat import Chat
+    from pytest_vllm_gates.facts.answer import Answer
+
+TEMPERATURE = 0.6
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """How many of `of` sampled answers were valid calls, and what was wrong with the others."""
+
+    valid: int
+    of: int
+    invalid: tuple[str, ...]
+
+
+def sample(
+    chat: Chat,
+    body: Mapping[str, object],
+    times: int,
+    faults: Callable[[Answer], Iterable[str]],
+) -> Sampled:
+    """Ask the same question `times` times and judge each answer.
+
+    Without a seed: on vLLM's CPU backend up to 0.32 a seeded request whose prompt is read in two
+    steps ends the engine ("CPU Generator does not use offset").
+    """
+
+    def one(_: int) -> str | None:
+        answer = chat.ask({**body, "temperature": TEMPERATURE, "seed": None})
+        return next(iter(faults(answer)), None)
+
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        found = [fault for fault in pool.map(one, range(times)) if fault]
+    return Sampled(times - len(found), times, tuple(found))

@@ -1,0 +1,42 @@
+"""Where a server really ends an answer: whatever the files say, it is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_vllm_gates.server.types import Endpoint
+
+BIAS = 100
+"""The most the API takes; no logit of a model comes near."""
+TOKENS = 3
+
+
+def finish_reasons(
+    endpoint: Endpoint, prompt: Sequence[int], tokens: Mapping[str, int]
+) -> dict[str, str | None]:
+    """Return by name of a token why an answer ends that is made to consist of it.
+
+    "stop" where the server ends an answer there, "length" where it goes on, None for a token that
+    the model cannot write.
+    """
+    return {name: _finish_reason(endpoint, prompt, one) for name, one in tokens.items()}
+
+
+def _finish_reason(endpoint: Endpoint, prompt: Sequence[int], token_id: int) -> str | None:
+    body = {
+        "prompt": list(prompt),
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "logit_bias": {str(token_id): BIAS},
+    }
+    reply = http.post(endpoint, "/v1/completions", body)
+    if reply.status_code == httpx.codes.BAD_REQUEST:
+        return None
+    return str(reply.raise_for_status().json()["choices"][0]["finish_reason"])

@@ -1,0 +1,168 @@
+"""Walks the matrix: asks every cell whole, streamed and in wide deltas, several cells at a time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import openai
+
+from pytest_vllm_gates.catalog import matrix
+from pytest_vllm_gates.catalog.matrix import UNSET
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.answer import Exchange
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.client.recorder import HEADER
+from pytest_vllm_gates.facts import stopping
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Future
+
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.matrix import Asked, Cell, Matrix
+    from pytest_vllm_gates.client.recorder import Recorder
+    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.server.types import Endpoint
+
+AT_A_TIME = 8
+WIDE_TOKENS = 20
+"""Tokens a wide delta is asked to hold (`stream_interval`)."""
+
+
+class Walk:
+    """One walk through the matrix with one family. Greedy; nothing is retried."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        family: Family,
+        cells: Matrix,
+        conversations: Sequence[Conversation],
+        max_tokens: int,
+    ) -> None:
+        """Sort the cells into those to ask and those the family cannot have."""
+        self._endpoint = endpoint
+        self._family = family
+        self._matrix = cells
+        self._conversations = {one.name: one for one in conversations}
+        self._max_tokens = max_tokens
+        recorder = http.transport(endpoint)
+        self._chat = Chat(endpoint, family, recorder)
+        self._asker = Asker(endpoint, self._chat, recorder)
+        self.not_applicable: dict[str, str] = {}
+        """Why a cell was not asked, by its name."""
+
+    @property
+    def requests(self) -> int:
+        """How many were made."""
+        return self._asker.requests
+
+    def run(self) -> tuple[Exchange, ...]:
+        """Ask the matrix and every conversation that wants an answer.
+
+        Conversations come first, for the longest answer is one of theirs and the others go on
+        beside it. Cells with a stop come last: it is taken from the answer to the same without.
+        """
+        asked = [one for one in self._conversations.values() if one.ask]
+        cells = [*(matrix.cell_of(one) for one in asked), *self._matrix.cells()]
+        cells = [cell for cell in dict.fromkeys(cells) if self._applies(cell)]
+        with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
+            found = {cell: pool.submit(self._plain, cell) for cell in cells if cell.stop == UNSET}
+            stopped = [
+                pool.submit(self._stopped, cell, found[cell.unstopped])
+                for cell in cells
+                if cell.stop != UNSET
+            ]
+            plain = [one.result() for one in found.values()]
+            exchanges = [*plain, *(one.result() for one in stopped)]
+        return tuple(one for one in exchanges if one)
+
+    def _asks(self, cell: Cell) -> Asked:
+        if cell.turns in self._conversations:
+            return matrix.asked_of(cell)
+        return self._matrix.asks(cell)
+
+    def _applies(self, cell: Cell) -> bool:
+        asked = self._asks(cell)
+        conversation = self._conversations[asked.conversation]
+        reason = conversation.model_copy(update={"thinking": cell.thinking}).why_not(self._family)
+        if reason is None and cell.stop == "in_reasoning" and not self._thinks(cell):
+            reason = f"{self._family.name} does not think when it is not told to"
+        if reason:
+            self.not_applicable[cell.name] = reason
+        return reason is None
+
+    def _thinks(self, cell: Cell) -> bool:
+        thinking = self._family.thinking
+        default = thinking is not None and thinking.default
+        return {"on": True, "off": False}.get(cell.thinking, default)
+
+    def _plain(self, cell: Cell) -> Exchange:
+        return self._asker.ask(self._exchange(cell, {}))
+
+    def _stopped(self, cell: Cell, unstopped: Future[Exchange]) -> Exchange | None:
+        """Ask with a stop taken from the answer that had none; None where it offers none."""
+        plain = unstopped.result()  # asked for earlier, so that it is there or under way
+        if plain.whole is None:
+            return None
+        stop = stopping.choose(cell.stop, plain.whole)
+        if stop is None:
+            self.not_applicable[cell.name] = "the answer without a stop offers none to set"
+            return None
+        more: dict[str, Any] = (
+            {"stop_token_ids": [stop]} if isinstance(stop, int) else {"stop": [stop]}
+        )
+        exchange = replace(self._exchange(cell, more), unstopped=plain.whole, stop=stop)
+        return self._asker.ask(exchange)
+
+    def _exchange(self, cell: Cell, more: Mapping[str, Any]) -> Exchange:
+        asked = self._asks(cell)
+        body = asked.body(cell, self._conversations[asked.conversation], self._family)
+        request = {**body, **more, "max_tokens": self._max_tokens, "return_token_ids": True}
+        return Exchange(cell, asked, request, self._thinks(cell))
+
+
+class Asker:
+    """Asks one cell whole, streamed and in wide deltas."""
+
+    def __init__(self, endpoint: Endpoint, chat: Chat, recorder: Recorder) -> None:
+        """`recorder` carries the chat's requests."""
+        self._endpoint = endpoint
+        self._chat = chat
+        self._recorder = recorder
+        self.requests = 0
+
+    def ask(
+        self, exchange: Exchange, headers: Mapping[str, Mapping[str, str]] | None = None
+    ) -> Exchange:
+        """Return the exchange with all that came back; `headers` go with each way of asking."""
+        more = headers or {}
+        wide = {**exchange.request, "stream_interval": WIDE_TOKENS}
+        name = f"gates-{exchange.cell.name.replace(' ', '-').replace(',', '')}"
+        told = {HEADER: name, **more.get("streamed", {})}
+        try:
+            whole = self._chat.ask(exchange.request, more.get("whole"))
+            streamed = self._chat.stream(exchange.request, told)
+            widened = self._chat.stream(wide, more.get("widened"))
+            raw = self._raw(whole)
+        except openai.APIStatusError as error:
+            return replace(exchange, error=f"answered {error.status_code}: {error.message}")
+        except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
+            return replace(exchange, error=f"{type(error).__name__}: {error}")
+        finally:
+            self.requests += 3
+        return replace(
+            exchange,
+            whole=whole,
+            streamed=streamed,
+            widened=widened,
+            stream=self._recorder.take(told[HEADER]),
+            raw=raw,
+        )
+
+    def _raw(self, answer: Answer) -> str | None:
+        return http.detokenize(self._endpoint, answer.token_ids) if answer.token_ids else None

@@ -1,0 +1,1 @@
+"""Name the failure that a log shows."""

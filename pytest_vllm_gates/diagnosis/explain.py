@@ -1,0 +1,196 @@
+"""Names a failure: from a server's log to one cause and one fix, or to UNKNOWN.
+
+`diagnosis/ranking.py` says which of several signatures is the root, `confidence.py` how sure
+that is. A log that says nothing wrong has nothing claimed of it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.diagnosis import machine, ranking
+from pytest_vllm_gates.diagnosis.matcher import Hit, Matcher, Seen, Table
+from pytest_vllm_gates.diagnosis.signature import PLACEHOLDER, placeholders
+from pytest_vllm_gates.judge.explain import confidence
+from pytest_vllm_gates.server.failure import QUOTED_CHARACTERS, Confidence, Diagnosis, Explanation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pytest_vllm_gates.diagnosis.matcher import Error
+    from pytest_vllm_gates.diagnosis.signature import Signature, SignatureClass
+    from pytest_vllm_gates.preflight.types import Situation
+
+# A process that was asked to end, or ended well, did not fail.
+ENDED_WELL = frozenset({0, -15, -2, 143, 130})
+
+
+@lru_cache(maxsize=4)
+def table(classes: tuple[SignatureClass, ...]) -> Table:
+    """Return the patterns of these classes, ready to be looked for."""
+    return Table(classes)
+
+
+def explain(
+    blocks: Iterable[bytes],
+    classes: tuple[SignatureClass, ...],
+    exit_status: int | None = None,
+    situation: Situation | None = None,
+) -> Explanation:
+    """Return what a log, given in blocks of whole lines, says went wrong.
+
+    `exit_status` is the process's, negative for a signal, and `situation` the machine it ran on,
+    where they are known.
+    """
+    matcher = Matcher(table(classes), exit_status)
+    for block in blocks:
+        matcher.feed(block)
+    matcher.finish()
+    return _Telling(matcher, situation).explanation()
+
+
+class _Telling:
+    """Puts what a matcher kept into words."""
+
+    def __init__(self, matcher: Matcher, situation: Situation | None) -> None:
+        self._matcher = matcher
+        self._situation = situation
+        self._seen = list(matcher.seen.values())
+        self._error = ranking.unexplained(matcher)
+
+    def explanation(self) -> Explanation:
+        """Return the whole."""
+        matcher = self._matcher
+        found = ranking.ranked(matcher, ranking.failures(self._seen))
+        wrappers, warnings = (
+            ranking.ranked(matcher, [one for one in self._seen if one.signature.kind == kind])
+            for kind in ("wrapper", "warning")
+        )
+        refused = bool(found) and found[0].signature.phase == "client"
+        if refused and self._died(wrappers):
+            answer, refused = None, False
+        else:
+            answer = found[0] if found else self._by_status()
+        if answer is None and wrappers and self._error is None:
+            answer = max(wrappers, key=lambda one: (one.boot, -one.first.number))
+        error = self._shown_error(answer)
+        others = [one for one in found if one is not answer]
+        survived = bool(error and matcher.answered and matcher.answered > error.number)
+        return Explanation(
+            answer=self._told(answer, others) if answer else None,
+            error=error.excerpt if error else self._last_words(answer),
+            error_line=error.number if error else None,
+            error_text=error.text if error else "",
+            survived=survived,
+            well=survived and answer is None and not self._died(wrappers),
+            refused=refused,
+            candidates=tuple(self._told(one) for one in others),
+            warnings=tuple(self._told(one) for one in warnings),
+            wrappers=tuple(self._told(one) for one in wrappers if one is not answer),
+            lines_read=matcher.lines,
+        )
+
+    def _died(self, wrappers: list[Seen]) -> bool:
+        """Return whether the server went down, as far as anything says so."""
+        return bool(wrappers) or not self._ended_well()
+
+    def _ended_well(self) -> bool:
+        status = self._matcher.exit_status
+        return status is None or status in ENDED_WELL
+
+    def _by_status(self) -> Seen | None:
+        """Return the signature that the exit status alone tells of, with nothing else to go by."""
+        if self._error is not None:
+            return None
+        for one in self._matcher.table.signatures:
+            if not one.patterns and self._matcher.exit_status in one.when.exit_status:
+                hit = Hit(0, f"exit status {self._matcher.exit_status}", "", "", {}, 0)
+                return Seen(one, self._matcher.boot, hit, 0)
+        return None
+
+    def _shown_error(self, answer: Seen | None) -> Error | None:
+        """Return the unexplained error, as far as it comes before what explains the rest."""
+        error = self._error
+        if error is None or answer is None:
+            return error
+        before = error.boot == answer.boot and error.number < answer.first.number
+        return error if before else None
+
+    def _last_words(self, answer: Seen | None) -> tuple[str, ...]:
+        """Return the log's end, of a process that failed without a word that is known."""
+        if answer is not None or self._ended_well():
+            return ()
+        return self._matcher.last_lines() or ("the log is empty",)
+
+    def _told(self, one: Seen, rivals: Iterable[Seen] | None = None) -> Diagnosis:
+        signature = one.signature
+        agrees = machine.says(signature.machine.supports, self._situation, one.captures)
+        disagrees = machine.says(signature.machine.contradicts, self._situation, one.captures)
+        by_status = one.first.number == 0
+        return Diagnosis(
+            id=signature.id,
+            title=signature.title,
+            name=self._matcher.table.classes[signature.id],
+            phase=signature.phase,
+            kind=signature.kind,
+            confidence=self._confidence(one, bool(agrees), bool(disagrees), rivals),
+            cause=_cause(signature, one.captures),
+            fixes=_fixes(signature, one.captures),
+            line=None if by_status else one.first.number,
+            quoted=one.first.text[:QUOTED_CHARACTERS],
+            times=one.times,
+            processes=tuple(sorted(one.processes)),
+            captures=tuple(one.captures.items()),
+            supported_by=tuple(agrees),
+            contradicted_by=tuple(disagrees),
+            references=signature.references,
+        )
+
+    def _confidence(
+        self, one: Seen, agrees: bool, disagrees: bool, rivals: Iterable[Seen] | None
+    ) -> Confidence:
+        if rivals is None:
+            return Confidence.POSSIBLE
+        rival = any(
+            other.boot == one.boot
+            and ranking.specificity(other) >= ranking.specificity(one)
+            and ranking.together(self._matcher, one.first.number, other.first.number)
+            for other in rivals
+        )
+        when = one.signature.when
+        return confidence.judged(
+            kind=one.signature.kind,
+            agrees=agrees,
+            disagrees=disagrees,
+            said_often=len(one.patterns) > 1 or len(one.processes) > 1,
+            specific=bool(one.captures or when.conditions or _says_much(one)),
+            error_before=self._shown_error(one) is not None,
+            rivals=rival,
+            status_unknown=bool(when.exit_status) and self._matcher.exit_status is None,
+        )
+
+
+def _says_much(one: Seen) -> bool:
+    """Return whether a signature's line has the length of a sentence."""
+    return len(one.first.text) > 40  # noqa: PLR2004
+
+
+def _cause(signature: Signature, captures: Mapping[str, str]) -> str:
+    text = signature.text
+    if placeholders(text.cause) - captures.keys():
+        return text.cause_plain
+    return filled(text.cause, captures)
+
+
+def _fixes(signature: Signature, captures: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(
+        filled(fix, captures)
+        for fix in signature.text.fixes
+        if not placeholders(fix) - captures.keys()
+    )
+
+
+def filled(text: str, captures: Mapping[str, str]) -> str:
+    """Return a text with its captures filled in; other braces stay."""
+    return PLACEHOLDER.sub(lambda found: captures.get(found[1], found[0]), text)

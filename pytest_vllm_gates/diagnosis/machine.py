@@ -1,0 +1,254 @@
+"""What a machine and its lane say for or against a signature, by rule name.
+
+A rule returns the sentence it has to say, or None where the facts do not bear it out.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.facts.bundle import DECIDING
+from pytest_vllm_gates.preflight import gpu, versions
+from pytest_vllm_gates.preflight.types import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_vllm_gates.preflight.types import Situation
+
+    Captures = Mapping[str, str]
+    Rule = Callable[[Situation, Captures], str | None]
+
+GIB = 2**30
+A_TENTH = 0.1
+MODULES = data.FOLDER / "modules.toml"
+ENOUGH_FILES = 65536
+YES = ("1", "true", "yes", "on")
+
+
+def _architecture_known(situation: Situation, captures: Captures) -> str | None:
+    name = captures.get("architecture", "")
+    if name in situation.bundle.architectures:
+        return f"vLLM {situation.bundle.vllm} implements {name}"
+    return None
+
+
+def _architecture_unknown(situation: Situation, captures: Captures) -> str | None:
+    name, known = captures.get("architecture", ""), situation.bundle.architectures
+    if name and known and name not in known and not situation.bundle.plugins:
+        return f"vLLM {situation.bundle.vllm} does not implement {name}"
+    return None
+
+
+def _architecture_removed(situation: Situation, captures: Captures) -> str | None:
+    name = captures.get("architecture", "")
+    last = situation.bundle.gone.get(name)
+    return f"{name} was last in vLLM {last}" if last else None
+
+
+def _model_type_known(situation: Situation, captures: Captures) -> str | None:
+    name = captures.get("model_type", "")
+    return f"the lane knows {name}" if name in situation.bundle.model_types else None
+
+
+def _model_type_unknown(situation: Situation, captures: Captures) -> str | None:
+    name, known = captures.get("model_type", ""), situation.bundle.model_types
+    if not name or not known or name in known:
+        return None
+    return f"transformers {situation.bundle.versions.get('transformers')} does not know {name}"
+
+
+def _capability_below_8(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    for one in situation.machine.devices if situation.machine else ():
+        if one.capability and int(one.capability.partition(".")[0]) < 8:  # noqa: PLR2004
+            return f"the {one.name} has compute capability {one.capability}"
+    return None
+
+
+def _says(
+    check: Callable[[Situation], object], state: State
+) -> Callable[[Situation, Captures], str | None]:
+    """Return the rule that says what a preflight check says, where it comes to `state`."""
+
+    def rule(situation: Situation, captures: Captures) -> str | None:
+        del captures
+        said = check(situation)
+        found: str = getattr(said, "what", "")
+        return found if getattr(said, "state", None) is state else None
+
+    return rule
+
+
+def _container(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    if situation.machine and situation.machine.container:
+        return f"it runs in {situation.machine.container}"
+    return None
+
+
+def _cpu_lane(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    return "the lane's vLLM is a CPU build" if situation.bundle.device == "cpu" else None
+
+
+def _few_open_files(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    limit = situation.machine.limits.open_files if situation.machine else None
+    if limit and 0 <= limit[0] < ENOUGH_FILES:
+        return f"a process may open {limit[0]} files here (hard limit {limit[1]})"
+    return None
+
+
+def _gpu_memory_free(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    devices = situation.machine.devices if situation.machine else ()
+    shares = [
+        one.free_bytes / one.memory_bytes
+        for one in devices
+        if one.free_bytes is not None and one.memory_bytes
+    ]
+    if not shares or len(shares) < len(devices) or min(shares) < 1 - A_TENTH:
+        return None
+    return f"{min(shares):.0%} of the GPU's memory is free now"
+
+
+def _gpu_memory_taken(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    for one in situation.machine.devices if situation.machine else ():
+        if one.free_bytes is None or not one.memory_bytes:
+            continue
+        taken = one.memory_bytes - one.free_bytes
+        if taken > A_TENTH * one.memory_bytes:
+            return f"{taken / GIB:.1f} GiB of GPU {one.index}'s memory is taken now"
+    return None
+
+
+def _little_host_memory(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    machine = situation.machine
+    if machine is None or machine.available_bytes is None or not machine.memory_bytes:
+        return None
+    if machine.available_bytes >= A_TENTH * machine.memory_bytes:
+        return None
+    return (
+        f"{machine.available_bytes / GIB:.1f} GiB of the machine's "
+        f"{machine.memory_bytes / GIB:.1f} GiB are available now"
+    )
+
+
+def _no_gpu(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    if situation.machine is None or situation.machine.gpus or situation.machine.devices:
+        return None
+    problem = situation.machine.driver.problem
+    return "no NVIDIA GPU answers" + (f": {problem}" if problem else "")
+
+
+def _one_gpu(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    one = situation.machine is not None and len(situation.machine.devices) == 1
+    return "one GPU answers" if one else None
+
+
+def _no_hub_token(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    names = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH")
+    if not situation.environment or any(situation.environment.get(one) for one in names):
+        return None
+    return "HF_TOKEN is not set"
+
+
+def _hub_offline(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if situation.environment.get(name, "").lower() in YES:
+            return f"{name} is set"
+    return None
+
+
+def _module(captures: Captures) -> str:
+    return captures.get("package", "").strip("'").partition(".")[0]
+
+
+def _distribution(captures: Captures) -> str:
+    """Return the distribution that a captured module is most likely of."""
+    module = _module(captures)
+    return _distributions().get(module) or re.sub(r"[-_.]+", "-", module).lower()
+
+
+@functools.cache
+def _distributions() -> Mapping[str, str]:
+    """Return the distributions that are not named as their modules, by the module."""
+    return tomllib.loads(MODULES.read_text(encoding="utf-8"))
+
+
+def _package_absent(situation: Situation, captures: Captures) -> str | None:
+    name, installed = _distribution(captures), situation.bundle.versions
+    if not name or any(one == name or one.startswith(f"{name}-") for one in installed):
+        return None
+    module = _module(captures)
+    of = f", which has the module {module}" if module in _distributions() else ""
+    return f"no package of the lane is named {name}{of}" if installed else None
+
+
+def _package_fits(situation: Situation, captures: Captures) -> str | None:
+    # What the others declare, and whether it is met, is not known.
+    if _distribution(captures) not in DECIDING:
+        return None
+    return TABLE["requirements_met"](situation, captures)
+
+
+def _small_shared_memory(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    size = situation.machine.limits.shared_memory_bytes if situation.machine else None
+    return f"{size / 2**20:.0f} MiB of shared memory" if size is not None and size < GIB else None
+
+
+def _unified_memory(situation: Situation, captures: Captures) -> str | None:
+    del captures
+    devices = situation.machine.devices if situation.machine else ()
+    one = next((one for one in devices if one.unified), None)
+    return f"the {one.name} shares the machine's memory" if one else None
+
+
+TABLE: Mapping[str, Rule] = {
+    "architecture_known": _architecture_known,
+    "architecture_removed": _architecture_removed,
+    "architecture_unknown": _architecture_unknown,
+    "capability_below_8": _capability_below_8,
+    "capability_in_wheel": _says(gpu.compute_capability, State.OK),
+    "capability_not_in_wheel": _says(gpu.compute_capability, State.FAILS),
+    "container": _container,
+    "cpu_lane": _cpu_lane,
+    "driver_fits": _says(gpu.driver, State.OK),
+    "driver_too_old": _says(gpu.driver, State.FAILS),
+    "few_open_files": _few_open_files,
+    "gpu_memory_free": _gpu_memory_free,
+    "gpu_memory_taken": _gpu_memory_taken,
+    "hub_offline": _hub_offline,
+    "little_host_memory": _little_host_memory,
+    "model_type_known": _model_type_known,
+    "model_type_unknown": _model_type_unknown,
+    "no_gpu": _no_gpu,
+    "no_hub_token": _no_hub_token,
+    "one_gpu": _one_gpu,
+    "package_absent": _package_absent,
+    "package_fits": _package_fits,
+    "packages_disagree": _says(versions.versions, State.FAILS),
+    "requirements_met": _says(versions.versions, State.OK),
+    "small_shared_memory": _small_shared_memory,
+    "unified_memory": _unified_memory,
+}
+
+
+def says(names: tuple[str, ...], situation: Situation | None, captures: Captures) -> list[str]:
+    """Return what the machine has to say by these rules; nothing where it is not known."""
+    if situation is None:
+        return []
+    found = (TABLE[name](situation, captures) for name in names)
+    return [one for one in found if one]

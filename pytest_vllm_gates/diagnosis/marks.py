@@ -1,0 +1,73 @@
+"""What every log says of itself: where a boot begins, where it ends, what is an error.
+
+A mark is a pattern that no signature has; the sieve looks for it with theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vllm_gates.server.log_line import LogLine
+
+# The first that a server says.
+BANNER = r"vLLM API server version|non-default args: |^args: Namespace\("
+# Somebody asked it to end: what breaks after that breaks nothing.
+SHUTDOWN = (
+    r"\[shutdown\] (?:API server: (?:stopping|signalling)|EngineCore: trigger received)"
+    r"|^Shutting down$|Received signal (?:2|15|SIGINT|SIGTERM)\b"
+)
+# Between exceptions of which one led to the other.
+CHAIN = r"(?:During handling of|The) above exception(?:,| was)"
+ERROR = (
+    r"(?:^|[\s:'(])(?:[A-Za-z_.]*(?:Error|Exception|Interrupt)\b[:(]|error: |Fatal |fatal error)"
+    r"|^(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt)$"
+    r"|^cannot start |Segmentation fault|\bKilled\b|^terminate called "
+)
+MARKS = (BANNER, SHUTDOWN, CHAIN, ERROR)
+
+# Of these lines no error speaks: they warn of the future, or tell of the past.
+NO_ERROR = re.compile(
+    r"DeprecationWarning|FutureWarning|UserWarning|^\s*warnings\.warn|non-default args|Namespace\("
+)
+# How a line without a level begins that tells of an error: what it quotes may have been retried.
+BEGINS = re.compile(
+    r"\s*(?:[|+] *)?(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception|Interrupt)\b(?:[:(]|$)"
+    r"|(?:\S+: )*(?:fatal )?error: |(?:\S+: )*[Ff]atal |cannot start |terminate called "
+    r"|.*(?:Segmentation fault|\bKilled\b)"
+)
+ERROR_LEVELS = frozenset({"", "ERROR", "CRITICAL", "FATAL"})
+# What a client sent is quoted here, and may say anything.
+QUOTES = re.compile(
+    r"Received request |Generated response |Adding request |Request \S+ (?:details|arrived)"
+)
+FRAME = re.compile(r'\s*[|]?\s*File "[^"]+", line \d+')
+CODE_INDENT = 4
+FRAME_LINES = 6
+ANSWERED = re.compile(rb'"POST /v1/[^"\n]*" 200')
+
+
+def tells_an_error(line: LogLine) -> bool:
+    """Return whether a line that the mark `ERROR` matches tells of an error."""
+    if line.level not in ERROR_LEVELS or NO_ERROR.search(line.text):
+        return False
+    return bool(line.level) or BEGINS.match(line.text) is not None
+
+
+def is_code(line: LogLine, above: Iterable[LogLine]) -> bool:
+    """Return whether a line is of a traceback's code, and says nothing itself."""
+    if FRAME.match(line.text):
+        return True
+    if not line.text.startswith(" " * CODE_INDENT):
+        return False
+    for one in above:
+        if one.process != line.process:
+            continue
+        if FRAME.match(one.text):
+            return True
+        if not one.text.startswith(" " * CODE_INDENT):
+            return False
+    return False

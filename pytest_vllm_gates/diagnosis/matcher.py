@@ -1,0 +1,285 @@
+"""Reads a log once, block by block, and keeps what each signature came to.
+
+What is kept does not grow with the log: for each signature its first line and a count, and a
+bounded number of errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.diagnosis import marks
+from pytest_vllm_gates.diagnosis.sieve import Candidate, Reader, Sieve
+from pytest_vllm_gates.judge.explain.conditions import Conditions
+from pytest_vllm_gates.server.log_line import free
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vllm_gates.diagnosis.signature import Signature, SignatureClass
+
+MAX_ERRORS = 100
+MAX_LINES = 1000
+"""Lines that a pattern may match before further ones are left alone."""
+MAX_CHAINS = 1000
+MAX_PROCESSES = 64
+SAME_BLOCK = 60
+"""Lines within which a later line may fill captures that the first one misses."""
+ERROR_BEFORE, ERROR_AFTER = 4, 2
+ANSWERED_LINES = 30
+BANNER_LINES = 20
+LAST_LINES = 12
+
+
+@dataclass
+class Hit:
+    """A line that a signature's patterns match."""
+
+    number: int
+    text: str
+    level: str
+    process: str
+    captures: dict[str, str]
+    pattern: int
+
+
+@dataclass
+class Seen:
+    """What a signature came to in one boot: its first line, and what further ones add."""
+
+    signature: Signature
+    boot: int
+    first: Hit
+    last: int
+    times: int = 1
+    captures: dict[str, str] = field(default_factory=dict)
+    processes: dict[str, None] = field(default_factory=dict)
+    patterns: set[int] = field(default_factory=set)
+    numbers: set[int] = field(default_factory=set)
+    """Its lines, up to as many as errors are kept."""
+
+    def add(self, hit: Hit) -> None:
+        """Take in one more line."""
+        if hit.number < self.first.number:
+            self.first = hit
+        if hit.number - self.first.number <= SAME_BLOCK:
+            self.captures = {**hit.captures, **self.captures}
+        # Several of its patterns may match one line.
+        self.times += hit.number != self.last
+        self.last = max(self.last, hit.number)
+        self.note(hit)
+
+    def note(self, hit: Hit) -> None:
+        """Remember who said it, and by which pattern it was known."""
+        if hit.process and len(self.processes) < MAX_PROCESSES:
+            self.processes[hit.process] = None
+        self.patterns.add(hit.pattern)
+        if len(self.numbers) < MAX_ERRORS:
+            self.numbers.add(hit.number)
+
+
+@dataclass(frozen=True)
+class Error:
+    """A line that tells of an error, with the lines around it."""
+
+    number: int
+    boot: int
+    excerpt: tuple[str, ...]
+    text: str
+
+
+class Table:
+    """Every pattern of some signatures, and what each is there for."""
+
+    def __init__(self, classes: Iterable[SignatureClass]) -> None:
+        self.classes = {one.id: each.name for each in classes for one in each.signatures}
+        self.signatures = tuple(one for each in classes for one in each.signatures)
+        places: dict[str, int] = {}
+        for pattern in marks.MARKS:
+            places.setdefault(pattern, len(places))
+        self.matching: dict[int, list[Signature]] = {}
+        for signature in self.signatures:
+            when = signature.when
+            for pattern in (*when.after, *when.not_after, *when.near, *when.not_near):
+                places.setdefault(pattern, len(places))
+            for pattern in signature.patterns:
+                place = places.setdefault(pattern, len(places))
+                self.matching.setdefault(place, []).append(signature)
+        self.places = places
+        before, nearby = set[int](), set[int]()
+        for when in (one.when for one in self.signatures):
+            before.update(places[one] for one in (*when.after, *when.not_after))
+            nearby.update(places[one] for one in (*when.near, *when.not_near))
+        marked = {places[one] for one in marks.MARKS}
+        self.once = frozenset(before - marked - self.matching.keys())
+        """Patterns of which it is enough to know that an earlier line matches them."""
+        self.nearby = frozenset(nearby - marked - self.matching.keys())
+        """Patterns that are of interest while a match waits for what follows it."""
+        self.only_matching = frozenset(self.matching.keys() - before - nearby - marked)
+        self.sieve = Sieve(tuple(places))
+
+
+class Matcher:
+    """One reading of one log: `feed` it whole lines, then look at what it kept."""
+
+    def __init__(self, table: Table, exit_status: int | None = None) -> None:
+        self.table = table
+        self.exit_status = exit_status
+        self.seen: dict[tuple[int, str], Seen] = {}
+        self.errors: list[Error] = []
+        self.chains: list[int] = []
+        self.answered: int | None = None
+        """A line after the first error on which the server answered a request."""
+        self.boot = 0
+        self.shutdowns: dict[int, int] = {}
+        """The line on which a boot was asked to end."""
+        self._ended = False
+        self._banner = 0
+        self._first_line = 1
+        """Where this boot begins, beyond which no condition looks."""
+        self._conditions = Conditions(table.places, exit_status)
+        self._reader = Reader(table.sieve)
+        self._known: set[int] = set()
+        """Patterns of which further lines would tell nothing new."""
+        self._lines: dict[int, int] = {}
+        """How many lines each pattern matched."""
+        self._waited = False
+        self._noted: set[int] = set()
+        self._ignore()
+        self._last_block = b""
+
+    @property
+    def lines(self) -> int:
+        """Lines read so far."""
+        return self._reader.lines
+
+    def feed(self, block: bytes) -> None:
+        """Take in a block of whole lines."""
+        before = self._reader.lines
+        for candidate in self._reader.candidates(block):
+            self._look_at(candidate)
+        self._look_for_an_answer(block, before)
+        self._last_block = (self._last_block + block)[-100_000:] if len(block) < 10_000 else block  # noqa: PLR2004
+
+    def finish(self) -> None:
+        """Settle what waited for lines that did not come."""
+        for signature, hit, boot in self._conditions.settle():
+            self._accept(signature, hit, boot)
+
+    def last_lines(self) -> tuple[str, ...]:
+        """Return the log's last words."""
+        lines = self._last_block.decode("utf-8", "replace").replace("\r", "\n").split("\n")
+        texts = list(dict.fromkeys(free(one).text for one in lines[-10 * LAST_LINES :]))
+        return tuple([one for one in texts if one.strip()][-LAST_LINES:])
+
+    def _look_at(self, candidate: Candidate) -> None:
+        text = candidate.line.text
+        found = {
+            place: match
+            for place in candidate.patterns
+            if (match := self.table.sieve.patterns[place].search(text))
+        }
+        if not found or marks.QUOTES.match(text):
+            return
+        if marks.is_code(candidate.line, candidate.above(marks.FRAME_LINES)):
+            return
+        number = candidate.number
+        for signature, hit, boot in self._conditions.note(number, found):
+            self._accept(signature, hit, boot)
+        for place, match in found.items():
+            for signature in self.table.matching.get(place, ()):
+                captures = {name: said.strip() for name, said in match.groupdict().items() if said}
+                hit = Hit(
+                    number, text.strip(), candidate.line.level, candidate.line.process,
+                    captures, place,
+                )  # fmt: skip
+                lines = min(signature.when.within, number - self._first_line)
+                window = candidate.window(lines)
+                near = partial(self.table.sieve.matches, window=window)
+                if self._conditions.met(signature, hit, self.boot, near):
+                    self._accept(signature, hit, self.boot)
+        self._conditions.passed(found)
+        self._attend(found)
+        self._mark(candidate, found)
+
+    def _attend(self, found: Iterable[int]) -> None:
+        """Say which patterns are of interest from here on."""
+        for place in found:
+            self._lines[place] = self._lines.get(place, 0) + 1
+            once = place in self.table.once
+            if once or (self._lines[place] >= MAX_LINES and place in self.table.only_matching):
+                self._known.add(place)
+        if self._waited != self._conditions.wait or not self._known <= self._noted:
+            self._ignore()
+
+    def _begin(self, number: int) -> None:
+        """Take what follows as said of another boot."""
+        for signature, hit, boot in self._conditions.settle():
+            self._accept(signature, hit, boot)
+        self.boot += 1
+        self._first_line = number
+        self._ended = False
+        self._conditions.begin()
+        self._known -= self.table.once
+        self._ignore()
+
+    def _ignore(self) -> None:
+        """Tell the reader which patterns are of no interest now."""
+        self._waited, self._noted = self._conditions.wait, set(self._known)
+        if self._waited:
+            self._reader.ignore(self._known - self.table.nearby)
+        else:
+            self._reader.ignore(self._known | (self.table.nearby - self.table.once))
+
+    def _mark(self, candidate: Candidate, found: Iterable[int]) -> None:
+        places, number = self.table.places, candidate.number
+        if places[marks.BANNER] in found:
+            # A server that was killed says no last word; one banner has several lines.
+            if self._ended or 0 < self._banner < number - BANNER_LINES:
+                self._begin(number)
+            self._banner = number
+        if places[marks.SHUTDOWN] in found:
+            self.shutdowns.setdefault(self.boot, number)
+            self._ended = True
+        if places[marks.CHAIN] in found and len(self.chains) < MAX_CHAINS:
+            self.chains.append(number)
+        if (
+            places[marks.ERROR] in found
+            and marks.tells_an_error(candidate.line)
+            and self.boot not in self.shutdowns
+        ):
+            above = reversed(list(candidate.above(ERROR_BEFORE)))
+            around = [*above, candidate.line, *candidate.after(ERROR_AFTER)]
+            lines = dict.fromkeys(one.text.rstrip() for one in around if one.text.strip())
+            self.errors.append(Error(number, self.boot, tuple(lines), candidate.line.text.strip()))
+            if len(self.errors) == MAX_ERRORS:
+                self._known.add(places[marks.ERROR])
+                self._ignore()
+
+    def _accept(self, signature: Signature, hit: Hit, boot: int) -> None:
+        if signature.kind == "wrapper" and boot in self.shutdowns:
+            return
+        key = (boot, signature.id)
+        if key in self.seen:
+            self.seen[key].add(hit)
+        else:
+            self.seen[key] = Seen(signature, boot, hit, hit.number, captures=hit.captures)
+            self.seen[key].note(hit)
+        if signature.kind == "wrapper" or (
+            signature.kind == "failure" and signature.phase != "client"
+        ):
+            self._ended = True
+
+    def _look_for_an_answer(self, block: bytes, before: int) -> None:
+        """Note whether the server answers a request some lines after the first error."""
+        if self.answered is not None or not self.errors:
+            return
+        start = 0
+        for _ in range(max(0, self.errors[0].number + ANSWERED_LINES - before)):
+            start = block.find(b"\n", start) + 1
+            if not start:
+                return
+        if found := marks.ANSWERED.search(block, start):
+            self.answered = before + 1 + block.count(b"\n", 0, found.start())

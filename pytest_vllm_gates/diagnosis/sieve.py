@@ -1,0 +1,189 @@
+"""Finds the few lines of a log that any of many patterns could match, block by block.
+
+A block is searched once for the pieces that the patterns need; the rest of it is never decoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.diagnosis.signature import compiled
+from pytest_vllm_gates.facts import literals
+from pytest_vllm_gates.server.log_line import LogLine, free
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    Search = Callable[[bytes, int], "re.Match[bytes] | None"]
+
+WORTH_A_SEARCH = 1000
+KEPT_BYTES = 128_000
+"""Of what was read before a block, for a look back; so many, too, is the furthest look."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A line that holds a piece of some patterns, with its neighbours at hand."""
+
+    number: int
+    """From 1."""
+    line: LogLine
+    patterns: tuple[int, ...]
+    """Those whose pieces it holds, by their place in the sieve."""
+    _block: bytes = field(repr=False)
+    _start: int = field(repr=False)
+    _end: int = field(repr=False)
+
+    def window(self, lines: int) -> bytes:
+        """Return the line and up to so many before it, as they stand in the log."""
+        floor = max(0, self._start - KEPT_BYTES)
+        at = self._start
+        for _ in range(lines):
+            at = self._block.rfind(b"\n", floor, max(floor, at - 1)) + 1
+            if at <= floor:
+                return self._block[floor : self._end]
+        return self._block[at : self._end]
+
+    def above(self, lines: int) -> Iterator[LogLine]:
+        """Yield up to so many lines before it, the nearest first."""
+        for one in reversed(self.window(lines).split(b"\n")[:-1]):
+            yield freed(one)
+
+    def after(self, lines: int) -> list[LogLine]:
+        """Return up to so many lines after it, as far as the block goes."""
+        text = self._block[self._end + 1 : self._end + 1 + KEPT_BYTES]
+        return [freed(one) for one in text.split(b"\n", lines)[:lines] if one]
+
+
+class Sieve:
+    """Patterns, and the search for lines that they could match."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self.patterns: list[re.Pattern[str]] = [compiled(one) for one in patterns]
+        self._choices: list[tuple[tuple[bytes, ...], ...]] = []
+        by_piece: dict[str, set[int]] = {}
+        for place, pattern in enumerate(patterns):
+            choices = [[piece.encode() for piece in one] for one in literals.choices(pattern)]
+            choices.sort(key=lambda one: -min(len(piece) for piece in one))
+            self._choices.append(tuple(tuple(one) for one in choices))
+            for piece in literals.required(pattern):
+                by_piece.setdefault(piece, set()).add(place)
+        # Where one piece begins with another, finding the longer one finds both.
+        self.by_piece = {
+            piece.encode(): tuple(
+                {
+                    place
+                    for other, places in by_piece.items()
+                    if piece.startswith(other)
+                    for place in places
+                }
+            )
+            for piece in by_piece
+        }
+        self._searches: dict[frozenset[int], Search | None] = {}
+
+    def search(self, without: frozenset[int] = frozenset()) -> Search | None:
+        """Return what finds the next piece of any pattern but those left out; None: of none."""
+        if without not in self._searches:
+            pieces = [one.decode() for one, places in self.by_piece.items() if {*places} - without]
+            self._searches[without] = literals.any_of(pieces).search if pieces else None
+        return self._searches[without]
+
+    def matches(self, place: int, window: bytes) -> bool:
+        """Return whether a line of a window matches a pattern."""
+        small = window.lower()
+        if not all(any(piece in small for piece in one) for one in self._choices[place]):
+            return False
+        search = self.patterns[place].search
+        lines = window.replace(b"\r", b"\n").split(b"\n")
+        return any(search(freed(one).text) for one in lines if one)
+
+    def could(self, line: bytes, places: set[int]) -> tuple[int, ...]:
+        """Return those of some patterns whose other pieces a line, in small letters, holds, too."""
+        found = []
+        # Loops, and no generators: this runs for every line that a traceback repeats.
+        for place in places:
+            for choice in self._choices[place]:
+                for piece in choice:
+                    if piece in line:
+                        break
+                else:
+                    break
+            else:
+                found.append(place)
+        return tuple(sorted(found))
+
+
+class Reader:
+    """Reads one log, block after block, and yields what the sieve holds back."""
+
+    def __init__(self, sieve: Sieve) -> None:
+        self._sieve = sieve
+        self.lines = 0
+        """Whole lines read so far."""
+        self._kept = b""
+        self._ignored: frozenset[int] = frozenset()
+        self._left_out: frozenset[int] = frozenset()
+        self._wasted = 0
+
+    def ignore(self, places: Iterable[int]) -> None:
+        """Pass over lines that only these patterns could match, from the next line on."""
+        self._ignored = frozenset(places)
+        if not self._left_out <= self._ignored:
+            self._left_out = frozenset()
+
+    def candidates(self, block: bytes) -> Iterator[Candidate]:
+        """Yield the lines of a block, which ends where a line does, that patterns could match."""
+        # A search of its own is worth its making where much was found that nobody wants.
+        if self._wasted > WORTH_A_SEARCH:
+            self._left_out, self._wasted = self._ignored, 0
+        kept = len(self._kept)
+        whole = self._kept + block
+        first = self.lines - self._kept.count(b"\n")
+        counted, number = 0, first + 1
+        for start, end, places in self._lines(whole.lower(), kept):
+            number += whole.count(b"\n", counted, start)
+            counted = start
+            for part in whole[start:end].split(b"\r"):
+                if part:
+                    yield Candidate(number, freed(part), places, whole, start, end)
+        self.lines = first + whole.count(b"\n")
+        self._kept = whole[_last_lines(whole) :]
+
+    def _lines(self, block: bytes, start: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """Yield from where to where lines go that patterns could match, and which those are.
+
+        `block` is in small letters; what lies before `start` is not looked at.
+        """
+        sieve, begin, end, places = self._sieve, -1, -1, set[int]()
+        while (search := sieve.search(self._left_out)) and (found := search(block, start)):
+            at = found.start()
+            if at > end:
+                if could := self._wanted(block[begin:end], places):
+                    yield begin, end, could
+                begin, places = block.rfind(b"\n", 0, at) + 1, set()
+                end = block.find(b"\n", at)
+                end = len(block) if end < 0 else end
+            places.update(sieve.by_piece[found[0]])
+            start = at + 1
+        if could := self._wanted(block[begin:end], places):
+            yield begin, end, could
+
+    def _wanted(self, line: bytes, places: set[int]) -> tuple[int, ...]:
+        wanted = places.difference(self._ignored)
+        self._wasted += bool(places) and not wanted
+        return self._sieve.could(line, wanted) if wanted else ()
+
+
+def freed(raw: bytes) -> LogLine:
+    """Return a line of a block, freed from its prefixes."""
+    return free(raw.decode("utf-8", "replace"))
+
+
+def _last_lines(block: bytes) -> int:
+    """Return where the last lines of a block begin, those that a look back may want."""
+    if len(block) <= KEPT_BYTES:
+        return 0
+    return block.find(b"\n", len(block) - KEPT_BYTES) + 1 or len(block)

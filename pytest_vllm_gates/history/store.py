@@ -1,0 +1,214 @@
+"""The verdicts of a project's runs in one SQLite file, each run whole or not at all.
+
+Several processes may write at once: each waits for the one before it. A file that is damaged, of
+somebody else or of a newer format is left as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.history.types import FILE, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+APPLICATION = 0x76474854
+"""What tells this file from any other SQLite file: its `application_id`, "vGHT"."""
+BUSY_S = 30.0
+# One step a format: what makes it of the one before. `user_version` counts them.
+MIGRATIONS = (
+    (
+        "CREATE TABLE runs (id INTEGER PRIMARY KEY, created TEXT NOT NULL, command TEXT NOT NULL,"
+        " promotion TEXT NOT NULL, reasons TEXT NOT NULL, exit_status INTEGER NOT NULL,"
+        " lane TEXT NOT NULL, against TEXT, machine TEXT NOT NULL, versions TEXT NOT NULL)",
+        "CREATE TABLE families (run INTEGER NOT NULL REFERENCES runs, name TEXT NOT NULL,"
+        " checkpoint TEXT NOT NULL, PRIMARY KEY (run, name))",
+        "CREATE TABLE figures (run INTEGER NOT NULL REFERENCES runs, family TEXT NOT NULL,"
+        " name TEXT NOT NULL, value REAL NOT NULL, PRIMARY KEY (run, family, name))",
+    ),
+)
+
+
+def append(path: Path, entry: Entry) -> None:
+    """Add a run, and make the file, and git's passing over it, where there is none yet.
+
+    Raises `UserError` where that cannot be done; the file is then as it was.
+    """
+    with _told(path):
+        _make_folder(path)
+        with contextlib.closing(_connect(path, "rwc")) as file, _transaction(file):
+            _migrate(file, path)
+            run = file.execute(
+                "INSERT INTO runs (created, command, promotion, reasons, exit_status, lane,"
+                " against, machine, versions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    entry.created,
+                    json.dumps(entry.command),
+                    entry.promotion,
+                    json.dumps(entry.reasons),
+                    entry.exit_status,
+                    entry.lane,
+                    entry.against,
+                    entry.machine,
+                    json.dumps(entry.versions),
+                ),
+            ).lastrowid
+            file.executemany(
+                "INSERT INTO families VALUES (?, ?, ?)",
+                [(run, *each) for each in entry.checkpoints.items()],
+            )
+            file.executemany(
+                "INSERT INTO figures VALUES (?, ?, ?, ?)",
+                [
+                    (run, family, name, value)
+                    for family, figures in entry.figures.items()
+                    for name, value in figures.items()
+                ],
+            )
+
+
+def runs(path: Path, limit: int, family: str | None = None) -> tuple[Entry, ...]:
+    """Return the last runs, of one family or of all, the oldest first.
+
+    Raises `UserError` where there is no file, or none that can be read.
+    """
+    with _told(path), contextlib.closing(_open(path)) as file:
+        found = file.execute(
+            "SELECT * FROM runs WHERE :family IS NULL OR id IN"
+            " (SELECT run FROM families WHERE name = :family) ORDER BY id DESC LIMIT :limit",
+            {"family": family, "limit": limit},
+        ).fetchall()
+        return tuple(_entry(file, row) for row in reversed(found))
+
+
+def families(path: Path) -> tuple[str, ...]:
+    """Return every family that a run was about; raises as `runs` does."""
+    with _told(path), contextlib.closing(_open(path)) as file:
+        rows = file.execute("SELECT DISTINCT name FROM families ORDER BY name")
+        return tuple(row["name"] for row in rows)
+
+
+def _entry(file: sqlite3.Connection, row: sqlite3.Row) -> Entry:
+    checkpoints = file.execute("SELECT * FROM families WHERE run = ? ORDER BY rowid", (row["id"],))
+    of = {each["name"]: each["checkpoint"] for each in checkpoints}
+    figures: dict[str, dict[str, float]] = {family: {} for family in of}
+    for each in file.execute("SELECT * FROM figures WHERE run = ? ORDER BY rowid", (row["id"],)):
+        figures[each["family"]][each["name"]] = each["value"]
+    return Entry(
+        created=row["created"],
+        command=tuple(json.loads(row["command"])),
+        promotion=row["promotion"],
+        reasons=tuple(json.loads(row["reasons"])),
+        exit_status=row["exit_status"],
+        lane=row["lane"],
+        against=row["against"],
+        machine=row["machine"],
+        versions=json.loads(row["versions"]),
+        checkpoints=of,
+        figures=figures,
+    )
+
+
+def _make_folder(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ignore = path.with_name(".gitignore")
+    # Only in a folder of ours: anybody else's is theirs to ignore.
+    if path.parent.name == FILE.parent.name and not ignore.exists():
+        ignore.write_text("# Made by pytest-vllm-gates.\n*\n", encoding="utf-8")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """Open a file that is there, brought to the present format."""
+    if not path.is_file():
+        raise UserError(
+            f"no history in {path}\na run writes it that comes to a verdict: pytest --model NAME"
+        )
+    file = _connect(path, "rw")
+    try:
+        if _version(file, path) != len(MIGRATIONS):
+            with _transaction(file):
+                _migrate(file, path)
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    file = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+    file.row_factory = sqlite3.Row
+    return file
+
+
+@contextlib.contextmanager
+def _transaction(file: sqlite3.Connection) -> Iterator[None]:
+    file.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if file.in_transaction:
+            file.execute("ROLLBACK")
+        raise
+    file.execute("COMMIT")
+
+
+def _version(file: sqlite3.Connection, path: Path) -> int:
+    """Return the file's format, 0 for an empty one; raises `UserError` for what is not ours."""
+    application, version = (
+        file.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    )
+    empty = not file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if application == 0 and version == 0 and empty:
+        return 0
+    if application != APPLICATION:
+        raise UserError(
+            f"{path} is a SQLite file of another program, and is left as it is\n"
+            "name another: --gates-history PATH"
+        )
+    if version > len(MIGRATIONS):
+        raise UserError(
+            f"{path} has format {version}, of a newer pytest-vllm-gates; this one knows formats up "
+            f"to {len(MIGRATIONS)}\nupgrade: pip install -U pytest-vllm-gates"
+        )
+    return int(version)
+
+
+def _migrate(file: sqlite3.Connection, path: Path) -> None:
+    """Bring the file to the present format, within the transaction under way."""
+    missing: Sequence[Sequence[str]] = MIGRATIONS[_version(file, path) :]
+    for statement in (each for step in missing for each in step):
+        file.execute(statement)
+    if missing:
+        file.execute(f"PRAGMA application_id = {APPLICATION}")
+        file.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say what SQLite and the file system complain of."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise UserError(
+            f"the history {path} cannot be opened: {error}\n"
+            "another process may hold it, or the folder may not be written to; "
+            "name another: --gates-history PATH"
+        ) from error
+    except (sqlite3.Error, ValueError, KeyError) as error:
+        raise UserError(
+            f"the history {path} is damaged, or no history: {error}\n"
+            f"it is left as it is; move it away, and the next run begins another: "
+            f"mv {path} {path}.damaged"
+        ) from error
+    except OSError as error:
+        raise UserError(
+            f"the history {path} cannot be written: {error.strerror}\n"
+            "name another: --gates-history PATH, or do without: --no-gates-history"
+        ) from error

@@ -1,0 +1,190 @@
+"""Is it the incident again? What its test says now is held against what it said then."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_vllm_gates.facts.finding import Finding
+    from pytest_vllm_gates.incidents.types import Incident, Sent
+
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*%?")
+PATH = re.compile(r"(?:/[\w.@+-]+){2,}/?")
+TOKEN = re.compile(r"\b(?:[a-z]+-)?[0-9a-f]{8,}\b")
+QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+DIFF_LINE = re.compile(r"\s*[+-] ")
+# Which are made anew with every answer.
+PASSING = ("id", "created", "model", "system_fingerprint", "kv_transfer_params", "request_id")
+
+
+class Answer(StrEnum):
+    """What a replay comes to."""
+
+    REPRODUCED = "REPRODUCED"
+    NOT_REPRODUCED = "NOT REPRODUCED"
+    DIFFERENT = "DIFFERENT"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One request's two answers."""
+
+    name: str
+    same: bool
+    diff: str
+    """Of the texts: what came then, and what came now."""
+    first_s: tuple[float | None, float | None]
+    """Seconds to the first piece, then and now."""
+    seconds: tuple[float | None, float | None]
+    """Seconds to the last piece, then and now."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return dataclasses.asdict(self)
+
+
+def decide(
+    incident: Incident,
+    outcome: Outcome,
+    reason: str,
+    findings: Sequence[Finding],
+    *,
+    other_weights: bool = False,
+) -> tuple[Answer, str]:
+    """Return whether a replay's outcome is the incident again, and why.
+
+    `findings` are all its test found, known defects among them. Numbers, paths and ids may differ;
+    with `other_weights` what the model said may, too.
+    """
+    if outcome is Outcome.PASS or outcome is Outcome.NOT_APPLICABLE:
+        return Answer.NOT_REPRODUCED, reason or "its test passes"
+    before = {(one.case, _plain(one.says, other_weights)) for one in incident.findings}
+    now = {(one.case.name, _plain(one.says, other_weights)) for one in findings}
+    if again := before & now:
+        return Answer.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
+    kernels = [_kernel(one, other_weights) for one in (incident.says, reason)]
+    fails = outcome in (Outcome.FAIL, Outcome.WAIVED)
+    if fails and not before and kernels[0] == kernels[1]:
+        return Answer.REPRODUCED, "its test fails as it did"
+    if outcome is Outcome.KNOWN:
+        return Answer.NOT_REPRODUCED, "only what is known was found"
+    return Answer.DIFFERENT, f"its test is {outcome}, and says something else"
+
+
+def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
+    """Return the sends of an incident that were sent again, each with the one that did it."""
+    left = [(one, _asked(one)) for one in now]
+    found = []
+    for one in before:
+        due = _asked(one)
+        for place, (other, asked) in enumerate(left):
+            if asked == due:
+                found.append((one, other))
+                del left[place]
+                break
+    return found
+
+
+def compare(before: Sent, now: Sent) -> Compared:
+    """Compare two answers to one request."""
+    then, today = (_said(one) for one in (before, now))
+    diff = difflib.unified_diff(
+        then.splitlines(), today.splitlines(), "then", "now", n=1, lineterm=""
+    )
+    return Compared(
+        before.name,
+        then == today,
+        "\n".join(diff),
+        (_first_s(before), _first_s(now)),
+        (_last_s(before), _last_s(now)),
+    )
+
+
+def _plain(text: str, other_weights: bool) -> str:
+    """Return a text without what differs from one time to the next."""
+    text = TOKEN.sub("*", PATH.sub("*", text))
+    if other_weights:
+        text = QUOTED.sub("*", text)
+    return " ".join(NUMBER.sub("#", text).split())
+
+
+def _kernel(reason: str, other_weights: bool) -> list[str]:
+    """Return what tells one failure from another: its first line, and the lines of a diff."""
+    lines = reason.strip().splitlines() or [""]
+    kept = lines[:1] if other_weights else [lines[0], *filter(DIFF_LINE.match, lines[1:])]
+    return [_plain(line, other_weights) for line in kept]
+
+
+def _asked(sent: Sent) -> tuple[str, str, str]:
+    try:
+        body = json.loads(sent.body)
+    except (ValueError, RecursionError):
+        body = sent.body.decode("utf-8", "replace")
+    if isinstance(body, dict):
+        body = {key: value for key, value in body.items() if key not in ("model", "cache_salt")}
+    return sent.method, sent.path, json.dumps(body, sort_keys=True)
+
+
+def _said(sent: Sent) -> str:
+    """Return an answer as lines: a completion's fields put together, anything else as it came."""
+    text = sent.answer.decode("utf-8", "replace")
+    head = f"status: {sent.status}" + (f"\nerror: {sent.error}" if sent.error else "")
+    events = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+    try:
+        if events:
+            done = "[DONE]" in events
+            chunks = [json.loads(one) for one in events if one != "[DONE]"]
+            lines = _assembled(chunks) + ([] if done else ["the stream has no end"])
+        else:
+            lines = json.dumps(_lasting(json.loads(text)), indent=1, ensure_ascii=False).split("\n")
+    except (ValueError, RecursionError):
+        lines = text.splitlines()
+    return "\n".join([head, *lines])
+
+
+def _assembled(chunks: Sequence[Any]) -> list[str]:
+    """Return the fields of a stream: texts joined, what is no text as it came last."""
+    found: dict[str, str] = {}
+
+    def join(place: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                if key not in PASSING and key != "logprobs":
+                    join(f"{place}.{key}" if place else key, inner)
+        elif isinstance(value, list):
+            for number, inner in enumerate(value):
+                at = inner.get("index", number) if isinstance(inner, dict) else number
+                join(f"{place}[{at}]", inner)
+        elif isinstance(value, str) and not place.endswith(("object", "role", "type")):
+            found[place] = found.get(place, "") + value
+        elif value is not None:
+            found[place] = str(value)
+
+    for chunk in chunks:
+        join("", chunk)
+    # How tokens are spread over chunks is no part of what is said.
+    return [f"{key}: {text}" for key, text in found.items() if "token_ids" not in key]
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lasting(inner) for key, inner in value.items() if key not in PASSING}
+    return [_lasting(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _first_s(sent: Sent) -> float | None:
+    return round(sent.pieces[0][0], 3) if sent.pieces else None
+
+
+def _last_s(sent: Sent) -> float | None:
+    return round(sent.pieces[-1][0], 3) if sent.pieces else None

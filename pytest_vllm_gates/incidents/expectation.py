@@ -1,0 +1,131 @@
+"""Is an answer, as it arrived on the wire, what is expected of it?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.judge.sense import why_degenerate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pytest_vllm_gates.facts.expectation import Expectation
+    from pytest_vllm_gates.incidents.types import Sent
+
+SHOWN = 120
+DONE = "[DONE]"
+
+
+@dataclass
+class Completion:
+    """The first choice of an answer, put together."""
+
+    content: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    calls: dict[int, list[str]] = field(default_factory=dict)
+    """Name and arguments of each tool call, by its index."""
+    broken: str = ""
+    """Why it is no whole answer."""
+
+    def text(self, name: str) -> str:
+        """Return `content` or `reasoning`."""
+        return self.content if name == "content" else self.reasoning
+
+
+def broken(expectations: Iterable[Expectation], sent: Sent) -> list[str]:
+    """Return what is not as expected, in one sentence each."""
+    read = completion(sent)
+    return [told for one in expectations for told in _broken(one, sent, read)]
+
+
+def completion(sent: Sent) -> Completion:
+    """Read an answer: a chat's or a completion's, whole or streamed."""
+    found = Completion()
+    text = sent.answer.decode("utf-8", "replace")
+    events = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+    try:
+        parts = [json.loads(one) for one in events if one != DONE] if events else [json.loads(text)]
+        for part in parts:
+            _add(found, part)
+    except (ValueError, RecursionError, TypeError, AttributeError, KeyError) as error:
+        found.broken = f"it cannot be read: {type(error).__name__}: {error}"
+    if events and DONE not in events:
+        found.broken = found.broken or "the stream ends without [DONE]"
+    if not found.broken and found.finish_reason is None:
+        found.broken = "it has no finish_reason"
+    found.broken = sent.error or found.broken
+    return found
+
+
+def _add(found: Completion, part: Any) -> None:
+    if part.get("error"):
+        found.broken = f"it tells of an error: {json.dumps(part['error'])[:SHOWN]}"
+    for choice in part.get("choices") or ():
+        if choice.get("index", 0):
+            continue
+        message = choice.get("delta") or choice.get("message") or {}
+        found.content += message.get("content") or choice.get("text") or ""
+        found.reasoning += message.get("reasoning") or message.get("reasoning_content") or ""
+        found.finish_reason = choice.get("finish_reason") or found.finish_reason
+        for place, call in enumerate(message.get("tool_calls") or ()):
+            kept = found.calls.setdefault(call.get("index", place), ["", ""])
+            function = call.get("function") or {}
+            kept[0] += function.get("name") or ""
+            kept[1] += function.get("arguments") or ""
+
+
+def _broken(one: Expectation, sent: Sent, read: Completion) -> Iterator[str]:
+    text = read.text(one.name)
+    if one.kind == "is":
+        yield from _is_not(one, sent, read)
+    elif one.kind == "calls":
+        yield from _wrong_calls(one.value, list(read.calls.values()))
+    elif one.kind in ("has", "lacks") and (one.value in text) is (one.kind == "lacks"):
+        does = "lacks" if one.kind == "has" else "has"
+        yield f"{one.name} {does} {one.value!r}: {text[:SHOWN]!r}"
+    elif one.kind == "within":
+        yield from _late(float(one.value), sent)
+    elif one.kind == "whole" and read.broken:
+        yield f"the answer is not whole: {read.broken}"
+    elif one.kind == "sense" and not read.calls:
+        if why := why_degenerate(read.content or read.reasoning):
+            yield why
+    elif one.kind == "json" and not _is_json(read.content):
+        yield f"content is no JSON: {read.content[:SHOWN]!r}"
+
+
+def _is_not(one: Expectation, sent: Sent, read: Completion) -> Iterator[str]:
+    found = str(sent.status if one.name == "status" else read.finish_reason)
+    if found != one.value:
+        said = sent.error or sent.answer.decode("utf-8", "replace")[:SHOWN]
+        told = f": {said!r}" if one.name == "status" else ""
+        yield f"{one.name} is {found}, not {one.value}{told}"
+
+
+def _late(limit_s: float, sent: Sent) -> Iterator[str]:
+    last_s = sent.pieces[-1][0] if sent.pieces else None
+    if last_s is None or last_s > limit_s:
+        yield f"it took {'for ever' if last_s is None else f'{last_s:.3f} s'}, not {limit_s:g} s"
+
+
+def _wrong_calls(wanted: str, calls: Sequence[Sequence[str]]) -> Iterator[str]:
+    names = [name for name, _ in calls]
+    if wanted == "nothing":
+        if names:
+            yield f"it calls {', '.join(names)}, and was to call nothing"
+    elif wanted not in names:
+        yield f"it calls {', '.join(names) or 'nothing'}, not {wanted}"
+    for name, arguments in calls:
+        if name == wanted and not _is_json(arguments):
+            yield f"the arguments of {name} are no JSON: {arguments[:SHOWN]!r}"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,56 @@
+"""Requests that were seen elsewhere: a curl command line, a client's log, a HAR file, vLLM's log.
+
+What is read may come from anybody: it is only read. Each kind is a module with `requests`, which
+takes the text and returns what was sent, and `claims`, which says whether a text is of its kind.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents.types import Sent, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TEXT_BYTES = 64 * 2**20
+BODY_BYTES = 16 * 2**20
+CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
+V1 = "/v1/"
+# What is true of the connection and not of the request, and is made anew when it is sent.
+OF_THE_CONNECTION = {"host", "content-length", "connection", "transfer-encoding", "accept-encoding"}
+
+
+def request(url: str, body: bytes, *, method: str = "POST", headers: Mapping[str, str]) -> Sent:
+    """Return a request below a server's root; raises `UserError` for what is none of vLLM's."""
+    parts = urlsplit(url)
+    at = parts.path.rfind(V1)
+    if at < 0:
+        raise UserError(f"{parts.path or url!r} is no path of an OpenAI-compatible server: /v1/…")
+    if len(body) > BODY_BYTES:
+        raise UserError(f"a body has {len(body)} bytes, more than {BODY_BYTES}")
+    object_of(body)
+    path = parts.path[at:] + (f"?{parts.query}" if parts.query else "")
+    kept = {name: one for name, one in headers.items() if name.lower() not in OF_THE_CONNECTION}
+    return Sent(method=method.upper(), path=path, headers=told(kept), body=body)
+
+
+def object_of(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body; raises `UserError` for a body that is none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"the request's body is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise UserError("the request's body is no JSON object")
+    return found
+
+
+def path_of(body: Mapping[str, Any]) -> str:
+    """Return where a body goes, by what it asks with."""
+    if "messages" in body:
+        return CHAT
+    return RESPONSES if "input" in body and "prompt" not in body else COMPLETIONS

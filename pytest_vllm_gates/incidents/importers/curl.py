@@ -1,0 +1,208 @@
+"""A curl command line as somebody pasted it: read as a shell and curl would, and never run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents.importers import BODY_BYTES, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_vllm_gates.incidents.types import Sent
+
+# Options by what becomes of their value.
+DATA = {"-d", "--data", "--data-ascii", "--data-raw", "--data-binary", "--json"}
+METHOD, HEADER = {"-X", "--request"}, {"-H", "--header"}
+IGNORED = {
+    "-u", "--user", "-A", "--user-agent", "-b", "--cookie", "-e", "--referer", "-o", "--output",
+    "-m", "--max-time", "--connect-timeout", "-x", "--proxy", "--retry", "--retry-delay", "-w",
+    "--write-out", "--cacert", "--capath", "-E", "--cert", "--key", "--resolve", "--oauth2-bearer",
+    "-c", "--cookie-jar", "-D", "--dump-header", "--retry-max-time", "--limit-rate", "--trace",
+    "--trace-ascii", "--stderr", "--connect-to", "--interface", "--tls-max", "--ciphers",
+}  # fmt: skip
+FLAGS = {
+    "-s", "-S", "-k", "-L", "-N", "-v", "-i", "-f", "-g", "-0", "-4", "-6", "-#", "-j", "-q",
+    "--silent", "--show-error", "--insecure", "--location", "--no-buffer", "--verbose", "--include",
+    "--fail", "--fail-with-body", "--globoff", "--compressed", "--http1.0", "--http1.1", "--http2",
+    "--http2-prior-knowledge", "--http3", "--tcp-nodelay", "--no-keepalive", "--no-progress-meter",
+    "--progress-bar", "--ipv4", "--ipv6", "--location-trusted", "--path-as-is", "--tlsv1.2",
+    "--tlsv1.3", "--raw", "--disable", "--no-sessionid", "--no-alpn", "--retry-connrefused",
+    "--retry-all-errors", "--anyauth", "--basic", "--tr-encoding", "--junk-session-cookies",
+}  # fmt: skip
+ENDS = re.compile(r"[|;&<>()]+")
+ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
+ESCAPED = re.compile(
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.DOTALL
+)
+# Stands before what a shell would have put something else for; no text of a request has it.
+OPEN = "\ufdd0"
+EXPANDED = re.compile(r"\$(?=[A-Za-z_{(0-9@*#?!$])|`")
+# Within double quotes: what a backslash escapes there, and what is expanded.
+EXPANSION = re.compile(r"\\([$`\"\\\n])|" + EXPANDED.pattern)
+
+
+def claims(text: str) -> bool:
+    """Return whether a text is a curl command line."""
+    return re.match(r"\s*(?:[$#>]\s+)?(?:\S*/)?curl(?:\.exe)?\s", text) is not None
+
+
+def requests(text: str, folder: Path) -> list[Sent]:
+    """Return the one request of a command line; a file it names is read if it is in `folder`."""
+    given = _words(text)
+    if not given or Path(given[0]).name not in ("curl", "curl.exe"):
+        raise UserError("this is no curl command line: it begins with something else")
+    method, url, data = "POST", "", b""
+    headers: dict[str, str] = {}
+    for option, value in _options(given[1:]):
+        if option == "" and url:
+            raise UserError(f"the command asks two URLs, {url!r} and {value!r}: give one")
+        if option == "":
+            url = value
+        elif option in DATA:
+            data += (b"" if option == "--json" or not data else b"&") + _data(option, value, folder)
+        elif option in METHOD:
+            method = value
+        elif option in HEADER:
+            name, _, told = value.partition(":")
+            headers[name.strip().lower()] = told.strip()
+    _check(url, method, data)
+    headers["content-type"] = "application/json"
+    return [request(url, data, method=method, headers=headers)]
+
+
+def _check(url: str, method: str, data: bytes) -> None:
+    if not url:
+        raise UserError("the command names no URL")
+    if OPEN in url + method or OPEN.encode() in data:
+        raise UserError(
+            "the shell would put something else for a $variable or $(command) of this command: "
+            "nothing is executed here; paste it with that in place"
+        )
+    if not data:
+        raise UserError("the command sends no data (-d, --json): there is no request to keep")
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield options with their values, and ("", URL)."""
+    given = iter(words)
+
+    def value_of(option: str) -> str:
+        value = next(given, None)
+        if value is None:
+            raise UserError(f"curl's {option} has no value: is the command cut off?")
+        return value
+
+    for word in given:
+        if word == "--url":
+            yield "", value_of(word)
+        elif not word.startswith("-") or word == "-":
+            yield "", word
+        elif word.startswith("--"):
+            _known(word)
+            if word not in FLAGS:
+                yield word, value_of(word)
+        else:
+            rest = word[1:]
+            while rest:
+                option, rest = f"-{rest[0]}", rest[1:]
+                _known(option)
+                if option not in FLAGS:
+                    yield option, rest or value_of(option)
+                    break
+
+
+def _known(option: str) -> None:
+    if option not in FLAGS | DATA | IGNORED | METHOD | HEADER:
+        raise UserError(
+            f"curl's {option} is not known here, or sends no JSON: leave it out, or write the body "
+            "into a file and use `vllm-gates capture --request FILE`"
+        )
+
+
+def _data(option: str, value: str, folder: Path) -> bytes:
+    if option == "--data-raw" or not value.startswith("@"):
+        return value.encode("utf-8", "surrogateescape")
+    name = value[1:]
+    path = (folder / name).resolve()
+    if name == "-" or not path.is_relative_to(folder.resolve()):
+        raise UserError(
+            f"the command reads its data from {name!r}: only a file in {folder} is read, for a "
+            "bundle is passed on; copy it there"
+        )
+    try:
+        if path.stat().st_size > BODY_BYTES:
+            raise UserError(f"{path} has more than {BODY_BYTES} bytes")
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    plain = option in ("-d", "--data", "--data-ascii")
+    return data.replace(b"\r", b"").replace(b"\n", b"").replace(b"\0", b"") if plain else data
+
+
+def _words(text: str) -> list[str]:
+    """Split a command as a shell does, up to where the command ends."""
+    text = re.sub(r"^\s*[$#>]\s+", "", text).replace("\\\r\n", "\\\n").replace("\\\n", " ")
+    lexer = shlex.shlex(_quoted(text.strip()), posix=True, punctuation_chars="|;<>")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    words: list[str] = []
+    try:
+        for word in lexer:
+            if ENDS.fullmatch(word):
+                break
+            words.append(word)
+    except ValueError as error:
+        raise UserError(
+            f"the command is cut off or quoted wrongly: {error}; paste all of it"
+        ) from error
+    return words
+
+
+def _quoted(text: str) -> str:
+    """Return a command in which $'…' is quoted plainly, and what a shell would expand is marked."""
+    done, at = [], 0
+    while at < len(text):
+        two, one = text[at : at + 2], text[at]
+        if one == "\\":
+            end, part = at + 2, two
+        elif one == "'":
+            end = _end(text, at + 1, "'", escapes=False)
+            part = text[at:end]
+        elif two == "$'":
+            end = _end(text, at + 2, "'", escapes=True)
+            part = shlex.quote(ESCAPED.sub(_unescaped, text[at + 2 : end - 1]))
+        elif one == '"':
+            end = _end(text, at + 1, '"', escapes=True)
+            whole = text[at:end]
+            closed = len(whole) > 1 and whole.endswith('"')
+            part = shlex.quote(EXPANSION.sub(_marked, whole[1:-1])) if closed else whole
+        else:
+            end = at + 1
+            part = OPEN + one if EXPANDED.match(text, at) else one
+        done.append(part)
+        at = end
+    return "".join(done)
+
+
+def _end(text: str, at: int, quote: str, *, escapes: bool) -> int:
+    """Return where what is quoted is over; the text's end where it is not."""
+    while at < len(text) and text[at] != quote:
+        at += 2 if escapes and text[at] == "\\" else 1
+    return min(at + 1, len(text))
+
+
+def _marked(match: re.Match[str]) -> str:
+    return match[1].strip("\n") if match[1] else OPEN + match[0]
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    hexadecimal = match[1] or match[2] or match[3]
+    if hexadecimal or match[4]:
+        code = int(hexadecimal, 16) if hexadecimal else int(match[4], 8)
+        return chr(code) if code <= 0x10FFFF else "\N{REPLACEMENT CHARACTER}"  # noqa: PLR2004
+    return ESCAPES.get(match[5], match[5])

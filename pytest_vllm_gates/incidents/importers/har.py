@@ -1,0 +1,66 @@
+"""A HAR file (HTTP Archive 1.2), as browsers and proxies save it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents.importers import V1, request
+from pytest_vllm_gates.incidents.types import Sent, told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def claims(text: str) -> bool:
+    """Return whether a text is a HAR file."""
+    return text.lstrip().startswith("{") and '"log"' in text[:2000] and '"entries"' in text
+
+
+def requests(text: str, folder: Path) -> list[Sent]:
+    """Return the requests to a model that the file has, with their responses."""
+    del folder
+    try:
+        entries = json.loads(text.removeprefix("\ufeff"))["log"]["entries"]
+        asked = [
+            one
+            for one in entries
+            if one["request"]["method"] == "POST" and V1 in one["request"]["url"]
+        ]
+        return [_sent(one) for one in asked]
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"this is no HAR file, or it is cut off: {error}") from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(f"this is no whole HAR file: {type(error).__name__}: {error}") from error
+
+
+def _sent(entry: Mapping[str, Any]) -> Sent:
+    asked = entry["request"]
+    body = str((asked.get("postData") or {}).get("text") or "").encode("utf-8", "replace")
+    sent = request(asked["url"], body, headers=_headers(asked))
+    answer = entry.get("response") or {}
+    if not answer.get("status"):
+        return sent
+    content = answer.get("content") or {}
+    data = str(content.get("text") or "").encode("utf-8", "replace")
+    if content.get("encoding") == "base64":
+        try:
+            data = base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise UserError(f"a response of this HAR file is no base64: {error}") from error
+    waited_ms = float((entry.get("timings") or {}).get("wait") or entry.get("time") or 0)
+    return replace(
+        sent,
+        status=int(answer["status"]),
+        response_headers=told(_headers(answer)),
+        pieces=((max(waited_ms, 0.0) / 1000, data),) if data else (),
+    )
+
+
+def _headers(message: Mapping[str, Any]) -> dict[str, str]:
+    return {str(one["name"]): str(one["value"]) for one in message.get("headers") or ()}

@@ -1,0 +1,63 @@
+"""The debug log of the `openai` client (`OPENAI_LOG=debug`), as its releases before 3 write it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.drive.elsewhere.python_text import value_at
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents.importers import path_of, request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.incidents.types import Sent
+
+OPTIONS = "Request options: {"
+SILENT = "Building HTTP request: method="
+FIELD = re.compile(r"'(url|json_data|extra_json|method)': ")
+
+
+def claims(text: str) -> bool:
+    """Return whether a text is such a log."""
+    return OPTIONS in text or SILENT in text
+
+
+def requests(text: str, folder: Path) -> list[Sent]:
+    """Return every request with a body that the log tells of."""
+    del folder
+    found = []
+    for line in text.splitlines():
+        at = line.find(OPTIONS)
+        if at >= 0 and (one := _request(line[at + len(OPTIONS) :])):
+            found.append(one)
+    if not found and SILENT in text:
+        raise UserError(
+            "this log tells no bodies: openai 3 and later keep them to themselves; log with an "
+            "older client, or take the server's log (--enable-log-requests, at log level DEBUG)"
+        )
+    return found
+
+
+def _request(options: str) -> Sent | None:
+    fields: dict[str, Any] = {}
+    at = 0
+    # What else is there is no literal: timeouts, functions, NOT_GIVEN.
+    while match := FIELD.search(options, at):
+        at = match.end()
+        try:
+            fields[match[1]], at = value_at(options, at)
+        except ValueError as error:
+            if match[1] in ("json_data", "extra_json"):
+                raise UserError(f"a request of this log cannot be read: {error}") from error
+    body = fields.get("json_data")
+    if not isinstance(body, dict):
+        return None
+    extra = fields.get("extra_json")
+    body = {**body, **extra} if isinstance(extra, dict) else body
+    url = str(fields.get("url", ""))
+    path = f"/v1/{url.removeprefix('/v1').lstrip('/')}" if url and "://" not in url else url
+    data = json.dumps(body, ensure_ascii=False, default=str).encode("utf-8", "replace")
+    return request(path or path_of(body), data, headers={"content-type": "application/json"})

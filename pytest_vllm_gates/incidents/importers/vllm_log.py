@@ -1,0 +1,106 @@
+"""vLLM's own log of requests (`--enable-log-requests`), of old releases and new.
+
+At log level DEBUG new releases log the body as JSON: that is the request. Old ones log the prompt
+as it was rendered and the parameters it came to, which as a completion asks the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.drive.elsewhere.python_text import arguments_at, value_at
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents.importers import COMPLETIONS, path_of, request
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.incidents.types import Sent
+
+RECEIVED = re.compile(r"Received request (\S+?): (?:prompt: (?P<prompt>))?")
+DETAILS = re.compile(r"Request (\S+) details: prompt: ")
+BODY = re.compile(r"Request (\S+) JSON body: (?=\{)")
+PARAMS = "params: SamplingParams("
+IDS = "prompt_token_ids: "
+# Of SamplingParams, what a completion may ask for by the same name.
+ASKED = {
+    "n", "presence_penalty", "frequency_penalty", "repetition_penalty", "temperature", "top_p",
+    "top_k", "min_p", "seed", "stop", "stop_token_ids", "include_stop_str_in_output", "ignore_eos",
+    "max_tokens", "min_tokens", "logprobs", "prompt_logprobs", "skip_special_tokens",
+    "spaces_between_special_tokens", "bad_words", "truncate_prompt_tokens",
+}  # fmt: skip
+JSON = {"content-type": "application/json"}
+
+
+def claims(text: str) -> bool:
+    """Return whether a text is such a log."""
+    return any(one.search(text) for one in (RECEIVED, DETAILS, BODY))
+
+
+def requests(text: str, folder: Path) -> list[Sent]:
+    """Return every request that the log tells enough of."""
+    del folder
+    found: list[Sent] = []
+    prompts: dict[str, Any] = {}
+    told = {match[1] for match in BODY.finditer(text)}
+    silent = 0
+    for line in text.splitlines():
+        if match := BODY.search(line):
+            found.append(_of_body(line[match.end() :]))
+        elif (match := DETAILS.search(line)) and match[1] not in told:
+            prompts[match[1]] = _prompt(line, match.end())
+        elif (match := RECEIVED.search(line)) and not _is_told(match[1], told):
+            prompt = _prompt(line, match.end()) if match["prompt"] is not None else None
+            prompt = prompt if prompt is not None else prompts.pop(match[1], None)
+            if prompt is None:
+                silent += 1
+                continue
+            found.append(_of_prompt(prompt, line))
+    if silent and not found:
+        raise UserError(
+            f"this log tells of {silent} requests and not what they asked: vLLM logs that at log "
+            "level DEBUG only (VLLM_LOGGING_LEVEL=DEBUG with --enable-log-requests)"
+        )
+    return found
+
+
+def _is_told(name: str, told: set[str]) -> bool:
+    """Return whether a request's body is in the log: its id has the endpoint's prefix, or none."""
+    return any(one in name for one in told)
+
+
+def _of_body(text: str) -> Sent:
+    try:
+        body, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(
+            f"a body in this log is cut off ({error}): log it whole, without --max-log-len"
+        ) from error
+    data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    return request(path_of(body), data, headers=JSON)
+
+
+def _prompt(line: str, at: int) -> Any:
+    """Return the prompt's token ids where the log has them, else its text, None for neither."""
+    try:
+        text, end = value_at(line, at)
+        ids_at = line.find(IDS, end)
+        ids, _ = value_at(line, ids_at + len(IDS)) if ids_at >= 0 else (None, 0)
+    except ValueError as error:
+        raise UserError(f"a prompt in this log cannot be read: {error}") from error
+    return ids or text
+
+
+def _of_prompt(prompt: Any, line: str) -> Sent:
+    at = line.find(PARAMS)
+    try:
+        params = arguments_at(line, at + len("params: ")) if at >= 0 else {}
+    except ValueError as error:
+        raise UserError(f"the parameters in this log cannot be read: {error}") from error
+    body: dict[str, Any] = {"model": "", "prompt": prompt}
+    body |= {key: one for key, one in params.items() if key in ASKED and one not in (None, [], "")}
+    if isinstance(prompt, str):
+        body["add_special_tokens"] = False  # the rendered prompt has them
+    return request(COMPLETIONS, json.dumps(body, ensure_ascii=False).encode(), headers=JSON)

@@ -1,0 +1,130 @@
+"""What goes into an incident's bundle besides its requests: logs, metrics, prompt files, sends."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.server.log import earliest_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.incidents.types import Sent
+    from pytest_vllm_gates.server.types import Endpoint
+
+LOG_HEAD_BYTES = 2 * 2**20
+LOG_TAIL_BYTES = 14 * 2**20
+EXCERPT_LINES = 80
+EXCERPT_BYTES = 2**16
+METRICS_S = 2.0
+TOKENIZER = "tokenizer.json"
+PROMPT_FILES_BYTES = 32 * 2**20
+# What a request has besides what a case tells of it: where it goes and how the answer comes.
+WAY = {"model", "temperature", "seed", "stream", "stream_options", "stream_interval"}
+
+
+def log(path: Path) -> tuple[bytes, str]:
+    """Return a log, compressed, and what is missing of it in words: a long one has lost its middle.
+
+    It is empty where there is no log.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size <= LOG_HEAD_BYTES + LOG_TAIL_BYTES:
+            return gzip.compress(file.read(), mtime=0), ""
+        head = file.read(LOG_HEAD_BYTES)
+        file.seek(size - LOG_TAIL_BYTES)
+        tail = file.read()
+    left_out = size - len(head) - len(tail)
+    gap = f"\n[{left_out} bytes are left out here]\n".encode()
+    said = f"the log: {left_out} of its {size} bytes were not kept, from the middle"
+    return gzip.compress(head + gap + tail, mtime=0), said
+
+
+def excerpt(path: Path) -> str:
+    """Return the first error of a log and its last lines."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - EXCERPT_BYTES))
+        last = file.read().decode("utf-8", "replace").splitlines()[-EXCERPT_LINES:]
+    first = earliest_error(path)
+    return "\n".join(["the first error, or the end:", *first, "", "the end:", *last]) + "\n"
+
+
+def metrics(endpoint: Endpoint) -> str:
+    """Return what the server tells of itself now; empty where it does not, or not at once."""
+    try:
+        with http.client(endpoint) as client:
+            reply = client.get("/metrics", timeout=METRICS_S)
+    except httpx.HTTPError:
+        return ""
+    return reply.text if reply.is_success else ""
+
+
+def prompts_of(
+    checkpoint: Checkpoint, small: Checkpoint | None, *, whole: bool
+) -> dict[str, bytes]:
+    """Return the files a checkpoint's prompts are made from, by name.
+
+    None where they are those of the shipped miniature, `small`; none of a checkpoint that is not on
+    this machine, or whose files are too large to be kept; and, unless `whole`, none that would not
+    go with the miniature's weights.
+    """
+    found, known = (_prompt_files(one.folder) if one else {} for one in (checkpoint, small))
+    if found == known or sum(map(len, found.values())) > PROMPT_FILES_BYTES:
+        return {}
+    return found if whole or found.get(TOKENIZER) == known.get(TOKENIZER) else {}
+
+
+def _prompt_files(folder: Path | None) -> dict[str, bytes]:
+    names = [name for name in prompt_files.NAMES if name != prompt_files.CONFIG]
+    paths = [folder / name for name in names] if folder else []
+    return {path.name: path.read_bytes() for path in paths if path.is_file()}
+
+
+def answering(sends: Iterable[Sent], requests: Sequence[Mapping[str, Any]]) -> list[Sent]:
+    """Return the sends that asked one of these requests, in whatever way they had it answered."""
+    asked = [json.loads(json.dumps(one, default=str)) for one in requests]
+    wanted = [{key: one[key] for key in one if key not in WAY} for one in asked]
+    return [one for one in sends if any(_asks(body_of(one), each) for each in wanted)]
+
+
+def body_of(sent: Sent) -> dict[str, Any]:
+    """Return the JSON object a send had as its body; empty where it had none."""
+    try:
+        body = json.loads(sent.body)
+    except (ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def seeds(sends: Iterable[Sent]) -> dict[str, int]:
+    """Return the seeds in the requests, by the numbers of the requests that have them."""
+    found: dict[int, list[str]] = {}
+    for sent in sends:
+        seed = body_of(sent).get("seed")
+        if isinstance(seed, int):
+            found.setdefault(seed, []).append(sent.name)
+    return {
+        f"requests {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}": seed  # noqa: PLR2004
+        for seed, names in found.items()
+    }
+
+
+def within(sends: Iterable[Sent], room: int) -> list[Sent]:
+    """Return the first sends that have room in so many bytes."""
+    given = list(sends)
+    totals = itertools.accumulate(one.size for one in given)
+    return [one for one, total in zip(given, totals, strict=True) if total <= room]
+
+
+def _asks(body: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return bool(wanted) and {key: one for key, one in body.items() if key not in WAY} == wanted

@@ -1,0 +1,221 @@
+"""Incident bundles as they are read: as what a stranger may have sent.
+
+Nothing in a bundle is ever executed, imported or unpacked: it is read, and held to its own list.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents.types import FORMAT, LAYOUT, NAME, VERSION, Incident, Send, Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+INCIDENT_BYTES = 8 * 2**20
+BUNDLE_BYTES = 64 * 2**20
+FILES = 5000
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was read: its folder, and what its `incident.json` holds."""
+
+    folder: Path
+    incident: Incident
+
+    @property
+    def name(self) -> str:
+        """What the folder is called."""
+        return self.folder.name
+
+    def send(self, name: str) -> Send:
+        """Return the send of that name."""
+        return next(one for one in self.incident.sends if one.name == name)
+
+    def body(self, send: Send) -> bytes:
+        """Return the exact bytes of a request's body."""
+        return (self.folder / send.body).read_bytes() if send.body else b""
+
+    def text(self, name: str) -> str | None:
+        """Return one of the bundle's text files, None where it has none of that name."""
+        if name not in self.incident.files:
+            return None
+        return (self.folder / name).read_text(encoding="utf-8")
+
+    def names(self, folder: str) -> list[str]:
+        """Return the bundle's files in one of its folders, by their paths in the bundle."""
+        return [name for name in self.incident.files if name.startswith(f"{folder}/")]
+
+    def sent(self, send: Send) -> Sent:
+        """Return a send with what came back; raises `UserError` for a response that is none."""
+        head: dict[str, Any] = {}
+        pieces: list[tuple[float, bytes]] = []
+        if send.response:
+            lines = (self.folder / send.response).read_bytes().splitlines()
+            try:
+                head, *rest = [json.loads(line) for line in lines]
+                pieces = [(float(one["at_s"]), _piece(one)) for one in rest]
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                raise _refused(self.folder, f"{send.response} is no response: {error}") from error
+        return Sent(
+            method=send.method,
+            path=send.path,
+            headers=send.headers,
+            body=self.body(send),
+            name=send.name,
+            status=send.status,
+            response_headers=head.get("headers", {}),
+            pieces=tuple(pieces),
+            error=send.error,
+            cut_bytes=head.get("cut_bytes", 0),
+        )
+
+
+def read(path: Path) -> Bundle:
+    """Read a bundle, having seen that it is whole and holds nothing else.
+
+    Raises `UserError` with the reason for one that is truncated, of another version, changed by
+    hand, too large, or that holds or names anything but its own data.
+    """
+    folder = path.parent if path.name == NAME else path
+    if not folder.is_dir():
+        raise UserError(
+            f"no incident at {path}: a bundle is a folder with {NAME}; if it is packed, unpack it"
+        )
+    folder = folder.resolve()
+    sizes = _sizes(folder)
+    if NAME not in sizes:
+        raise _refused(folder, f"it holds no {NAME}: is it truncated, or another folder?")
+    incident = _incident(folder, sizes.pop(NAME))
+    missing = sorted(set(incident.files) - set(sizes))
+    if missing:
+        raise _refused(folder, f"it is truncated: {missing[0]} is missing")
+    if more := sorted(set(sizes) - set(incident.files)):
+        raise _refused(folder, f"it holds {more[0]!r}, which {NAME} does not list")
+    for name, file in incident.files.items():
+        if sizes[name] < file.bytes:
+            raise _refused(
+                folder, f"it is truncated: {name} has {sizes[name]} bytes of {file.bytes}"
+            )
+        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != file.sha256:
+            raise _refused(folder, f"{name} was changed since it was written")
+    return Bundle(folder, incident)
+
+
+def _incident(folder: Path, size: int) -> Incident:
+    """Return what incident.json holds, and holds against itself."""
+    if size > INCIDENT_BYTES:
+        raise _refused(folder, f"{NAME} has {size} bytes, more than {INCIDENT_BYTES}")
+    try:
+        document = json.loads((folder / NAME).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise _refused(folder, f"{NAME} is truncated, or no JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise _refused(folder, f"{NAME} is not of the format {FORMAT}")
+    if document.get("version") != VERSION:
+        raise _refused(
+            folder,
+            f"it is of format version {document.get('version')}, and this one reads version "
+            f"{VERSION}: replay it with the pytest-vllm-gates that wrote it "
+            f"({document.get('tool')})",
+        )
+    if document.pop("sha256", None) != digest(document):
+        raise _refused(folder, f"{NAME} was changed since it was written")
+    try:
+        incident = Incident.model_validate_json(json.dumps(document))
+    except (ValidationError, ValueError, RecursionError) as error:
+        raise _refused(folder, f"{NAME} does not fit the format: {error}") from error
+    for name in incident.files:
+        allow(folder, name)
+    _check_references(folder, incident)
+    return incident
+
+
+def _check_references(folder: Path, incident: Incident) -> None:
+    names = [send.name for send in incident.sends]
+    for send in incident.sends:
+        for file in (send.body, send.response):
+            if file is not None and file not in incident.files:
+                raise _refused(folder, f"send {send.name!r} names {file!r}, which is not listed")
+        if not send.path.startswith("/") or not send.method.isalpha():
+            raise _refused(folder, f"send {send.name!r} is no request below a server's root")
+    if len(set(names)) < len(names):
+        raise _refused(folder, "two sends have one name")
+    for cell in incident.walk.cells if incident.walk else ():
+        used = {cell.whole, cell.streamed, cell.widened, cell.unstopped} - {None}
+        if unknown := used - set(names):
+            raise _refused(folder, f"a cell names the send {unknown.pop()!r}, which there is not")
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return the size of every file in a folder, by its path there; refuse what is no plain file.
+
+    Nothing is opened.
+    """
+    sizes: dict[str, int] = {}
+    total = 0
+    for entry in _entries(folder):
+        name = Path(entry.path).relative_to(folder).as_posix()
+        found = entry.stat(follow_symlinks=False)
+        if not stat.S_ISREG(found.st_mode):
+            what = "a link" if stat.S_ISLNK(found.st_mode) else "no plain file"
+            raise _refused(folder, f"{name!r} is {what}")
+        sizes[name] = found.st_size
+        total += found.st_size
+        if total > BUNDLE_BYTES + INCIDENT_BYTES or len(sizes) > FILES:
+            raise _refused(
+                folder,
+                f"it is larger than {BUNDLE_BYTES + INCIDENT_BYTES} bytes or {FILES} files",
+            )
+        if name != NAME:
+            allow(folder, name)
+    return sizes
+
+
+def _entries(folder: Path, depth: int = 2) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) and depth > 1:
+                yield from _entries(Path(entry.path), depth - 1)
+            else:
+                yield entry
+
+
+def allow(folder: Path, name: str) -> None:
+    """Refuse a path that leads out of the bundle, and a file that no bundle has."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise _refused(folder, f"{name!r} leads out of it")
+    if not LAYOUT.fullmatch(name):
+        raise _refused(folder, f"{name!r} is no file of a bundle, which holds data and no programs")
+
+
+def _refused(folder: Path, why: str) -> UserError:
+    return UserError(
+        f"the incident {folder} is refused: {why}\n"
+        "take a copy of it from where it was written, unchanged; git must not convert its line ends"
+    )
+
+
+def _piece(line: Mapping[str, str]) -> bytes:
+    if "text" in line:
+        return line["text"].encode("utf-8")
+    return base64.b64decode(line["base64"], validate=True)
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """Return the SHA-256 that incident.json is to have of itself."""
+    body = {key: value for key, value in document.items() if key != "sha256"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,122 @@
+"""Sends the requests of an incident again, byte for byte but for the model's name."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.catalog.matrix import Cell
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.answer import Exchange
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.client.recorder import HEADER
+from pytest_vllm_gates.conversations.walk import AT_A_TIME, Asker
+from pytest_vllm_gates.drive.resend import readdressed
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.incidents.read import Bundle
+    from pytest_vllm_gates.incidents.types import CellSends, Walk
+    from pytest_vllm_gates.server.types import Endpoint
+
+AS_SENT = "x-gates-as-sent"
+"""The header by which a request names the send whose bytes it is to have; it is not sent."""
+
+
+class AsSent(httpx.BaseTransport):
+    """A transport that gives a request the bytes of the bundle's send which it names."""
+
+    def __init__(self, bundle: Bundle, model: str, inner: httpx.BaseTransport) -> None:
+        self._bundle = bundle
+        self._model = model
+        self._inner = inner
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Put the bytes in place, and hand the request on."""
+        name = request.headers.pop(AS_SENT, None)
+        if name is None:
+            return self._inner.handle_request(request)
+        body = readdressed(self._bundle.body(self._bundle.send(name)), self._model)
+        headers = {
+            key: value
+            for key, value in request.headers.items()
+            if key.lower() not in ("content-length", "transfer-encoding")
+        }
+        return self._inner.handle_request(
+            httpx.Request(
+                request.method,
+                request.url,
+                headers=headers,
+                content=body,
+                extensions=request.extensions,
+            )
+        )
+
+    def close(self) -> None:
+        """Close what it hands on to."""
+        self._inner.close()
+
+
+class ReplayedWalk:
+    """The walk of an incident: its cells, asked again with their own bytes."""
+
+    def __init__(self, endpoint: Endpoint, family: Family, bundle: Bundle, walk: Walk) -> None:
+        self._bundle = bundle
+        self._walk = walk
+        recorder = http.transport(endpoint)
+        self._chat = Chat(endpoint, family, AsSent(bundle, endpoint.model, recorder))
+        self._asker = Asker(endpoint, self._chat, recorder)
+
+    @property
+    def requests(self) -> int:
+        """How many were made."""
+        return self._asker.requests
+
+    def run(self) -> tuple[Exchange, ...]:
+        """Ask every cell; those whose stop is set after those whose stop is not."""
+        plain = [one for one in self._walk.cells if one.stop is None]
+        stopping = [one for one in self._walk.cells if one.stop is not None]
+        with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
+            found = list(pool.map(self._ask, plain))
+            answers = {
+                one.whole: each.whole for one, each in zip(plain, found, strict=True) if each.whole
+            }
+            found += pool.map(lambda one: self._stopped(one, answers), stopping)
+        return tuple(found)
+
+    def _stopped(self, one: CellSends, answers: Mapping[str, Answer]) -> Exchange:
+        unstopped = answers.get(one.unstopped) if one.unstopped else None
+        if unstopped is None and one.unstopped:
+            unstopped = self._chat.ask(self._request(one.unstopped), {AS_SENT: one.unstopped})
+        return self._ask(one, unstopped)
+
+    def _ask(self, one: CellSends, unstopped: Answer | None = None) -> Exchange:
+        request = self._request(one.whole)
+        exchange = Exchange(Cell(**one.cell), one.asked, request, one.thinks)
+        sends = {"whole": one.whole, "streamed": one.streamed, "widened": one.widened}
+        headers = {way: self._headers(name) for way, name in sends.items() if name}
+        return self._asker.ask(replace(exchange, unstopped=unstopped, stop=one.stop), headers)
+
+    def _headers(self, name: str) -> dict[str, str]:
+        sent = {key.lower(): value for key, value in self._bundle.send(name).headers.items()}
+        told = {HEADER: sent[HEADER]} if HEADER in sent else {}
+        return {AS_SENT: name, **told}
+
+    def _request(self, name: str) -> dict[str, Any]:
+        """Return a request's body without what says where it goes and how it is streamed."""
+        try:
+            found = json.loads(self._bundle.body(self._bundle.send(name)))
+        except ValueError as error:
+            raise UserError(
+                f"the incident {self._bundle.folder} holds no chat request for {name!r}: {error}"
+            ) from error
+        left_out = ("model", "stream", "stream_options", "stream_interval")
+        return {key: value for key, value in found.items() if key not in left_out}

@@ -1,0 +1,142 @@
+"""Where an incident is replayed: its lane and its checkpoint, or what stands in for them."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.catalog import lane as lanes, toml
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.checkpoints.prompt_files import CONFIG, NAMES
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts import replay
+from pytest_vllm_gates.incidents.types import LANE, PROMPT_FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.incidents.read import Bundle
+    from pytest_vllm_gates.incidents.types import Checkpoint as CheckpointFacts
+
+
+def lane_of(bundle: Bundle, project: Path) -> Lane | None:
+    """Return the lane that an incident is booted on.
+
+    It is the project's of that name, the bundle's own where that may be booted, or the shipped one;
+    None where a running server was asked, and where no lane of that name is here: then this
+    machine's default serves. Raises `UserError` for a bundle's lane that is no mere choice of
+    flags, for whoever wrote it would choose what is run here.
+    """
+    name = bundle.incident.lane.name
+    known = lanes.files(project)
+    own = known.get(name)
+    if bundle.incident.lane.form == "base_url":
+        return None
+    if LANE in bundle.incident.files and (own is None or own.parent == lanes.SHIPPED):
+        return _carried(bundle, name)
+    return lanes.load(name, project) if own else None
+
+
+def _carried(bundle: Bundle, name: str) -> Lane:
+    path = bundle.folder / LANE
+    # What it names beside itself is taken from what ships.
+    lane = toml.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
+    rules = replay.load().lane
+    shipped = [lanes.load(one, lanes.SHIPPED) for one in lanes.files(lanes.SHIPPED)]
+    wrong = [f"env {one}" for one in lane.env if one not in rules.env]
+    wrong += [f"serve {one}" for one in lane.serve if one.replace("-", "_") not in rules.serve]
+    wrong += [f"serve {one}" for one, value in lane.serve.items() if isinstance(value, dict)]
+    if lane.form != "lock" or lane.lock not in [one.lock for one in shipped]:
+        wrong.append(f"{lane.form} {getattr(lane, lane.form)!r}")
+    if lane.overlay not in [None, *(one.overlay for one in shipped)]:
+        wrong.append(f"overlay {lane.overlay!r}")
+    if lane.start not in [lanes.Start(), *(one.start for one in shipped)]:
+        wrong.append("start")
+    if wrong:
+        raise UserError(
+            f"the incident's lane {name!r} is not here, and the one in its bundle is not booted: "
+            f"it sets {', '.join(dict.fromkeys(wrong))}, which could run whatever it likes\n"
+            f"look at {path}; if it is as it should be, copy it to lanes/{name}.toml, or name "
+            "another lane: --lane NAME"
+        )
+    return lane
+
+
+def checkpoint_of(bundle: Bundle, family: Family) -> tuple[Checkpoint, str]:
+    """Return the weights an incident is replayed with, and what is to be said of them.
+
+    They are the incident's where they are here; else, for what lies above the weights, the family's
+    miniature, with the prompt files of the bundle where it has some. Raises `UserError` where
+    neither will do.
+    """
+    told, prompts = bundle.incident.checkpoint, bundle.names(PROMPT_FILES)
+    if (found := _here(told, family, shipped=not prompts)) is not None:
+        return found, ""
+    small = checkpoints_resolve.miniature(family)
+    if small is None or bundle.incident.gate not in replay.load().above_the_weights:
+        why = "there is no miniature of it" if small is None else "its gate judges the weights"
+        raise UserError(
+            f"the incident's checkpoint {told.source} is not here, and {why}: "
+            "name it with --checkpoint"
+        )
+    absent = f"the checkpoint {told.source} is not here"
+    if prompts:
+        made = _with_prompt_files(bundle, prompts, small, told.name)
+        return made, f"{absent}: prompt files are the bundle's, weights are the miniature's"
+    return (
+        small,
+        f"{absent}: the miniature stands in, for the gate judges what is above the weights",
+    )
+
+
+def _here(told: CheckpointFacts, family: Family, *, shipped: bool) -> Checkpoint | None:
+    """Return an incident's checkpoint where this machine has it."""
+    if Path(told.source).is_dir():
+        found = checkpoints_resolve.resolve(family, told.source)
+        return replace(found, name=told.name)
+    for entry in family.checkpoints:
+        if told.name in (entry.name, (entry.hub or "").replace("/", "--")) and shipped:
+            known = checkpoints_resolve.resolve(family, entry.name)
+            return known if known.folder or is_cached(known) else None
+    plain = Checkpoint(told.name, told.source, told.revision)
+    return plain if is_cached(plain) else None
+
+
+def is_cached(checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint of the Hub is in this machine's cache."""
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - only for a replay
+    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
+
+    try:
+        found = try_to_load_from_cache(
+            checkpoint.source, CONFIG, revision=checkpoint.revision or "main"
+        )
+    except HFValidationError:  # a path of another machine
+        return False
+    return isinstance(found, str)
+
+
+def _with_prompt_files(
+    bundle: Bundle, prompts: Sequence[str], small: Checkpoint, name: str
+) -> Checkpoint:
+    """Return a folder with a miniature's weights and the bundle's prompt files.
+
+    It goes when this process does.
+    """
+    kept = tempfile.TemporaryDirectory(prefix="vllm-gates-replay-")
+    folder = Path(kept.name) / name
+    atexit.register(kept.cleanup)
+    folder.mkdir()
+    for path in Path(small.source).iterdir():
+        if path.name not in NAMES or path.name == CONFIG:
+            (folder / path.name).symlink_to(path)
+    for prompt in prompts:
+        shutil.copyfile(bundle.folder / prompt, folder / Path(prompt).name)
+    return replace(small, name=name, source=str(folder))

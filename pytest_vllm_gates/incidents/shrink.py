@@ -1,0 +1,166 @@
+"""Incidents with less in them: fewer requests, turns, tools and options."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents import write as incidents_write
+from pytest_vllm_gates.incidents.parts import body_of
+from pytest_vllm_gates.incidents.types import CAPTURED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.incidents.read import Bundle
+    from pytest_vllm_gates.incidents.types import CellSends, Sent
+
+# What makes a body a request, and how its answer is to come: never left out.
+FIXED = {
+    "model", "prompt", "input", "stream", "stream_options", "stream_interval", "messages", "tools",
+    "max_tokens", "max_completion_tokens",
+}  # fmt: skip
+# Of a conversation, what may be left out as an option of a request may.
+CONVERSATION_OPTIONS = ("effort", "repeat_last", "continue_last")
+
+
+KINDS = ("turn", "tool", "option")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that may be left out. `of` is the request, or the cell, that has it."""
+
+    kind: str
+    """`request`, `turn`, `tool` or `option`."""
+    of: str
+    what: str | int = ""
+
+    def __str__(self) -> str:
+        what = self.what + 1 if isinstance(self.what, int) else self.what
+        return f"{self.kind} {what or self.of}".rstrip()
+
+
+class Whittler:
+    """Takes parts out of a bundle, and writes what is left as another."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        """Raises `UserError` for an incident whose test asks by itself, not from the bundle."""
+        self._bundle = bundle
+        self._incident = bundle.incident
+        self._sends = {one.name: bundle.sent(one) for one in bundle.incident.sends}
+        self._groups = dict(self._grouped())
+        if not self._groups and not self._incident.conversation:
+            raise UserError(
+                f"{bundle.folder}: {self._incident.test} asks by itself, and not with what is in "
+                "its bundle: there is nothing to leave out"
+            )
+
+    def parts(self) -> Iterator[tuple[str, list[Part]]]:
+        """Yield what may be left out, kind by kind: the largest first."""
+        groups = list(self._groups)
+        if len(groups) > 1:
+            yield "request", [Part("request", one) for one in groups]
+        for kind in KINDS:
+            found = [part for one in groups for part in self._parts_of(kind, one)]
+            found += self._conversation_parts(kind)
+            if found:
+                yield kind, found
+
+    def write(self, parent: Path, name: str, left_out: Sequence[Part]) -> Path:
+        """Write the bundle without some of its parts; return its folder."""
+        gone = {one.of for one in left_out if one.kind == "request"}
+        groups = {one: names for one, names in self._groups.items() if one not in gone}
+        kept = {name for names in groups.values() for name in names} or {*self._sends}
+        sends = [
+            self._without(one, [part for part in left_out if one.name in groups.get(part.of, ())])
+            for one in self._sends.values()
+            if one.name in kept
+        ]
+        files = {
+            one: (self._bundle.folder / one).read_bytes()
+            for one in self._incident.files
+            if not one.startswith(("requests/", "responses/"))
+        }
+        walk, told = self._incident.walk, self._incident.conversation
+        changes: dict[str, Any] = {"command": "pytest --repro {path}"}
+        if walk:
+            cells = tuple(one for one in walk.cells if one.whole in kept)
+            changes["walk"] = walk.model_copy(update={"cells": cells})
+        if told and not self._groups:
+            changes["conversation"] = _without_parts(told, left_out, CONVERSATION_OPTIONS)
+        incident = self._incident.model_copy(update=changes)
+        return incidents_write.write(parent, name, incident, sends, files)
+
+    def _grouped(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield requests that are one question: the ways a cell was asked, or each by itself."""
+        if self._incident.walk:
+            cells = self._incident.walk.cells
+            named = {one.unstopped for one in cells if one.unstopped}
+            for one in cells:
+                # A cell that another one is held against goes with that one.
+                if one.whole not in named:
+                    yield one.whole, [*_names(one), *_names_of(one.unstopped, cells)]
+        elif self._incident.gate == CAPTURED:
+            for name in self._sends:
+                yield name, [name]
+
+    def _parts_of(self, kind: str, group: str) -> Iterator[Part]:
+        body = body_of(self._sends[group])
+        if kind == "turn":
+            messages = body.get("messages")
+            count = len(messages) if isinstance(messages, list) else 0
+            yield from (Part("turn", group, at) for at in range(count) if count > 1)
+        elif kind == "tool":
+            tools = body.get("tools")
+            yield from (
+                Part("tool", group, at)
+                for at in range(len(tools) if isinstance(tools, list) else 0)
+            )
+        else:
+            yield from (Part("option", group, key) for key in body if key not in FIXED)
+
+    def _conversation_parts(self, kind: str) -> Iterator[Part]:
+        told = self._incident.conversation
+        if not told or self._groups:
+            return
+        if kind == "option":
+            yield from (Part("option", "", key) for key in CONVERSATION_OPTIONS if told.get(key))
+        else:
+            many = told.get({"turn": "messages", "tool": "tools"}[kind]) or ()
+            if kind == "tool" or len(many) > 1:
+                yield from (Part(kind, "", at) for at in range(len(many)))
+
+    def _without(self, sent: Sent, left_out: Sequence[Part]) -> Sent:
+        """Return a request without parts of its body; what came back was another's answer."""
+        changed = [one for one in left_out if one.kind != "request"]
+        if not changed:
+            return sent
+        body = _without_parts(body_of(sent), changed)
+        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        return replace(sent, body=data, status=None, pieces=(), response_headers={}, error="")
+
+
+def _without_parts(
+    body: dict[str, Any], left_out: Sequence[Part], options: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return a request's body without parts, or a conversation, whose `options` have defaults."""
+    gone = {kind: {one.what for one in left_out if one.kind == kind} for kind in KINDS}
+    found = {key: one for key, one in body.items() if key not in gone["option"]}
+    for kind, key in (("turn", "messages"), ("tool", "tools")):
+        if gone[kind]:
+            found[key] = [one for at, one in enumerate(found[key]) if at not in gone[kind]]
+    if "tools" in found and not found["tools"] and not options:
+        found = {key: one for key, one in found.items() if key not in ("tools", "tool_choice")}
+    return found
+
+
+def _names(one: CellSends) -> list[str]:
+    return [name for name in (one.whole, one.streamed, one.widened) if name]
+
+
+def _names_of(whole: str | None, cells: Sequence[CellSends]) -> list[str]:
+    return next((_names(one) for one in cells if one.whole == whole), [])

@@ -1,0 +1,250 @@
+"""An incident: what was sent, what came back, and where; the format of its bundle.
+
+A bundle is a folder with `incident.json`, which these records describe, and the files it lists.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import ConfigDict, Field
+
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.catalog.matrix import Asked  # noqa: TC001 - pydantic reads it
+from pytest_vllm_gates.redaction.redactor import REDACTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FORMAT: Final = "pytest-vllm-gates/incident"
+VERSION: Final = 1
+NAME = "incident.json"
+SCHEMA = Path(__file__).with_name("incident.schema.json")
+
+LOG = "log.txt.gz"
+EXCERPT = "log-excerpt.txt"
+METRICS_BEFORE = "metrics-before.txt"
+METRICS_AFTER = "metrics-after.txt"
+LANE = "lane.toml"
+EXPECTED = "expected"
+PROMPT_FILES = "prompt_files"
+CAPTURED = "captured"
+"""The gate of requests that were seen elsewhere: it judges what a bundle expects of them."""
+# Every file that a bundle may hold besides incident.json. All are data; none is ever executed.
+LAYOUT = re.compile(
+    r"requests/[0-9]{1,5}\.json|responses/[0-9]{1,5}\.jsonl|log\.txt\.gz|log-excerpt\.txt"
+    r"|metrics-(?:before|after)\.txt|lane\.toml|expected/[\w.-]{1,120}\.txt"
+    r"|prompt_files/(?:[\w-]{1,60}\.(?:jinja|json|txt|model))"
+)
+# Headers whose values say nothing of who asked.
+TOLD_HEADERS = {
+    "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type",
+    "date", "host", "server", "transfer-encoding", "user-agent", "x-request-id",
+}  # fmt: skip
+
+
+class Record(toml.Record):
+    """A table of incident.json; what each field is stands in its schema."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class Send(Record):
+    """One request that was sent, and what came back."""
+
+    name: str
+    """Unlike every other send's."""
+    method: str
+    path: str
+    """With its query, below the server's root: `/v1/chat/completions`."""
+    headers: dict[str, str]
+    """Those that may hold a secret have their values redacted."""
+    body: str | None
+    """The file with the exact bytes of the body."""
+    response: str | None
+    """The file with the response as it arrived."""
+    status: int | None
+    """The HTTP status; null where no response began."""
+    error: str = ""
+    """What ended the exchange, where it was not the end of the response."""
+
+
+class Finding(Record):
+    """One thing that the test found wrong."""
+
+    case: str
+    says: str
+
+
+class CellSends(Record):
+    """One cell of the matrix: how it was asked, by the names of its sends."""
+
+    cell: dict[str, str]
+    """The cell's value of every dimension of the matrix."""
+    asked: Asked
+    """What asked for it: an entry of the matrix."""
+    thinks: bool
+    """Whether the model was to think."""
+    whole: str
+    streamed: str | None = None
+    """With null the request of `whole` is streamed."""
+    widened: str | None = None
+    """The same in wide deltas."""
+    unstopped: str | None = None
+    """The send of the same request without its stop, where the cell has one."""
+    stop: str | int | None = None
+    """The stop string, or the id of the stop token."""
+
+
+class Walk(Record):
+    """What judging a test of the matrix needs."""
+
+    max_tokens: int
+    cells: tuple[CellSends, ...]
+
+
+class Lane(Record):
+    """The lane that served."""
+
+    name: str
+    title: str
+    form: str
+    """`python`, `lock`, `command` or `base_url`."""
+    base_url: str | None = None
+    env: dict[str, str]
+    """Those that may hold a secret have their values redacted."""
+    serve: dict[str, Any]
+    overlay: tuple[str, ...]
+    """The repairs that were on the server's import path, by name and summary."""
+    batch_invariant: bool = False
+    load: dict[str, Any] = Field(default_factory=dict)
+    """What the load gate was to send and ask for there, as a lane's file has it."""
+    throughput: dict[str, Any] = Field(default_factory=dict)
+    """How throughput was to be measured there, as a lane's file has it."""
+
+    @property
+    def judging(self) -> dict[str, Any]:
+        """What of it says how a server is judged, whatever serves."""
+        return {
+            "batch_invariant": self.batch_invariant,
+            "load": self.load,
+            "throughput": self.throughput,
+        }
+
+
+class Measure(Record):
+    """How much the gates were told to ask: options of the run that change what is sent."""
+
+    answer_tokens: int
+    samples: int
+    soak_s: float = 0.0
+    ramp: bool = False
+
+
+class Checkpoint(Record):
+    """The weights that were served."""
+
+    name: str
+    source: str
+    revision: str | None
+
+
+class File(Record):
+    """A file of the bundle."""
+
+    sha256: str
+    bytes: int
+
+
+class Incident(Record):
+    """What `incident.json` holds. Paths are relative to the bundle's folder."""
+
+    format: Literal["pytest-vllm-gates/incident"] = FORMAT
+    version: Literal[1] = VERSION
+    created: str
+    """ISO 8601, with the offset."""
+    tool: dict[str, str]
+    """Name and version of what wrote it."""
+    family: str
+    model: str
+    """The name under which the family was served: the body's `model`."""
+    checkpoint: Checkpoint
+    lane: Lane
+    measure: Measure | None = None
+    """Null for what no run of the gates has seen."""
+    gate: str
+    test: str
+    """The test as pytest calls it: `test_name[parameters]`."""
+    case: str | None = None
+    """The first case that was wrong, where the test looks at several."""
+    says: str
+    """The expectation that failed."""
+    findings: tuple[Finding, ...] = ()
+    signature: dict[str, Any] | None = None
+    """How a death or a failed boot is explained, as in verdict.json; null where nothing died."""
+    machine: dict[str, Any] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
+    inventory: dict[str, Any] = Field(default_factory=dict)
+    seeds: dict[str, int] = Field(default_factory=dict)
+    """The seeds in use, by what they are for."""
+    sends: tuple[Send, ...] = ()
+    """In the order in which they were sent."""
+    walk: Walk | None = None
+    """Given for a test that judges the walk of the matrix: these cells are the walk."""
+    conversation: dict[str, Any] | None = None
+    """The conversation of a test that is run for one of them, with its name."""
+    cut: tuple[str, ...] = ()
+    """What was too large to be kept whole, and how much of it was."""
+    command: str
+    """What sends it again."""
+    files: dict[str, File] = Field(default_factory=dict)
+    """Every other file of the bundle."""
+    sha256: str = ""
+    """Of this file's JSON without this key: sorted keys, no spaces, UTF-8."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One request as it was sent, with everything that came back."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    name: str = ""
+    status: int | None = None
+    response_headers: Mapping[str, str] = field(default_factory=dict)
+    pieces: tuple[tuple[float, bytes], ...] = ()
+    """The response's body as it arrived, with the seconds since the request was sent."""
+    error: str = ""
+    cut_bytes: int = 0
+    """How much of the response came after what is kept of it."""
+
+    @property
+    def answer(self) -> bytes:
+        """The response's body."""
+        return b"".join(piece for _, piece in self.pieces)
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory it takes, roughly."""
+        return len(self.body) + sum(len(piece) + 128 for _, piece in self.pieces) + 1024
+
+
+def told(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers as a bundle may hold them."""
+    return {
+        name: value if name.lower() in TOLD_HEADERS else REDACTED for name, value in headers.items()
+    }
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of incident.json, which lies in `SCHEMA`."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:pytest-vllm-gates:incident:1",
+        **Incident.model_json_schema(mode="serialization"),
+    }

@@ -1,0 +1,147 @@
+"""Writes incident bundles: whole or not at all, and no larger than they may be."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents.read import BUNDLE_BYTES, allow, digest
+from pytest_vllm_gates.incidents.types import NAME, File, Incident, Send, Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+RESPONSE_BYTES = 4 * 2**20
+"""Of a response's body that are kept."""
+NAME_CHARACTERS = 100
+COPIES = 1000
+UNSAFE = re.compile(r"[^a-z0-9.]+")
+
+
+def write(
+    parent: Path,
+    name: str,
+    incident: Incident,
+    sends: Sequence[Sent],
+    files: Mapping[str, bytes],
+) -> Path:
+    """Write a bundle into `parent` under `name`, whole or not at all; return its folder.
+
+    `sends` and `files` become the incident's; where there is not room for all, what was left out
+    stands under `cut`. `{path}` in the incident's command becomes the folder.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(dir=parent, prefix=".incident."))
+    try:
+        listed, kept, cut = _laid_out(aside, sends, files)
+        folder = parent / name
+        for number in range(2, COPIES):
+            document = incident.model_copy(
+                update={
+                    "sends": tuple(kept),
+                    "cut": (*incident.cut, *cut),
+                    "files": listed,
+                    "command": incident.command.replace("{path}", str(folder)),
+                }
+            ).model_dump(mode="json")
+            # Half a surrogate pair, as broken answers have it, is no UTF-8.
+            text = json.dumps(document, ensure_ascii=False)
+            document = json.loads(text.encode("utf-8", "replace"))
+            found = {**document, "sha256": digest(document)}
+            text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+            (aside / NAME).write_text(text, encoding="utf-8", newline="")
+            aside.chmod(0o755)
+            try:
+                aside.rename(folder)
+            except OSError:
+                if not folder.exists():
+                    raise
+                folder = parent / f"{name}-{number}"
+            else:
+                return folder
+        raise UserError(f"{parent}: a thousand incidents are called {name}: remove some")
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def name_of(created: str, family: str, gate: str, test: str) -> str:
+    """Return what a bundle's folder is called: the day, the family, the gate and the test."""
+    words = test.removeprefix("test_").replace(f"[{family}", "[")
+    parts = [created[:10], family, gate, words]
+    slugs = [UNSAFE.sub("-", part.lower()).strip("-.") for part in parts]
+    return "-".join(slug for slug in slugs if slug)[:NAME_CHARACTERS].strip("-.")
+
+
+def _laid_out(
+    folder: Path, sends: Sequence[Sent], files: Mapping[str, bytes]
+) -> tuple[dict[str, File], list[Send], list[str]]:
+    """Write the files of a bundle; return them, its sends, and what there was no room for."""
+    listed: dict[str, File] = {}
+    cut: list[str] = []
+    room = BUNDLE_BYTES
+
+    def put(name: str, data: bytes) -> str | None:
+        nonlocal room
+        if len(data) > room:
+            cut.append(f"{name}: left out, for its {len(data)} bytes there was no room")
+            return None
+        room -= len(data)
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+        listed[name] = File(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+        return name
+
+    kept = []
+    for number, one in enumerate(sends, 1):
+        response = None
+        if one.status is not None:
+            data, lost = _response(one)
+            response = put(f"responses/{number}.jsonl", data)
+            if lost:
+                cut.append(f"responses/{number}.jsonl: the last {lost} bytes were not kept")
+        kept.append(
+            Send(
+                name=one.name or str(number),
+                method=one.method,
+                path=one.path,
+                headers=dict(one.headers),
+                body=put(f"requests/{number}.json", one.body) if one.body else None,
+                response=response,
+                status=one.status,
+                error=one.error,
+            )
+        )
+    for name, data in files.items():
+        allow(folder, name)
+        put(name, data)
+    return listed, kept, cut
+
+
+def _response(sent: Sent) -> tuple[bytes, int]:
+    """Return the lines of a response's file, and how many bytes of its body are not among them."""
+    lines: list[dict[str, Any]] = []
+    room, lost = RESPONSE_BYTES, sent.cut_bytes
+    for at_s, piece in sent.pieces:
+        kept = piece[:room]
+        room -= len(kept)
+        lost += len(piece) - len(kept)
+        if kept:
+            lines.append({"at_s": round(at_s, 6), **_shown(kept)})
+    head = {"status": sent.status, "headers": dict(sent.response_headers)}
+    lines.insert(0, {**head, "cut_bytes": lost} if lost else head)
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines), lost
+
+
+def _shown(piece: bytes) -> dict[str, str]:
+    try:
+        return {"text": piece.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(piece).decode("ascii")}

@@ -1,0 +1,1 @@
+"""The isolation gate: cancelled requests and their neighbours."""

@@ -1,0 +1,1 @@
+"""Lanes: describe, compare, freeze; the lanes and overlays that ship."""

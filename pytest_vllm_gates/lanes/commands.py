@@ -1,0 +1,91 @@
+"""The commands by which a person makes a lane and serves with it, without the gates."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.catalog import flags
+from pytest_vllm_gates.redaction.shown import is_secret_flag, redacted, redacted_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.lane import Lane
+
+PORT = 8000
+PYTHON = '"$PYTHON"'
+
+
+def commands(
+    lane: Lane,
+    subjects: Iterable[tuple[Family, Checkpoint]],
+    *,
+    overlay: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Return the commands, for a shell, that serve these checkpoints from a lane.
+
+    A secret stands in them as the variable of its name.
+    """
+    if lane.base_url is not None:
+        (url,) = redacted_words([lane.base_url])
+        return [f"# lane {lane.name} runs at {url}: send the requests there"]
+    made = []
+    if lane.command is None:
+        made = [f'PYTHON="$(vllm-gates lane make {shlex.quote(lane.name)})"']
+    return made + [
+        _serve(lane, family, checkpoint, overlay, env or {}) for family, checkpoint in subjects
+    ]
+
+
+def _serve(
+    lane: Lane,
+    family: Family,
+    checkpoint: Checkpoint,
+    overlay: Path | None,
+    env: Mapping[str, str],
+) -> str:
+    source: dict[str, Any] = {"model": checkpoint.source, "served_model_name": family.name}
+    if checkpoint.revision:
+        source["revision"] = checkpoint.revision
+    if lane.command is None:
+        source["port"] = PORT
+    served = flags.merged(source, flags.serving(family, checkpoint, lane))
+    secret = {name for name in served if is_secret_flag(name)}
+    words = [_quoted(one) for one in flags.command_line(_without(served, secret))]
+    words += [f'--{name.replace("_", "-")} "${name.upper()}"' for name in sorted(secret)]
+    variables = _variables(lane, overlay, env)
+    if lane.command is not None:
+        prefix = flags.started(lane, (), ["{here}"], checkpoint.source, PORT)
+        start = [_quoted(word) for word in redacted_words(prefix)]
+        if lane.served_model_name:
+            return " ".join([*variables, *start])
+        at = start.index(_quoted("{here}"))
+        return " ".join([*variables, *start[:at], *words, *start[at + 1 :]])
+    return " ".join([*variables, PYTHON, *map(_quoted, lane.start.server), *words])
+
+
+def _variables(lane: Lane, overlay: Path | None, env: Mapping[str, str]) -> list[str]:
+    """Return what is set before the command; a secret is in the environment already."""
+    shown = redacted(lane.env)
+    found = {name: value for name, value in lane.env.items() if shown[name] == value} | dict(env)
+    if overlay is not None:
+        after = f":{found['PYTHONPATH']}" if found.get("PYTHONPATH") else ""
+        found["PYTHONPATH"] = f"{overlay}{after}"
+    words = [f"{name}={_quoted(value)}" for name, value in found.items()]
+    if lane.command is None:
+        # What its packages start is found as it is when the gates start the server.
+        words.append('PATH="${PYTHON%/*}:$PATH"')
+    return words
+
+
+def _without(served: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: value for name, value in served.items() if name not in names}
+
+
+def _quoted(word: str) -> str:
+    return shlex.quote(word)

@@ -1,0 +1,213 @@
+"""What changed between two bundles, and along how many axes at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.facts.bundle_diff import BundleDiff, Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.facts.bundle_diff import BundleDescription, Told
+
+TABLE = data.FOLDER / "bundle_diff.toml"
+OTHERS = "other packages"
+CUDA, DRIVER, TORCH, FLAGS = "CUDA", "driver", "torch", "flags"
+OF_TORCH, OF_DRIVER = "CUDA of torch", "CUDA of the driver"
+AXES = (
+    DRIVER, CUDA, TORCH, "vllm", "transformers", "tokenizers", OTHERS, "Python", "start", FLAGS,
+    "environment", "overlay", "chat template", "tokenizer", "checkpoint", "machine",
+)  # fmt: skip
+"""Every axis, in the order in which they are told."""
+PACKAGES = (TORCH, "vllm", "transformers", "tokenizers", OTHERS)
+Patterns = Annotated[tuple[str, ...], Field(strict=False)]
+
+
+class Axis(toml.Record):
+    """Packages that are an axis of their own, and those that only go along with them."""
+
+    name: str
+    packages: Patterns
+    follows: Patterns
+
+
+class Table(toml.Record):
+    """The file of axes."""
+
+    axes: Annotated[tuple[Axis, ...], Field(strict=False)]
+    flags: dict[str, str]
+    """The axis that a flag goes along with."""
+
+
+def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDiff:
+    """Return what differs between two bundles, axis by axis."""
+    changed: list[Change] = []
+    unknown: dict[str, str] = {}
+    for axis, one, other in _plain(ours, theirs):
+        if one is None or other is None:
+            unknown[axis] = axis
+            continue
+        names = [*dict.fromkeys([*one, *other])]
+        hidden = [name for name in names if None in (one.get(name, ""), other.get(name, ""))]
+        if hidden:
+            unknown[axis] = axis if hidden == names else f"{axis} ({', '.join(hidden)})"
+        changed += [
+            Change(axis, name, one.get(name), other.get(name))
+            for name in names
+            if name not in hidden and one.get(name) != other.get(name)
+        ]
+    changed += _secrets(ours, theirs)
+    versions = _versions(ours, theirs, changed)
+    if versions is None:
+        unknown |= {name: name for name in PACKAGES}
+    changed = [_goes_along(one, changed) for one in [*changed, *(versions or ())]]
+    changed.sort(key=lambda one: AXES.index(one.axis))
+    moved = [axis for axis in AXES if any(one.axis == axis for one in changed)]
+    same = tuple(axis for axis in AXES if axis not in unknown and axis not in moved)
+    not_known = tuple(unknown[axis] for axis in AXES if axis in unknown)
+    warning = _warning(moved, not_known)
+    return BundleDiff(ours.lane, theirs.lane, tuple(changed), same, not_known, warning)
+
+
+def _warning(axes: Sequence[str], unknown: Sequence[str]) -> str | None:
+    if len(axes) <= 1:
+        return None
+    more = f", and {len(unknown)} cannot be known" if unknown else ""
+    return (
+        f"{len(axes)} axes changed at once ({', '.join(axes)}){more}: the rule is one, so that "
+        "what breaks has one cause"
+    )
+
+
+def _plain(
+    ours: BundleDescription, theirs: BundleDescription
+) -> Iterator[tuple[str, Told | None, Told | None]]:
+    """Yield the axes that are compared name by name."""
+    yield DRIVER, {DRIVER: ours.driver}, {DRIVER: theirs.driver}
+    yield CUDA, _cuda(ours), _cuda(theirs)
+    yield "Python", {"Python": ours.python}, {"Python": theirs.python}
+    yield "start", ours.start, theirs.start
+    yield FLAGS, *_collapsed(ours.flags, theirs.flags)
+    yield "environment", ours.environment, theirs.environment
+    yield "overlay", ours.overlay, theirs.overlay
+    yield "chat template", ours.templates, theirs.templates
+    yield "tokenizer", ours.tokenizers, theirs.tokenizers
+    yield "checkpoint", *_collapsed(ours.checkpoints, theirs.checkpoints)
+    yield "machine", ours.machine, theirs.machine
+
+
+def _cuda(side: BundleDescription) -> Told:
+    return {OF_TORCH: side.cuda, OF_DRIVER: side.driver_cuda}
+
+
+def _collapsed(
+    ours: Mapping[str, Told] | None, theirs: Mapping[str, Told] | None
+) -> tuple[Told | None, Told | None]:
+    """Return what families have, by `family: name`, or by the name where all have the same."""
+    if ours is None or theirs is None:
+        return None, None
+    families = [*dict.fromkeys([*ours, *theirs])]
+    names = [
+        *dict.fromkeys(name for side in (ours, theirs) for one in side.values() for name in one)
+    ]
+    flat: tuple[dict[str, str | None], dict[str, str | None]] = ({}, {})
+    for name in names:
+        pairs = [
+            tuple(
+                (name in side.get(family, {}), side.get(family, {}).get(name))
+                for side in (ours, theirs)
+            )
+            for family in families
+        ]
+        alike = len(families) > 1 and len(set(pairs)) == 1
+        for family, pair in zip(families, pairs, strict=True):
+            for side, (there, value) in zip(flat, pair, strict=True):
+                if there:
+                    side[name if alike or not family else f"{family}: {name}"] = value
+    return flat
+
+
+def _secrets(ours: BundleDescription, theirs: BundleDescription) -> Iterator[Change]:
+    """Yield the changes of secrets that look alike where they are shown."""
+    for axis, one, other in _plain(ours, theirs):
+        if axis not in ("environment", "start", "flags") or one is None or other is None:
+            continue
+        for name in sorted({*one} & {*other}):
+            sealed = name.rpartition(": ")[2]
+            if one[name] == other[name] and ours.seals.get(sealed) != theirs.seals.get(sealed):
+                yield Change(axis, name, one[name], other[name])
+
+
+def _versions(
+    ours: BundleDescription, theirs: BundleDescription, plain: Iterable[Change]
+) -> list[Change] | None:
+    """Return the packages that differ, each under its axis; None where they cannot be known."""
+    if ours.versions is None or theirs.versions is None:
+        return None
+    moved = any(one.axis == CUDA and one.name == OF_TORCH for one in plain)
+    leaders = {CUDA} if moved else set()
+    direct: list[Change] = []
+    rest: list[Change] = []
+    for name in sorted({*ours.versions, *theirs.versions}):
+        one, other = ours.versions.get(name), theirs.versions.get(name)
+        if one == other:
+            one, other = (_build(side, name) for side in (ours, theirs))
+            if one is None or other is None or one == other:
+                continue
+        if axis := _own(name, one, other, moved=moved):
+            leaders.add(axis)
+            direct.append(Change(axis, name, one, other))
+        else:
+            rest.append(Change(OTHERS, name, one, other))
+    followed = [Change(_leader(one.name, leaders), one.name, one.ours, one.theirs) for one in rest]
+    return direct + followed
+
+
+def _build(side: BundleDescription, name: str) -> str | None:
+    """Return a package's version with what tells its build from another of the same version."""
+    found = side.contents.get(name)
+    return f"{(side.versions or {})[name]} (sha256 {found})" if found else None
+
+
+def _own(name: str, ours: str | None, theirs: str | None, *, moved: bool) -> str | None:
+    for axis in _table().axes:
+        if any(fnmatchcase(name, pattern) for pattern in axis.packages):
+            if axis.name == TORCH and moved and _public(ours) == _public(theirs):
+                return CUDA
+            return axis.name
+    return None
+
+
+def _public(version: str | None) -> str | None:
+    """Return a version without its build: `2.13.0` of `2.13.0+cu130`."""
+    return version.partition("+")[0] if version else None
+
+
+def _leader(name: str, leaders: set[str]) -> str:
+    for axis in _table().axes:
+        if axis.name in leaders and any(fnmatchcase(name, one) for one in axis.follows):
+            return axis.name
+    return OTHERS
+
+
+def _goes_along(change: Change, changed: Iterable[Change]) -> Change:
+    """Return the change under the axis that it goes along with, where that one changed, too."""
+    leader = DRIVER if change.name == OF_DRIVER else None
+    if change.axis == FLAGS:
+        leader = _table().flags.get(change.name.rpartition(": ")[2])
+    if leader and any(one.axis == leader for one in changed):
+        return replace(change, axis=leader)
+    return change
+
+
+@cache
+def _table() -> Table:
+    return toml.load(TABLE, Table)

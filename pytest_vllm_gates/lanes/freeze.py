@@ -1,0 +1,212 @@
+"""Makes a lane of an environment that serves: its lock with checksums, and its inventory."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates import __version__
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.catalog.lane import FORMS, MAKING, Lane
+from pytest_vllm_gates.drive import frozen, installed as drive_installed
+from pytest_vllm_gates.environment import installed, lock as environment_lock
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts.names import fold
+from pytest_vllm_gates.redaction.redactor import names_a_secret
+from pytest_vllm_gates.redaction.shown import is_secret_flag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from pytest_vllm_gates.environment.environment import Environment
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+BACKEND = re.compile(r"\+(cpu|cu\d+|xpu|rocm[\d.]+)$")
+HEADER = """\
+# Every package of the lane, pinned; installed as it stands, without looking at dependencies.
+# Frozen on {date} from {python}, Python {version}.
+"""
+TITLE = "frozen on {date} from {python}"
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A lane that is not written yet."""
+
+    files: Mapping[Path, str]
+    """What to write, the lane's own file last: with it the lane is there."""
+    packages: int
+    checked: int
+    """Packages that have a checksum in the lock."""
+    notes: tuple[str, ...]
+
+
+def target(name: str, project: Path, known: Mapping[str, Path], *, force: bool) -> Path:
+    """Return the file a frozen lane will have.
+
+    Raises `UserError` for a name that cannot be one, or is one already where `force` is not set.
+    """
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"lane name {name!r}: letters, digits, '.', '_' and '-' only\n"
+            "try: vllm-gates lane freeze stable"
+        )
+    taken = next((one for one in known if fold(one) == fold(name)), None)
+    if taken is not None and (taken != name or not force):
+        hint = "" if taken != name else f"\nor write over it: vllm-gates lane freeze {name} --force"
+        raise UserError(
+            f"there is a lane {taken!r} already: {known[taken]}\ntake another name{hint}"
+        )
+    return project / "lanes" / f"{name}.toml"
+
+
+def compose(
+    file: Path,
+    environment: Environment,
+    *,
+    source: Lane | None,
+    variables: Iterable[str],
+    keep_python: bool,
+    inventory: Mapping[str, Any],
+    say: Callable[[str], None],
+) -> Frozen:
+    """Return the lane that serves with this environment, and else as `source` does.
+
+    `variables` are NAME, taken from this process, or NAME=VALUE. With `keep_python` the lane names
+    the interpreter and has no lock. Raises `UserError` for what a lock cannot say.
+    """
+    assert environment.python is not None  # noqa: S101 - there is none to freeze without
+    say("reading what is installed")
+    found = installed.installed(environment.folders)
+    every = [environment_lock.pin(one) for one in found.values()]
+    missing = sorted({*environment.versions} - {*found})
+    problems = [one.problem for one in every if one.problem]
+    problems += [
+        f"{name} {environment.versions[name]} has no metadata of pip's or uv's" for name in missing
+    ]
+    date = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
+    told = {"date": date, "python": str(environment.python)}
+    table, notes = _table(source, variables)
+    table["title"] = TITLE.format(**told)
+    files: dict[Path, str] = {}
+    hashes: Mapping[str, tuple[str, ...]] = {}
+    if keep_python:
+        table["python"] = str(environment.python)
+        notes += [f"not held by any lock: {one}" for one in problems]
+    else:
+        if problems:
+            raise UserError(
+                f"a lock cannot say what {environment.python} is:\n{drive_installed.bulleted(problems)}\n"
+                "install these from an index, or let the lane name the interpreter, whatever "
+                "becomes of it: --keep-python"
+            )
+        lock = file.with_suffix(".txt")
+        table |= _own_lock(lock.name, environment)
+        hashes, why = environment_lock.checksums(
+            every, environment.python, table.get("torch_backend"), say
+        )
+        notes += [f"{one.line}: the lock names its URL" for one in every if not one.indexed]
+        notes += _without(every, hashes, why)
+        header = HEADER.format(**told, version=environment.python_version)
+        files[lock] = header + "".join(_lines(one, hashes) for one in every)
+    files[frozen.path_of(file)] = _inventory(environment, found, source, inventory, files)
+    files[file] = _toml(file, table)
+    return Frozen(files, len(every), len(hashes), tuple(notes))
+
+
+def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return what the lane has of another lane, besides what that serves from, and what not."""
+    table: dict[str, Any] = {}
+    if source is not None:
+        table = source.model_dump(mode="json", exclude_unset=True)
+        for key in ("name", "file", *FORMS, *MAKING):
+            table.pop(key, None)
+    notes = []
+    for key, is_secret in (("env", names_a_secret), ("serve", is_secret_flag)):
+        left_out = [name for name in table.get(key, {}) if is_secret(name)]
+        for name in left_out:
+            del table[key][name]
+            notes.append(f"left out, for it is a secret: {name} in [{key}]")
+    if given := dict(map(_variable, variables)):
+        table["env"] = table.get("env", {}) | given
+    return table, notes
+
+
+def _variable(given: str) -> tuple[str, str]:
+    name, assigned, value = given.partition("=")
+    if names_a_secret(name):
+        raise UserError(
+            f"{name} speaks of a secret, which no lane's file holds\n"
+            f"export {name} where the lane is to serve"
+        )
+    if not assigned and name not in os.environ:
+        raise UserError(f"{name} is not set here\ngive its value: --env {name}=VALUE")
+    return name, value if assigned else os.environ[name]
+
+
+def _own_lock(name: str, environment: Environment) -> dict[str, str]:
+    """Return the keys of a lane that is made from its lock, as this environment was."""
+    major, minor, *_ = (environment.python_version or "").split(".")
+    table = {"lock": name, "requires_python": f"=={major}.{minor}.*"}
+    if build := BACKEND.search(environment.versions.get("torch", "")):
+        table["torch_backend"] = build[1]
+    return table
+
+
+def _without(
+    every: Iterable[environment_lock.Pin], hashes: Mapping[str, tuple[str, ...]], why: str
+) -> list[str]:
+    without = [one.line for one in every if one.indexed and one.name not in hashes]
+    if not without:
+        return []
+    who = "all packages" if not hashes else ", ".join(without)
+    return [f"without a checksum in the lock: {who} ({why or 'its source gives none'})"]
+
+
+def _lines(one: environment_lock.Pin, hashes: Mapping[str, tuple[str, ...]]) -> str:
+    return " \\\n    ".join([one.line, *hashes.get(one.name, ())]) + "\n"
+
+
+def _inventory(
+    environment: Environment,
+    found: Mapping[str, installed.Distribution],
+    source: Lane | None,
+    inventory: Mapping[str, Any],
+    files: Mapping[Path, str],
+) -> str:
+    document = {
+        "format": frozen.FORMAT,
+        "version": frozen.VERSION,
+        "tool": {"name": "pytest-vllm-gates", "version": __version__},
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "lane": source.name if source else None,
+        "python": str(environment.python),
+        "python_version": environment.python_version,
+        "lock_sha256": {
+            path.name: hashlib.sha256(text.encode()).hexdigest() for path, text in files.items()
+        },
+        **inventory,
+        "versions": dict(environment.versions),
+        "contents": {name: one.contents() for name, one in found.items() if one.recorded},
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _toml(file: Path, table: dict[str, Any]) -> str:
+    import tomli_w  # noqa: PLC0415 - only where a lane is written
+
+    first = ["title", "lock", "python", "command", *MAKING]
+    ordered = {name: table[name] for name in sorted(table, key=_place(first))}
+    text = tomli_w.dumps(ordered)
+    toml.validated(file, text, {**ordered, "name": file.stem, "file": file}, Lane)
+    return text
+
+
+def _place(first: list[str]) -> Callable[[str], tuple[int, str]]:
+    return lambda name: (first.index(name) if name in first else len(first), name)

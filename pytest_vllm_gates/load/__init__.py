@@ -1,0 +1,1 @@
+"""The load gate: traces, arrivals, latency, and the driver."""

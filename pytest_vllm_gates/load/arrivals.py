@@ -1,0 +1,162 @@
+"""Did the requests of a load go out as was asked? Where not, it is the client that is too slow.
+
+The squared coefficient of variation of the gaps between two requests (variance / mean²) is 0 for a
+constant rate and 1 for a Poisson process. Of n gaps of a Poisson process it is, but for constants,
+Greenwood's statistic, whose mean and variance are known exactly (P. A. P. Moran, The random
+division of an interval, Suppl. JRSS 9, 1947): n / (n + 1), and 4 n⁴ / ((n - 1) (n + 1)² (n + 2)
+(n + 3)). Its tails are taken for those of a log-normal distribution: in simulations of 10 to 2000
+gaps up to 2 in 1000 Poisson processes lie outside the interval instead of 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.load.latency import P99, percentile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.facts import traffic
+    from pytest_vllm_gates.load.types import Phase, Schedule
+
+POISSON, CONSTANT = "poisson", "constant"
+QUANTILE = 3.29
+"""Standard deviations: 999 of 1000 within."""
+FEWEST_GAPS = 10
+UNEVEN = 0.25
+"""Gaps at a constant rate scatter by less than half of their mean."""
+LATE_SHARE = 0.25
+"""The share of the limit on first tokens by which the client may be late itself."""
+GROWTH = 0.1
+"""So much of a phase's time the client falls behind who cannot keep its rate; not for a moment, but
+by the median of the last quarter against that of the first."""
+QUARTER = 4
+LEAST_S = 0.02
+"""Requests of the same moment go out one after the other: so far apart they may be."""
+OWN_ERRORS = ("no socket", "cannot connect: EADDRNOTAVAIL", "cannot connect: EMFILE")
+"""How the errors of requests begin that this machine's limits kept from going out."""
+
+
+def late(phase: Phase, limits: traffic.Limits) -> str:
+    """Return by how much the client was late, where that may be what is seen; else ''."""
+    by = percentile(phase.late_s, P99) if phase.late_s else 0.0
+    if by <= LATE_SHARE * limits.ttft_p95_s:
+        return ""
+    return f"this client sent requests up to {by:.2f} s late (p99)"
+
+
+def kept_back(phase: Phase) -> str:
+    """Return what of this machine's kept requests from going out; '' where nothing did."""
+    errors = [one.error for one in phase.answers if one.error.startswith(OWN_ERRORS)]
+    if not errors:
+        return ""
+    return (
+        f"this client could not send {len(errors)} of {len(phase.answers)} requests ({errors[0]}): "
+        "raise its limits (ulimit -n, net.ipv4.ip_local_port_range) or lower the load"
+    )
+
+
+def not_as_asked(phase: Phase) -> str:
+    """Return in what way requests went out otherwise than was asked; '' where they did not.
+
+    Nothing is told of a phase in which they went out as users were free.
+    """
+    schedule = phase.schedule
+    if schedule is None:
+        return ""
+    return kept_back(phase) or _falls_behind(schedule) or _otherwise_spread(schedule)
+
+
+def _falls_behind(schedule: Schedule) -> str:
+    """Return that the client falls further and further behind, and what rate it came to."""
+    both = zip(schedule.intended_s, schedule.sent_s, strict=True)
+    pairs = [(intended, sent) for intended, sent in both if sent is not None]
+    if len(pairs) <= FEWEST_GAPS:
+        return ""
+    lags = [sent - intended for intended, sent in pairs]
+    few = len(lags) // QUARTER
+    grown = statistics.median(lags[-few:]) - statistics.median(lags[:few])
+    if grown <= max(GROWTH * (pairs[-1][0] - pairs[0][0]), LEAST_S):
+        return ""
+    asked, came = (_rate(times) for times in zip(*pairs, strict=True))
+    return (
+        f"this client falls {grown:.2f} s behind: {asked:.4g} requests a second were asked for and "
+        f"it sends {came:.4g}; that is its own limit, not the server's"
+    )
+
+
+def _otherwise_spread(schedule: Schedule) -> str:
+    sent = _went_out(schedule)
+    found = variation(sent)
+    if found is None or len(sent) <= FEWEST_GAPS:
+        return ""
+    if schedule.process == CONSTANT and found > UNEVEN:
+        return (
+            f"a constant rate was asked for, and this client sent at uneven times: the gaps' "
+            f"squared coefficient of variation is {found:.2f}, {UNEVEN:g} may be"
+        )
+    low, high = tolerance(len(sent) - 1)
+    if schedule.process == POISSON and not low <= found <= high:
+        return (
+            f"Poisson arrivals were asked for, and those this client sent are none: the gaps' "
+            f"squared coefficient of variation is {found:.2f}, {low:.2f} to {high:.2f} is what "
+            f"{len(sent) - 1} gaps have"
+        )
+    return ""
+
+
+def _went_out(schedule: Schedule) -> list[float]:
+    return sorted(one for one in schedule.sent_s if one is not None)
+
+
+def variation(times: Sequence[float]) -> float | None:
+    """Return the squared coefficient of variation of the gaps; None for fewer than two gaps."""
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    if len(gaps) < 2 or not (mean := statistics.fmean(gaps)):  # noqa: PLR2004 - or none varies
+        return None
+    return statistics.variance(gaps) / mean**2
+
+
+def tolerance(gaps: int) -> tuple[float, float]:
+    """Return between what 999 of 1000 Poisson processes have it, for so many gaps."""
+    mean = gaps / (gaps + 1)
+    variance = 4 * gaps**4 / ((gaps - 1) * (gaps + 1) ** 2 * (gaps + 2) * (gaps + 3))
+    spread = math.log1p(variance / mean**2)
+    middle = math.log(mean) - spread / 2
+    far = QUANTILE * math.sqrt(spread)
+    return math.exp(middle - far), math.exp(middle + far)
+
+
+def as_evidence(phase: Phase) -> dict[str, Any] | None:
+    """Return what was asked of a phase's arrivals and what came, as JSON; None for nothing."""
+    if (schedule := phase.schedule) is None:
+        return None
+    sent = _went_out(schedule)
+    gaps = len(sent) - 1
+    poisson = schedule.process == POISSON and gaps >= FEWEST_GAPS
+    return {
+        "process": schedule.process,
+        "rate": schedule.rate,
+        "requests": len(schedule.intended_s),
+        "sent": len(sent),
+        "intended_per_s": _rounded(_rate(schedule.intended_s)),
+        "sent_per_s": _rounded(_rate(sent)),
+        "squared_cv_intended": _rounded(variation(schedule.intended_s)),
+        "squared_cv_sent": _rounded(variation(sent)),
+        "squared_cv_tolerance": [round(one, 3) for one in tolerance(gaps)] if poisson else None,
+        "dispatch_error_p99_s": _rounded(percentile(phase.late_s, P99) if phase.late_s else None),
+    }
+
+
+def _rate(times: Sequence[float]) -> float:
+    """Return requests per second; 0 for fewer than two, infinite for all at once."""
+    took = times[-1] - times[0] if times else 0.0
+    return (len(times) - 1) / took if took else math.inf if len(times) > 1 else 0.0
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(value, 4)

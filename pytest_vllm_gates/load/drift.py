@@ -1,0 +1,96 @@
+"""Does a figure drift over a soak? Sen's slope with its interval: single bad moments leave it be.
+
+P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968): the
+median of the slopes between all pairs of points, and an interval from the distribution of Kendall's
+tau. It takes the points' scatter to be independent of one another; blocks of seconds nearly are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.facts.traffic import Limits
+    from pytest_vllm_gates.load.types import Block
+
+CONFIDENCE = 0.95
+FEWEST_POINTS = 8
+WARM_UP = 0.2
+"""The share of a soak at its beginning that is not judged: caches and pools still fill."""
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Drift:
+    """By how much a figure changes over the whole of a soak, in its own unit."""
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+    """The median of the figure."""
+
+
+def drift(times: Sequence[float], values: Sequence[float]) -> Drift | None:
+    """Return how a figure drifts; None for too few points to tell."""
+    from scipy import stats  # noqa: PLC0415 - half a second of import, for a soak alone
+
+    if len(values) < FEWEST_POINTS:
+        return None
+    slope, _, low, high = stats.theilslopes(values, times, alpha=CONFIDENCE)
+    took = times[-1] - times[0]
+    return Drift(slope * took, low * took, high * took, float(sorted(values)[len(values) // 2]))
+
+
+def settled(blocks: Sequence[Block]) -> Sequence[Block]:
+    """Return the blocks after the warm-up."""
+    return blocks[round(WARM_UP * len(blocks)) :]
+
+
+def throughput(blocks: Sequence[Block]) -> Drift | None:
+    """Return how tokens per second drift."""
+    kept = settled(blocks)
+    return drift([one.at_s for one in kept], [one.output_tokens_per_s for one in kept])
+
+
+def memory(blocks: Sequence[Block]) -> Drift | None:
+    """Return how the server's resident memory drifts, in bytes; None where it is not seen."""
+    kept = [one for one in settled(blocks) if one.memory_bytes is not None]
+    return drift([one.at_s for one in kept], [float(one.memory_bytes or 0) for one in kept])
+
+
+def losing(found: Drift, limits: Limits) -> str:
+    """Return what is lost where all of the interval is beyond the limit; else ''."""
+    lost = -found.high / found.level
+    if lost <= limits.soak_loss:
+        return ""
+    return (
+        f"{-found.estimate / found.level:.0%} of {found.level:.0f} tokens a second are lost over "
+        f"the soak (at least {lost:.0%}, with {CONFIDENCE:.0%} confidence), {limits.soak_loss:.0%} "
+        "may be"
+    )
+
+
+def may_be_losing(found: Drift, limits: Limits) -> str:
+    """Return why it cannot be told whether too much is lost; '' where it can."""
+    most = -found.low / found.level
+    if most <= limits.soak_loss:
+        return ""
+    return (
+        f"up to {most:.0%} of the tokens a second may be lost over the soak and as little as "
+        f"{-found.high / found.level:.0%}: soak longer"
+    )
+
+
+def growing(found: Drift, limits: Limits) -> str:
+    """Return by how much memory grows where all of the interval is beyond the limit; else ''."""
+    if found.low <= limits.soak_growth_mib * MIB:
+        return ""
+    return (
+        f"the server's memory grows by {found.estimate / MIB:.0f} MiB over the soak (at least "
+        f"{found.low / MIB:.0f} MiB, with {CONFIDENCE:.0%} confidence), "
+        f"{limits.soak_growth_mib:.0f} MiB may be: it will be killed one day"
+    )

@@ -1,0 +1,276 @@
+"""Puts a server under its planned load, looks after it, and asks along with everybody else."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.drive.ramp import Climb, count
+from pytest_vllm_gates.drive.watching import LOOK_S, Watch
+from pytest_vllm_gates.facts.timing import ALONE
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.probes import riding
+from pytest_vllm_gates.load.requests import Maker, arrivals
+from pytest_vllm_gates.load.trace import Arrival, Given, Replay
+from pytest_vllm_gates.load.types import Block, Loaded, Phase, Ride, Schedule
+from pytest_vllm_gates.long_context.client import resident_bytes
+from pytest_vllm_gates.long_context.types import Rest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.drive.ramp import Judge
+    from pytest_vllm_gates.facts.isolation import Questions
+    from pytest_vllm_gates.facts.load import Load
+    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.facts.timing import Workers
+    from pytest_vllm_gates.facts.traffic import Traffic
+    from pytest_vllm_gates.load.probes import Riding
+    from pytest_vllm_gates.load.requests import Requests
+    from pytest_vllm_gates.load.trace import Taken
+    from pytest_vllm_gates.load.types import Step
+    from pytest_vllm_gates.long_context.types import Hang
+    from pytest_vllm_gates.server.metrics import Metrics
+    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.server.watchdog import Watchdog
+
+STREAMS, ARRIVALS, TRACE, CROWD, RAMP = "streams", "arrivals", "trace", "crowd", "ramp"
+REST_S = 15.0
+ALIKE = 2
+"""Equal looks in a row after which a server's counters have come to rest."""
+BLOCKS = 20
+LEAST_BLOCK_S = 2.0
+SPARE = 4.0
+"""So many times the requests are made ready for a block that should be needed."""
+
+
+@dataclass
+class Loader:
+    """A server, what it is to be put through, and what is needed to look after it."""
+
+    endpoint: Endpoint
+    family: Family
+    traffic: Traffic
+    text: Sequence[int]
+    """Token ids to cut prompts from."""
+    questions: Questions
+    metrics: Metrics | None
+    canary: Callable[[], Said]
+    """Asks a short question."""
+    stall_s: float
+    """How long nothing may move while requests are in flight."""
+    answer_s: float
+    """How long an answer to a question may take."""
+    processes: Callable[[], Sequence[int]] = list
+    folder: Path | None = None
+    """Where the stacks of a hanging server are written."""
+    soak_s: float = 0.0
+    """How long the streams are kept up at the end."""
+    workers: Workers = ALONE
+    """Who shares the sending."""
+    trace: Taken | None = None
+    """What is replayed in place of arrivals that are made up."""
+    context: int = 0
+    """Tokens of context the server has; asked of by a trace alone."""
+    ramp: Judge | None = None
+    """Tells what kept a rate from being served; without it there is no ramp."""
+    progress: Callable[[str], None] = lambda _: None
+
+    def load(self) -> Loaded:
+        """Drive every phase, until the server does not come back."""
+        self.canary()  # the next one finds a warm prefix, as all that follow do
+        healthy = self.canary()
+        if healthy.error:
+            return Loaded(healthy, (), (), None)
+        maker = Maker(self.endpoint, self.traffic, self.text)
+        phases: list[Phase] = []
+        rides: list[Ride] = []
+        replay: Replay | None = None
+        for name in (STREAMS, TRACE if self.trace else ARRIVALS, CROWD):
+            if name == ARRIVALS:
+                phase = self._arrivals(name, maker, self._rate(phases[0]))
+            elif name == TRACE and self.trace:
+                phase, replay = self._replay(maker, self.trace, self._rate(phases[0]))
+            else:
+                requests = maker.make(name, [None] * self.traffic.requests)
+                if name == CROWD:
+                    with self._riding(rides):
+                        phase = self._phase(name, requests, self.traffic.concurrency)
+                else:
+                    phase = self._phase(name, requests, self.traffic.concurrency)
+            phases.append(phase)
+            if phase.hang or not any(not one.error for one in phase.answers):
+                break
+        broken = bool(phases[-1].hang)
+        soak = () if broken or not self.soak_s else tuple(self._soak(maker, phases[0]))
+        ramp = () if broken or not self.ramp else self._ramp(maker, self.ramp, phases[0])
+        broken = broken or any(step.phase.hang for step in ramp)
+        rest = None if broken else self._rest()
+        return Loaded(healthy, tuple(phases), tuple(rides), rest, soak, ramp, replay)
+
+    def _arrivals(self, name: str, maker: Maker, rate: float) -> Phase:
+        plan = self.traffic
+        many = max(1, min(plan.requests, int(rate * plan.seconds)))
+        times = arrivals(plan.process, rate, many, name)
+        return self._phase(name, maker.make(name, times), None, (plan.process, rate))
+
+    def _replay(self, maker: Maker, trace: Taken, rate: float) -> tuple[Phase, Replay]:
+        """Send a trace's requests: at its own times, or at the planned rate where it tells none."""
+        plan, cut = self.traffic, 0
+        timed = [one for one in trace.entries if isinstance(one, Arrival)]
+        given = [one for one in trace.entries if isinstance(one, Given)]
+        if timed:
+            requests, cut = maker.replay(TRACE, timed, self.context)
+            process: tuple[str, float | None] = (TRACE, None)
+        else:
+            many = max(1, min(len(given), int(rate * plan.seconds)))
+            times = arrivals(plan.process, rate, many, TRACE)
+            requests, process = maker.given(given, times), (plan.process, rate)
+        phase = self._phase(TRACE, requests, None, process)
+        speed = plan.trace_speed if timed else None
+        sent = len(phase.answers)
+        return phase, Replay(trace.file, trace.format, sent, trace.left_out, cut, speed)
+
+    def _ramp(self, maker: Maker, limit: Judge, streams: Phase) -> tuple[Step, ...]:
+        """Offer ever higher rates until one is not kept."""
+        plan = self.traffic
+
+        def drive(rate: float) -> Phase:
+            name = f"{RAMP}, {rate:.4g} a second"
+            times = arrivals(plan.process, rate, count(rate, plan.ramp), RAMP)
+            requests = maker.make(name, times)
+            return self._phase(name, requests, None, (plan.process, rate), seconds=math.inf)
+
+        def progress(step: Step) -> None:
+            how = f"not kept: {step.limit.why}" if step.limit else "kept"
+            self.progress(f"{self.family.name}: ramp, {step.rate:.4g} requests a second {how}")
+
+        share = plan.ramp.start_share * len(streams.answers) / streams.took_s
+        return Climb(plan.ramp, drive, limit, progress).climb(plan.rate or share)
+
+    def _soak(self, maker: Maker, streams: Phase) -> Iterator[Block]:
+        """Keep the streams up, block by block; what came is read after each and not kept."""
+        seconds = max(self.soak_s / BLOCKS, LEAST_BLOCK_S)
+        enough = int(SPARE * seconds * len(streams.answers) / streams.took_s) + 1
+        begun = time.monotonic()
+        for number in itertools.count():
+            at_s = time.monotonic() - begun
+            if at_s >= self.soak_s:
+                return
+            requests = maker.make(f"soak-{number}", [None] * (enough + self.traffic.concurrency))
+            driven = measure(
+                self.endpoint, requests.planned, self.traffic.concurrency,
+                silence_s=self.stall_s, seconds=seconds, workers=self.workers,
+            )  # fmt: skip
+            answers = [answered(raw) for raw in driven.raws]
+            errors = [one.error for one in answers if one.error]
+            rate = sum(one.output_tokens for one in answers) / driven.took_s
+            self.progress(
+                f"{self.family.name}: soak, {at_s + driven.took_s:.0f} of {self.soak_s:.0f} s, "
+                f"{rate:.0f} tokens/s, {len(errors)} of {len(answers)} requests failed"
+            )
+            yield Block(
+                at_s,
+                len(answers),
+                len(errors),
+                errors[0] if errors else "",
+                rate,
+                resident_bytes(self.processes()),
+            )
+            if len(errors) == len(answers):
+                return
+
+    def _rate(self, streams: Phase) -> float:
+        return self.traffic.rate or self.traffic.rate_share * len(streams.answers) / streams.took_s
+
+    def _riding(self, rides: list[Ride]) -> Riding:
+        return riding(self.endpoint, self.family, self.questions, self.answer_s, rides)
+
+    def _phase(
+        self,
+        name: str,
+        requests: Requests,
+        users: int | None,
+        process: tuple[str, float | None] | None = None,
+        *,
+        seconds: float | None = None,
+    ) -> Phase:
+        """Drive one kind of load.
+
+        `process`: how requests follow one another, and the rate that was asked for; `seconds`: when
+        to stop sending more, where that is not as planned.
+        """
+        alone = name != CROWD
+        before = self._figures() if alone else None
+        with Watch(self.metrics, self.stall_s + _quiet_s(requests), self._hang) as watch:
+            driven = measure(
+                self.endpoint, requests.planned, users,
+                silence_s=self.stall_s,
+                seconds=self.traffic.seconds if seconds is None else seconds,
+                workers=self.workers,
+            )  # fmt: skip
+        raws = sorted(driven.raws, key=lambda raw: raw.intended_s)
+        return Phase(
+            name,
+            alone,
+            users,
+            requests.asked,
+            tuple(answered(raw) for raw in driven.raws),
+            driven.took_s,
+            tuple(
+                raw.dispatched_s - raw.intended_s for raw in raws if raw.dispatched_s is not None
+            ),
+            before,
+            self._figures() if alone and not watch.hang else None,
+            tuple(watch.seen),
+            watch.hang,
+            process
+            and Schedule(
+                *process,
+                tuple(raw.intended_s for raw in raws),
+                tuple(raw.dispatched_s for raw in raws),
+            ),
+        )
+
+    def _hang(self, watchdog: Watchdog) -> Hang:
+        return watchdog.hang(self.endpoint, self.processes(), self.folder)
+
+    def _figures(self) -> Load | None:
+        """Return the server's figures once they have come to rest; None where it tells none."""
+        deadline = time.monotonic() + REST_S
+        found: Load | None = None
+        alike = 0
+        while self.metrics is not None and alike < ALIKE and time.monotonic() < deadline:
+            try:
+                now = self.metrics.load()
+            except httpx.HTTPError:
+                return None
+            at_rest = found is not None and now.progress == found.progress and not now.in_flight
+            alike = alike + 1 if at_rest else 0
+            found = now
+            time.sleep(LOOK_S)
+        return found
+
+    def _rest(self) -> Rest:
+        load = self._figures()
+        said = self.canary()
+        return Rest(
+            said,
+            load.in_flight if load else None,
+            round(load.kv_usage, 4) if load else None,
+            resident_bytes(self.processes()),
+        )
+
+
+def _quiet_s(requests: Requests) -> float:
+    """Return the longest time for which no request goes out, because none is to."""
+    times = [0.0, *(one.at_s for one in requests.planned if one.at_s is not None)]
+    return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)

@@ -1,0 +1,1 @@
+"""The load generator: a socket client, and locust for more processes."""

@@ -1,0 +1,299 @@
+"""The process that drives a load as locust's master: users on workers, who send its requests.
+
+    python -m pytest_vllm_gates.load.generator.locust_master JOB RESULT
+
+Both files are pickles, as in `program.py`. From the network come only lists as msgpack, and only of
+workers that know the secret: the others are not heard, so that none of them gets the server's key.
+
+Every worker has its part of the requests before the load begins: while it lasts nothing but answers
+comes in, and a worker's users never wait for the master.
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+import pickle
+import secrets
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import gevent
+from locust import runners
+from locust.env import Environment
+from locust.exception import RPCError
+
+from pytest_vllm_gates import __version__
+from pytest_vllm_gates.facts.timing import Driven, Planned, Raw
+from pytest_vllm_gates.load.generator import messages
+from pytest_vllm_gates.load.generator.locust_user import LoadUser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from locust.rpc import Message
+
+    from pytest_vllm_gates.load.generator.program import Job
+
+PROGRAM = "pytest_vllm_gates.load.generator.worker_program"
+WORKER = "pytest_vllm_gates.load.generator.locust_worker"
+HERE = "127.0.0.1"
+GATHER_S = 60.0
+"""How long workers may take to come, and each to take its part."""
+LEAD_S = 0.3
+"""How long before a load begins the workers are told when."""
+SILENT_S = 30
+"""After how many seconds without a sign of life a worker counts as lost; locust's own 3 pass on a
+machine whose server keeps every core."""
+LOOK_S = 0.02
+SHOWN = 2000
+
+
+@dataclass
+class Hand:
+    """One worker, as the master knows it."""
+
+    name: str
+    pid: int
+    ready: bool = False
+    part: list[Planned] = field(default_factory=list)
+    raws: list[Raw] = field(default_factory=list)
+    took_s: float | None = None
+    left: int = 0
+    """Requests that were not sent because the load's seconds were over."""
+
+
+class Master(runners.MasterRunner):
+    """A locust master that hears only who knows the secret, and keeps what they send."""
+
+    def __init__(
+        self, environment: Environment, host: str, port: int, secret: str, count: int
+    ) -> None:
+        self.hands: dict[str, Hand] = {}
+        self.failure = ""
+        self._secret = secret
+        self._count = count
+        super().__init__(environment, host, port)
+        self.server.socket.linger = 1000  # ms; a worker that hangs keeps nobody from ending
+
+    def client_listener(self) -> NoReturn:
+        """Listen, whatever strangers send."""
+        while True:
+            try:
+                super().client_listener()
+            except Exception:  # noqa: BLE001 - it was no message; what a worker does wrong is kept
+                gevent.sleep(LOOK_S)
+
+    def handle_message(self, client_id: str, msg: Message) -> None:
+        """Hear a worker that has been let in, and let in who may be."""
+        if client_id not in self.hands:
+            if msg.type == messages.ADMIT and len(self.hands) < self._count:
+                self._admit(client_id, **msg.data)
+        elif msg.node_id == client_id:
+            hand = self.hands[client_id]
+            try:
+                if not self._heard(hand, msg):
+                    super().handle_message(client_id, msg)
+            except Exception as error:  # noqa: BLE001 - the load is not to wait for ever
+                self.failure = f"{hand.name} sent {msg.type}: {error!r}"
+
+    def _admit(self, client_id: str, proof: str, pid: int, version: str) -> None:
+        if hmac.compare_digest(proof, messages.proof(self._secret, client_id)):
+            host = client_id.rpartition("_")[0]
+            name = f"load worker {len(self.hands) + 1} of {self._count} (process {pid} on {host})"
+            self.hands[client_id] = Hand(name, pid)
+            if version != __version__:
+                self.failure = f"{name} is of version {version}, and this is {__version__}"
+
+    def _heard(self, hand: Hand, msg: Message) -> bool:
+        """Take in a message of ours; return False for one of locust's own."""
+        match msg.type:
+            case messages.READY:
+                hand.ready = True
+                if (has := msg.data["requests"]) != len(hand.part):
+                    self.failure = f"{hand.name} has {has} of {len(hand.part)} requests"
+            case messages.RAWS:
+                hand.raws.extend(map(messages.raw, msg.data["raws"]))
+            case messages.DONE:
+                hand.took_s, hand.left = msg.data["took_s"], msg.data["left"]
+            case messages.FAILED:
+                self.failure = f"{hand.name} failed: {msg.data['why']}"
+            case "exception":
+                self.failure = f"{hand.name} failed: {msg.data['msg']}\n{msg.data['traceback']}"
+            case _:
+                return False
+        return True
+
+
+class Children:
+    """The workers started on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, count: int, port: int, secret: str) -> None:
+        """Start so many; they read the secret from a file that nobody else can."""
+        secret_file = self._folder / "secret"
+        secret_file.touch(mode=0o600)
+        secret_file.write_text(secret, encoding="ascii")
+        for number in range(count):
+            with self._words(number).open("wb") as words:
+                self._started.append(
+                    subprocess.Popen(
+                        [sys.executable, "-m", PROGRAM, HERE, str(port), str(secret_file)],
+                        stdin=subprocess.DEVNULL, stdout=words, stderr=words,
+                    )
+                )  # fmt: skip
+
+    def ended(self) -> Iterator[tuple[int, str]]:
+        """Yield the process id of each that has ended, and how."""
+        for number, child in enumerate(self._started):
+            if (status := child.poll()) is not None:
+                words = self._words(number).read_text(encoding="utf-8", errors="replace")
+                said = f"; it said:\n{words[-SHOWN:].strip()}" if words.strip() else ""
+                yield child.pid, f"ended with status {status}{said}"
+
+    def end(self) -> None:
+        """End them; they have nothing left that anybody wants."""
+        for child in self._started:
+            child.kill()
+            child.wait()
+
+    def _words(self, number: int) -> Path:
+        return self._folder / f"worker-{number}"
+
+
+class Drive:
+    """Drives one job through its workers."""
+
+    def __init__(self, job: Job, master: Master, children: Children) -> None:
+        self._job = job
+        self._master = master
+        self._children = children
+
+    def run(self, requests: list[Planned]) -> Driven:
+        """Gather the workers, deal them the requests, let them go, and merge what came.
+
+        Raises `RuntimeError` where a worker is lost or says that it failed.
+        """
+        job, master, count = self._job, self._master, self._job.workers.count
+        self._until(lambda: len(master.clients.ready) == count, "come", GATHER_S)
+        users = len(requests) if job.users is None else min(job.users, len(requests))
+        master.start(users, spawn_rate=users)
+        self._until(lambda: master.user_count == users, "have their users", GATHER_S)
+        parts = messages.dealt(
+            requests, {one: master.clients[one].user_count for one in master.hands}
+        )
+        deal = {
+            "host": job.host, "port": job.port, "headers": job.headers,
+            "closed": job.users is not None, "silence_s": job.silence_s, "seconds": job.seconds,
+        }  # fmt: skip
+        for client_id, hand in master.hands.items():
+            hand.part = parts[client_id]
+            for rows in messages.planned_rows(hand.part):
+                master.send_message(messages.PART, {"requests": rows}, client_id)
+            master.send_message(messages.DEAL, deal, client_id)
+        hands = master.hands.values()
+        self._until(lambda: all(one.ready for one in hands), "take their requests", GATHER_S)
+        begun_unix_s = time.time() + LEAD_S
+        master.send_message(messages.BEGIN, {"begun_unix_s": begun_unix_s, "lead_s": LEAD_S})
+        self._until(lambda: all(one.took_s is not None for one in hands))
+        return self._merged(begun_unix_s)
+
+    def _until(self, done: Callable[[], bool], what: str = "", within_s: float = math.inf) -> None:
+        """Wait, and notice who is lost meanwhile."""
+        deadline = time.monotonic() + within_s
+        while not done():
+            self._look()
+            if time.monotonic() > deadline:
+                raise RuntimeError(self._late(what, within_s))
+            gevent.sleep(LOOK_S)
+        self._look()
+
+    def _late(self, what: str, within_s: float) -> str:
+        workers, come = self._job.workers, len(self._master.clients.ready)
+        told = f"of {workers.count} load workers not all {what} within {within_s:g} s"
+        if what != "come" or not workers.listen:
+            return told
+        return (
+            f"{told}, but {come}; start them where they are: {messages.SECRET_VARIABLE}=... "
+            f"python -m {WORKER} --master {workers.listen}"
+        )
+
+    def _look(self) -> None:
+        """Raise `RuntimeError` where a worker is lost or failed."""
+        hands, clients = self._master.hands, self._master.clients
+        for pid, how in self._children.ended():
+            found = [one for one in hands.values() if one.pid == pid]
+            name = found[0].name if found else f"a load worker (process {pid})"
+            had = f"; {len(found[0].part)} requests were its to send" if found else ""
+            raise RuntimeError(f"{name} {how}{had}")
+        for client_id, hand in hands.items():
+            node = clients.get(client_id)
+            if node is not None and node.state == runners.STATE_MISSING:
+                raise RuntimeError(f"{hand.name} has given no sign of life for {SILENT_S} s")
+        if self._master.failure:
+            raise RuntimeError(self._master.failure)
+
+    def _merged(self, begun_unix_s: float) -> Driven:
+        raws: list[Raw] = []
+        for hand in self._master.hands.values():
+            if len(hand.raws) + hand.left != len(hand.part):
+                raise RuntimeError(
+                    f"{hand.name} had {len(hand.part)} requests, and tells of {len(hand.raws)}"
+                )
+            raws += hand.raws
+        counted = self._master.stats.total.num_requests
+        if counted != len(raws):
+            raise RuntimeError(f"locust counts {counted} requests, and {len(raws)} came back")
+        took_s = max(one.took_s or 0.0 for one in self._master.hands.values())
+        return Driven(begun_unix_s, took_s, tuple(sorted(raws, key=lambda one: one.ended_s)))
+
+
+def drive(job: Job, folder: Path) -> Driven:
+    """Drive a job; `folder`: where nobody else can read."""
+    requests = [*job.requests]
+    if job.users is None:
+        due = (one for one in requests if (one.at_s or 0.0) <= job.seconds)
+        requests = sorted(due, key=lambda one: one.at_s or 0.0)
+    if not requests:
+        return Driven(time.time(), 0.0, ())
+    workers = job.workers
+    secret = workers.secret or secrets.token_hex(32)
+    host, port = messages.address(workers.listen) if workers.listen else (HERE, 0)
+    # A worker that a busy machine keeps waiting for a while is not lost.
+    runners.HEARTBEAT_LIVENESS = SILENT_S
+    environment = Environment(user_classes=[LoadUser])
+    try:
+        master = Master(environment, host, port, secret, workers.count)
+    except RPCError as error:
+        raise RuntimeError(f"no load worker can come to {host}:{port}: {error}") from None
+    environment.runner = master
+    children = Children(folder)
+    try:
+        if not workers.listen:
+            children.start(workers.count, master.server.port, secret)
+        return Drive(job, master, children).run(requests)
+    finally:
+        if workers.listen:
+            master.quit()
+        children.end()
+
+
+def main(job_file: str, result_file: str) -> None:
+    """Drive the job."""
+    job: Job = pickle.loads(Path(job_file).read_bytes())  # noqa: S301 - written by `measure`
+    try:
+        load = drive(job, Path(job_file).parent)
+    except RuntimeError as error:
+        sys.exit(str(error))
+    Path(result_file).write_bytes(pickle.dumps(load))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,112 @@
+"""The locust user: it sends our requests over raw sockets, one after the other.
+
+Of locust it uses the greenlets and the counting. What is measured are the bytes and the kernel's
+stamps, as in `loop.py`: no HTTP client reads ahead, and no response time is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, ClassVar
+
+import gevent
+import locust  # it patches the standard library, so nobody else comes first
+from gevent.event import Event
+from locust.exception import StopUser
+
+from pytest_vllm_gates.load.generator.socket_client import SPIN_S, Clock, Flight
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.timing import Planned, Raw
+    from pytest_vllm_gates.load.generator.socket_client import Target
+
+
+class Share:
+    """A worker's part of a load, and what came of it."""
+
+    target: Target
+    clock: Clock
+    closed: bool
+    """A user sends its next request when one has ended; else each goes out at its own time."""
+    silence_s: float
+    seconds: float = math.inf
+
+    def __init__(self) -> None:
+        self.begun = Event()
+        self.backlog: deque[Planned] = deque()
+        self.raws: list[Raw] = []
+
+    def next(self) -> tuple[Planned, float] | None:
+        """Take a request, with the time it is to go out; None where there are no more."""
+        if not self.backlog:
+            return None
+        if not self.closed:
+            request = self.backlog.popleft()
+            return request, request.at_s or 0.0
+        if (now := self.clock.now()) >= self.seconds:
+            return None
+        return self.backlog.popleft(), now
+
+    def until(self, at_s: float) -> None:
+        """Wait for a time of the load; the last bit of it awake."""
+        while (left := at_s - self.clock.now()) > 0:
+            gevent.sleep(max(0.0, left - SPIN_S))
+
+    def send(self, request: Planned, intended_s: float) -> Raw:
+        """Send a request and read its answer to the end."""
+        flight = Flight(request, intended_s, self.target.bytes_of(request))
+        error = self._fly(flight)
+        self.raws.append(raw := flight.ended(error, self.clock))
+        return raw
+
+    def _fly(self, flight: Flight) -> str:
+        """Return why an answer is not whole."""
+        trouble = "no socket"
+        try:
+            with self.target.socket() as made:
+                made.settimeout(self.silence_s)
+                flight.begun_s = flight.last_s = self.clock.now()
+                trouble = "cannot connect"
+                made.connect(self.target.address)
+                trouble = "the request could not be sent"
+                made.sendall(flight.left)
+                flight.sent_s = flight.last_s = self.clock.now()
+                trouble = "the connection broke"
+                while flight.read(made, self.clock):
+                    pass
+        except OSError as error:
+            flight.last_s = self.clock.now()
+            if isinstance(error, TimeoutError) and error.errno is None:  # ours, not the kernel's
+                return f"nothing came for {self.silence_s:g} s"
+            return f"{trouble}: {error}"
+        return ""
+
+
+class LoadUser(locust.User):
+    """One user of a load; its worker sets the share."""
+
+    share: ClassVar[Share]
+
+    def on_start(self) -> None:
+        """Wait for the start of the load."""
+        self.share.begun.wait()
+        self.share.until(0.0)
+
+    @locust.task
+    def ask(self) -> None:
+        """Send the next request, and tell locust of it."""
+        found = self.share.next()
+        if found is None:
+            raise StopUser
+        request, intended_s = found
+        self.share.until(intended_s)
+        raw = self.share.send(request, intended_s)
+        self.environment.events.request.fire(
+            request_type="POST",
+            name=request.path,
+            response_time=(raw.ended_s - raw.intended_s) * 1e3,
+            response_length=len(raw.answer),
+            exception=OSError(raw.error) if raw.error else None,
+            context={},
+        )

@@ -1,0 +1,158 @@
+"""Drives a load over raw sockets (`flight.py`) from one thread, with a loop of its own."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import heapq
+import math
+import select
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.timing import Driven, Planned, Raw
+from pytest_vllm_gates.load.generator.socket_client import SPIN_S, Clock, Flight, stamping
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable, Iterator
+
+    from pytest_vllm_gates.load.generator.socket_client import Target
+
+WRITABLE = select.EPOLLOUT
+IN_PROGRESS = (errno.EINPROGRESS, errno.EWOULDBLOCK)
+
+
+class Loop:
+    """Drives one load; `run` may be called once."""
+
+    def __init__(self, target: Target, *, silence_s: float) -> None:
+        """`silence_s`: how long an answer may stay away, or stop, before it is given up."""
+        self._target = target
+        self._silence_s = silence_s
+        self._epoll = select.epoll()
+        self._sockets: dict[int, socket.socket] = {}
+        self._flights: dict[int, Flight] = {}
+        self._raws: list[Raw] = []
+        self._looks_s = 0.0
+        self._stamped = stamping()
+
+    def run(
+        self, requests: Iterable[Planned], users: int | None = None, *, seconds: float = math.inf
+    ) -> Driven:
+        """Send the requests at their times, or, given `users`, so many at a time as they end.
+
+        `seconds`: when to stop sending more.
+        """
+        self._seconds = seconds
+        collects = gc.isenabled()
+        gc.disable()  # a pause of the collector's is not the server's
+        self._clock = Clock()
+        try:
+            if users is None:
+                self._open(requests)
+            else:
+                self._closed(iter(requests), users)
+        finally:
+            self._epoll.close()
+            for one in (*self._sockets.values(), *self._stamped):
+                one.close()
+            if collects:
+                gc.enable()
+        return Driven(self._clock.begun_unix_s, self._now(), tuple(self._raws))
+
+    def _now(self) -> float:
+        return self._clock.now()
+
+    def _open(self, requests: Iterable[Planned]) -> None:
+        due = [
+            (one.at_s or 0.0, number, one)
+            for number, one in enumerate(requests)
+            if (one.at_s or 0.0) <= self._seconds
+        ]
+        heapq.heapify(due)
+        while due or self._flights:
+            while due and due[0][0] <= self._now():
+                at_s, _, request = heapq.heappop(due)
+                self._start(request, at_s)
+            self._turn(due[0][0] if due else None)
+
+    def _closed(self, requests: Iterator[Planned], users: int) -> None:
+        more = True
+        while more or self._flights:
+            while more and len(self._flights) < users:
+                request = next(requests, None) if self._now() < self._seconds else None
+                if request is None:
+                    more = False
+                else:
+                    self._start(request, self._now())
+            if self._flights:
+                self._turn(None)
+
+    def _start(self, request: Planned, intended_s: float) -> None:
+        flight = Flight(request, intended_s, self._target.bytes_of(request))
+        try:
+            made = self._target.socket()
+        except OSError as error:
+            flight.last_s = self._now()
+            self._raws.append(flight.ended(f"no socket: {error}", self._clock))
+            return
+        made.setblocking(False)
+        status = made.connect_ex(self._target.address)
+        number = made.fileno()
+        self._sockets[number], self._flights[number] = made, flight
+        flight.begun_s = flight.last_s = self._now()
+        if status and status not in IN_PROGRESS:
+            self._end(number, f"cannot connect: {errno.errorcode.get(status, status)}")
+            return
+        self._epoll.register(number, WRITABLE | select.EPOLLIN)
+
+    def _turn(self, due_s: float | None) -> None:
+        """Wait until something can be read or written, or until it is time; do it."""
+        wait_s = self._silence_s / 4
+        if due_s is not None:
+            wait_s = min(wait_s, due_s - self._now() - SPIN_S)
+        ready = self._epoll.poll(max(0.0, wait_s))
+        for number, event in ready:
+            if event & WRITABLE:
+                self._write(number)
+            if event != WRITABLE and number in self._flights:
+                self._read(number)
+        if (now := self._now()) >= self._looks_s:
+            self._looks_s = now + self._silence_s / 4
+            self._give_up(now)
+
+    def _write(self, number: int) -> None:
+        flight = self._flights[number]
+        try:
+            while flight.left:
+                flight.left = flight.left[self._sockets[number].send(flight.left) :]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._end(number, f"the request could not be sent: {error}")
+            return
+        flight.sent_s = flight.last_s = self._now()
+        self._epoll.modify(number, select.EPOLLIN)
+
+    def _read(self, number: int) -> None:
+        flight = self._flights[number]
+        try:
+            more = flight.read(self._sockets[number], self._clock)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            flight.last_s = self._now()
+            self._end(number, f"the connection broke: {error}")
+            return
+        if not more:
+            self._end(number, "")
+
+    def _end(self, number: int, error: str) -> None:
+        self._sockets.pop(number).close()
+        self._raws.append(self._flights.pop(number).ended(error, self._clock))
+
+    def _give_up(self, now: float) -> None:
+        for number, flight in [*self._flights.items()]:
+            if now - flight.last_s > self._silence_s:
+                flight.last_s = now
+                self._end(number, f"nothing came for {self._silence_s:g} s")

@@ -1,0 +1,105 @@
+"""Drives a load from a process of its own, so that nothing this one does can delay it."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pytest_vllm_gates.drive.measuring import samples
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts.timing import ALONE
+from pytest_vllm_gates.load.generator.program import Job
+from pytest_vllm_gates.process.process import GuardedProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vllm_gates.facts.timing import Driven, Planned, Workers
+    from pytest_vllm_gates.server.types import Endpoint
+
+PROGRAM = "pytest_vllm_gates.load.generator.program"
+SWARM = "pytest_vllm_gates.load.generator.locust_master"
+SILENCE_S = 120.0
+LOOK_S = 60.0
+
+
+def why_not(endpoint: Endpoint) -> str:
+    """Return why no load can be driven there; '' where it can."""
+    url = urlsplit(endpoint.base_url)
+    if url.scheme == "http" and url.hostname:
+        return ""
+    return (
+        f"{endpoint.base_url}: a load is driven over plain HTTP, at whose sockets the kernel's "
+        "time is that of a token; name the server's own address, behind the proxy that speaks TLS"
+    )
+
+
+def measure(
+    endpoint: Endpoint,
+    requests: Iterable[Planned],
+    users: int | None = None,
+    *,
+    silence_s: float = SILENCE_S,
+    seconds: float = math.inf,
+    workers: Workers = ALONE,
+) -> Driven:
+    """Send the requests at their times, or so many at a time; return what came, unread.
+
+    `silence_s`: how long an answer may stay away, or stop, before it is given up; `seconds`: when
+    to stop sending more; `workers`: who shares the sending, under a locust master.
+    Raises `UserError` for a server that is not spoken to in plain HTTP, `RuntimeError` where the
+    process failed.
+    """
+    if why := why_not(endpoint):
+        raise UserError(why)
+    url = urlsplit(endpoint.base_url)
+    assert url.hostname  # noqa: S101 - or that was why not
+    headers = {"Content-Type": "application/json"}
+    if endpoint.api_key:
+        headers["Authorization"] = f"Bearer {endpoint.api_key}"
+    job = Job(
+        url.hostname, url.port or 80, headers, tuple(requests), users, silence_s, seconds, workers
+    )
+    with tempfile.TemporaryDirectory() as name:
+        job_file, result = Path(name, "job"), Path(name, "result")
+        job_file.touch(mode=0o600)  # it holds the key
+        job_file.write_bytes(pickle.dumps(job))
+        files = [str(job_file), str(result)]
+        said = _swarmed(files, Path(name, "log")) if workers.count else _alone(files)
+        if said is not None:
+            raise RuntimeError(f"the process that drove the load failed:\n{said}")
+        load: Driven = pickle.loads(result.read_bytes())  # noqa: S301 - written by our own process
+    if endpoint.tape:
+        planned = {one.name: one for one in job.requests}
+        root = urlsplit(endpoint.root_url).path.rstrip("/")
+        for raw in samples.worth_keeping(load.raws):
+            endpoint.tape.keep(samples.sent(raw, planned[raw.name], headers, root))
+    return load
+
+
+def _alone(files: list[str]) -> str | None:
+    """Drive a job from one process; return what it said where it failed."""
+    done = subprocess.run(
+        [sys.executable, "-m", PROGRAM, *files],
+        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    return done.stderr if done.returncode else None
+
+
+def _swarmed(files: list[str], log: Path) -> str | None:
+    """Drive a job from a master and its workers, none of which outlives the call."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
+    process = GuardedProcess([sys.executable, "-m", SWARM, *files], env=env, log=log)
+    try:
+        while (status := process.wait(LOOK_S)) is None:
+            pass
+    finally:
+        process.stop(0.0)
+    return log.read_text(encoding="utf-8", errors="replace") if status else None

@@ -1,0 +1,49 @@
+"""The process a load is driven from: it reads a job, drives it, and writes what came.
+
+    python -m pytest_vllm_gates.load.generator.program JOB RESULT
+
+Both files are pickles of this package's own records, written and read by `measure` alone.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.timing import ALONE
+from pytest_vllm_gates.load.generator.loop import Loop
+from pytest_vllm_gates.load.generator.socket_client import Target
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.timing import Planned, Workers
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be sent where."""
+
+    host: str
+    port: int
+    headers: dict[str, str]
+    requests: tuple[Planned, ...]
+    users: int | None
+    """So many at a time; None: each at its own time."""
+    silence_s: float
+    seconds: float
+    workers: Workers = ALONE
+
+
+def main(job_file: str, result_file: str) -> None:
+    """Drive the job."""
+    job: Job = pickle.loads(Path(job_file).read_bytes())  # noqa: S301 - written by `measure`
+    target = Target(job.host, job.port, job.headers)
+    loop = Loop(target, silence_s=job.silence_s)
+    load = loop.run(job.requests, job.users, seconds=job.seconds)
+    Path(result_file).write_bytes(pickle.dumps(load))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,134 @@
+"""The process in which a worker sends its part of one load.
+
+    python -m pytest_vllm_gates.load.generator.worker_program HOST PORT [SECRET_FILE]
+
+Locust patches the standard library, so that this is a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import gc
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gevent
+import locust
+from locust.env import Environment
+from locust.runners import WorkerRunner
+
+from pytest_vllm_gates import __version__
+from pytest_vllm_gates.load.generator import messages
+from pytest_vllm_gates.load.generator.locust_user import LoadUser, Share
+from pytest_vllm_gates.load.generator.socket_client import Clock, Target, stamping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from locust.rpc import Message
+
+ANSWER_S = 20.0
+"""How long a master may take to let a worker in."""
+LINGER_MS = 1000
+"""How long its last words may take; a master that is gone keeps nobody from ending."""
+SKEW_S = 5.0
+"""By how much a worker's clock, and the way of a message, may be off."""
+
+
+class Worker(WorkerRunner):
+    """A locust worker that says that it belongs here, and takes its users' requests."""
+
+    def __init__(self, environment: Environment, host: str, port: int, secret: str) -> None:
+        self._secret = secret
+        self.share = LoadUser.share = Share()
+        super().__init__(environment, host, port)
+        for name, hear in [
+            (messages.PART, self._part),
+            (messages.DEAL, self._deal),
+            (messages.BEGIN, self._begin),
+        ]:
+            self.register_message(name, functools.partial(self._heard, hear))
+
+    def connect_to_master(self) -> None:
+        """Ask to be let in."""
+        self.client.socket.linger = LINGER_MS
+        shown = messages.proof(self._secret, self.client_id)
+        me = {"proof": shown, "pid": os.getpid(), "version": __version__}
+        self.send_message(messages.ADMIT, me)
+        # Locust types a message as an object; this one of its own is a word.
+        self.send_message("client_ready", locust.__version__)  # type: ignore[arg-type]
+        if not self.connection_event.wait(timeout=ANSWER_S):
+            sys.exit(
+                f"the master at {self.master_host}:{self.master_port} does not let this worker in: "
+                f"is ${messages.SECRET_VARIABLE} the same there, and does it wait for so many?"
+            )
+        self.connected = True
+
+    def _heard(self, hear: Callable[[dict[str, Any]], None], msg: Message, **_: object) -> None:
+        self._told(hear, msg.data)
+
+    def _told(self, act: Callable[[dict[str, Any]], None], data: dict[str, Any]) -> None:
+        """Do something for the master; what goes wrong is told to it."""
+        try:
+            act(data)
+        except Exception as error:  # noqa: BLE001 - the master is to know, whatever it is
+            self.send_message(messages.FAILED, {"why": f"{type(error).__name__}: {error}"})
+
+    def _part(self, data: dict[str, Any]) -> None:
+        self.share.backlog.extend(map(messages.planned, data["requests"]))
+
+    def _deal(self, data: dict[str, Any]) -> None:
+        share = self.share
+        self._stamped = stamping()
+        share.target = Target(data["host"], data["port"], data["headers"])
+        share.closed = data["closed"]
+        share.silence_s, share.seconds = data["silence_s"], data["seconds"]
+        self.send_message(messages.READY, {"requests": len(share.backlog)})
+
+    def _begin(self, data: dict[str, Any]) -> None:
+        begun_unix_s, lead_s = data["begun_unix_s"], data["lead_s"]
+        off = time.time() + lead_s - begun_unix_s
+        if abs(off) > SKEW_S:
+            raise RuntimeError(
+                f"its clock and the master's are about {abs(off):.0f} s apart: synchronise them"
+            )
+        gc.disable()  # a pause of the collector's is not the server's
+        self.share.clock = Clock(begun_unix_s)
+        self.share.begun.set()
+        gevent.spawn(self._told, self._finish, {})
+
+    def _finish(self, _: dict[str, Any]) -> None:
+        """Send what came once every user has ended, locust's count before it."""
+        self.user_greenlets.join()
+        took_s = self.share.clock.now()
+        counted: dict[str, Any] = {}
+        self.environment.events.report_to_master.fire(  # type: ignore[no-untyped-call]
+            client_id=self.client_id, data=counted
+        )
+        self.send_message("stats", counted)
+        for rows in messages.raw_rows(self.share.raws):
+            self.send_message(messages.RAWS, {"raws": rows})
+        self.send_message(messages.DONE, {"took_s": took_s, "left": len(self.share.backlog)})
+
+
+def main(host: str, port: str, secret_file: str = "") -> None:
+    """Serve one master, until it says that all is over."""
+    secret = os.environ.get(messages.SECRET_VARIABLE, "")
+    if secret_file:
+        secret = Path(secret_file).read_text(encoding="ascii")
+    environment = Environment(user_classes=[LoadUser], catch_exceptions=False)
+    # Without any, locust would read its own from files and variables of whoever runs this.
+    environment.parsed_options = argparse.Namespace(web_base_path="", headless=True)
+    runner = environment.runner = Worker(environment, host, int(port), secret)
+    try:
+        runner.greenlet.join()
+    except KeyboardInterrupt:
+        runner.send_message(messages.FAILED, {"why": "it was interrupted"})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,121 @@
+"""Up to which rate a server keeps its limits: its capacity under SLO, from the steps of a ramp."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.judge import rest, slo
+from pytest_vllm_gates.load import arrivals
+from pytest_vllm_gates.load.drift import CONFIDENCE, FEWEST_POINTS
+from pytest_vllm_gates.load.latency import P95, latency, percentile
+from pytest_vllm_gates.load.types import Limit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.facts.traffic import Traffic
+    from pytest_vllm_gates.load.types import Phase, Step
+
+MOST_POINTS = 500
+"""Of more answers every second one is looked at, or every third: pairs are many."""
+
+
+def limit(rate: float, phase: Phase, traffic: Traffic) -> Limit | None:
+    """Return what kept a rate from being served within the limits; None where nothing did."""
+    if why := arrivals.not_as_asked(phase) or arrivals.late(phase, traffic.limits):
+        return Limit(why, clients=True)
+    if phase.hang:
+        return Limit(rest.hangs(phase.hang), clients=False)
+    failed = [one.error for one in phase.answers if one.error]
+    if len(failed) > traffic.limits.error_rate * len(phase.answers):
+        first = max(set(failed), key=failed.count)
+        why = f"{len(failed)} of {len(phase.answers)} requests failed, mostly: {first}"
+        return Limit(why, clients=False)
+    if why := next(slo.beyond(phase, traffic.limits), ""):
+        return Limit(why, clients=False)
+    if achieved(phase, at_most=True) < traffic.ramp.achieved:
+        why = (
+            f"{achieved(phase) * rate:.3g} of {rate:.3g} requests a second are answered, "
+            f"{traffic.ramp.achieved:.0%} have to be"
+        )
+        return Limit(why, clients=False)
+    return None
+
+
+def achieved(phase: Phase, *, at_most: bool = False) -> float:
+    """Return at what share of the rate at which requests came their answers were over, 0 to 1.
+
+    A server that keeps up is done as long after the last request as after the first; where it is
+    done b seconds later for every second that a request came later, it answers 1 / b of them. The
+    slope is Sen's, as a soak's drift: a single bad moment leaves it be. `at_most`: with the end of
+    its 95 % interval that speaks for the server.
+    """
+    from scipy import stats  # noqa: PLC0415 - half a second of import, for a ramp alone
+
+    whole = sorted((one.intended_s, one.ended_s) for one in phase.answers if not one.error)
+    whole = whole[:: len(whole) // MOST_POINTS + 1]
+    came, over = [one[0] for one in whole], [one[1] for one in whole]
+    if len(set(came)) < FEWEST_POINTS:
+        return 1.0
+    found, _, low, _ = stats.theilslopes(over, came, alpha=CONFIDENCE)
+    slope = float(low if at_most else found)
+    return min(1.0, 1.0 / slope) if slope > 0 else 1.0
+
+
+def capacity(steps: Sequence[Step]) -> float | None:
+    """Return the highest rate that was kept, below the lowest that was not; None for none."""
+    lowest = min((one.rate for one in steps if one.limit), default=float("inf"))
+    return max((one.rate for one in steps if not one.limit and one.rate < lowest), default=None)
+
+
+def limited(steps: Sequence[Step]) -> Step | None:
+    """Return the step with the lowest rate that was not kept; None where all were."""
+    return min((one for one in steps if one.limit), key=lambda one: one.rate, default=None)
+
+
+def below(rate: float, steps: Sequence[Step]) -> str:
+    """Return that a planned rate is not kept by the server; '' where it is.
+
+    Where the client's own limit came first nothing is told: see `undecided`.
+    """
+    kept, first = capacity(steps), limited(steps)
+    if first is None or first.limit is None or first.limit.clients or rate <= (kept or 0.0):
+        return ""
+    most = f"{kept:.3g} a second are kept" if kept else "no rate that was tried is kept"
+    return (
+        f"{rate:.3g} requests a second are planned, and {most}; at {first.rate:.3g}: "
+        f"{first.limit.why}"
+    )
+
+
+def undecided(rate: float, steps: Sequence[Step]) -> str:
+    """Return why it cannot be told whether a planned rate is kept; '' where it can."""
+    kept, first = capacity(steps), limited(steps)
+    if rate <= (kept or 0.0) or (first and first.limit and not first.limit.clients):
+        return ""
+    if first and first.limit:
+        return f"at {first.rate:.3g} requests a second: {first.limit.why}"
+    return f"the ramp ended at {kept or 0.0:.3g} requests a second, {rate:.3g} are planned"
+
+
+def as_evidence(steps: Sequence[Step]) -> dict[str, Any]:
+    """Return the capacity, what limited it and every step in the order of its rate, as JSON."""
+    first = limited(steps)
+    return {
+        "capacity_requests_per_s": capacity(steps),
+        "limited_at_requests_per_s": first.rate if first else None,
+        "limited_by": first.limit.why if first and first.limit else None,
+        "clients_limit": bool(first and first.limit and first.limit.clients),
+        "steps": [_step(one) for one in sorted(steps, key=lambda one: one.rate)],
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    times = [one for one in map(latency, step.phase.answers) if one]
+    return {
+        "rate": round(step.rate, 3),
+        "requests": len(step.phase.answers),
+        "achieved": round(achieved(step.phase), 3),
+        "ttft_p95_s": round(percentile([one.ttft_s for one in times], P95), 4) if times else None,
+        "limit": step.limit.why if step.limit else None,
+    }

@@ -1,0 +1,152 @@
+"""Makes the requests of a load: exact counts of tokens, the same for the same seed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pytest_vllm_gates.facts.timing import Planned
+from pytest_vllm_gates.load.trace import BLOCK_TOKENS
+from pytest_vllm_gates.load.types import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.facts.traffic import Traffic
+    from pytest_vllm_gates.load.trace import Arrival, Given
+    from pytest_vllm_gates.server.types import Endpoint
+
+CONSTANT = "constant"
+COMPLETIONS = "/v1/completions"
+COUNTED = {"include_usage": True, "continuous_usage_stats": True}
+STREAMED = {"stream": True, "stream_options": COUNTED}
+OWN_TOKENS = 8
+"""At the beginning of a block, drawn for it alone."""
+
+
+@dataclass(frozen=True)
+class Requests:
+    """The requests of one phase, and what each asks for by its name."""
+
+    planned: tuple[Planned, ...]
+    asked: dict[str, Asked]
+
+
+class Maker:
+    """Makes requests for completions of token ids, which a server reads as they stand.
+
+    An answer goes on to its last token whatever the model would like (`ignore_eos`), so that two
+    servers have the same to do. Every chunk says how many tokens there are by then
+    (`continuous_usage_stats`).
+    """
+
+    def __init__(self, endpoint: Endpoint, traffic: Traffic, text: Sequence[int]) -> None:
+        """`text`: token ids to cut prompts from, at least twice as many as the longest has."""
+        self._endpoint = endpoint
+        self._traffic = traffic
+        self._text = text
+        self._ring = list(itertools.islice(itertools.cycle(text), len(text) + BLOCK_TOKENS))
+        self._path = f"{urlsplit(endpoint.root_url).path}{COMPLETIONS}"
+
+    def make(self, seed: str, times: Sequence[float | None]) -> Requests:
+        """Return one request for each time it is to go out; the same for the same seed."""
+        chance = random.Random(seed)  # noqa: S311 - it hides nothing
+        planned, asked = [], {}
+        beginning = chance.randrange(len(self._text) // 2)
+        for number, at_s in enumerate(times):
+            length = chance.randint(*self._traffic.prompt_tokens)
+            output = chance.randint(*self._traffic.output_tokens)
+            start = chance.randrange(len(self._text) - length + 1)
+            prompt = list(self._text[start : start + length])
+            if chance.random() < self._traffic.shared:
+                alike = self._traffic.shared_tokens
+                prompt[:alike] = self._text[beginning : beginning + alike]
+            name = f"{seed}-{number}"
+            asked[name] = Asked(length, output)
+            planned.append(Planned(name, self._path, self._body(prompt, output), at_s))
+        return Requests(tuple(planned), asked)
+
+    def replay(self, seed: str, arrivals: Sequence[Arrival], context: int) -> tuple[Requests, int]:
+        """Return requests of a trace's times and lengths, and how many had to be cut.
+
+        `context`: tokens that a prompt and its answer may have in all; what is longer gives up the
+        end of its prompt, and of its answer what even one token of prompt leaves no room for. Only
+        prompts with the same block ids begin alike.
+        """
+        planned, asked, cut = [], {}, 0
+        for number, one in enumerate(arrivals):
+            output = min(one.output_tokens, context - 1)
+            length = min(one.prompt_tokens, context - output)
+            cut += (length, output) != (one.prompt_tokens, one.output_tokens)
+            prompt = self._blocks(seed, number, one, length)
+            name = f"{seed}-{number}"
+            asked[name] = Asked(length, output)
+            at_s = one.at_s / self._traffic.trace_speed
+            planned.append(Planned(name, self._path, self._body(prompt, output), at_s))
+        return Requests(tuple(planned), asked), cut
+
+    def _blocks(self, seed: str, number: int, one: Arrival, length: int) -> list[int]:
+        """Return a prompt of so many tokens, block by block: a block is what its id says."""
+        prompt: list[int] = []
+        for place in range(-(-length // BLOCK_TOKENS)):
+            block = one.blocks[place] if one.blocks else f"{number}.{place}"
+            chance = random.Random(f"{seed}-{block}")  # noqa: S311 - it hides nothing
+            # A few tokens of its own, or two blocks cut at the same place would be one.
+            own = chance.choices(self._text, k=OWN_TOKENS)
+            start = chance.randrange(len(self._text))
+            prompt += [*own, *self._ring[start : start + BLOCK_TOKENS - OWN_TOKENS]]
+        return prompt[:length]
+
+    def given(self, requests: Sequence[Given], times: Sequence[float]) -> Requests:
+        """Return the requests of a batch file as they are, in their order, at these times.
+
+        Only the model is the served one, and answers are streamed with their counts.
+        """
+        root = self._path.removesuffix(COMPLETIONS)
+        planned = []
+        for one, at_s in zip(requests, times, strict=False):
+            options = one.body.get("stream_options")
+            body = {**one.body, "model": self._endpoint.model, **STREAMED}
+            if isinstance(options, dict):
+                body["stream_options"] = {**options, **COUNTED}
+            planned.append(Planned(one.name, root + one.path, json.dumps(body).encode(), at_s))
+        return Requests(tuple(planned), {one.name: Asked() for one in planned})
+
+    def _body(self, prompt: Sequence[int], output_tokens: int) -> bytes:
+        body = {
+            "model": self._endpoint.model,
+            "prompt": prompt,
+            "max_tokens": output_tokens,
+            "ignore_eos": True,
+            "temperature": 0,
+            "return_token_ids": True,
+            **STREAMED,
+        }
+        return json.dumps(body).encode()
+
+
+def arrivals(process: str, rate: float, count: int, seed: str) -> list[float]:
+    """Return when `count` requests go out, `rate` a second: seconds from the first, in order."""
+    return constant(rate, count) if process == CONSTANT else poisson(rate, count, seed)
+
+
+def constant(rate: float, count: int) -> list[float]:
+    """Return when `count` requests go out that are equally far apart, `rate` a second."""
+    return [number / rate for number in range(count)]
+
+
+def poisson(rate: float, count: int, seed: str) -> list[float]:
+    """Return when `count` requests go out that come independently, `rate` a second on average.
+
+    Seconds from the first; the time between two is exponentially distributed.
+    """
+    chance = random.Random(seed)  # noqa: S311 - it hides nothing
+    at, times = 0.0, []
+    for _ in range(count):
+        times.append(at)
+        at += chance.expovariate(rate)
+    return times

@@ -1,0 +1,249 @@
+"""The formats of traces: which columns or keys each has, and what a line of it says.
+
+Azure LLM inference traces of 2023 and 2024 (CSV): TIMESTAMP, ContextTokens, GeneratedTokens.
+https://github.com/Azure/AzurePublicDataset, AzureLLMInferenceDataset2023.md and ...2024.md;
+Patel et al., Splitwise, ISCA 2024, and Stojkovic et al., DynamoLLM, HPCA 2025.
+
+BurstGPT (CSV): Timestamp in seconds, Model, Request tokens, Response tokens, Total tokens, Log
+Type; later releases have Session ID and Elapsed time, too. An answer of 0 tokens is a failure.
+https://github.com/HPMLL/BurstGPT; Wang et al., arXiv 2401.17644.
+
+Mooncake (JSON lines): timestamp in milliseconds, input_length, output_length, and hash_ids, one for
+every 512 tokens of the prompt begun. https://github.com/kvcache-ai/Mooncake, FAST25-release/traces;
+Qin et al., FAST 2025.
+
+OpenAI's batch files (JSON lines): custom_id, method, url, body; what vLLM's `run-batch` reads.
+https://platform.openai.com/docs/guides/batch
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.load.trace import BLOCK_TOKENS, Arrival, Entry, Given
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+SHOWN = 80
+PATHS = ("/v1/chat/completions", "/v1/completions")
+REPAIR = "correct the line, or take it out, and run again"
+CUT_OFF = "is the file cut off? copy it again, or take the line out"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a trace."""
+
+    path: Path
+    number: int
+    text: str
+
+    def wrong(self, found: str, expected: str, step: str = REPAIR) -> UserError:
+        """Return what to raise for a line that says something else than it should."""
+        return UserError(f"{self.path}:{self.number}: found {found}; expected {expected}\n{step}")
+
+    @property
+    def shown(self) -> str:
+        """Its beginning, as a message shows it."""
+        text = self.text.strip()
+        return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
+
+
+Values: TypeAlias = "Mapping[str, Any]"
+Read: TypeAlias = "Callable[[Line, Values], Entry]"
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format of traces."""
+
+    name: str
+    needs: tuple[str, ...]
+    """Columns of its table, or keys of its objects, by which it is recognised."""
+    read: Read
+    """Returns the request a line tells of, its time as the file counts it, in seconds."""
+    table: bool = False
+    """Whether it is a CSV file; its objects stand one a line otherwise."""
+    numeric: bool = False
+    """Whether the times of a table are numbers."""
+
+    def sorting(self, path: Path) -> str:
+        """Return how a trace of this format is put in order."""
+        name = shlex.quote(str(path))
+        if not self.table:
+            return f"sort it: jq -s -c 'sort_by(.timestamp)[]' {name} > sorted.jsonl"
+        how = "-t, -g -k1,1" if self.numeric else "-t, -k1,1"
+        return f"sort it: (head -n 1 {name}; tail -n +2 {name} | sort {how}) > sorted.csv"
+
+
+def recognised(first: Line) -> Format:
+    """Return the format of the trace that begins with this line."""
+    objects = first.text.lstrip().startswith("{")
+    names = set(_object(first) if objects else columns(first))
+    known = [one for one in FORMATS if one.table != objects]
+    nearest = max(known, key=lambda one: len(names.intersection(one.needs)))
+    missing = [name for name in nearest.needs if name not in names]
+    if len(missing) == len(nearest.needs):
+        formats = "; ".join(f"{one.name}: {', '.join(one.needs)}" for one in FORMATS)
+        raise first.wrong(
+            first.shown, f"the first line of a trace ({formats})", "write it as one of these"
+        )
+    if missing:
+        kind = "keys" if objects else "columns"
+        raise first.wrong(
+            f"no {', '.join(missing)}",
+            f"the {kind} of the {nearest.name}: {', '.join(nearest.needs)}",
+            f"name the {kind} as they are published",
+        )
+    return nearest
+
+
+def reader(form: Format, first: Line) -> Callable[[Line], Entry]:
+    """Return what reads a line of a trace that begins with `first`."""
+    if not form.table:
+        return lambda line: form.read(line, _keys(line, form))
+    names = columns(first)
+
+    def read(line: Line) -> Entry:
+        values = columns(line)
+        if len(values) != len(names):
+            raise line.wrong(f"{len(values)} columns", f"{len(names)}: {', '.join(names)}", CUT_OFF)
+        return form.read(line, dict(zip(names, values, strict=True)))
+
+    return read
+
+
+def columns(line: Line) -> list[str]:
+    """Return the fields of a line of CSV."""
+    try:
+        return [one.strip() for one in next(csv.reader([line.text], strict=True), [])]
+    except csv.Error as error:
+        raise line.wrong(f"{line.shown} ({error})", "a line of comma-separated values") from error
+
+
+def _object(line: Line) -> dict[str, Any]:
+    """Return a line's JSON object."""
+    try:
+        found = json.loads(line.text)
+    except json.JSONDecodeError as error:
+        what = f"{line.shown} ({error.msg} at column {error.colno})"
+        raise line.wrong(what, "a whole JSON object on one line", CUT_OFF) from error
+    except (ValueError, RecursionError) as error:
+        raise line.wrong(f"{line.shown} ({error})", "a JSON object that can be read") from error
+    if not isinstance(found, dict):
+        raise line.wrong(line.shown, "a JSON object")
+    return found
+
+
+def _keys(line: Line, form: Format) -> dict[str, Any]:
+    found = _object(line)
+    if missing := [name for name in form.needs if name not in found]:
+        raise line.wrong(f"no {', '.join(missing)}", f"the keys {', '.join(form.needs)}")
+    return found
+
+
+def _azure(line: Line, values: Values) -> Arrival:
+    text = values["TIMESTAMP"]
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise line.wrong(f"TIMESTAMP {text!r}", "a time such as 2023-11-16 18:15:46.68") from error
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return Arrival(
+        at.timestamp(),
+        _count(line, "ContextTokens", values),
+        _count(line, "GeneratedTokens", values),
+    )
+
+
+def _burstgpt(line: Line, values: Values) -> Arrival:
+    return Arrival(
+        _number(line, "Timestamp", values, "seconds"),
+        _count(line, "Request tokens", values),
+        _count(line, "Response tokens", values),
+    )
+
+
+def _mooncake(line: Line, values: Values) -> Arrival:
+    tokens = _count(line, "input_length", values)
+    blocks = values.get("hash_ids") or ()
+    ids = isinstance(blocks, list) and all(type(one) is int for one in blocks)
+    begun = math.ceil(tokens / BLOCK_TOKENS)
+    if blocks and not (ids and len(blocks) == begun):
+        raise line.wrong(
+            f"{len(blocks)} hash_ids" if ids else "hash_ids that are no list of whole numbers",
+            f"{begun}, one for every {BLOCK_TOKENS} of {tokens} tokens begun",
+            "leave hash_ids out to replay times and lengths alone",
+        )
+    return Arrival(
+        _number(line, "timestamp", values, "milliseconds") / 1000,
+        tokens,
+        _count(line, "output_length", values),
+        tuple(blocks),
+    )
+
+
+def _batch(line: Line, values: Values) -> Given:
+    name, body = values["custom_id"], values["body"]
+    if not (isinstance(name, str) and name):
+        raise line.wrong(f"custom_id {name!r}", "a text")
+    if values["method"] != "POST":
+        raise line.wrong(f"method {values['method']!r}", "'POST'")
+    if values["url"] not in PATHS:
+        raise line.wrong(f"url {values['url']!r}", f"{' or '.join(PATHS)}: what is generated")
+    if not isinstance(body, dict):
+        raise line.wrong(f"a body that is {type(body).__name__}", "the request as a JSON object")
+    prompts = body.get("prompt")
+    several = isinstance(prompts, list) and any(isinstance(one, str | list) for one in prompts)
+    if several or body.get("n") not in (None, 1):
+        raise line.wrong(
+            "a request for several answers",
+            "one prompt and n = 1: the tokens of several in one stream cannot be told apart",
+        )
+    return Given(name, values["url"], body)
+
+
+def _number(line: Line, name: str, values: Values, what: str) -> float:
+    value = values[name]
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise line.wrong(f"{name} {value!r}", f"a number of {what}")
+    return number
+
+
+def _count(line: Line, name: str, values: Values) -> int:
+    number = _number(line, name, values, "tokens")
+    if number < 0 or not number.is_integer():
+        raise line.wrong(f"{name} {values[name]!r}", "a whole number of tokens, 0 or more")
+    return int(number)
+
+
+FORMATS = (
+    Format(
+        "Azure LLM inference trace",
+        ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
+        _azure,
+        table=True,
+    ),
+    Format(
+        "BurstGPT trace",
+        ("Timestamp", "Request tokens", "Response tokens"),
+        _burstgpt,
+        table=True,
+        numeric=True,
+    ),
+    Format("Mooncake trace", ("timestamp", "input_length", "output_length"), _mooncake),
+    Format("OpenAI batch file", ("custom_id", "method", "url", "body"), _batch),
+)

@@ -1,0 +1,144 @@
+"""What came of a load: every answer, and the server's own figures around and during it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.load import Load
+    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.facts.timing import Answered
+    from pytest_vllm_gates.load.trace import Replay
+    from pytest_vllm_gates.long_context.types import Hang, Rest
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request of a load, as far as its answer can be held against it. Lengths in tokens.
+
+    None is what was not settled beforehand: a text's tokens, and where an answer ends by itself.
+    """
+
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When the requests of a phase were to go out and when they did, seconds from its start."""
+
+    process: str
+    """`poisson`, `constant`, or `trace` where the times are those of a trace."""
+    rate: float | None
+    """Requests per second that were asked for; None for a trace's own."""
+    intended_s: tuple[float, ...] = field(repr=False)
+    """In order."""
+    sent_s: tuple[float | None, ...] = field(repr=False)
+    """When the client did its part of each of these; None for what never went out."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One kind of load, driven once. Seconds are from its start."""
+
+    name: str
+    alone: bool
+    """Whether nobody else of this run asked at the same time."""
+    users: int | None
+    """Requests at once; None where each had its own time."""
+    asked: dict[str, Asked] = field(repr=False)
+    """By the request's name."""
+    answers: tuple[Answered, ...] = field(repr=False)
+    took_s: float
+    late_s: tuple[float, ...] = field(repr=False)
+    """By how much each request went out later than it should have."""
+    before: Load | None
+    """The server's figures when it was at rest; None where it does not tell, or others asked."""
+    after: Load | None
+    seen: tuple[Load, ...] = field(repr=False)
+    """The same while the load was on."""
+    hang: Hang | None = None
+    schedule: Schedule | None = None
+    """None where requests went out as users were free."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What kept a rate from being served as it has to be."""
+
+    why: str
+    clients: bool
+    """Whether it is a limit of the client that drives the load, and says nothing of the server."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One rate of a ramp, offered for a while."""
+
+    rate: float
+    """Requests per second that were offered."""
+    phase: Phase
+    limit: Limit | None
+    """None where the rate was kept."""
+
+
+@dataclass(frozen=True)
+class Ride:
+    """One answer to somebody who asked while the load was on."""
+
+    name: str
+    expected: Said | None
+    """What was said when nobody else asked; None for a nonce."""
+    nonce: str | None
+    """What its answer must hold, and no other's; None for a question."""
+    said: Said
+
+
+@dataclass(frozen=True)
+class Block:
+    """A stretch of a soak: the same streams as ever, for a while."""
+
+    at_s: float
+    """When it began, seconds from the start of the soak."""
+    requests: int
+    failed: int
+    error: str
+    """What the first that failed came to."""
+    output_tokens_per_s: float
+    memory_bytes: int | None
+    """Resident memory of the server's processes at its end; None where it is not this run's."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Everything one server was put through."""
+
+    healthy: Said
+    """What the canary said before anything else."""
+    phases: tuple[Phase, ...]
+    rides: tuple[Ride, ...]
+    rest: Rest | None
+    """The server when all was over; None where it did not come back."""
+    soak: tuple[Block, ...] = ()
+    ramp: tuple[Step, ...] = ()
+    trace: Replay | None = None
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return what the server told of itself during each phase, as JSON."""
+        return {
+            one.name: {
+                "took_s": round(one.took_s, 2),
+                "requests": len(one.answers),
+                "running": max((load.running for load in one.seen), default=None),
+                "waiting": max((load.waiting for load in one.seen), default=None),
+                "kv_usage": max((round(load.kv_usage, 4) for load in one.seen), default=None),
+                "preempted": one.after.preempted - one.before.preempted
+                if one.after and one.before
+                else None,
+                "cached_tokens": one.after.cached - one.before.cached
+                if one.after and one.before
+                else None,
+            }
+            for one in self.phases
+        }

@@ -1,0 +1,1 @@
+"""The long-context gate: prompts of every planned length, and how they are judged."""

@@ -1,0 +1,180 @@
+"""What is wrong with a server on a ladder of prompt lengths: one function for each promise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.facts.numerics import Scores
+from pytest_vllm_gates.judge import rest as resting
+from pytest_vllm_gates.long_context.types import Rung
+from pytest_vllm_gates.numerics.checks import output_distance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.long_context.types import Climb, Climbed
+    from pytest_vllm_gates.numerics.checks import Tolerance
+
+# What a check found, and all it looked at.
+Judged = tuple[list[Finding], list[Case]]
+
+REFUSAL = range(400, 500)
+GROWTH_BYTES = 128 * 2**20
+"""What a server may grow by from one crowd to the next like it; a healthy one grew by 15 MiB."""
+MIB = 2**20
+
+
+def rungs(planned: int, context: int, output: int, at_once: int, crowd: int) -> list[Rung]:
+    """Return the rungs: an eighth, a quarter, a half and all of what is planned, then the limit.
+
+    Each is climbed alone, again on its warm prefix, and by `at_once` requests; the last, which
+    fills the context to the token, by a crowd as well, and by another one like it.
+    """
+    planned = min(planned, context)
+    lengths = [planned // 8, planned // 4, planned // 2]
+    lengths += [planned - planned // 8] if planned == context else [planned]
+    found = []
+    for length in [*lengths, context]:
+        prompt = length - output
+        found += [
+            Rung(prompt, output),
+            Rung(prompt, output, prefix="warm"),
+            Rung(prompt, output, at_once),
+        ]
+    return [*found, *[Rung(context - output, output, crowd)] * 2]
+
+
+def unanswered(climb: Climb) -> Judged:
+    """Find the requests that were not answered, or not over all their tokens."""
+    found, cases = [], []
+    for climbed in climb.rungs:
+        case = _case(climbed)
+        cases.append(case)
+        if climbed.hang:
+            continue  # told by a check of its own
+        found += [Finding(case, says) for says in dict.fromkeys(_faults(climbed))]
+    return found, cases
+
+
+def _faults(climbed: Climbed) -> Iterator[str]:
+    rung = climbed.rung
+    for reply in climbed.replies:
+        if reply.error:
+            yield reply.error
+            continue
+        if reply.prompt_tokens != rung.prompt_tokens:
+            yield (
+                f"the prompt had {rung.prompt_tokens} tokens and the server counts "
+                f"{reply.prompt_tokens}: a part of it was not read"
+            )
+        if len(reply.output) != rung.output_tokens or reply.finish_reason != "length":
+            yield (
+                f"{rung.output_tokens} tokens were asked for, whatever ends an answer, and "
+                f"{len(reply.output)} came (finish_reason {reply.finish_reason!r})"
+            )
+
+
+def changed(climb: Climb, allowed: Tolerance, *, invariant: bool) -> Judged:
+    """Find the answers that are otherwise on a warm prefix, or in company, than cold and alone.
+
+    Where answers are invariant every token must be the same; elsewhere they may part where the
+    first answer was in doubt. Log-probabilities are within the tolerance in either case.
+    """
+    found, cases = [], []
+    alone: dict[int, Scores] = {}
+    for climbed in climb.rungs:
+        length = climbed.rung.prompt_tokens
+        scored = [
+            Scores((), (), one.output, one.output_logprobs, one.leads)
+            for one in climbed.replies
+            if not one.error and len(one.output_logprobs) == len(one.output)
+        ]
+        if not scored:
+            continue
+        if length not in alone:
+            alone[length] = scored[0]
+            continue
+        case = _case(climbed)
+        cases.append(case)
+        for one in scored:
+            if invariant and one.output != alone[length].output:
+                says = f"answered with other tokens than alone: {_parts(alone[length], one)}"
+                found.append(Finding(case, says))
+                break
+            if faults := output_distance(one, alone[length], allowed).faults(allowed):
+                found.append(Finding(case, f"scored otherwise than alone: {'; '.join(faults)}"))
+                break
+    return found, cases
+
+
+def _parts(one: Scores, other: Scores) -> str:
+    pairs = enumerate(zip(one.output, other.output, strict=False))
+    at = next((number for number, (a, b) in pairs if a != b), min(len(one.output), 0))
+    return f"token {at} is {other.output[at : at + 1]}, was {one.output[at : at + 1]}"
+
+
+def unrefused(climb: Climb) -> Judged:
+    """Find the requests beyond the context that were not refused, or without naming the limit.
+
+    An answer of exactly the tokens that there is room for is right, too: vLLM shortens
+    `max_tokens`.
+    """
+    found, cases = [], []
+    for refusal in climb.refusals:
+        tokens = refusal.prompt_tokens + refusal.output_tokens
+        name = f"{refusal.name}: {tokens} tokens in a context of {climb.context}"
+        case = Case(name, {"case": refusal.name})
+        cases.append(case)
+        room = climb.context - refusal.prompt_tokens
+        if room > 0 and refusal.completion_tokens == room:
+            continue
+        if refusal.status is None:
+            found.append(Finding(case, f"no answer: {refusal.text}"))
+        elif refusal.status not in REFUSAL:
+            what = "answered" if refusal.status < REFUSAL.start else "failed with"
+            says = f"{what} {refusal.status} and not refused: {refusal.text}"
+            found.append(Finding(case, says))
+        elif str(climb.context) not in refusal.text.replace(",", ""):
+            says = f"refused without naming the limit of {climb.context}: {refusal.text}"
+            found.append(Finding(case, says))
+    return found, cases
+
+
+def unwell(climb: Climb, *, invariant: bool) -> Judged:
+    """Find the rungs after which the server was not the one it had been."""
+    found, cases = [], []
+    rests = [(_case(one), one.rest) for one in climb.rungs if one.rest]
+    rests += [(Case(f"after {one.name}"), one.rest) for one in climb.refusals]
+    for case, rest in rests:
+        cases.append(case)
+        faults = resting.faults(climb.healthy, rest, invariant=invariant)
+        found += [Finding(case, says) for says in faults]
+    return found, cases
+
+
+def hangs(climb: Climb) -> Judged:
+    """Find the rung on which the server hung."""
+    found, cases = [], []
+    for climbed in climb.rungs:
+        case = _case(climbed)
+        cases.append(case)
+        if climbed.hang:
+            found.append(Finding(case, resting.hangs(climbed.hang)))
+    return found, cases
+
+
+def growth(climb: Climb) -> int | None:
+    """Return the bytes by which the server grew from one crowd to the next one like it.
+
+    Before that it may still be touching for the first time what it has reserved. None where two
+    such crowds were not seen.
+    """
+    seen = [one.rest.memory_bytes for one in climb.rungs[-2:] if one.rest and one.rest.memory_bytes]
+    alike = len({one.rung for one in climb.rungs[-2:]}) == 1
+    return seen[1] - seen[0] if alike and len(seen) > 1 else None
+
+
+def _case(climbed: Climbed) -> Case:
+    rung = climbed.rung
+    return Case(rung.name, {"prefix": rung.prefix, "at_once": str(rung.at_once)})

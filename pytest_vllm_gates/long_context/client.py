@@ -1,0 +1,213 @@
+"""Climbs a ladder of prompt lengths, and looks after the server on every rung."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.long_context.types import Climb, Climbed, Refusal, Reply, Rest, Rung
+from pytest_vllm_gates.server.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.server.metrics import Metrics
+    from pytest_vllm_gates.server.types import Endpoint
+
+COMPLETIONS = "/v1/completions"
+LOOK_S = 0.1
+REST_S = 15.0
+"""How long a server may take to be empty again."""
+IMPATIENT_S = 1.0
+"""The same for one that never was, once."""
+ERROR_CHARACTERS = 300
+REFUSAL_LIMIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """What is asked: the rungs, and the requests that must be refused, by prompt and output."""
+
+    text: Sequence[int]
+    """Token ids to cut prompts from; at least as many as the longest has."""
+    rungs: Sequence[Rung]
+    too_long: Sequence[tuple[str, int, int]]
+
+
+@dataclass
+class Climber:
+    """A server, and what is needed to look after it."""
+
+    endpoint: Endpoint
+    metrics: Metrics | None
+    canary: Callable[[], Said]
+    """Asks a short question."""
+    stall_s: float
+    """How long nothing may move while requests are in flight."""
+    processes: Callable[[], Sequence[int]] = list
+    """The ids of the server's processes; none where they are not this run's."""
+    folder: Path | None = None
+    """Where the stacks of a hanging server are written."""
+    _salts: dict[int, str] = field(default_factory=dict)
+    _patience_s: float = REST_S
+
+    def climb(self, ladder: Ladder, context: int) -> Climb:
+        """Ask every rung and then what is too long, until the server does not come back."""
+        self.canary()  # the next one finds a warm prefix, as all that follow do
+        healthy = self.canary()
+        rungs: list[Climbed] = []
+        for rung in ladder.rungs:
+            rungs.append(self._rung(rung, ladder.text[: rung.prompt_tokens]))
+            if not rungs[-1].survived:
+                break
+        left = [rung.name for rung in ladder.rungs[len(rungs) :]]
+        refusals: list[Refusal] = []
+        if not left and all(one.survived for one in rungs):
+            for name, prompt, output in ladder.too_long:
+                refusals.append(self._refusal(name, ladder.text, prompt, output))
+                if refusals[-1].rest.canary.error:
+                    break
+        left += [name for name, *_ in ladder.too_long[len(refusals) :]]
+        return Climb(context, healthy, tuple(rungs), tuple(refusals), tuple(left))
+
+    def _rung(self, rung: Rung, prompt: Sequence[int]) -> Climbed:
+        watchdog = Watchdog(self.metrics)
+        watchdog.silent_s()
+        before = watchdog.last
+        replies: list[Reply | None] = [None] * rung.at_once
+        clients = [http.client(self.endpoint) for _ in replies]
+
+        def ask(number: int) -> None:
+            body = self._body(rung, prompt, number)
+            replies[number] = _ask(clients[number], body)
+
+        threads = [
+            threading.Thread(target=ask, args=(number,), daemon=True)
+            for number in range(len(replies))
+        ]
+        for thread in threads:
+            thread.start()
+        hang = None
+        while any(thread.is_alive() for thread in threads):
+            if watchdog.silent_s() > self.stall_s:
+                hang = watchdog.hang(self.endpoint, self.processes(), self.folder)
+                break
+            time.sleep(LOOK_S)
+        else:
+            watchdog.silent_s()  # what a fast rung did after the last look
+        for client in clients:
+            client.close()
+        what = f"no answer: the server hung for {hang.silent_s:.0f} s" if hang else "no answer"
+        return Climbed(
+            rung,
+            tuple(one or Reply(error=what) for one in replies),
+            None if hang else self._rest(),
+            watchdog.waited,
+            watchdog.last.preempted - before.preempted if watchdog.last and before else 0,
+            hang,
+        )
+
+    def _body(self, rung: Rung, prompt: Sequence[int], number: int) -> dict[str, Any]:
+        if rung.prefix == "cold" or number not in self._salts:
+            self._salts[number] = secrets.token_hex(8)
+        return {
+            "model": self.endpoint.model,
+            "prompt": list(prompt),
+            "max_tokens": rung.output_tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "logprobs": 2,
+            "return_token_ids": True,
+            "cache_salt": self._salts[number],
+        }
+
+    def _refusal(self, name: str, text: Sequence[int], prompt: int, output: int) -> Refusal:
+        ids = [*text] * (prompt // len(text) + 1)
+        body = {
+            "model": self.endpoint.model,
+            "prompt": ids[:prompt],
+            "max_tokens": output,
+            "ignore_eos": True,
+        }
+        status: int | None = None
+        completed: int | None = None
+        try:
+            with http.client(self.endpoint) as client:
+                reply = client.post(COMPLETIONS, json=body, timeout=REFUSAL_LIMIT_S)
+            status, shown = reply.status_code, reply.text[:ERROR_CHARACTERS]
+            if reply.is_success:
+                completed = reply.json()["usage"]["completion_tokens"]
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+            shown = f"{type(error).__name__}: {error}"
+        return Refusal(name, prompt, output, status, shown, completed, self._rest())
+
+    def _rest(self) -> Rest:
+        """Wait until nothing is in flight, then ask the canary."""
+        deadline = time.monotonic() + self._patience_s
+        in_flight: int | None = None
+        kv_usage: float | None = None
+        while self.metrics is not None:
+            try:
+                load = self.metrics.load()
+            except httpx.HTTPError:
+                break
+            in_flight, kv_usage = load.in_flight, round(load.kv_usage, 4)
+            if in_flight == 0 and kv_usage == 0:
+                break
+            if time.monotonic() > deadline:
+                self._patience_s = IMPATIENT_S
+                break
+            time.sleep(LOOK_S)
+        return Rest(self.canary(), in_flight, kv_usage, resident_bytes(self.processes()))
+
+
+def _ask(client: httpx.Client, body: dict[str, Any]) -> Reply:
+    """Ask for a completion; it may take as long as the watchdog lets it."""
+    begun = time.monotonic()
+    try:
+        reply = client.post(COMPLETIONS, json=body, timeout=None)
+        if not reply.is_success:
+            error = f"answered {reply.status_code}: {reply.text[:ERROR_CHARACTERS]}"
+            return Reply(error=error, seconds=time.monotonic() - begun)
+        whole = reply.json()
+        choice = whole["choices"][0]
+        scored = choice.get("logprobs") or {}
+        return Reply(
+            finish_reason=choice["finish_reason"],
+            prompt_tokens=(whole.get("usage") or {}).get("prompt_tokens"),
+            output=tuple(choice.get("token_ids") or ()),
+            output_logprobs=tuple(scored.get("token_logprobs") or ()),
+            leads=tuple(_lead(place) for place in scored.get("top_logprobs") or ()),
+            seconds=time.monotonic() - begun,
+        )
+    except (httpx.HTTPError, RuntimeError, ValueError, KeyError, TypeError, IndexError) as error:
+        what = f"no answer: {type(error).__name__}: {error}"
+        return Reply(error=what, seconds=time.monotonic() - begun)
+
+
+def _lead(candidates: Mapping[str, float] | None) -> float:
+    """Return by how much the best candidate led the second, in nats; 0 where that is not told."""
+    best, second, *_ = [*sorted((candidates or {}).values(), reverse=True), 0.0, 0.0]
+    return best - second if len(candidates or {}) > 1 else 0.0
+
+
+def resident_bytes(processes: Iterable[int]) -> int | None:
+    """Return how much memory some processes hold together, shared pages counted for each."""
+    total = 0
+    for pid in processes:
+        try:
+            status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        except OSError:
+            continue
+        for line in status.splitlines():
+            if line.startswith("VmRSS:"):
+                total += int(line.split()[1]) * 1024
+    return total or None

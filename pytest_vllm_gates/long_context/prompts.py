@@ -1,0 +1,102 @@
+"""Long prompts of an exact length, the scores of their ends, and needles hidden in them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.completion import Saying
+from pytest_vllm_gates.outcomes import NotApplicable
+from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
+from pytest_vllm_gates.server.metrics import Metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.facts.long_context import LongContext
+    from pytest_vllm_gates.facts.numerics import Reference, Scores
+    from pytest_vllm_gates.server.types import Endpoint
+
+PARAGRAPHS = 64
+SPARE = 48
+"""Tokens of a chat prompt besides what a person wrote, at most."""
+
+
+@contextlib.contextmanager
+def metrics(endpoint: Endpoint) -> Iterator[Metrics | None]:
+    """Give a server's metrics, None where it tells none."""
+    try:
+        found = Metrics(endpoint)
+    except NotApplicable:
+        yield None
+        return
+    with found:
+        yield found
+
+
+def token_ids(endpoint: Endpoint, wanted: LongContext, count: int) -> tuple[int, ...]:
+    """Return the first `count` tokens of the text, or a few more."""
+    paragraphs = PARAGRAPHS
+    while True:
+        ids = http.token_ids(endpoint, "".join(wanted.text_of(paragraphs)))
+        if len(ids) >= count:
+            return tuple(ids[:count])
+        paragraphs = max(paragraphs * count // len(ids) + 1, paragraphs + 1)
+
+
+def ends(reference: Reference, positions: int) -> Reference:
+    """Return a reference of the last positions of its prompts alone."""
+    cases = {name: end(scores, positions) for name, scores in reference.cases.items()}
+    return replace(reference, cases=cases)
+
+
+def end(scores: Scores, positions: int) -> Scores:
+    """Return the scores of a prompt's last positions alone."""
+    return replace(
+        scores,
+        prompt=scores.prompt[-positions - 1 :],
+        prompt_logprobs=scores.prompt_logprobs[-positions:],
+    )
+
+
+@dataclass(frozen=True)
+class Hay:
+    """What was said to somebody who looked for a needle."""
+
+    number: str
+    shown: str
+    found: bool
+
+
+class Haystack:
+    """Hides a sentence in the text and asks for it."""
+
+    def __init__(self, endpoint: Endpoint, family: Family, wanted: LongContext) -> None:
+        self._endpoint = endpoint
+        self._wanted = wanted
+        self._saying = Saying(endpoint, ANSWER_LIMIT_S)
+        kwargs = family.thinking_kwargs("off")
+        self._more = {"chat_template_kwargs": kwargs} if kwargs else {}
+        first = "".join(wanted.text_of(PARAGRAPHS))
+        self._tokens_each = len(http.token_ids(endpoint, first)) / PARAGRAPHS
+
+    def ask(self, tokens: int, depth: float) -> Hay:
+        """Hide a number at a depth (0 to 1) of a prompt of about so many tokens; ask for it."""
+        needle = self._wanted.needle
+        number = str(secrets.randbelow(900_000) + 100_000)
+        room = tokens - needle.answer_tokens - SPARE
+        paragraphs = list(self._wanted.text_of(max(int(room / self._tokens_each) - 2, 2)))
+        paragraphs.insert(round(depth * len(paragraphs)), needle.says.format(number=number) + "\n")
+        text = "".join(paragraphs) + f"\n{needle.asks}"
+        said = self._saying.ask(
+            {
+                "messages": [{"role": "user", "content": text}],
+                "max_tokens": needle.answer_tokens,
+                **self._more,
+            }
+        )
+        return Hay(number, said.shown, number in said.text)

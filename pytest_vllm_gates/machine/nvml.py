@@ -1,0 +1,129 @@
+"""Asks the NVIDIA driver itself, through NVML: each field on its own, for any may be refused."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_vllm_gates.machine.types import Driver, Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+NAME = "NVML"
+
+
+def ask() -> tuple[Driver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
+    """Return the driver, its GPUs and how they reach each other; without one, why there is none."""
+    import pynvml  # noqa: PLC0415 - only where a driver may be
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return Driver(problem=f"NVML: {error}"), (), ()
+    try:
+        return _ask(pynvml)
+    finally:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _ask(nvml: Any) -> tuple[Driver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
+    def told(question: Callable[..., T], *about: object) -> T | None:
+        try:
+            return question(*about)
+        except (nvml.NVMLError, AttributeError):
+            return None
+
+    cuda = told(nvml.nvmlSystemGetCudaDriverVersion_v2)
+    driver = Driver(
+        version=_text(told(nvml.nvmlSystemGetDriverVersion)),
+        cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        told_by=NAME,
+    )
+    handles = [
+        (index, handle)
+        for index in range(told(nvml.nvmlDeviceGetCount) or 0)
+        if (handle := told(nvml.nvmlDeviceGetHandleByIndex, index)) is not None
+    ]
+    gpus = tuple(_gpu(nvml, told, index, handle) for index, handle in handles)
+    return driver, gpus, _topology(nvml, told, [handle for _, handle in handles])
+
+
+def _gpu(nvml: Any, told: Callable[..., Any], index: int, handle: object) -> Gpu:
+    capability = told(nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    mig = told(nvml.nvmlDeviceGetMigMode, handle)
+    total, free, refused = _memory(nvml, told, handle)
+    links = [told(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in _links(nvml)]
+    return Gpu(
+        index=index,
+        name=_text(told(nvml.nvmlDeviceGetName, handle)) or "unknown",
+        uuid=_text(told(nvml.nvmlDeviceGetUUID, handle)),
+        memory_bytes=total,
+        free_bytes=free,
+        # With MIG on, memory is refused to those who may not see the whole of it.
+        unified=refused and not (mig and mig[0]),
+        capability=".".join(map(str, capability)) if capability else None,
+        mig=bool(mig[0]) if mig else None,
+        nvlinks=None if all(state is None for state in links) else links.count(1),
+    )
+
+
+def _links(nvml: Any) -> range:
+    return range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 0))
+
+
+def _memory(
+    nvml: Any, told: Callable[..., Any], handle: object
+) -> tuple[int | None, int | None, bool]:
+    """Return total and free bytes, and whether this GPU has no memory that could be told."""
+    memory = told(
+        nvml.nvmlDeviceGetMemoryInfo, handle, getattr(nvml, "nvmlMemory_v2", None)
+    ) or told(nvml.nvmlDeviceGetMemoryInfo, handle)
+    if memory is not None and memory.total:
+        return memory.total - getattr(memory, "reserved", 0), memory.free, False
+    try:
+        nvml.nvmlDeviceGetMemoryInfo(handle)
+    except nvml.NVMLError_NotSupported:
+        return None, None, True
+    except nvml.NVMLError:
+        return None, None, False
+    return None, None, True
+
+
+def _topology(
+    nvml: Any, told: Callable[..., Any], handles: list[object]
+) -> tuple[tuple[str, ...], ...]:
+    """Return what lies between each two GPUs, in the words of `nvidia-smi topo`."""
+    if len(handles) < 2:  # noqa: PLR2004 - one alone has nobody to reach
+        return ()
+    ways = {
+        nvml.NVML_TOPOLOGY_SINGLE: "PIX",
+        nvml.NVML_TOPOLOGY_MULTIPLE: "PXB",
+        nvml.NVML_TOPOLOGY_HOSTBRIDGE: "PHB",
+        nvml.NVML_TOPOLOGY_NODE: "NODE",
+        nvml.NVML_TOPOLOGY_SYSTEM: "SYS",
+    }
+    found = {}
+    for one, other in itertools.combinations(range(len(handles)), 2):
+        pair = handles[one], handles[other]
+        linked = told(nvml.nvmlDeviceGetP2PStatus, *pair, nvml.NVML_P2P_CAPS_INDEX_NVLINK)
+        if linked == nvml.NVML_P2P_STATUS_OK:
+            found[one, other] = "NVLINK"
+        else:
+            way = told(nvml.nvmlDeviceGetTopologyCommonAncestor, *pair)
+            found[one, other] = "unknown" if way is None else ways.get(way, "unknown")
+    size = range(len(handles))
+    return tuple(
+        tuple("X" if one == other else found[min(one, other), max(one, other)] for other in size)
+        for one in size
+    )
+
+
+def _text(value: object) -> str | None:
+    """Return what NVML tells as text; older bindings give bytes."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value) if value else None

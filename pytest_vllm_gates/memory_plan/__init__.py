@@ -1,0 +1,1 @@
+"""The memory a model needs on a device, as vLLM would reserve it."""

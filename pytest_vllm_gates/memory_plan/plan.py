@@ -1,0 +1,219 @@
+"""The memory plan: does it fit, how much of it, and which knob to turn.
+
+The plan reads a shape and flags and never a machine, so that it can be made for any. What it says
+of the cache, given the memory vLLM reports as available, follows vLLM's own arithmetic; what it
+says of a device's memory as a whole rests on an estimate of activations and kernels, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts import vllm_versions as versions
+from pytest_vllm_gates.facts.model_shape import Kind
+from pytest_vllm_gates.judge import fit, knobs, pages, serving_defaults as defaults
+from pytest_vllm_gates.memory_plan import cache as memory_plan_cache, device
+from pytest_vllm_gates.memory_plan.types import MemoryPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.facts.model_shape import ModelShape
+    from pytest_vllm_gates.memory_plan.cache import Bucket
+    from pytest_vllm_gates.memory_plan.types import Room, Serving
+
+HEADROOM = 0.1
+LONGEST = 2**30
+LEAST_BLOCK = 8
+MOST_DRAFTED = 1000
+HALF_OF_TWO_DIGITS = 0.005001
+EVERY_BLOCK = ("bamba", "falcon_h1", "granitemoehybrid", "jamba", "nemotron_h")
+STATE_TYPES = ("auto", "float16", "bfloat16", "float32")
+
+
+def plan(shape: ModelShape, serving: Serving, room: Room, headroom: float = HEADROOM) -> MemoryPlan:
+    """Return the plan; raises `UserError` for flags that make no sense with this model.
+
+    What cannot be foretold leaves its figures empty, and `refused` says why.
+    """
+    check(shape, serving, headroom)
+    version = versions.parsed(serving.vllm_version)
+    empty = MemoryPlan(
+        architecture=shape.architecture,
+        vllm_version=serving.vllm_version,
+        context=serving.max_model_len or shape.context,
+        layers=counted(shape),
+        headroom=headroom,
+        notes=shape.notes,
+        refused=shape.refused,
+    )
+    if shape.refused:
+        return empty
+    cache_type, refusal = defaults.kv_cache_dtype(shape, serving)
+    if refusal:
+        return replace(empty, kv_cache_dtype=cache_type, refused=(refusal,))
+    context = empty.context
+    if context is None:
+        raise UserError(
+            "config.json: 'max_position_embeddings' is missing, so the context is unknown; "
+            "give --max-model-len"
+        )
+    prefixes = defaults.caches_prefixes(shape, serving, version)
+    if prefixes and shape.model_type in EVERY_BLOCK and version < versions.HYBRID_PREFIX_CACHING:
+        why = "a Mamba model that caches prefixes kept a state for every block in this version"
+        return replace(empty, kv_cache_dtype=cache_type, refused=(why,))
+    layers = pages.pages(shape, serving, cache_type, context, prefixes=prefixes)
+    try:
+        buckets = memory_plan_cache.grouped(layers, version)
+    except memory_plan_cache.CannotUnifyError as error:
+        return replace(empty, kv_cache_dtype=cache_type, refused=(f"vLLM cannot lay out {error}",))
+    return _planned(replace(empty, kv_cache_dtype=cache_type), shape, serving, room, buckets)
+
+
+def allows(plan: MemoryPlan, tokens: int, concurrency: float | None = None) -> bool:
+    """Return whether a server's printed figures lie where the plan's memory, as printed, allows.
+
+    The plan is to be made with the available KV cache memory of the same server's log. A plan
+    that refused allows everything: it says nothing.
+    """
+    if plan.low is None or plan.high is None:
+        return True
+    if not plan.low.tokens <= tokens <= plan.high.tokens:
+        return False
+    if concurrency is None:
+        return True
+    least, most = plan.low.concurrency - HALF_OF_TWO_DIGITS, plan.high.concurrency
+    return least <= concurrency <= most + HALF_OF_TWO_DIGITS
+
+
+def check(shape: ModelShape, serving: Serving, headroom: float) -> None:
+    """Raise `UserError` for flags that no server could run with."""
+    counts = {
+        "tensor-parallel-size": serving.tensor_parallel_size,
+        "pipeline-parallel-size": serving.pipeline_parallel_size,
+        "decode-context-parallel-size": serving.decode_context_parallel_size,
+        "max-model-len": serving.max_model_len,
+        "max-num-batched-tokens": serving.max_num_batched_tokens,
+        "max-num-seqs": serving.max_num_seqs,
+        "block-size": serving.block_size,
+    }
+    for name, count in counts.items():
+        if count is not None and not 1 <= count <= LONGEST:
+            raise UserError(f"--{name} {count} makes no sense; from 1 to {LONGEST:,}")
+    if not 0 <= serving.num_speculative_tokens <= MOST_DRAFTED:
+        raise UserError(
+            f"--num-speculative-tokens {serving.num_speculative_tokens} makes no sense; "
+            f"from 0 to {MOST_DRAFTED}"
+        )
+    if not 0 <= (serving.drafter_layers or 0) <= MOST_DRAFTED:
+        raise UserError(f"--drafter-layers {serving.drafter_layers} makes no sense")
+    if not 0 <= headroom < 1:
+        raise UserError(f"--headroom {headroom:g} makes no sense; a share such as 0.1")
+    if shape.layers and serving.pipeline_parallel_size > shape.layers:
+        raise UserError(
+            f"--pipeline-parallel-size {serving.pipeline_parallel_size} is more than the model's "
+            f"{shape.layers} layers"
+        )
+    heads, parts = shape.config.get("num_attention_heads"), serving.tensor_parallel_size
+    if isinstance(heads, int) and heads % parts:
+        raise UserError(
+            f"--tensor-parallel-size {parts} does not divide the model's {heads} attention heads"
+        )
+    _check_sharing(shape, serving)
+    for cache in shape.caches:
+        over = max(cache.heads, parts) % min(cache.heads, parts)
+        if cache.kind in {Kind.FULL, Kind.SLIDING, Kind.CHUNKED} and over:
+            raise UserError(
+                f"--tensor-parallel-size {parts} neither divides nor repeats the model's "
+                f"{cache.heads} key-value heads"
+            )
+
+
+def _check_sharing(shape: ModelShape, serving: Serving) -> None:
+    ranks, parts = serving.decode_context_parallel_size, serving.tensor_parallel_size
+    if ranks > 1 and parts % ranks:
+        raise UserError(
+            f"--decode-context-parallel-size {ranks} does not divide --tensor-parallel-size "
+            f"{parts}, whose devices it uses"
+        )
+    if ranks > 1 and any(cache.kind is Kind.SLIDING for cache in shape.caches):
+        raise UserError("--decode-context-parallel-size: vLLM has none for sliding windows")
+    if serving.block_size is not None and serving.block_size % LEAST_BLOCK:
+        raise UserError(f"--block-size {serving.block_size} is no multiple of {LEAST_BLOCK}")
+    for name in ("mamba_cache_dtype", "mamba_ssm_cache_dtype"):
+        value = getattr(serving, name)
+        if value not in STATE_TYPES:
+            flag = name.replace("_", "-")
+            raise UserError(f"--{flag} {value!r} is not known\nknown: {', '.join(STATE_TYPES)}")
+
+
+def sparse_fp8(shape: ModelShape, cache_type: str) -> tuple[str, ...]:
+    """Return what to tell of an fp8 cache whose bytes depend on the kernels."""
+    if not shape.sparse or not cache_type.startswith("fp8"):
+        return ()
+    return (
+        "fp8 in sparse latent attention: 656 bytes of a token with FlashMLA's kernels "
+        f"(fp8_ds_mla), 576 with FlashInfer's on Blackwell (--blackwell); planned: {cache_type}",
+    )
+
+
+def drafter_of(shape: ModelShape, serving: Serving) -> tuple[str, ...]:
+    """Return what to tell of a drafter the config does not describe."""
+    if not serving.num_speculative_tokens or shape.drafter or serving.drafter_layers is not None:
+        return ()
+    return (
+        "the config describes no drafter, so none is planned: give --drafter-layers where a "
+        "drafter keeps a cache of its own",
+    )
+
+
+def counted(shape: ModelShape) -> dict[str, int]:
+    """Return how many layers keep what."""
+    layers: dict[str, int] = {}
+    for cache in shape.caches:
+        layers[cache.kind.value] = layers.get(cache.kind.value, 0) + 1
+    return layers
+
+
+def _planned(
+    empty: MemoryPlan, shape: ModelShape, serving: Serving, room: Room, buckets: Sequence[Bucket]
+) -> MemoryPlan:
+    version = versions.parsed(serving.vllm_version)
+    told = (*sparse_fp8(shape, empty.kv_cache_dtype), *drafter_of(shape, serving))
+    recycled = any(bucket.page.kind is Kind.SLIDING for bucket in buckets)
+    batched, guess = defaults.max_num_batched_tokens(serving, certain=not recycled)
+    demand = memory_plan_cache.Demand(
+        context=empty.context or 1,
+        in_flight=batched * defaults.batches_in_flight(serving, version),
+        states=1
+        + serving.num_speculative_tokens
+        + defaults.caches_prefixes(shape, serving, version),
+        ranks=serving.decode_context_parallel_size,
+    )
+    stages = serving.pipeline_parallel_size
+    parts = memory_plan_cache.stages(shape.layers, stages) if stages > 1 else None
+    share = device.share(shape, serving, room)
+    available = share.kv_memory_bytes
+    described = replace(
+        empty,
+        block_size=min(bucket.page.block_size for bucket in buckets),
+        page_bytes=max(page.size for bucket in buckets for page in bucket.pages),
+        group_size=max(len(bucket.layers) for bucket in buckets),
+        groups=memory_plan_cache.described(buckets, demand),
+        bytes_per_block=memory_plan_cache.bytes_per_block(buckets),
+        kv_bytes_per_token=fit.token_cost(buckets, demand),
+        state_bytes_per_sequence=fit.state_cost(buckets, demand),
+        max_num_batched_tokens=batched,
+        kv_memory_bytes=available,
+        device_bytes=share.device_bytes,
+        overhead_bytes=share.overhead_bytes,
+        weights=share.weights,
+        needed_bytes=memory_plan_cache.needed_bytes(buckets, demand, version, parts),
+        notes=(*empty.notes, *told, *((guess,) if guess else ()), *share.notes),
+    )
+    if available is None:
+        return described
+    outcome = fit.fitted(described, available, fit.Layout(tuple(buckets), demand, version, parts))
+    return replace(outcome, knobs=knobs.turns(outcome, shape, serving, room))

@@ -1,0 +1,251 @@
+"""A config.json read as a shape: which layer keeps what.
+
+Where vLLM decides: `Attention.get_kv_cache_spec` (a window of its own or the config's),
+`ModelArchConfigConvertor` (heads and widths, who is MLA), each model's class (who shares a cache,
+who alternates), `MambaStateShapeCalculator` (states).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts.model_shape import Cache, Kind, ModelShape
+from pytest_vllm_gates.judge.layer_kinds import (
+    BOTH,
+    CHUNKED,
+    FULL,
+    RECURRENT,
+    SLIDING,
+    STATELESS,
+    kinds_of,
+)
+from pytest_vllm_gates.memory_plan.config import filled, model_types, number, text_part
+from pytest_vllm_gates.memory_plan.states import STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Types whose attention keeps a latent vector when the config has `kv_lora_rank`.
+LATENT = {
+    "axk1", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_mtp", "glm4_moe_lite",
+    "glm_moe_dsa", "kimi_k2", "kimi_linear", "longcat_flash", "pangu_ultra_moe",
+}  # fmt: skip
+INDEXER_BYTES_OF_SCALE = 4
+INDEXER_GROUP = 128
+
+# Kinds of rope scaling whose stretch `max_position_embeddings` already has.
+UNSTRETCHED = {"su", "longrope", "llama3", "mrope", "default", None}
+
+
+def shape_of(config: Mapping[str, Any]) -> ModelShape:
+    """Return what the config says; raises `UserError` where it does not make sense."""
+    if not isinstance(config, dict) or not config:
+        raise UserError("config.json: not a table of a model's settings")
+    try:
+        return _shape_of(config)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        kind = config.get("model_type") or "this"
+        raise UserError(
+            f"config.json: a setting of {kind} has a form that is not known here "
+            f"({type(error).__name__}: {error})"
+        ) from error
+
+
+def _shape_of(config: Mapping[str, Any]) -> ModelShape:
+    raw, model_type, nested = text_part(config)
+    architectures = config.get("architectures") or raw.get("architectures") or []
+    named = isinstance(architectures, list) and architectures
+    architecture = str(architectures[0]) if named else model_type or "unknown"
+    refusal = _refusal(config, raw, model_type)
+    if refusal:
+        return ModelShape(architecture, model_type, 0, (), _dtype(config, raw), refused=(refusal,))
+    text, notes = filled(raw, model_type, nested=nested)
+    layers = number(text, "num_hidden_layers")
+    kinds = kinds_of(text, model_type, layers)
+    unknown = sorted(set(kinds) - FULL - SLIDING - CHUNKED - STATELESS - RECURRENT - BOTH)
+    if unknown:
+        why = f"layers of the kind {', '.join(map(repr, unknown))} are not known here"
+        return ModelShape(architecture, model_type, layers, (), _dtype(config, raw), refused=(why,))
+    caches = _caches(text, model_type, kinds)
+    if not any(cache.kind is not Kind.STATE for cache in caches):
+        why = "no layer of it attends, so there is no KV cache to plan"
+        return ModelShape(architecture, model_type, layers, (), _dtype(config, raw), refused=(why,))
+    return ModelShape(
+        architecture=architecture,
+        model_type=model_type,
+        layers=layers,
+        caches=tuple(caches),
+        dtype=_dtype(config, raw),
+        context=_context(text, model_type),
+        drafter=_drafter(text, model_type, layers),
+        sparse=_is_latent(text, model_type) and bool(text.get("index_topk")),
+        quantisation=_quantisation(config, raw),
+        config=text,
+        whole=config,
+        notes=tuple(notes),
+    )
+
+
+def _refusal(config: Mapping[str, Any], text: Mapping[str, Any], model_type: str) -> str | None:
+    for name in (model_type, str(config.get("model_type") or "")):
+        refusal = model_types().get(name, {}).get("refused")
+        if refusal:
+            return str(refusal)
+    if text.get("compress_ratios"):
+        return "compressed attention states of several rates"
+    if config.get("is_encoder_decoder"):
+        return "an encoder's cross attention is not planned"
+    if text.get("kv_lora_rank") is not None and model_type not in LATENT:
+        return f"latent attention in a model type not known here, {model_type or 'unnamed'!r}"
+    return None
+
+
+def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
+    """Return the weights' type as the config names it; vLLM narrows float32 to two bytes."""
+    vision = config.get("vision_config")
+    places = [config, text, *([vision] if isinstance(vision, dict) else [])]
+    names = (place.get("dtype") or place.get("torch_dtype") for place in places)
+    found = next((str(name).removeprefix("torch.") for name in names if name), "auto")
+    return "bfloat16" if found == "float32" else found
+
+
+def _quantisation(config: Mapping[str, Any], text: Mapping[str, Any]) -> Mapping[str, Any]:
+    for place in (config, text):
+        for key in ("quantization_config", "compression_config"):
+            found = place.get(key)
+            if found is not None and not isinstance(found, dict):
+                raise UserError(f"config.json: {key!r} is {found!r}, not a table")
+            if found:
+                return dict(found)
+    return {}
+
+
+def _context(text: Mapping[str, Any], model_type: str) -> int | None:
+    """Return the tokens of context, stretched by the config's own rope scaling as vLLM does it."""
+    value = text.get("max_position_embeddings")
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        return None
+    scaling = text.get("rope_scaling") or text.get("rope_parameters") or {}
+    kind = scaling.get("rope_type") or scaling.get("type")
+    factor = scaling.get("factor")
+    if kind in UNSTRETCHED or "gemma3" in model_type or not isinstance(factor, int | float):
+        return value
+    original = scaling.get("original_max_position_embeddings")
+    if kind == "yarn" and isinstance(original, int):
+        value = original
+    return int(value * factor)
+
+
+def _caches(text: Mapping[str, Any], model_type: str, kinds: Sequence[str]) -> list[Cache]:
+    layers = len(kinds)
+    shared = text.get("num_kv_shared_layers") or 0
+    window = text.get("sliding_window") if text.get("use_sliding_window", True) else None
+    # Where a config tells no layer from another, vLLM gives its window to all of them.
+    uniform = window and text.get("layer_types") is None and not set(kinds) - FULL
+    caches: list[Cache] = []
+    for layer, kind in enumerate(kinds):
+        if kind in RECURRENT | BOTH:
+            caches.append(Cache(layer, Kind.STATE, state=_state(text, model_type, kind)))
+        if kind in RECURRENT | STATELESS or layer >= layers - shared:
+            continue
+        if _is_latent(text, model_type):
+            caches += _latent(text, layer) * (2 if model_type == "longcat_flash" else 1)
+            continue
+        heads, width = _heads(text, kind, layer)
+        if heads == 0:
+            continue
+        if kind in CHUNKED:
+            chunk = number(text, "attention_chunk_size")
+            caches.append(Cache(layer, Kind.CHUNKED, heads, width, width, chunk))
+        elif kind in SLIDING and "sliding_window" not in text:
+            raise UserError("config.json: layers slide, but 'sliding_window' is missing")
+        elif window and (kind in SLIDING or uniform):
+            caches.append(Cache(layer, Kind.SLIDING, heads, width, width, window))
+        else:
+            caches.append(Cache(layer, Kind.FULL, heads, width, width))
+    return caches
+
+
+def _state(text: Mapping[str, Any], model_type: str, kind: str) -> Any:
+    if model_type in STATES:
+        return STATES[model_type](text)
+    raise UserError(
+        f"config.json: layers of the kind {kind!r} in the model type {model_type!r} are not known"
+    )
+
+
+def _is_latent(text: Mapping[str, Any], model_type: str) -> bool:
+    return model_type in LATENT and text.get("kv_lora_rank") is not None
+
+
+def _latent(text: Mapping[str, Any], layer: int) -> list[Cache]:
+    """Return a latent cache and, in a layer that chooses its tokens itself, the indexer's keys.
+
+    An indexer keeps `index_head_dim` bytes and four for each 128 of them as their scale. With
+    `index_topk_freq` or `index_topk_pattern` some layers reuse the choice of the one before.
+    """
+    width = number(text, "kv_lora_rank") + number(text, "qk_rope_head_dim")
+    caches = [Cache(layer, Kind.LATENT, 1, width)]
+    if text.get("index_topk") and not _reuses_choice(text, layer):
+        keys = number(text, "index_head_dim")
+        keys += keys // INDEXER_GROUP * INDEXER_BYTES_OF_SCALE
+        caches.append(Cache(layer, Kind.INDEXER, 1, keys))
+    return caches
+
+
+def _reuses_choice(text: Mapping[str, Any], layer: int) -> bool:
+    pattern = text.get("index_topk_pattern")
+    if pattern is not None:
+        return layer < len(pattern) and pattern[layer] == "S"
+    every = text.get("index_topk_freq") or 1
+    offset = text.get("index_skip_topk_offset", 2)
+    return max(layer - int(offset) + 1, 0) % int(every) != 0
+
+
+def _heads(text: Mapping[str, Any], kind: str, layer: int) -> tuple[int, int]:
+    """Return KV heads and their width in this layer."""
+    total = number(text, "num_attention_heads")
+    heads = text.get("num_key_value_heads")
+    heads = total if heads is None else heads
+    if text.get("multi_query") is True and not text.get("new_decoder_architecture"):
+        heads = 1
+    width = text.get("head_dim") or number(text, "hidden_size") // total
+    own = (text.get("per_layer_config") or {}).get(str(layer))
+    if isinstance(own, dict):
+        return own.get("num_key_value_heads", heads), own.get("head_dim", width)
+    if "global_head_dim" in text and kind in FULL:
+        wide = text.get("num_global_key_value_heads") if text.get("attention_k_eq_v") else None
+        return wide or heads, text["global_head_dim"] or width
+    blocks = text.get("block_configs")
+    if isinstance(blocks, list) and layer < len(blocks):
+        attention = blocks[layer].get("attention", {})
+        shared_by = attention.get("n_heads_in_group")
+        if attention.get("no_op") or attention.get("replace_with_linear"):
+            return 0, width
+        heads = total // shared_by if shared_by else heads
+    return heads, width
+
+
+def _drafter(text: Mapping[str, Any], model_type: str, layers: int) -> tuple[Cache, ...]:
+    """Return what the model's own prediction layers keep; they attend in full."""
+    count = next(
+        (
+            text[key]
+            for key in ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_modules")
+            if isinstance(text.get(key), int)
+        ),
+        0,
+    )
+    if not count and model_type.startswith(("qwen3_next", "qwen3_5")):
+        count = 1
+    caches: list[Cache] = []
+    for _ in range(count):
+        if _is_latent(text, model_type):
+            # A prediction layer has an indexer of its own, whatever the others reuse.
+            own = {**text, "index_topk_freq": 1, "index_topk_pattern": None}
+            caches += _latent(own, layers - 1)
+        else:
+            heads, width = _heads(text, "full_attention", layers - 1)
+            caches.append(Cache(layers - 1, Kind.FULL, heads, width, width))
+    return tuple(caches)

@@ -1,0 +1,118 @@
+"""What a recurrent layer keeps of a sequence, by model type.
+
+After vLLM's `MambaStateShapeCalculator`: `gated_delta_net_state_shape`, `mamba2_state_shape`,
+`mamba1_state_shape`, `kda_state_shape`, `short_conv_state_shape`, `linear_attention_state_shape`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.facts.model_shape import State
+from pytest_vllm_gates.memory_plan.config import number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def gated_delta_net(text: Mapping[str, Any]) -> State:
+    """Qwen3-Next, Qwen3.5: a convolution over keys, queries and values; a matrix a value head."""
+    keys = number(text, "linear_num_key_heads") * number(text, "linear_key_head_dim")
+    heads, width = number(text, "linear_num_value_heads"), number(text, "linear_value_head_dim")
+    return State(
+        channels=2 * keys + heads * width,
+        rows=number(text, "linear_conv_kernel_dim") - 1,
+        heads=heads,
+        head_elements=width * number(text, "linear_key_head_dim"),
+        precision=str(text.get("mamba_ssm_dtype") or "auto"),
+    )
+
+
+def _mamba2(text: Mapping[str, Any], inner: int, groups: int, width: int, rows: int) -> State:
+    heads, dim = ("mamba_num_heads", "mamba_head_dim")
+    if heads not in text:
+        heads, dim = ("mamba_n_heads", "mamba_d_head")
+    return State(
+        channels=inner,
+        rows=rows - 1,
+        heads=number(text, heads),
+        head_elements=number(text, dim) * width,
+        groups=groups,
+        group_channels=2 * width,
+        precision=str(text.get("mamba_ssm_cache_dtype") or "auto"),
+    )
+
+
+def nemotron_h(text: Mapping[str, Any]) -> State:
+    """Mamba 2 as Nemotron-H names it; its memory is float32 unless the config says otherwise."""
+    inner = number(text, "mamba_num_heads") * number(text, "mamba_head_dim")
+    groups, width = number(text, "n_groups"), number(text, "ssm_state_size")
+    own = {"mamba_ssm_cache_dtype": "float32", **text}
+    return _mamba2(own, inner, groups, width, number(text, "conv_kernel"))
+
+
+def granite(text: Mapping[str, Any]) -> State:
+    """Mamba 2 as Granite 4, Bamba and Falcon-H1 name it."""
+    inner = text.get("mamba_d_ssm") or int(text["mamba_expand"] * number(text, "hidden_size"))
+    groups, width = number(text, "mamba_n_groups"), number(text, "mamba_d_state")
+    return _mamba2(text, inner, groups, width, number(text, "mamba_d_conv"))
+
+
+def jamba(text: Mapping[str, Any]) -> State:
+    """Mamba 1: one memory of `mamba_d_state` a channel."""
+    inner = number(text, "mamba_expand") * number(text, "hidden_size")
+    return State(
+        channels=inner,
+        rows=number(text, "mamba_d_conv") - 1,
+        heads=inner,
+        head_elements=number(text, "mamba_d_state"),
+        rows_per_draft=False,
+    )
+
+
+def kimi_linear(text: Mapping[str, Any]) -> State:
+    """Kimi Delta Attention: a square a head, float32 unless vLLM is told otherwise."""
+    linear = text["linear_attn_config"]
+    heads, width = number(linear, "num_heads"), number(linear, "head_dim")
+    return State(
+        channels=3 * heads * width,
+        rows=int(linear.get("short_conv_kernel_size", 4)) - 1,
+        heads=heads,
+        head_elements=width * width,
+        precision="float32",
+    )
+
+
+def lfm2(text: Mapping[str, Any]) -> State:
+    """A short convolution and no memory."""
+    return State(
+        channels=number(text, "conv_dim" if "conv_dim" in text else "hidden_size"),
+        rows=number(text, "conv_L_cache") - 1,
+        heads=0,
+        head_elements=0,
+    )
+
+
+def lightning(text: Mapping[str, Any]) -> State:
+    """Lightning attention: a square a head and no convolution."""
+    width = number(text, "head_dim")
+    return State(0, 0, number(text, "num_attention_heads"), width * width)
+
+
+STATES: dict[str, Callable[[Mapping[str, Any]], State]] = {
+    "qwen3_next": gated_delta_net,
+    "qwen3_5": gated_delta_net,
+    "qwen3_5_text": gated_delta_net,
+    "qwen3_5_moe": gated_delta_net,
+    "qwen3_5_moe_text": gated_delta_net,
+    "nemotron_h": nemotron_h,
+    "granitemoehybrid": granite,
+    "bamba": granite,
+    "falcon_h1": granite,
+    "jamba": jamba,
+    "kimi_linear": kimi_linear,
+    "lfm2": lfm2,
+    "lfm2_moe": lfm2,
+    "minimax_text_01": lightning,
+    "minimax_m1": lightning,
+}

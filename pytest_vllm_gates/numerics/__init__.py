@@ -1,0 +1,1 @@
+"""The numerics gate: log-probabilities against the reference's."""

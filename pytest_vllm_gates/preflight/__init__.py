@@ -1,0 +1,1 @@
+"""Checks of a lane on a machine before anything boots."""

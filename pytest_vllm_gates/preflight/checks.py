@@ -1,0 +1,107 @@
+"""Preflight: named checks of what is known before a boot. Each says what the boot would say.
+
+A check is a function of the `Situation`. Where the facts decide it says ok or fails, with the
+cause and the next step; where they do not it says what is not known. It never guesses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.names import choose
+from pytest_vllm_gates.judge.preflight import cache, host
+from pytest_vllm_gates.preflight import (
+    flags,
+    gpu,
+    host as preflight_host,
+    memory,
+    model,
+    parallel,
+    versions,
+)
+from pytest_vllm_gates.preflight.types import Check, Situation, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pytest_vllm_gates.judge.preflight.say import Said
+
+# In the order in which a boot would come upon them.
+CHECKS: Mapping[str, Callable[[Situation], Said]] = {
+    "flags": flags.flags,
+    "versions": versions.versions,
+    "nodes": versions.nodes,
+    "gpu": gpu.answers,
+    "driver": gpu.driver,
+    "compute_capability": gpu.compute_capability,
+    "dtype": gpu.dtype,
+    "lane_expects": gpu.lane_expects,
+    "checkpoint": model.checkpoint,
+    "architecture": model.architecture,
+    "model_type": model.model_type,
+    "parsers": model.parsers,
+    "max_model_len": model.max_model_len,
+    "quantization": model.quantization,
+    "gpu_count": parallel.gpu_count,
+    "cpu_ranks": parallel.cpu_ranks,
+    "attention_heads": parallel.attention_heads,
+    "kv_heads": parallel.kv_heads,
+    "quantization_blocks": parallel.quantization_blocks,
+    "network": preflight_host.network,
+    "free_memory": memory.free_memory,
+    "kv_cache": cache.kv_cache,
+    "shared_memory": host.shared_memory,
+    "open_files": host.open_files,
+}
+# What a renderer alone, which has neither weights nor an accelerator, does not come upon.
+FOR_WEIGHTS = frozenset(
+    {
+        "gpu", "driver", "compute_capability", "dtype", "lane_expects", "quantization", "gpu_count",
+        "cpu_ranks", "attention_heads", "kv_heads", "quantization_blocks", "network",
+        "free_memory", "kv_cache", "shared_memory", "open_files",
+    }
+)  # fmt: skip
+
+
+def run(situation: Situation, names: Iterable[str] = CHECKS) -> tuple[Check, ...]:
+    """Return what each check says, in the given order.
+
+    Raises `UserError` where the lane waives a check that there is not.
+    """
+    waived = {choose("check to waive", name, CHECKS): why for name, why in situation.waived.items()}
+    return tuple(_waived(_one(name, situation), waived) for name in names)
+
+
+def _waived(check: Check, waived: Mapping[str, str]) -> Check:
+    """Return the check, as not applicable where it fails and the lane accepts that."""
+    if check.state is not State.FAILS or check.name not in waived:
+        return check
+    what = f"waived by the lane ({waived[check.name]}): {check.what}"
+    return Check(check.name, State.NOT_APPLICABLE, what)
+
+
+def _one(name: str, situation: Situation) -> Check:
+    if situation.renderer and name in FOR_WEIGHTS:
+        return Check(name, State.NOT_APPLICABLE, "a renderer alone needs no accelerator")
+    try:
+        said = CHECKS[name](situation)
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
+        # A config may hold anything; what this check made of it is no reason to hold a boot up.
+        what = f"not to be told from what is given: {type(error).__name__}: {error}"
+        return Check(name, State.UNKNOWN, what)
+    return Check(name, said.state, said.what, said.cause, said.fix)
+
+
+def failed(checks: Iterable[Check]) -> tuple[Check, ...]:
+    """Return the checks that fail."""
+    return tuple(check for check in checks if check.state is State.FAILS)
+
+
+def only_memory_fails(checks: Iterable[Check]) -> bool:
+    """Return whether all that fails is for want of free memory, which may yet come back."""
+    return [check.name for check in failed(checks)] == ["free_memory"]
+
+
+def explain(checks: Iterable[Check]) -> str:
+    """Return the failed checks as a person reads them, one after the other."""
+    return "\n\n".join(check.explain() for check in failed(checks))

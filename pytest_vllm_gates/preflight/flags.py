@@ -1,0 +1,90 @@
+"""Do the flags make sense at all? And their values, as vLLM reads them."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.judge.preflight.say import Said, fails, ok
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.preflight.types import Situation
+
+COUNTS = (
+    "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "nnodes",
+    "max_num_seqs", "max_num_batched_tokens", "block_size",
+)  # fmt: skip
+UTILIZATION = "gpu_memory_utilization"
+LENGTH = "max_model_len"
+FIT = -1
+"""`max_model_len` that vLLM fits to the memory there is."""
+# vLLM reads 32k as 32 000 and 32K as 32 768.
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+READABLE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)")
+
+
+def flags(situation: Situation) -> Said:
+    """Counts are positive whole numbers, a share is above 0 and at most 1."""
+    wrong = [
+        f"{name} = {situation.flag(name)!r} is no positive whole number"
+        for name in COUNTS
+        if situation.flag(name) is not None and _count(situation.flag(name)) is None
+    ]
+    if _share(situation.flag(UTILIZATION, 0.5)) is None:
+        wrong.append(
+            f"{UTILIZATION} = {situation.flag(UTILIZATION)!r} is not above 0 and at most 1"
+        )
+    if length(situation) is None and situation.flag(LENGTH) is not None:
+        wrong.append(
+            f"{LENGTH} = {situation.flag(LENGTH)!r} is no number of tokens (32768, 32k, or auto)"
+        )
+    tokens, requests = count(situation, "max_num_batched_tokens"), count(situation, "max_num_seqs")
+    if tokens is not None and requests is not None and tokens < requests:
+        wrong.append(
+            f"max_num_batched_tokens ({tokens}) must be greater than or equal to max_num_seqs "
+            f"({requests})"
+        )
+    if wrong:
+        return fails(
+            "; ".join(wrong),
+            cause="a slip in [serve] of the lane or the family; vLLM would refuse to start",
+            fix="mend the value where it is set",
+        )
+    return ok("every value that is looked at is possible")
+
+
+def count(situation: Situation, name: str, default: int | None = None) -> int | None:
+    """Return a flag that counts something; the default where it is not set or makes no sense."""
+    found = _count(situation.flag(name))
+    return default if found is None else found
+
+
+def share(situation: Situation) -> float | None:
+    """Return the share of memory that vLLM is to take, where one is set and makes sense."""
+    return _share(situation.flag(UTILIZATION))
+
+
+def length(situation: Situation) -> int | None:
+    """Return the length asked for in tokens, `FIT`, or None where none is set or it is none."""
+    value = situation.flag(LENGTH)
+    if value in (FIT, "auto", "-1"):
+        return FIT
+    if isinstance(value, bool) or (isinstance(value, int) and value < 1):
+        return None
+    found = READABLE.fullmatch(str(value)) if isinstance(value, int | str) else None
+    return int(Decimal(found[1]) * UNITS[found[2]]) if found else None
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _share(value: object) -> float | None:
+    try:
+        found = float(str(value))
+    except ValueError:
+        return None
+    return found if 0 < found <= 1 else None

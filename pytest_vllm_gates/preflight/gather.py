@@ -1,0 +1,137 @@
+"""Gathers what the preflight checks look at: machine, environment, checkpoint, flags."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.catalog import flags
+from pytest_vllm_gates.checkpoints import files as checkpoints_files
+from pytest_vllm_gates.drive import parsers
+from pytest_vllm_gates.environment import bundle
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts.bundle import Bundle
+from pytest_vllm_gates.preflight.types import Node, Situation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.environment.environment import Environment
+    from pytest_vllm_gates.machine.types import Machine
+
+# Command prefixes that serve on this machine, in a container of their own.
+CONTAINERS = {"docker", "podman", "nerdctl", "apptainer", "singularity"}
+# Variables that say where checkpoints come from, and with whose leave.
+OWN_WAYS = ("HF_ENDPOINT", "HF_HOME", "HF_TOKEN", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HUGGING",
+            "VLLM_USE_MODELSCOPE", "HTTP", "http")  # fmt: skip
+HOST_IP = "VLLM_HOST_IP"
+# Variables of vLLM's that name a library.
+FILES = ("VLLM_NCCL_SO_PATH",)
+# `--env=NAME=VALUE`, `--env=NAME`, `NAME=VALUE` after `-e`.
+ASSIGNED = re.compile(r"(?:--env=|-e)?([A-Z][A-Z0-9_]*)(?:=(.*))?")
+
+
+def gather(
+    family: Family,
+    checkpoint: Checkpoint,
+    lane: Lane,
+    environment: Environment,
+    machine: Machine,
+    *,
+    env: Mapping[str, str] | None = None,
+    nodes: Sequence[Node] = (),
+    renderer: bool = False,
+) -> Situation:
+    """Return everything known before a boot of this checkpoint on this lane."""
+    own = lane.form in ("lock", "python")
+    serve = flags.serving(family, checkpoint, lane)
+    here = serves_here(lane)
+    variables = {**os.environ, **lane.env, **(env or {})} if own else _inside(lane)
+    return Situation(
+        lane=lane.name,
+        machine=machine if here else None,
+        model=checkpoints_files.read(checkpoint, reads_alike=own and not reads_elsewhere(lane)),
+        bundle=of(environment),
+        serve=serve,
+        environment=variables,
+        expects=lane.expects,
+        waived=lane.waive,
+        unknown_parser=parsers.unknown(environment.folders, serve),
+        parsers_known=all(parsers.known(environment.folders, flag) for flag in parsers.REGISTRIES),
+        nodes=tuple(nodes),
+        renderer=renderer,
+        own_address=_own_address(variables.get(HOST_IP, "")) if own else None,
+        missing_files=_missing_files(variables) if own else {},
+        own_limits=own,
+    )
+
+
+def _own_address(address: str) -> bool | None:
+    """Return whether this machine has an address; None for none, or for what is no address."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, address)
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.bind((address, 0))
+                except OSError:
+                    return False
+                return True
+    return None
+
+
+def _missing_files(variables: Mapping[str, str]) -> dict[str, str]:
+    named = {name: variables[name] for name in FILES if variables.get(name)}
+    return {name: path for name, path in named.items() if not Path(path).is_file()}
+
+
+def serves_here(lane: Lane) -> bool:
+    """Return whether the lane's servers run on this machine, in a container perhaps."""
+    own = lane.form in ("lock", "python")
+    return own or (lane.command is not None and Path(lane.command[0]).name in CONTAINERS)
+
+
+def _inside(lane: Lane) -> dict[str, str]:
+    """Return the variables that a command hands to its container: the rest stays outside."""
+    words = [ASSIGNED.fullmatch(word) for word in lane.command or ()]
+    given = [(found[1], found[2]) for found in words if found]
+    return {name: value if value is not None else os.environ.get(name, "") for name, value in given}
+
+
+def reads_elsewhere(lane: Lane) -> bool:
+    """Return whether the lane fetches checkpoints in a way of its own."""
+    return any(name.startswith(OWN_WAYS) for name in lane.env)
+
+
+def of(environment: Environment) -> Bundle:
+    """Return what an environment brings; nothing, where it cannot be looked into."""
+    if not environment.versions:
+        return Bundle()
+    return bundle.read(environment.folders, environment.versions)
+
+
+def node(path: Path) -> Node:
+    """Return another node by the file that `vllm-gates inventory --json` wrote there.
+
+    Raises `UserError` for a file that is none.
+    """
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as JSON: {error}") from error
+    machine = found.get("machine") if isinstance(found, dict) else None
+    if not isinstance(machine, dict):
+        raise UserError(
+            f"{path}: not an inventory\nmake one on that node: "
+            f"vllm-gates inventory --lane LANE --json > {path.name}"
+        )
+    versions = (found.get("bundle") or {}).get("versions") or {}
+    return Node(path.stem, machine, {str(name): str(one) for name, one in versions.items()})

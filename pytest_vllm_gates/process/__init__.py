@@ -1,0 +1,1 @@
+"""Processes: start them, guard them, end them."""

@@ -1,0 +1,166 @@
+"""A process whose whole tree ends when this one does, however this one ends."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_vllm_gates.process import guard as process_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+GUARD = Path(__file__).with_name("guard.py")
+DEFAULT_GRACE_S = 2.0
+# What the tree gets when this process was killed: nothing may be left five seconds later, however
+# busy the machine, and nobody waits for the server's farewell.
+ORPHANED_GRACE_S = 0.5
+HURRY_S = 30.0
+POLL_S = 0.05
+# A killed process is gone when the kernel has freed what it held: many seconds for a process of
+# some gigabytes on a machine short of memory, or one whose driver is busy.
+DYING_S = 60.0
+PF_EXITING = 0x4  # linux/sched.h
+RUNNING, DYING = "running", "killed, but not gone"
+
+
+class Process(Protocol):
+    """A command that runs under a guard, whoever holds the guard's pipe."""
+
+    log: Path
+
+    @property
+    def pid(self) -> int:
+        """The guard's process id, the root of the tree."""
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the command runs."""
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait at most `timeout` seconds for the end; return the status or None."""
+
+    def stop(self, grace_s: float | None = None) -> int:
+        """End the tree; return the exit status."""
+
+
+class GuardedProcess:
+    """A command under the guard (`guard.py`), its output appended to a log file.
+
+    The guard's exit status is the command's: 127 when it could not be started, 128 + N when
+    signal N ended it. A status is final only when nothing of the tree is left.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        log: Path,
+        cwd: Path | None = None,
+        grace_s: float = DEFAULT_GRACE_S,
+    ) -> None:
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        orphaned_s = min(grace_s, ORPHANED_GRACE_S)
+        guard = [sys.executable, "-I", "-S", str(GUARD), str(orphaned_s)]
+        with log.open("ab") as output:
+            self._guard = subprocess.Popen(
+                [*guard, *argv],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(env),
+                cwd=cwd,
+                process_group=0,
+            )
+        self._grace_s = grace_s
+
+    @property
+    def pid(self) -> int:
+        """The guard's process id, the root of the tree."""
+        return self._guard.pid
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the command runs."""
+        status = self._guard.poll()
+        if status is not None:
+            self._hang_up()
+        return status
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait at most `timeout` seconds for the end; return the status or None."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._guard.wait(timeout)
+        return self.poll()
+
+    def stop(self, grace_s: float | None = None) -> int:
+        """End the tree: SIGTERM, `grace_s` seconds, SIGKILL. Return the exit status."""
+        grace_s = self._grace_s if grace_s is None else grace_s
+        self._hang_up(f"{grace_s}\n")
+        status = self.wait(grace_s + HURRY_S)
+        if status is None:
+            # The guard itself hangs. The command dies with it: it asked the kernel for that.
+            tree = process_guard.descendants(self.pid)
+            self._guard.kill()
+            process_guard.signal_all(tree, signal.SIGKILL)
+            status = self._guard.wait()
+        return status
+
+    def _hang_up(self, last_words: str = "") -> None:
+        """Close the pipe whose end tells the guard to stop."""
+        pipe = self._guard.stdin
+        if pipe is not None and not pipe.closed:
+            with contextlib.suppress(OSError):
+                pipe.write(last_words.encode())
+                pipe.flush()
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def started(pid: int) -> int | None:
+    """Return when a live process started, in clock ticks since the machine did; None without one.
+
+    A process id is given again; together with this it is one process.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else int(fields[18])
+
+
+def outliving(
+    pids: Sequence[int], within_s: float, dying_within_s: float = DYING_S
+) -> dict[int, str]:
+    """Return which of the processes are still there, and what each is doing, as a word or two.
+
+    Returns at once when none is, else after `within_s` seconds, or `dying_within_s` where all that
+    are left were killed and only the kernel is not done with them.
+    """
+    begun = time.monotonic()
+    while left := {pid: _doing(pid) for pid in sorted(set(pids) & process_guard.parents().keys())}:
+        waited = time.monotonic() - begun
+        dying = all(what == DYING for what in left.values())
+        if waited >= (dying_within_s if dying else within_s):
+            break
+        time.sleep(POLL_S)
+    return left
+
+
+def _doing(pid: int) -> str:
+    """Return whether a process runs, or is only waiting for the kernel to bury it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return DYING
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    pending = int(fields.get("SigPnd", "0"), 16) | int(fields.get("ShdPnd", "0"), 16)
+    exiting = int(stat.rpartition(")")[2].split()[6]) & PF_EXITING
+    return DYING if exiting or pending >> (signal.SIGKILL - 1) & 1 else RUNNING

@@ -1,0 +1,1 @@
+"""Prompts: the chat template, the reference rendering, the token diff."""

@@ -1,0 +1,138 @@
+"""Does a rendered prompt mean what the family file says, with nothing recorded to compare with?"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.facts.rendering import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.facts.rendering import Rendering
+
+PARSERS = data.FOLDER / "parsers.toml"
+TAIL = 60
+
+
+def missing_markers(family: Family, text: str, roles: Sequence[str]) -> list[str]:
+    """Return a sentence for every role marker that a prompt of these roles lacks."""
+    wanted = {"user": family.prompt.user, "assistant": family.prompt.assistant}
+    if family.prompt.system:
+        wanted["system"] = family.prompt.system
+    found = []
+    for role, marker in wanted.items():
+        turns = roles.count(role)
+        if text.count(marker) < turns:
+            found.append(
+                f"{turns} {role} turns, and {text.count(marker)} times the marker {marker!r}"
+            )
+    return found
+
+
+def wrong_opening(family: Family, text: str, *, thinks: bool | None) -> str | None:
+    """Return what is wrong with where the model is to go on, or None.
+
+    The prompt has to end in the marker of an assistant's turn, followed, where the template opens
+    the thinking and the model is to think, by the tag that opens it, and by no open tag where it is
+    not. `thinks` None leaves the thinking aside.
+    """
+    _, marker, tail = text.rpartition(family.prompt.assistant)
+    if not marker:
+        return f"the prompt does not open an assistant turn ({family.prompt.assistant!r})"
+    if family.prompt.user in tail:
+        return f"a user turn follows the last assistant marker: …{text[-TAIL:]!r}"
+    thinking = family.thinking
+    if thinking is None or thinks is None:
+        return None
+    opened = tail.count(thinking.open) > tail.count(thinking.close)
+    ends = f"the prompt ends in {text[-TAIL:]!r}"
+    if thinks and thinking.opened_by == "template" and not opened:
+        return (
+            f"thinking is on and {thinking.open!r} is not opened, which is the template's to do "
+            f"(thinking.opened_by in the family file): {ends}"
+        )
+    if not thinks and opened:
+        return f"thinking is off and {thinking.open!r} is left open: {ends}"
+    return None
+
+
+def parser_disagrees(family: Family, parser: str | None) -> str | None:
+    """Return how a reasoning parser and the template differ on the default, or None."""
+    if family.thinking is None or parser is None:
+        return None
+    assumed: Mapping[str, bool] = tomllib.loads(PARSERS.read_text(encoding="utf-8"))
+    if parser not in assumed or assumed[parser] == family.thinking.default:
+        return None
+    words = {True: "that the model thinks", False: "that it does not"}
+    return (
+        f"no switch sent, the reasoning parser {parser!r} assumes {words[assumed[parser]]} and "
+        f"the template {words[family.thinking.default]}: whole answers and streamed ones will put "
+        "the text in different fields. Send the switch with every request, or set "
+        "default_chat_template_kwargs in the lane's [serve]"
+    )
+
+
+def stops_disagree(wanted: Mapping[str, Sequence[int]], stops: Collection[int]) -> str | None:
+    """Return how the ids a checkpoint stops at are not those of the family's tokens, or None."""
+    unknown = [name for name, ids in wanted.items() if len(ids) != 1 or ids[0] not in stops]
+    if unknown:
+        return (
+            f"{', '.join(unknown)} ends an answer of this family, and neither "
+            "generation_config.json nor config.json stops there (they stop at "
+            f"{sorted(stops)}): answers will run on"
+        )
+    beyond = set(stops) - {ids[0] for ids in wanted.values()}
+    if beyond:
+        return (
+            f"the checkpoint stops at the ids {sorted(beyond)}, too, which the family file does "
+            "not list: answers may be cut where they hold them"
+        )
+    return None
+
+
+def wrong_stops(ends: Mapping[str, str | None], wanted: Collection[str]) -> list[str]:
+    """Return a sentence for every token at which a server does not do what it should.
+
+    `ends` holds by token the finish reason of an answer that begins with it, None for a token the
+    model has not got; at those `wanted` an answer ends, at the others it goes on.
+    """
+    found = []
+    for token, reason in ends.items():
+        stops = reason == "stop"
+        if token in wanted and not stops:
+            found.append(
+                f"the server goes on after {token!r}: answers run on past their end, until the "
+                "limit of tokens (is its id in the eos_token_id of the served "
+                "generation_config.json, and is that file used?)"
+            )
+        if token not in wanted and stops:
+            found.append(
+                f"the server stops at {token!r}, which ends no answer of this family: answers are "
+                "cut where they hold it (which eos_token_id of the served generation_config.json "
+                "is it?)"
+            )
+    return found
+
+
+def wrong_refusal(
+    body: Mapping[str, Any], refused: Refused, plain: Rendering | Refused
+) -> str | None:
+    """Return why a template should have rendered a request, or None where its shape is refused.
+
+    `plain` is what became of the same turns with the plainest texts.
+    """
+    if not isinstance(plain, Refused):
+        return (
+            f"the template refuses {body} ({refused}) and takes the same turns with plain texts: "
+            "what somebody writes is answered with an error"
+        )
+    if "tools" not in body and all(one["role"] != "system" for one in body["messages"]):
+        return (
+            "the template refuses turns of user and assistant, which every family takes: "
+            f"{body} ({refused})"
+        )
+    return None

@@ -1,0 +1,125 @@
+"""Conversations nobody thought of, in shapes every family accepts (hypothesis strategies)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import HealthCheck, configuration, given, settings, strategies as st
+
+from pytest_vllm_gates.facts.rendering import Endless
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_vllm_gates.catalog.family import Family
+
+MOST_TURNS = 3
+MOST_CHARACTERS = 40
+PLAIN = "word"
+AWKWARD = (
+    "", " ", "\n", "\r\n", "\t", "{{ x }}", "{% if %}", "<b>&amp;</b>", "```", "\\n", '"', "'",
+    "\u0000",
+    "e\u0301", "👩‍🚀", "مرحبا", "日本語", "\u200b", "\ufeff", "None", "null", "[INST]",
+)  # fmt: skip
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "look_up",
+        "description": "Look something up.",
+        "parameters": {"type": "object", "properties": {"what": {"type": "string"}}},
+    },
+}
+
+
+def explore(check: Callable[..., None], examples: int, *strategies: st.SearchStrategy[Any]) -> None:
+    """Run `check` on so many examples, the same ones every time; it raises as `check` does.
+
+    There is no time limit, and nothing is kept on disk: hypothesis would leave a `.hypothesis`
+    folder wherever somebody judges a server. After a rendering that does not end no other is tried:
+    in search of a smaller example each would take its time.
+    """
+    endless: list[Endless] = []
+
+    @functools.wraps(check)
+    def tried(*drawn: Any, **named: Any) -> None:
+        if not endless:
+            try:
+                check(*drawn, **named)
+            except Endless as raised:
+                endless.append(raised)
+
+    bounded = settings(
+        max_examples=examples,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    before = getattr(configuration, "__hypothesis_home_directory", None)
+    with tempfile.TemporaryDirectory() as home:
+        configuration.set_hypothesis_home_dir(home)
+        try:
+            bounded(given(*strategies)(tried))()
+        finally:
+            configuration.set_hypothesis_home_dir(before)
+    if endless:
+        raise endless[0]
+
+
+@functools.cache
+def texts() -> st.SearchStrategy[str]:
+    """Ordinary text with awkward pieces in it; no lone surrogates, which JSON cannot carry."""
+    plain = st.text(st.characters(exclude_categories=["Cs"]), max_size=MOST_CHARACTERS)
+    return st.lists(st.one_of(plain, st.sampled_from(AWKWARD)), max_size=3).map("".join)
+
+
+@st.composite
+def requests(draw: st.DrawFn, family: Family) -> dict[str, Any]:
+    """Draw a chat request: perhaps a system message, turns by turns, a question at the end."""
+    messages: list[dict[str, Any]] = []
+    if draw(st.booleans()):
+        messages.append({"role": "system", "content": draw(texts())})
+    uses_tools = family.tools is not None and draw(st.booleans())
+    for number in range(draw(st.integers(0, MOST_TURNS))):
+        messages.append({"role": "user", "content": draw(texts())})
+        if uses_tools and draw(st.booleans()):
+            messages += draw(_tool_turns(number))
+        messages.append({"role": "assistant", "content": draw(texts())})
+    messages.append({"role": "user", "content": draw(texts())})
+    body: dict[str, Any] = {"messages": messages}
+    if uses_tools:
+        body["tools"] = [TOOL]
+        thinking = family.thinking
+        if thinking and not thinking.with_tools:
+            body["chat_template_kwargs"] = family.thinking_kwargs("off")
+    return body
+
+
+def plainly(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a request of the same shape with the plainest texts."""
+    messages = []
+    for message in body["messages"]:
+        plain = {**message, "content": None if message["content"] is None else PLAIN}
+        for call in plain.get("tool_calls", ()):
+            arguments = json.dumps({"what": PLAIN})
+            plain["tool_calls"] = [
+                {**call, "function": {**call["function"], "arguments": arguments}}
+            ]
+        messages.append(plain)
+    return {**body, "messages": messages}
+
+
+@st.composite
+def _tool_turns(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
+    call = {
+        "id": f"call_{number}",
+        "type": "function",
+        "function": {"name": "look_up", "arguments": json.dumps({"what": draw(texts())})},
+    }
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"call_{number}", "content": draw(texts())},
+    ]

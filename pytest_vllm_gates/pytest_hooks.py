@@ -1,0 +1,270 @@
+"""A run with `--model`: what pytest's hooks do once the plugin is awake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.fixtures import (
+    captured,
+    checking,
+    common,
+    conversations,
+    load,
+    long_context,
+    throughput,
+)
+from pytest_vllm_gates.incidents import replaying, writing
+from pytest_vllm_gates.run import other_lane, shipped_gates
+from pytest_vllm_gates.server.kept.record import span
+from pytest_vllm_gates.session import (
+    collection as session_collection,
+    finish as session_finish,
+    items as session_items,
+    redaction,
+    resolve as session_resolve,
+    results,
+    xdist,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from pytest_vllm_gates.options import Options
+
+DEFAULT_SOURCES = (
+    pytest.Config.ArgsSource.INVOCATION_DIR,
+    pytest.Config.ArgsSource.TESTPATHS,
+)
+FIXTURES = (common, checking, captured, conversations, long_context, load, throughput)
+# With these pytest shows something and runs no test.
+LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
+
+
+class GatesSession:
+    """The hooks of one run."""
+
+    def __init__(self, config: pytest.Config, options: Options) -> None:
+        try:
+            self.run = session_resolve.resolve(options)
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from error
+        self._order: dict[str, int] = {}
+        xdist.prepare(config, self.run)
+        config.stash[session_items.run_key] = self.run
+        config.pluginmanager.register(
+            redaction.Redacting(config, self.run.redactor), "vllm-gates-redacting"
+        )
+        for one in FIXTURES:
+            name = one.__name__.rpartition(".")[2].replace("_", "-")
+            config.pluginmanager.register(one, f"vllm-gates-{name}")
+        config.pluginmanager.register(replaying, "vllm-gates-replaying")
+        self._name_paths(config)
+        self._config = config
+        self._end: session_finish.End | None = None
+        self._failed: set[str] = set()
+
+    def _name_paths(self, config: pytest.Config) -> None:
+        """Run the shipped gates, and besides them whatever paths were named."""
+        files = shipped_gates.gate_files()
+        if repro := self.run.replays.repro:
+            files = {gate: path for gate, path in files.items() if gate == repro.incident.gate}
+        gates = [str(path) for path in files.values()]
+        if config.args_source in DEFAULT_SOURCES:
+            config.args = gates
+        elif not any(str(shipped_gates.GATES) in argument for argument in config.args):
+            config.args = [*gates, *config.args]
+
+    def pytest_report_header(self) -> list[str]:
+        """Say what is judged, where, and why there."""
+        lane = self.run.lane
+        lines = [f"vllm gates: lane {lane.name} ({self.run.lane_why}): {lane.title}"]
+        lines += [
+            f"vllm gates: {subject.family.name}, checkpoint {subject.checkpoint.name}{subject.why}"
+            for subject in self.run.subjects
+        ]
+        if self.run.overlay:
+            lines += [
+                f"vllm gates: overlay {repair.name}: {repair.summary}"
+                for repair in self.run.repairs
+            ]
+        elif lane.overlay_path:
+            lines.append("vllm gates: the lane's overlay is left out (--no-overlay)")
+        if repro := self.run.replays.repro:
+            lines += [
+                f"vllm gates: replaying {repro.folder}",
+                *(f"vllm gates: {note}" for note in self.run.replays.notes),
+            ]
+        if self.run.options.keep_server_s:
+            idle = span(self.run.options.keep_server_s)
+            lines.append(
+                "vllm gates: nothing is booted, and so nothing kept (--keep-server)"
+                if lane.base_url
+                else f"vllm gates: a server is left up until it is idle for {idle} (--keep-server)"
+            )
+        lines += [
+            f"vllm gates: overlay without {name} (--without-repair)"
+            for name in self.run.options.without_repairs
+        ]
+        return lines
+
+    def pytest_pycollect_makemodule(
+        self, module_path: Path, parent: pytest.Collector
+    ) -> pytest.Module | None:
+        """Name a shipped gate after its file: outside the rootdir pytest gives it no name."""
+        if module_path not in shipped_gates.gate_files().values():
+            return None
+        nodeid = f"{shipped_gates.GATES.name}/{module_path.name}"
+        module: pytest.Module = session_collection.GateModule.from_parent(
+            parent, path=module_path, nodeid=nodeid
+        )
+        return module
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Spread the gates over families and conversations."""
+        session_items.parametrize(metafunc, self.run)
+        replaying.parametrize(metafunc, self.run)
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        """Remember in which order tests stand in their files."""
+        self._order[item.nodeid] = len(self._order)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        """Family by family, gate by gate, and what ends the server last, however others sort.
+
+        The tests of a shipped gate come as they stand in its file: the first makes what all of
+        them judge, and tells what the server died of.
+        """
+        result = yield
+        families = [subject.family.name for subject in self.run.subjects]
+        gates = list(shipped_gates.gate_files().values())
+        session_collection.refuse(items, gates)
+
+        def place(item: pytest.Item) -> tuple[int, bool, int, int]:
+            subject = results.subject_of(item)
+            family = families.index(subject.family.name) if subject else len(families)
+            last = item.get_closest_marker("ends_the_server") is not None
+            if item.path not in gates:
+                return family, last, len(gates), 0
+            return family, last, gates.index(item.path), self._order.get(item.nodeid, 0)
+
+        ours = [item for item in items if not _is_left_to_others(item)]
+        items[:] = sorted(replaying.chosen(ours, self.run), key=place)
+        return result
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Keep what a test sends under its name."""
+        subject = results.subject_of(item)
+        if subject and (tape := self.run.tapes.get(subject.family.name)):
+            tape.turn_to(item.nodeid)
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        """Remember what was left out: a gate of which only a part ran was not seen."""
+        self.run.left_out.update(
+            {item.nodeid: session_items.gate_of(item) for item in items if results.subject_of(item)}
+        )
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Remember what is to run: a verdict counts what did not."""
+        for item in session.items:
+            if subject := results.subject_of(item):
+                self.run.collected.add(item.nodeid)
+                if item.get_closest_marker("without_weights") is None:
+                    self.run.needs_weights.add(subject.family.name)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Give a gate test its outcome."""
+        results.shorten(call)
+        report = yield
+        results.judge(item, call, report)
+        writing.note(item, report, self.run)
+        replaying.note(item, report, self.run)
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Show BLOCKED, MISSING, WAIVED and the like under their own names."""
+        return results.status_of(report)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect the results."""
+        if report.failed:
+            self._failed.add(report.nodeid)
+        if result := results.result_of(report):
+            self.run.results.append(result)
+            self.run.finished.add(report.nodeid)
+        self.run.incidents += getattr(report, "gate_incidents", ())
+        self.run.replays.attempts += getattr(report, "gate_attempts", ())
+
+    @pytest.hookimpl(optionalhook=True, tryfirst=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Keep a family's tests on one worker."""
+        return xdist.scheduler(config, log, [one.family.name for one in self.run.subjects])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what an xdist worker knows of its boots."""
+        xdist.take_over(getattr(node, "workeroutput", None) or {}, self.run)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Run the gates on the other lane first, where there is one to be held beside."""
+        config = session.config
+        if hasattr(config, "workerinput") or config.option.collectonly:
+            return
+        gates = {session_items.gate_of(item) for item in session.items if results.subject_of(item)}
+        beside = gates - {other_lane.NOT_THERE} or not session.items  # xdist's workers collect
+        if self.run.against and self.run.against.name != self.run.lane.name and beside:
+            progress = common.progress_of(config)
+            self.run.other = other_lane.run(config, self.run.options, progress)
+            progress.done()
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Remember that the run was cut short."""
+        self.run.interrupted = True
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """Decide and write the report before others end, and set the exit status after them."""
+        xdist.hand_over(self._config, self.run)
+        looking = any(getattr(self._config.option, name, None) for name in LOOKING)
+        if looking or hasattr(self._config, "workerinput"):
+            return (yield)
+        self._end = session_finish.end(session, self.run, self._failed)
+        yield
+        # Others add theirs by or: of two that are known no third is to be made.
+        session.exitstatus = self._end.status
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Show one line a gate, then the verdict."""
+        if self._end:
+            session_finish.tell(terminalreporter, self.run, self._end)
+
+
+def _is_left_to_others(item: pytest.Item) -> bool:
+    """Return whether the family's file says that the test's gate does not apply to it."""
+    subject = results.subject_of(item)
+    return subject is not None and not replaying.gates_of(item).isdisjoint(
+        subject.family.not_applicable
+    )
+
+
+def declare_markers(config: pytest.Config) -> None:
+    """Declare one marker a gate, in the words of the gate's own docstring."""
+    for name, title in shipped_gates.titles().items():
+        config.addinivalue_line("markers", f"{name}: {title}")
+    config.addinivalue_line(
+        "markers", "without_weights: vLLM's renderer alone serves this test; no weights are loaded"
+    )
+    config.addinivalue_line(
+        "markers", "ends_the_server: this test stops the family's server, and so runs last"
+    )

@@ -1,0 +1,1 @@
+"""Secrets and prompts: what is hidden wherever something is written."""

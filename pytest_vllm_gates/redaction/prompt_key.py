@@ -1,0 +1,42 @@
+"""The key that goes into the hashes of prompts: one for all runs of a machine's user."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+from filelock import FileLock
+
+from pytest_vllm_gates.environment.environment import default_cache
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VARIABLE = "GATES_PROMPT_KEY"
+"""Machines that are to hash alike share one by this."""
+LEAST_BYTES = 16
+NAME = "prompt-key"
+
+
+def prompt_key(environment: Mapping[str, str] = os.environ) -> bytes:
+    """Return the key of the environment, else the one in the cache, made at its first use.
+
+    Only its owner can read the file. Raises `UserError` for a key that is too short to be one.
+    """
+    if given := environment.get(VARIABLE):
+        if len(given) < LEAST_BYTES:
+            raise UserError(
+                f"{VARIABLE} has {len(given)} characters of at least {LEAST_BYTES}: "
+                f"export {VARIABLE}=$(openssl rand -hex 32)"
+            )
+        return given.encode()
+    path = default_cache() / NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        if not path.exists() or path.stat().st_size < LEAST_BYTES:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(secrets.token_bytes(32))
+        return path.read_bytes()

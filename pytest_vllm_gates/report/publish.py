@@ -1,0 +1,91 @@
+"""All that a report consists of, written from the verdict's document."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.report import document as documents, markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def publish(
+    folder: Path | None,
+    document: Mapping[str, Any],
+    environ: Mapping[str, str],
+    other: Mapping[str, Any] | None = None,
+) -> list[str]:
+    """Write verdict.json and report.html into `folder`, and a CI job's summary.
+
+    `other` is the other lane's document, where there is one. Returns what is to be told of each
+    file. The document is written first: nothing after it can take it away.
+    """
+    from pytest_vllm_gates.report.html import page  # noqa: PLC0415 - heavy
+
+    told = []
+    # As others will read it: paths and the like are text there.
+    plain = json.loads(json.dumps(document, default=str))
+    if folder is not None:
+        written = documents.write(folder, document)
+        told += [f"report: {page.write(folder, plain, other)}", f"verdict: {written}"]
+    if summary := markdown.append_step_summary(plain, environ):
+        told.append(summary)
+    return told
+
+
+def write_html(folder: Path, document: Mapping[str, Any]) -> Path:
+    """Write report.html beside a verdict.json, with the other lane's where there is one."""
+    from pytest_vllm_gates.report.html import page  # noqa: PLC0415 - heavy
+
+    return page.write(folder, document, other_lane(folder, document))
+
+
+def other_lane(folder: Path, document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the other lane's document; None where there is none, or none that can be read."""
+    against = document.get("against")
+    if not against:
+        return None
+    try:
+        return read(folder / against["document"])
+    except UserError:
+        return None  # what is known of it stands in ours
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return a verdict's document, of a file or a folder that holds one.
+
+    Raises `UserError` for what is none, or is of another version.
+    """
+    import jsonschema  # noqa: PLC0415 - heavy
+
+    file = path / documents.NAME if path.is_dir() else path
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"{file}: cannot be read: {error.strerror}\nname a report's folder or its "
+            f"{documents.NAME}, as pytest --model NAME --gates-report FOLDER writes it"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file}: not valid JSON: {error}") from error
+    kind = found.get("format") if isinstance(found, dict) else None
+    if kind != documents.FORMAT:
+        raise UserError(
+            f"{file}: its format is {kind!r}, not {documents.FORMAT!r}: name the "
+            f"{documents.NAME} of a report"
+        )
+    if found.get("version") != documents.VERSION:
+        raise UserError(
+            f"{file}: a verdict of version {found.get('version')!r}, and this "
+            f"pytest-vllm-gates reads version {documents.VERSION}: use the one that wrote it "
+            f"({found.get('tool')})"
+        )
+    schema = json.loads(documents.SCHEMA.read_text(encoding="utf-8"))
+    wrong = next(jsonschema.Draft202012Validator(schema).iter_errors(found), None)
+    if wrong is not None:
+        raise UserError(f"{file}: at {wrong.json_path}: {wrong.message[:300]}")
+    return dict(found)

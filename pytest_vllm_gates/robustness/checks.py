@@ -1,0 +1,147 @@
+"""What is wrong with reactions to wrong and rare requests: one function for each promise."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.client.sameness import compare
+from pytest_vllm_gates.facts.finding import Case, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vllm_gates.facts.reaction import Reaction, Treatment
+
+# What a check found, and all it looked at.
+Judged = tuple[list[Finding], list[Case]]
+
+SUCCESS = range(200, 300)
+REFUSAL = range(400, 500)
+NUMBER = re.compile(r"\b(?:0x)?[0-9a-f]*[0-9][0-9a-f]*\b", re.IGNORECASE)
+SHOWN = 160
+"""Characters of a body in a sentence."""
+
+
+def refusals(reactions: Iterable[Reaction]) -> dict[str, str]:
+    """Return status and message of each refused request by its name, to be held beside others.
+
+    What differs from boot to boot is taken out: the model's alias and every number.
+    """
+    found = {}
+    for one in reactions:
+        if one.status in REFUSAL:
+            message = (one.message or one.text)[:SHOWN]
+            if one.request and (model := str(one.request.get("model") or "")):
+                message = message.replace(model, "MODEL")
+            found[one.case.name] = f"{one.status}: {NUMBER.sub('N', message)}"
+    return found
+
+
+def unsurvived(treatment: Treatment) -> Judged:
+    """Find the requests at which the server itself failed, hung or broke the connection off."""
+    cases, found = [], []
+    for reaction in treatment.reactions:
+        case = _case(reaction)
+        cases.append(case)
+        if reaction.status is None:
+            found.append(Finding(case, reaction.text))
+        elif _failed(reaction):
+            found.append(Finding(case, f"answered {reaction.status}: {_shown(reaction.text)}"))
+    return found, cases
+
+
+def turned_away(treatment: Treatment) -> Judged:
+    """Find the requests with which nothing is wrong and that were not answered."""
+    cases, found = [], []
+    for reaction in treatment.reactions:
+        if reaction.case.expect != "answered" or _failed(reaction):
+            continue
+        case = _case(reaction)
+        cases.append(case)
+        if not reaction.completion:
+            what = f"answered {reaction.status} with no completion: {_shown(reaction.text)}"
+            found.append(Finding(case, what))
+    return found, cases
+
+
+def accepted(treatment: Treatment) -> Judged:
+    """Find the requests that were answered although nobody can do what they ask."""
+    cases, found = [], []
+    for reaction in treatment.reactions:
+        if reaction.case.expect == "answered" or _failed(reaction):
+            continue
+        case = _case(reaction)
+        cases.append(case)
+        if reaction.status in REFUSAL:
+            continue
+        if reaction.case.expect == "refused":
+            found.append(Finding(case, f"answered {reaction.status}, and not refused"))
+        elif not reaction.completion:
+            what = f"answered {reaction.status} with no completion: {_shown(reaction.text)}"
+            found.append(Finding(case, what))
+    return found, cases
+
+
+def unexplained(treatment: Treatment) -> Judged:
+    """Find the refusals that are no JSON error, or whose message does not name what is wrong."""
+    cases, found = [], []
+    for reaction in treatment.reactions:
+        if reaction.status not in REFUSAL or reaction.case.expect == "answered":
+            continue
+        case = _case(reaction)
+        cases.append(case)
+        names = reaction.case.names
+        if reaction.message is None:
+            what = f"refused with {reaction.status} and no JSON error: {_shown(reaction.text)}"
+            found.append(Finding(case, what))
+        elif names and not any(name.lower() in reaction.message.lower() for name in names):
+            what = f"refused without a word of {' or '.join(names)}: {_shown(reaction.message)}"
+            found.append(Finding(case, what))
+    return found, cases
+
+
+def unwell(treatment: Treatment) -> Judged:
+    """Find after which requests an ordinary question was answered no longer, or otherwise."""
+    cases, found = [], []
+    for checkup in treatment.checkups:
+        case = Case(
+            f"after {checkup.after[0]!r} to {checkup.after[-1]!r}",
+            {"last": checkup.after[-1]},
+            checkup.said.request,
+        )
+        cases.append(case)
+        sameness = compare(treatment.healthy, checkup.said, invariant=False)
+        if sameness.fault:
+            found.append(Finding(case, f"an ordinary question: {sameness.fault}"))
+    return found, cases
+
+
+def slowest(reactions: Iterable[Reaction]) -> tuple[str, float]:
+    """Return the name of the case that took longest, and its seconds."""
+    most = max(reactions, key=lambda one: one.seconds)
+    return most.case.name, round(most.seconds, 3)
+
+
+def _failed(reaction: Reaction) -> bool:
+    """Return whether the server neither answered nor refused."""
+    return reaction.status is None or reaction.status not in (*SUCCESS, *REFUSAL)
+
+
+def _case(reaction: Reaction) -> Case:
+    return Case(reaction.case.name, {"case": reaction.case.name}, _told(reaction))
+
+
+def _told(reaction: Reaction) -> dict[str, Any]:
+    """Return the request as a person can send it again; what is repeated stays as in the file."""
+    case = reaction.case
+    told: dict[str, Any] = {"method": case.method, "path": case.path}
+    if case.raw is not None:
+        told["raw"] = [part if isinstance(part, str) else part.model_dump() for part in case.raw]
+    else:
+        told |= {"differs_in": case.body, "without": list(case.without)}
+    return told
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")

@@ -1,0 +1,123 @@
+"""Sends what no client should send, and asks between times whether the server still answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.facts.reaction import Checkup, Reaction, Treatment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.robustness.types import Misuse
+    from pytest_vllm_gates.server.types import Endpoint
+
+LIMIT_S = 60.0
+"""How long one wrong request may take; a healthy server refuses the largest in one or two."""
+ANSWER_LIMIT_S = 180.0
+"""How long an ordinary answer may take, on a machine that has other things to do."""
+AT_A_TIME = 12
+"""Wrong requests between two questions whether the server still answers."""
+MESSAGE_KEYS = ("message", "detail")
+
+
+def treat(
+    endpoint: Endpoint,
+    cases: Sequence[Misuse],
+    more: Mapping[str, Any],
+    context: int,
+    canary: Callable[[], Said],
+) -> Treatment:
+    """Send every case, and ask the canary's question before, after each dozen and at the end.
+
+    After a case that was not answered at all it is asked at once. `more` goes into every request.
+    """
+    canary()  # the next one finds a warm prefix, as all that follow do
+    healthy = canary()
+    reactions: list[Reaction] = []
+    checkups: list[Checkup] = []
+    batch: list[str] = []
+    with http.client(endpoint) as client:
+        for case in cases:
+            reactions.append(_send(client, endpoint, case, more, context))
+            batch.append(case.name)
+            silent = reactions[-1].status is None
+            if silent or len(batch) == AT_A_TIME or case is cases[-1]:
+                checkups.append(Checkup(tuple(batch), canary()))
+                batch = []
+                if checkups[-1].said.error:
+                    break
+    not_asked = tuple(case.name for case in cases[len(reactions) :])
+    return Treatment(healthy, tuple(reactions), tuple(checkups), not_asked)
+
+
+def context(endpoint: Endpoint, planned: int) -> int:
+    """Return the tokens of context the server says it has, `planned` where it does not."""
+    with http.client(endpoint) as client:
+        try:
+            models = client.get("/v1/models").raise_for_status().json()["data"]
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return planned
+    found = [one.get("max_model_len") for one in models if one.get("id") == endpoint.model]
+    return next((int(one) for one in found if one), planned)
+
+
+def _send(
+    client: httpx.Client, endpoint: Endpoint, case: Misuse, more: Mapping[str, Any], tokens: int
+) -> Reaction:
+    body = case.request(endpoint.model, tokens, more)
+    data = case.text(endpoint.model, tokens) if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": case.content_type} if case.content_type else {}
+    begun = time.monotonic()
+    try:
+        reply = client.request(
+            case.method, f"/v1{case.path}", content=data, headers=headers, timeout=LIMIT_S
+        )
+    except httpx.TimeoutException:
+        text = f"no answer within {LIMIT_S:.0f} s"
+        return Reaction(case, body, None, None, False, text, time.monotonic() - begun)
+    except httpx.HTTPError as error:
+        text = f"the connection broke ({type(error).__name__}: {error})"
+        return Reaction(case, body, None, None, False, text, time.monotonic() - begun)
+    return Reaction(
+        case,
+        body,
+        reply.status_code,
+        _message(reply.text),
+        _is_completion(reply.text),
+        reply.text[:200],
+        time.monotonic() - begun,
+    )
+
+
+def _message(text: str) -> str | None:
+    """Return the message of an error body: OpenAI's shape, or a framework's `detail`."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(body, dict):
+        return None
+    inner = body.get("error", body)
+    places = [inner, body] if isinstance(inner, dict) else [{"message": inner}, body]
+    found: Iterable[Any] = (place.get(key) for place in places for key in MESSAGE_KEYS)
+    return next((str(one) for one in found if one), None)
+
+
+def _is_completion(text: str) -> bool:
+    """Return whether a body is a completion, whole or streamed, and no error in its guise."""
+    lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
+    try:
+        bodies = [json.loads(line) for line in lines if line != "[DONE]"] or [json.loads(text)]
+    except (ValueError, RecursionError):
+        return False
+    return all(
+        isinstance(one, dict) and isinstance(one.get("choices"), list) and not one.get("error")
+        for one in bodies
+    )

@@ -1,0 +1,142 @@
+"""Asks for completions whose sampling parameters have an effect that can be told from the answer.
+
+A parameter that is taken and ignored raises no error: an engine that speculates, or a gateway that
+passes only the fields it knows, may drop it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import openai
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.chat import SAMPLING
+from pytest_vllm_gates.conversations.walk import AT_A_TIME
+from pytest_vllm_gates.facts.effects import Effect, Generated
+from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from openai.types import Completion
+
+    from pytest_vllm_gates.server.types import Endpoint
+
+TOKENS = 12
+HOT: dict[str, Any] = {"temperature": 2.0, "logprobs": 1}
+"""So hot that no token but the most probable is likely to come every time, unless it must."""
+SHORTEST_WORD = 3
+SHOWN = 200
+SERVER_ERRORS = httpx.codes.INTERNAL_SERVER_ERROR
+
+
+def ask(client: openai.OpenAI, endpoint: Endpoint, chat: Mapping[str, Any]) -> list[Effect]:
+    """Ask for each parameter's effect on the answer to a chat's prompt, some streamed, too.
+
+    Raises `NotApplicable` where the server tells no prompt (`/tokenize`) or takes none
+    (`/v1/completions`), and `Inconclusive` where a plain answer to it tells no tokens.
+    """
+    body: dict[str, Any] = {
+        **SAMPLING,
+        "prompt": _prompt(endpoint, chat),
+        "max_tokens": TOKENS,
+        "return_token_ids": True,
+    }
+    plain = _asked(client, endpoint, Effect("none", "whole", body))
+    if plain.refused:
+        raise NotApplicable(f"the server answers no completion: {plain.refused}")
+    if plain.failed:
+        return [plain]
+    if not (plain.choices and plain.choices[0].token_ids):
+        raise Inconclusive("a plain completion tells no tokens (return_token_ids)")
+    wanted = [
+        replace(one, request={**body, **one.request}) for one in _wanted(endpoint, plain.choices[0])
+    ]
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        return list(pool.map(lambda one: _asked(client, endpoint, one), wanted))
+
+
+def _prompt(endpoint: Endpoint, chat: Mapping[str, Any]) -> list[int]:
+    try:
+        return http.tokenize(endpoint, dict(chat))
+    except (httpx.HTTPStatusError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error:
+            raise
+        what = f"{type(error).__name__}: {error}"[:SHOWN]
+        raise NotApplicable(f"the server tells no chat's prompt (/tokenize): {what}") from error
+
+
+def _wanted(endpoint: Endpoint, plain: Generated) -> Iterable[Effect]:
+    """Return the requests, with what they set besides a plain one's; nothing has come of them."""
+    ids = plain.token_ids
+    first = ids[0]
+    yield Effect("top_k", "whole", {**HOT, "top_k": 1})
+    yield Effect("top_p", "whole", {**HOT, "top_p": 1e-6})
+    yield Effect("min_p", "whole", {**HOT, "min_p": 1.0})
+    yield Effect(
+        "logit_bias", "whole", {"logit_bias": {str(first): -100}}, barred=frozenset({first})
+    )
+    yield Effect("allowed_token_ids", "whole", {"allowed_token_ids": sorted(set(ids[:2]))})
+    stopping = {"stop_token_ids": [first], "min_tokens": min(4, TOKENS)}
+    yield Effect("min_tokens", "whole", stopping)
+    for how in ("whole", "streamed"):
+        yield Effect("logprobs", how, {"logprobs": 2})
+        yield Effect("n", how, {"n": 2, "temperature": 1.0})
+    if word := _word(endpoint, ids):
+        token, text = word
+        yield Effect("bad_words", "whole", {"bad_words": [text]}, barred=frozenset({token}))
+        shown = {"stop": [text], "include_stop_str_in_output": True}
+        yield Effect("include_stop_str_in_output", "whole", shown)
+
+
+def _word(endpoint: Endpoint, ids: Sequence[int]) -> tuple[int, str] | None:
+    """Return a token of the answer that is a whole word, with its text."""
+    for one in ids:
+        text = http.detokenize(endpoint, [one]).lstrip(" ")
+        if not (text.isalpha() and text.isascii() and len(text) >= SHORTEST_WORD):
+            continue
+        if [one] in (http.token_ids(endpoint, text), http.token_ids(endpoint, f" {text}")):
+            return one, text
+    return None
+
+
+def _asked(client: openai.OpenAI, endpoint: Endpoint, effect: Effect) -> Effect:
+    """Return what came of a request."""
+    streamed = effect.how == "streamed"
+    try:
+        found = client.completions.create(
+            model=endpoint.model,
+            prompt=effect.request["prompt"],
+            stream=streamed,
+            extra_body={**effect.request},
+        )
+        parts = list(found) if isinstance(found, openai.Stream) else [found]
+    except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
+        told = f"{type(error).__name__}: {error}"[:SHOWN]
+        if isinstance(error, openai.APIStatusError) and error.status_code < SERVER_ERRORS:
+            return replace(effect, refused=told)
+        return replace(effect, failed=told)
+    return replace(effect, choices=_choices(parts))
+
+
+def _choices(parts: Iterable[Completion]) -> tuple[Generated, ...]:
+    """Put the choices together of all parts of an answer, which has one where it is whole."""
+    found: dict[int, Generated] = {}
+    for part in parts:
+        for choice in part.choices or ():
+            old = found.get(choice.index, Generated((), "", None))
+            scored = choice.logprobs
+            own = (scored and scored.token_logprobs) or ()
+            tops = (scored and scored.top_logprobs) or ()
+            found[choice.index] = Generated(
+                (*old.token_ids, *(getattr(choice, "token_ids", None) or ())),
+                old.text + (choice.text or ""),
+                choice.finish_reason or old.finish_reason,
+                (*old.logprobs, *own),
+                (*old.best, *(max(one.values()) for one in tops if one)),
+            )
+    return tuple(one for _, one in sorted(found.items()))

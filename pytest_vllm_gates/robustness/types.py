@@ -1,0 +1,132 @@
+"""Requests wrong or rare, read from `robustness/<topic>.toml`, and what may come of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SHIPPED = data.FOLDER / "robustness"
+CONTEXT = "context"
+STEPS = "steps"
+STEPS_TOKENS = 20_000
+"""More than vLLM's `max_num_batched_tokens` is by default, on any GPU."""
+MODEL = "${model}"
+# What a client sends when it sends nothing wrong; a case lays its own keys over it.
+PLAIN: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "Hello!"}],
+    "max_tokens": 1,
+    "temperature": 0,
+}
+
+
+class Repeat(toml.Record):
+    """A text or an array many times over: what is too long to stand in a file."""
+
+    repeat: str | list[Any]
+    times: int | Literal["context", "steps"]
+    """How often. "context": as often as the server's context has tokens; "steps": so often that
+    a prompt of so many tokens is read in several steps, within the context."""
+
+
+class Misuse(toml.Record):
+    """One request: how it differs from a plain one, and what the server may do about it."""
+
+    name: str
+    expect: Literal["refused", "either", "answered"] = "refused"
+    """Whether the server may answer, too: where OpenAI's API or vLLM's documentation lets it.
+    "answered": nothing is wrong with the request, and it has to be."""
+    names: tuple[str, ...] = ()
+    """Words of which a refusal's message holds one, case aside; without any, all do."""
+    method: str = "POST"
+    path: str = "/chat/completions"
+    """Below the API's own path, `/v1`."""
+    content_type: str = "application/json"
+    """Empty: none is sent."""
+    body: dict[str, Any] = Field(default_factory=dict)
+    """Laid over the plain request; a table of `repeat` and `times` stands for what it makes."""
+    without: tuple[str, ...] = ()
+    """Keys of the plain request that are left out."""
+    raw: tuple[str | Repeat, ...] | None = None
+    """Sent in place of a body: these texts one after the other; `${model}` is the model's name."""
+    encoding: Literal["utf-8", "latin-1"] = "utf-8"
+
+    @model_validator(mode="after")
+    def _raw_or_body(self) -> Misuse:
+        if self.raw is not None and (self.body or self.without):
+            raise ValueError("a case has raw, or it has body and without; not both")
+        return self
+
+    def request(
+        self, model: str, context: int, more: Mapping[str, Any] | None = None
+    ) -> dict[str, Any] | None:
+        """Return the body to send, None where the case is no JSON.
+
+        `context` is in tokens; `more` is added to the plain request.
+        """
+        if self.raw is not None:
+            return None
+        plain = {"model": model, **PLAIN, **(more or {})}
+        kept = {key: value for key, value in plain.items() if key not in self.without}
+        filled: dict[str, Any] = _filled(self.body, context)
+        return kept | filled
+
+    def text(self, model: str, context: int) -> bytes:
+        """Return the bytes to send where the case is no JSON."""
+        parts = [
+            part.replace(MODEL, model) if isinstance(part, str) else _repeated(part, context)
+            for part in self.raw or ()
+        ]
+        return "".join(map(str, parts)).encode(self.encoding)
+
+
+class _File(toml.Record):
+    cases: tuple[Misuse, ...] = Field(min_length=1)
+
+
+def load_all(project: Path) -> tuple[Misuse, ...]:
+    """Read every case; a project's own `robustness/*.toml` add to the shipped, or replace a file.
+
+    Raises `UserError` for a fault in a file, and for a name that two cases bear.
+    """
+    files = {
+        path.stem: path
+        for folder in (SHIPPED, project / "robustness")
+        for path in sorted(folder.glob("*.toml"))
+    }
+    seen: dict[str, Path] = {}
+    found: list[Misuse] = []
+    for _, path in sorted(files.items()):
+        for case in toml.load(path, _File).cases:
+            if case.name in seen:
+                raise UserError(f"{path}: the case {case.name!r} is in {seen[case.name]}, too")
+            seen[case.name] = path
+            found.append(case)
+    return tuple(found)
+
+
+def _filled(value: Any, context: int) -> Any:
+    """Return a copy of a body with every repetition made."""
+    if isinstance(value, list):
+        return [_filled(one, context) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == set(Repeat.model_fields):
+        return _repeated(Repeat.model_validate(value), context)
+    return {key: _filled(one, context) for key, one in value.items()}
+
+
+def _repeated(repeat: Repeat, context: int) -> str | list[Any]:
+    if repeat.times == CONTEXT:
+        return repeat.repeat * context
+    if repeat.times == STEPS:
+        return repeat.repeat * min(STEPS_TOKENS, context - context // 4)
+    return repeat.repeat * int(repeat.times)

@@ -1,0 +1,1 @@
+"""Boot a server, wait until it is ready, watch it, read what it reports."""

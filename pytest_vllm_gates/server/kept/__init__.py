@@ -1,0 +1,1 @@
+"""Servers that are left up for the next run."""

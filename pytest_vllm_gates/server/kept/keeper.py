@@ -1,0 +1,183 @@
+"""Keeps one server up when the run that booted it has gone.
+
+A program of its own, standard library and `process.py` only (`python -I -S keeper.py`): what is
+installed may change while it runs. It reads an order, one line of JSON, from its standard input:
+what to start, in which environment, with which log, and the folder of the kept server. It starts
+that under a guard and prints the guard's id. Until it is told to keep the server, the end of its
+input ends the server; from then on it ends when it was idle for as long as its `hold` says, when
+this program gets SIGTERM, when its record or folder is removed, or by itself.
+
+It leaves its starter's process group, so a terminal's Ctrl-C does not reach it, and its starter at
+once. It is no session of its own, for the reason that `guard.py` has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if __name__ == "__main__":
+    # At the end: nothing beside the package shall stand in for the standard library.
+    sys.path.append(str(Path(__file__).parents[3]))
+
+from pytest_vllm_gates.process.process import ORPHANED_GRACE_S, GuardedProcess, started
+from pytest_vllm_gates.server.kept.hold import Hold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+RECORD = "record.json"
+ENDED = "ended.json"
+POLL_S = 0.05
+LOOK_S = 0.5
+ASK_S = 5.0
+# What moves when a request is served; vLLM does not count who asks for /metrics or /health.
+MOVING = ("http_requests_total", "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
+          "vllm:num_requests_running", "vllm:num_requests_waiting")  # fmt: skip
+
+
+class Orders:
+    """Lines from a file descriptor."""
+
+    def __init__(self, handle: int) -> None:
+        """Nothing is read yet."""
+        self._handle = handle
+        self._rest = b""
+
+    def next(self, timeout_s: float) -> dict[str, Any] | None:
+        """Return the next order: an empty one for the end, None for none within the time."""
+        while b"\n" not in self._rest:
+            if not select.select([self._handle], [], [], timeout_s)[0]:
+                return None
+            piece = os.read(self._handle, 2**16)
+            if not piece:
+                return {}
+            self._rest += piece
+        line, _, self._rest = self._rest.partition(b"\n")
+        order: dict[str, Any] = json.loads(line)
+        return order
+
+
+def booted(process: GuardedProcess, orders: Orders) -> dict[str, Any] | None:
+    """Wait for the order to keep the server and return it; None where the server has ended."""
+    while process.poll() is None:
+        order = orders.next(POLL_S)
+        if order is None:
+            continue
+        if "keep" in order:
+            return order
+        process.stop(order.get("stop", ORPHANED_GRACE_S))
+    return None
+
+
+def keep(process: GuardedProcess, hold: Hold, base_url: str, key: str) -> bool:
+    """Wait until the server ends or is to end; return whether it ended by itself."""
+    record = hold.path.with_name(RECORD)
+    signals = {signal.SIGTERM, signal.SIGCHLD}
+    # Only now: whoever is started inherits what is blocked.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    used, seen = time.monotonic(), None
+    while process.poll() is None:
+        got = signal.sigtimedwait(signals, LOOK_S)
+        if not record.exists() or (got and got.si_signo == signal.SIGTERM):
+            return False
+        now = time.monotonic()
+        if hold.held():
+            used, seen = now, None
+            with contextlib.suppress(OSError):
+                os.utime(hold.path)
+            continue
+        if seen is None:
+            seen = served(base_url, key)
+        if now - used < hold.idle_limit_s or not hold.acquire(0):
+            continue
+        # Its owner may have asked it otherwise than through a run.
+        served_since, seen = seen, served(base_url, key)
+        if seen == served_since:
+            return False
+        used = now
+        hold.release()
+    return True
+
+
+def served(base_url: str, key: str) -> float:
+    """Return a figure that changes with every request served; 0 where the server tells none."""
+    url = urlsplit(base_url)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=ASK_S)
+    try:
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {key}"})
+        reply = connection.getresponse()
+        text = reply.read().decode("utf-8", "replace") if reply.status == http.client.OK else ""
+    except (OSError, http.client.HTTPException):
+        return 0.0
+    finally:
+        connection.close()
+    return sum(_values(text.splitlines()))
+
+
+def _values(lines: Iterable[str]) -> Iterable[float]:
+    for line in lines:
+        name, _, value = line.rpartition(" ")
+        if name.partition("{")[0] in MOVING:
+            with contextlib.suppress(ValueError):
+                yield float(value)
+
+
+def write(path: Path, value: Mapping[str, Any]) -> None:
+    """Write JSON that only its owner can read, whole or not at all."""
+    aside = path.with_suffix(".new")
+    aside.touch(mode=0o600)
+    aside.write_text(json.dumps(value), encoding="utf-8")
+    aside.replace(path)
+
+
+def leave() -> None:
+    """Go on as an orphan, out of reach of the starter's terminal."""
+    if os.fork():
+        os._exit(0)
+    os.setpgid(0, 0)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir("/")
+
+
+def main() -> None:
+    """Carry out one order."""
+    leave()
+    orders = Orders(0)
+    order = orders.next(ASK_S)
+    if not order:
+        return
+    folder = Path(order["folder"])
+    process = GuardedProcess(
+        order["argv"], env=order["env"], log=Path(order["log"]), cwd=Path(order["cwd"])
+    )
+    ids = {"server": process.pid, "keeper": os.getpid()}
+    print(json.dumps({name: [pid, started(pid)] for name, pid in ids.items()}), flush=True)
+    hold, died, told = Hold(folder), False, booted(process, orders)
+    if told:
+        key = order["env"].get("VLLM_API_KEY", "")
+        write(folder / RECORD, told["keep"])
+        print(json.dumps("kept"), flush=True)
+        died = keep(process, hold, told["keep"]["base_url"], key)
+    status = process.stop()
+    # Whoever uses it takes away what is left; what died unseen is to be told.
+    if died or not hold.acquire(0):
+        with contextlib.suppress(OSError):
+            write(folder / ENDED, {"status": status, "at": time.time()})
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

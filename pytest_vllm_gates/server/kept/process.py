@@ -1,0 +1,210 @@
+"""The process of a server that is, or is to be, kept: its keeper holds the guard's pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.process import guard
+from pytest_vllm_gates.process.process import DEFAULT_GRACE_S, HURRY_S, started
+from pytest_vllm_gates.server.kept.keeper import ENDED
+from pytest_vllm_gates.server.kept.record import Kept, ProcessId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pytest_vllm_gates.server.kept.hold import Hold
+
+KEEPER = Path(__file__).with_name("keeper.py")
+KEY = "key"
+POLL_S = 0.02
+TOLD_S = 2.0
+"""What a keeper gets to write down how its server ended."""
+ENDED_BY_GUARD = 128 + signal.SIGTERM
+"""How a server ends whose keeper was killed: the guard sees to it, and nobody is left to ask."""
+
+
+class KeptProcess:
+    """One command under a keeper. The run that has it holds its lock, until `stop` or `release`.
+
+    The log grows in the server's own folder, which outlives a run and its report; at `log` there is
+    a link to it, and at the end of the run a copy.
+    """
+
+    def __init__(self, folder: Path, hold: Hold, log: Path, original: Path) -> None:
+        """Nothing runs yet; `hold` is held."""
+        self.folder = folder
+        self.log = log
+        self.server = self.keeper = ProcessId(pid=0, started=0)
+        self._hold = hold
+        self.original = original
+        self._orders: subprocess.Popen[bytes] | None = None
+        self._status: int | None = None
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.unlink(missing_ok=True)
+        log.symlink_to(original)
+
+    @classmethod
+    def start(
+        cls, folder: Path, hold: Hold, argv: Sequence[str], *, env: Mapping[str, str], log: Path
+    ) -> KeptProcess:
+        """Start a command that ends with this process until it is kept."""
+        (folder / ENDED).unlink(missing_ok=True)
+        process = cls(folder, hold, log, folder / log.name)
+        process._begin(argv, env)
+        return process
+
+    @classmethod
+    def of(cls, folder: Path, hold: Hold, record: Kept, log: Path) -> KeptProcess:
+        """Return the process of a kept server, whose lock is held."""
+        process = cls(folder, hold, log, Path(record.evidence["log"]))
+        process.server, process.keeper = record.server, record.keeper
+        return process
+
+    def _begin(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        with (self.folder / "keeper.log").open("ab") as said:
+            self._orders = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(KEEPER)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+            )
+        # In the pipe and not on a command line: the key is in it.
+        ids = self._order(
+            folder=str(self.folder),
+            argv=list(argv),
+            env=dict(env),
+            log=str(self.original),
+            cwd=str(Path.cwd()),
+        )
+        self._orders.wait()
+        self.server, self.keeper = (
+            ProcessId(pid=ids[name][0], started=ids[name][1] or 0) for name in ("server", "keeper")
+        )
+
+    def keep(self, record: Kept, key: str) -> None:
+        """Have the server stay when this process goes."""
+        (self.folder / KEY).touch(mode=0o600)
+        (self.folder / KEY).write_text(key, encoding="ascii")
+        self._order(keep=record.model_dump())
+        self._hang_up()
+
+    def tree(self) -> tuple[ProcessId, ...]:
+        """Return the processes below the guard."""
+        found = ((pid, started(pid)) for pid in guard.descendants(self.pid))
+        return tuple(ProcessId(pid=pid, started=at) for pid, at in found if at is not None)
+
+    @property
+    def pid(self) -> int:
+        """The guard's process id, the root of the tree."""
+        return self.server.pid
+
+    def poll(self) -> int | None:
+        """Return the exit status, or None while the command runs."""
+        if self._status is None and not lives(self.server):
+            self._status = self._told()
+        return self._status
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait at most `timeout` seconds for the end; return the status or None."""
+        deadline = time.monotonic() + timeout
+        while (status := self.poll()) is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return status
+
+    def stop(self, grace_s: float | None = None) -> int:
+        """End the tree, and with it the keeping; return the exit status."""
+        grace_s = DEFAULT_GRACE_S if grace_s is None else grace_s
+        if self.poll() is None:
+            if self._orders:
+                with contextlib.suppress(OSError, ValueError):
+                    self._order(answered=False, stop=grace_s)
+            else:
+                send(self.keeper, signal.SIGTERM)
+            if self.wait(grace_s + HURRY_S) is None:
+                # The keeper hangs. Its guard sees it go; the rest is known by its ids.
+                left = [self.server, *self.tree()]
+                send(self.keeper, signal.SIGKILL)
+                self.wait(grace_s + TOLD_S)
+                for one in left:
+                    send(one, signal.SIGKILL)
+        status = self.poll()
+        self._settle()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._hold.release()
+        return ENDED_BY_GUARD if status is None else status
+
+    def release(self) -> None:
+        """Leave the server to the next run; one that has ended is cleared away."""
+        if self.poll() is not None:
+            self.stop()
+            return
+        self._settle()
+        self._hold.release()
+
+    def _settle(self) -> None:
+        """Put a copy of the log in place of the link, which soon leads nowhere."""
+        self._hang_up()
+        if self.log.is_symlink() and self.original.exists():
+            self.log.unlink()
+            shutil.copyfile(self.original, self.log)
+
+    def _order(self, *, answered: bool = True, **order: Any) -> Any:
+        """Send an order to the keeper and return its answer."""
+        pipes = self._orders
+        assert pipes and pipes.stdin and pipes.stdout  # noqa: S101 - until it is kept
+        pipes.stdin.write(json.dumps(order).encode() + b"\n")
+        pipes.stdin.flush()
+        if not answered:
+            return None
+        answer = pipes.stdout.readline()
+        if not answer:
+            said = (self.folder / "keeper.log").read_text(encoding="utf-8", errors="replace")
+            raise OSError(f"the keeper of the server failed:\n{said}")
+        return json.loads(answer)
+
+    def _hang_up(self) -> None:
+        for pipe in (self._orders.stdin, self._orders.stdout) if self._orders else ():
+            assert pipe  # noqa: S101 - it was asked for
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._orders = None
+
+    def _told(self) -> int:
+        """Return how the server ended, as its keeper has it."""
+        deadline = time.monotonic() + TOLD_S
+        while True:
+            told = ended(self.folder)
+            if told is not None or not lives(self.keeper) or time.monotonic() > deadline:
+                told = told or ended(self.folder)
+                return told[0] if told else ENDED_BY_GUARD
+            time.sleep(POLL_S)
+
+
+def ended(folder: Path) -> tuple[int, float] | None:
+    """Return with which status a kept server ended and when, in seconds since 1970."""
+    try:
+        told = json.loads((folder / ENDED).read_text(encoding="utf-8"))
+        return int(told["status"]), float(told["at"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def lives(one: ProcessId) -> bool:
+    """Return whether this very process runs."""
+    return started(one.pid) == one.started
+
+
+def send(one: ProcessId, number: int) -> None:
+    """Send a signal to this very process, if it still runs."""
+    if lives(one):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(one.pid, number)

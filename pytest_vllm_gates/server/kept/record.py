@@ -1,0 +1,103 @@
+"""A kept server: one that a run left up for the next, as its record tells it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.redaction.redactor import names_a_secret
+from pytest_vllm_gates.server.types import BootTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FORMAT: Literal["pytest-vllm-gates/kept-server"] = "pytest-vllm-gates/kept-server"
+VERSION: Literal[1] = 1
+# What of a fingerprint may be told with its values; the others' are hashes.
+TELLING = re.compile(r"flag |package |plugin$|lane$|checkpoint$")
+NAMES_TOLD = 3
+MINUTE_S = 60
+
+
+class ProcessId(toml.Record):
+    """One process: ids are given again, and with its start it is this one."""
+
+    pid: int
+    started: int
+    """Clock ticks since the machine started."""
+
+
+class Host(toml.Record):
+    """Where process ids mean something: a machine since it was started, and a container of it."""
+
+    name: str
+    boot: str
+    pids: str
+
+
+class Kept(toml.Record):
+    """What a later run has to know of a kept server. Its key is in a file of its own."""
+
+    format: Literal["pytest-vllm-gates/kept-server"] = FORMAT
+    version: Literal[1] = VERSION
+    name: str
+    family: str
+    lane: str
+    checkpoint: str
+    base_url: str
+    model: str
+    """The alias of its boot among the served models."""
+    renderer: bool
+    server: ProcessId
+    """The guard, root of the server's tree."""
+    keeper: ProcessId
+    tree: tuple[ProcessId, ...]
+    """The other processes of the server, as they were when it had booted."""
+    host: Host
+    booted: str
+    """ISO 8601, with its zone."""
+    times: dict[str, float | None]
+    """`BootTimes` of its boot."""
+    evidence: dict[str, Any]
+    """What that boot left in evidence."""
+    inventory: dict[str, Any]
+    """What its lane's environment brings."""
+    fingerprint: dict[str, str]
+
+    @property
+    def boot_times(self) -> BootTimes:
+        """The times of its boot."""
+        return BootTimes(**self.times)  # type: ignore[arg-type]
+
+
+def differences(there: Mapping[str, str], here: Mapping[str, str]) -> Iterator[str]:
+    """Yield what a kept server's fingerprint has otherwise than that of what is asked for."""
+    for name in sorted(there.keys() | here.keys()):
+        one, other = there.get(name), here.get(name)
+        if one == other:
+            continue
+        if TELLING.match(name) and not names_a_secret(name):
+            yield f"{name} (kept {_shown(one)}, asked {_shown(other)})"
+        elif one is None or other is None:
+            yield f"{name} ({'not there' if one is None else 'not any more'})"
+        else:
+            yield name
+
+
+def told(differing: list[str]) -> str:
+    """Return the first of some differences, and how many more there are."""
+    more = len(differing) - NAMES_TOLD
+    return ", ".join(differing[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")
+
+
+def span(seconds: float) -> str:
+    """Return a time as a person says it: 40 s, 12 min, 3 h."""
+    if seconds < 2 * MINUTE_S:
+        return f"{seconds:.0f} s"
+    hour_s = 60 * MINUTE_S
+    return f"{seconds / MINUTE_S:.0f} min" if seconds < 2 * hour_s else f"{seconds / hour_s:.0f} h"
+
+
+def _shown(value: str | None) -> str:
+    return "none" if value is None else value or "set"

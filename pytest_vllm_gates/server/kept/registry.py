@@ -1,0 +1,221 @@
+"""The folder of kept servers: who is in it, what became of them, and that nobody else gets in."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import stat
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_state_path
+from pydantic import ValidationError
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.process.process import HURRY_S
+from pytest_vllm_gates.server.kept.hold import Hold
+from pytest_vllm_gates.server.kept.keeper import RECORD
+from pytest_vllm_gates.server.kept.process import KEY, ended, lives, send
+from pytest_vllm_gates.server.kept.record import Host, Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+PIDS = Path("/proc/self/ns/pid")
+YOUNG_S = 5.0
+"""A folder that was made just now has no lock yet."""
+STOP_POLL_S = 0.05
+
+
+class State(StrEnum):
+    """What is known of a kept server."""
+
+    IDLE = "idle"
+    IN_USE = "in use"
+    DIED = "died"
+    LOST = "its keeper is gone"
+    ELSEWHERE = "on another machine"
+    BOOTING = "booting"
+    UNREADABLE = "no record"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One folder of a kept server and what is known of it now."""
+
+    folder: Path
+    state: State
+    record: Kept | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name, which is that of its folder."""
+        return self.folder.name
+
+    @property
+    def hold(self) -> Hold:
+        """Its lock."""
+        return Hold(self.folder)
+
+
+def root() -> Path:
+    """Return the folder of this user's kept servers; it need not be there."""
+    return user_state_path("pytest-vllm-gates") / "servers"
+
+
+def opened() -> Path:
+    """Return the folder of kept servers, made where it is missing.
+
+    Raises `UserError` where others can get at it.
+    """
+    folder = root()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"no folder for kept servers: {error.strerror}: {folder}\n"
+            "name another place in XDG_STATE_HOME, or leave --keep-server out"
+        ) from error
+    if why := open_to_others(folder):
+        raise UserError(
+            f"{folder} {why}: the keys of kept servers would not be safe there\n"
+            f"chmod 700 {folder}, or name another place in XDG_STATE_HOME"
+        )
+    return folder
+
+
+def made(folder: Path) -> Path:
+    """Return a new server's own folder in the folder of kept servers."""
+    own = folder / secrets.token_hex(3)
+    own.mkdir(mode=0o700)
+    return own
+
+
+def open_to_others(path: Path) -> str:
+    """Return why a file or folder is not its user's alone; '' where it is."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        return "is a link"
+    if found.st_uid != os.geteuid():
+        return f"belongs to {_user(found.st_uid)}"
+    if found.st_mode & 0o077:
+        return f"is open to others (mode {stat.S_IMODE(found.st_mode):04o})"
+    return ""
+
+
+def key(entry: Entry) -> str:
+    """Return a kept server's key; raises `UserError` where others can read it, or nobody can."""
+    path = entry.folder / KEY
+    try:
+        for one in (entry.folder, path):
+            if why := open_to_others(one):
+                raise UserError(f"its key is not safe: {one} {why}")
+        return path.read_text(encoding="ascii")
+    except OSError as error:
+        raise UserError(f"its key cannot be read: {error.strerror}: {path}") from error
+
+
+def log_of(entry: Entry) -> Path | None:
+    """Return a kept server's log, where there is one."""
+    log = Path(entry.record.evidence["log"]) if entry.record else None
+    return log if log and log.is_file() else None
+
+
+def here() -> Host:
+    """Return where process ids have the meaning they have for this process."""
+    return Host(
+        name=os.uname().nodename,
+        boot=BOOT_ID.read_text(encoding="ascii").strip(),
+        pids=str(PIDS.readlink()),
+    )
+
+
+def entries(folder: Path) -> Iterator[Entry]:
+    """Yield what lies in the folder of kept servers, the oldest first."""
+    if not folder.is_dir():
+        return
+    found = [one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()]
+    for one in sorted(found, key=lambda path: path.stat().st_mtime):
+        if one.exists():
+            yield _entry(one)
+
+
+def _entry(folder: Path) -> Entry:
+    held = Hold(folder).held()
+    try:
+        text = (folder / RECORD).read_text(encoding="utf-8")
+        record = Kept.model_validate_json(text)
+    except (OSError, ValueError, ValidationError):
+        young = time.time() - folder.stat().st_mtime < YOUNG_S
+        return Entry(folder, State.BOOTING if held or young else State.UNREADABLE)
+    now = here()
+    if record.host != now:
+        # The same machine, started anew: nothing of then is left. Any other knows its own.
+        gone = record.host.name == now.name and record.host.boot != now.boot
+        return Entry(folder, State.LOST if gone else State.ELSEWHERE, record)
+    if ended(folder):
+        return Entry(folder, State.DIED, record)
+    if not lives(record.keeper):
+        return Entry(folder, State.LOST, record)
+    return Entry(folder, State.IN_USE if held else State.IDLE, record)
+
+
+def clear(entry: Entry) -> bool:
+    """End what is left of a server that nobody keeps, and remove its folder.
+
+    False where somebody else is at it. Only processes that the record names are ended, and only
+    while their start is what it says.
+    """
+    hold = entry.hold
+    if not hold.acquire():
+        return False
+    if entry.record and entry.record.host == here():
+        for one in (entry.record.server, *entry.record.tree):
+            send(one, signal.SIGKILL)
+    shutil.rmtree(entry.folder, ignore_errors=True)
+    hold.release()
+    return True
+
+
+def stop(entry: Entry, *, force: bool = False) -> bool:
+    """End a kept server; False where a run uses it, unless by `force`."""
+    record, hold = entry.record, entry.hold
+    if record is None or entry.state not in (State.IDLE, State.IN_USE):
+        return clear(entry)
+    ours = hold.acquire()
+    if not ours and not force:
+        return False
+    send(record.keeper, signal.SIGTERM)
+    deadline = time.monotonic() + HURRY_S
+    while lives(record.keeper) and time.monotonic() < deadline:
+        time.sleep(STOP_POLL_S)
+    if lives(record.keeper):
+        send(record.keeper, signal.SIGKILL)
+    for one in (record.server, *record.tree):
+        send(one, signal.SIGKILL)
+    if ours:  # else the run that uses it takes its log and clears it away
+        shutil.rmtree(entry.folder, ignore_errors=True)
+    hold.release()
+    return True
+
+
+def give_way() -> Iterator[str]:
+    """End the idle kept servers of this machine, for a boot that has no memory beside them."""
+    for entry in [*entries(root())]:
+        if entry.state is State.IDLE and entry.record and stop(entry):
+            yield f"{entry.name}, {entry.record.family} on lane {entry.record.lane}"
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"

@@ -1,0 +1,291 @@
+"""Boots a server and returns what came of it: an endpoint that answers, or a failure."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.catalog import flags
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.drive.lane_variables import lane_environment
+from pytest_vllm_gates.process.process import GuardedProcess, Process
+from pytest_vllm_gates.redaction.redactor import Redactor
+from pytest_vllm_gates.server import ready
+from pytest_vllm_gates.server.log import LogWatch, earliest_error, read_from
+from pytest_vllm_gates.server.types import Boot, BootTimes, Endpoint, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Protocol
+
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.facts.tape import Tape
+    from pytest_vllm_gates.server.failure import Explanation
+
+    Explain = Callable[[Path, int | None], Explanation | None]
+
+    class Start(Protocol):
+        """Starts a command under a guard, with its output in a log."""
+
+        def __call__(  # noqa: D102
+            self, argv: Sequence[str], *, env: Mapping[str, str], log: Path
+        ) -> Process: ...
+
+
+POLL_S = 0.1
+PORT_TRIES = 3
+PORT_TAKEN = ("address already in use", "EADDRINUSE")
+INTERRUPT_GRACE_S = 1.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds a boot may take in all, and seconds its log may stay silent."""
+
+    boot_s: float
+    stall_s: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything one boot needs to know."""
+
+    family: Family
+    lane: Lane
+    checkpoint: Checkpoint
+    python: Path | None
+    overlay: Path | None
+    folder: Path
+    """Where the log goes."""
+    limits: Limits
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What this boot gets besides the lane's environment: its devices, where it has its own."""
+    redactor: Redactor = field(default_factory=Redactor)
+    """What is told of each boot's key as it is made."""
+    renderer: bool = False
+    """Boot vLLM's renderer alone: tokenizer, template and config, no weights and no accelerator."""
+    tape: Tape | None = None
+    """Where what is sent to the server is kept."""
+
+
+class Server:
+    """One boot of a plan and what runs of it; `stop` ends it and everything it started.
+
+    `explain` names a failure from the log and the exit status; None where nobody is to. `taken` is
+    a server that was booted before, with its process: nothing is booted then.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        progress: Callable[[str], None],
+        on_log: Callable[[str], None] | None = None,
+        explain: Explain | None = None,
+        *,
+        start: Start = GuardedProcess,
+        taken: tuple[Boot, Process] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._explain = explain
+        self._progress = progress
+        self._on_log = on_log
+        self._start = start
+        self.process: Process | None = None
+        if taken:
+            self.boot, self.process = taken
+            return
+        try:
+            self.boot = self._boot()
+        except BaseException:
+            self.stop(INTERRUPT_GRACE_S)
+            raise
+
+    def alive(self, wait_s: float = 0.0) -> bool:
+        """Return whether the server's process runs, and still does after `wait_s` seconds."""
+        return self.process is not None and self.process.wait(wait_s) is None
+
+    def stop(self, grace_s: float | None = None) -> int | None:
+        """End the server with everything it started; return its exit status."""
+        return self.process.stop(grace_s) if self.process else None
+
+    def died(self) -> Failure:
+        """Return the failure of a server that served and then went away."""
+        assert self.process is not None  # noqa: S101 - only a booted server can die
+        status = self.process.poll()
+        return self._failure(f"the server died while serving{_status(status)}", status)
+
+    def _boot(self) -> Boot:
+        for attempt in range(1, PORT_TRIES + 1):
+            log = self._plan.folder / f"server{f'-{attempt}' if attempt > 1 else ''}.log"
+            log.unlink(missing_ok=True)
+            boot = self._boot_once(free_port(), log)
+            taken = boot.failure and any(word in read_from(log).lower() for word in PORT_TAKEN)
+            if not taken or self.alive():
+                break
+            self._progress(
+                f"{self._plan.family.name}: the port was taken meanwhile; trying another"
+            )
+        if boot.failure:
+            self.stop()
+        return replace(boot, evidence={**boot.evidence, "boot_attempts": attempt})
+
+    def _boot_once(self, port: int, log: Path) -> Boot:
+        own = self._plan.lane.served_model_name
+        alias = own or f"{self._plan.family.name}-{secrets.token_hex(4)}"
+        key = secrets.token_urlsafe(24)
+        self._plan.redactor.learn(key)
+        argv = command(self._plan, port, alias)
+        evidence = {"command": argv, "log": str(log)}
+        endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", alias, key, self._plan.tape)
+        started = time.monotonic()
+        self.process = self._start(argv, env=environment(self._plan, key), log=log)
+        failure = self._await_health(endpoint, started, log)
+        if failure:
+            return Boot(failure=failure, evidence=evidence)
+        health_s = time.monotonic() - started
+        try:
+            first_token_s = self._prove(endpoint)
+        except ready.NotServing as error:
+            what = f"the server came up healthy and failed its first prompt: {error}"
+            status = self.process.wait(1.0)
+            return Boot(
+                failure=self._failure(
+                    what + (_status(status) if status is not None else ""), status
+                ),
+                evidence=evidence,
+            )
+        times = BootTimes(
+            health_s=health_s,
+            first_chat_s=time.monotonic() - started,
+            first_token_s=first_token_s,
+        )
+        return Boot(endpoint=endpoint, times=times, evidence=evidence)
+
+    def _prove(self, endpoint: Endpoint) -> float | None:
+        """Ask one real prompt; return the seconds to its first token, None from a renderer."""
+        timeout_s = self._plan.limits.stall_s
+        if self._plan.renderer:
+            ready.first_rendering(endpoint, timeout_s)
+            return None
+        return ready.first_chat(endpoint, timeout_s).first_token_s
+
+    def _await_health(self, endpoint: Endpoint, started: float, log: Path) -> Failure | None:
+        """Wait until the server is healthy; return the failure when it never will be."""
+        assert self.process is not None  # noqa: S101 - set by the only caller
+        watch = LogWatch(log, self._on_log)
+        limits = self._plan.limits
+        while True:
+            status = self.process.poll()
+            healthy = status is None and ready.healthy(
+                endpoint, by_models=self._plan.lane.served_model_name is not None
+            )
+            # After both, so that a server's last words before either are told, too.
+            silent_s = watch.silent_s()
+            if status is not None:
+                what = f"the server ended before it was ready{_status(status)}"
+                return self._failure(what, status)
+            if healthy:
+                return None
+            waited_s = time.monotonic() - started
+            if silent_s > limits.stall_s:
+                return self._failure(
+                    f"the server made no progress for {silent_s:.0f} s (--stall-timeout)"
+                )
+            if waited_s > limits.boot_s:
+                return self._failure(
+                    f"the server was not ready after {waited_s:.0f} s (--boot-timeout)"
+                )
+            self._progress(
+                f"{self._plan.family.name}: booting {self._plan.checkpoint.name} on lane "
+                f"{self._plan.lane.name}, {waited_s:.0f} s  {watch.last_line}"
+            )
+            time.sleep(min(POLL_S, waited_s))
+
+    def _failure(self, what: str, status: int | None = None) -> Failure:
+        assert self.process is not None  # noqa: S101 - nothing fails before it starts
+        log = self.process.log
+        told = self._explain(log, status) if self._explain and log.exists() else None
+        # An explanation quotes the log itself, and reads one of any size.
+        excerpt = () if told and told.id else earliest_error(log)
+        return Failure(what=what, log=log, excerpt=excerpt, explanation=told)
+
+
+def attach(base_url: str, api_key: str | None, timeout_s: float, tape: Tape | None = None) -> Boot:
+    """Take a server that already runs: find what it serves and ask it one real chat."""
+    endpoint = Endpoint(base_url.rstrip("/"), "", api_key, tape)
+    evidence: dict[str, Any] = {"base_url": endpoint.base_url}
+    started = time.monotonic()
+    try:
+        with http.client(endpoint) as client:
+            models = ready.served_models(client)
+        if not models:
+            raise ready.NotServing("the server lists no model")  # noqa: TRY301
+        endpoint = replace(endpoint, model=next(iter(models)))
+        evidence["served"] = models[endpoint.model]
+        chat = ready.first_chat(endpoint, timeout_s)
+    except httpx.HTTPError as error:
+        return Boot(
+            failure=Failure(
+                f"no server answers at {base_url}: {error}",
+                hint=f"curl {endpoint.base_url}/models",
+            ),
+            evidence=evidence,
+        )
+    except ready.NotServing as error:
+        hint = "export OPENAI_API_KEY, or name its variable with --api-key-env"
+        return Boot(failure=Failure(f"{base_url}: {error}", hint=hint), evidence=evidence)
+    total_s = time.monotonic() - started
+    times = BootTimes(
+        health_s=total_s - chat.total_s, first_chat_s=total_s, first_token_s=chat.first_token_s
+    )
+    return Boot(endpoint=endpoint, times=times, evidence=evidence)
+
+
+def command(plan: Plan, port: int, alias: str) -> list[str]:
+    """Return the server's command line; no secret is in it."""
+    source: dict[str, Any] = {"model": plan.checkpoint.source}
+    if plan.checkpoint.revision:
+        source["revision"] = plan.checkpoint.revision
+    arguments = flags.command_line(
+        flags.merged(
+            source,
+            {"served_model_name": [plan.family.name, alias], "host": "127.0.0.1", "port": port},
+            flags.serving(plan.family, plan.checkpoint, plan.lane),
+        )
+    )
+    program = (plan.renderer and plan.lane.start.renderer) or plan.lane.start.server
+    return flags.started(
+        plan.lane, [str(plan.python), *program], arguments, plan.checkpoint.source, port
+    )
+
+
+def environment(plan: Plan, api_key: str) -> dict[str, str]:
+    """Return the server's environment: this one's, the lane's, the key and the overlay."""
+    server = {"VLLM_API_KEY": api_key}
+    if plan.checkpoint.folder:
+        server["HF_HUB_OFFLINE"] = "1"
+    return lane_environment(plan.lane, plan.python, plan.overlay, plan.env, server)
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nothing listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _status(status: int | None) -> str:
+    if status is None:
+        return ""
+    if status == 128 + 9:
+        return " (killed with SIGKILL: often the kernel, out of host memory)"
+    return f" (exit status {status})"

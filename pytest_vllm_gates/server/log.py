@@ -1,0 +1,99 @@
+"""A server's log: its progress while it grows, and the earliest error in it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.server.log_line import free
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+ERROR = re.compile(
+    r"(?:^|[\s:'(])(?:[A-Za-z_.]*(?:Error|Exception|Interrupt)\b[:(]|error: |Fatal |fatal error)"
+    r"|^cannot start |Segmentation fault|Killed"
+)
+# These report that something else went wrong; the cause stands above them.
+WRAPPER = re.compile(
+    r"Engine core initialization failed|WorkerProc (?:failed to start|initialization failed)"
+    r"|EngineDeadError|EngineCore (?:failed to start|encountered)|DeprecationWarning|FutureWarning"
+)
+TAIL_LINES = 12
+BLOCK_BYTES = 2**20
+AROUND = 2
+
+
+class LogWatch:
+    """Tells how long a growing log has been silent and what its last line says."""
+
+    def __init__(self, path: Path, on_text: Callable[[str], None] | None = None) -> None:
+        self._path = path
+        self._on_text = on_text
+        self._size = 0
+        self._grew = time.monotonic()
+        self.last_line = ""
+
+    def silent_s(self) -> float:
+        """Seconds since the log last grew."""
+        size = self._path.stat().st_size if self._path.exists() else 0
+        if size != self._size:
+            fresh = read_from(self._path, min(self._size, size))
+            self._size = size
+            self._grew = time.monotonic()
+            if self._on_text:
+                self._on_text(fresh)
+            lines = [line for line in fresh.replace("\r", "\n").splitlines() if line.strip()]
+            if lines:
+                self.last_line = bare(lines[-1])
+        return time.monotonic() - self._grew
+
+
+def read_from(path: Path, offset: int = 0) -> str:
+    """Return the log's text from a byte offset, undecodable bytes replaced."""
+    with path.open("rb") as log:
+        log.seek(offset)
+        return log.read().decode("utf-8", "replace")
+
+
+def bare(line: str) -> str:
+    """Return a log line without process, level and time prefixes."""
+    return free(line).text
+
+
+def earliest_error(path: Path) -> tuple[str, ...]:
+    """Return the first error a log reports and its neighbours, or its last lines without one.
+
+    Wrappers ("Engine core initialization failed") are passed over: the cause stands above them.
+    Lines that several ranks repeat are given once.
+    """
+    if not path.exists():
+        return ()
+    lines = list(dict.fromkeys(bare(line) for line in read_from(path).splitlines()))
+    lines = [line for line in lines if line.strip()]
+    for position, line in enumerate(lines):
+        if ERROR.search(line) and not WRAPPER.search(line):
+            return tuple(lines[max(0, position - AROUND) : position + 1 + AROUND])
+    return tuple(lines[-TAIL_LINES:])
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """Yield a log in blocks of whole lines, as bytes; `-` is the standard input."""
+    with contextlib.ExitStack() as stack:
+        source = sys.stdin.buffer if str(path) == "-" else stack.enter_context(path.open("rb"))
+        rest = b""
+        while chunk := source.read(BLOCK_BYTES):
+            chunk = rest + chunk
+            end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+            # A line that never ends is cut, for memory to stay what it is.
+            if not end and len(chunk) >= BLOCK_BYTES:
+                end = len(chunk)
+            rest = chunk[end:]
+            if end:
+                yield chunk[:end]
+        if rest:
+            yield rest

@@ -1,0 +1,110 @@
+"""A server's own figures (`GET /metrics`, Prometheus text), summed over its engines."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING, Self
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.facts.load import Load
+from pytest_vllm_gates.outcomes import NotApplicable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.server.types import Endpoint
+
+RUNNING = "vllm:num_requests_running"
+WAITING = "vllm:num_requests_waiting"
+GENERATED = "vllm:generation_tokens_total"
+READ = "vllm:prompt_tokens_total"
+PREEMPTED = "vllm:num_preemptions_total"
+HITS = "vllm:prefix_cache_hits_total"
+# The first name is that of 0.10 and later.
+KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+CACHE_CONFIG = "vllm:cache_config_info"
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+class Metrics:
+    """A connection to a server's metrics that stays open while its `with` block lasts."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        """Raises `NotApplicable` where the server does not tell what is in flight."""
+        self._client = http.client(endpoint)
+        reply = self._client.get("/metrics")
+        if not reply.is_success or RUNNING not in reply.text:
+            self._client.close()
+            raise NotApplicable(
+                "the server does not tell how many requests run "
+                f"(/metrics answers {reply.status_code}): who leaves cannot be seen"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def in_flight(self) -> int:
+        """Return how many requests run or wait."""
+        return self._sum_of(RUNNING, WAITING)
+
+    def generated(self) -> int:
+        """Return how many tokens were generated since the server began."""
+        return self._sum_of(GENERATED)
+
+    def load(self) -> Load:
+        """Return what the server is busy with now; raises `httpx.HTTPError` when it is silent."""
+        text = self._client.get("/metrics").raise_for_status().text
+        return Load(
+            at=time.monotonic(),
+            running=round(_sum_of(text, (RUNNING,))),
+            waiting=round(_sum_of(text, (WAITING,))),
+            generated=round(_sum_of(text, (GENERATED,))),
+            read=round(_sum_of(text, (READ,))),
+            preempted=round(_sum_of(text, (PREEMPTED,))),
+            kv_usage=_sum_of(text, KV_USAGE),
+            cached=round(_sum_of(text, (HITS,))),
+        )
+
+    def _sum_of(self, *names: str) -> int:
+        return round(_sum_of(self._client.get("/metrics").text, names))
+
+
+def cached_tokens(endpoint: Endpoint) -> int:
+    """Return how many tokens of prompts were found in the prefix cache since the server began.
+
+    0 where the server does not tell.
+    """
+    return round(_sum_of(_text(endpoint), (HITS,)))
+
+
+def cache_config(endpoint: Endpoint) -> dict[str, str]:
+    """Return how the server's KV cache is set up, by vLLM's own names; empty where it is not told.
+
+    The labels of `vllm:cache_config_info`: `block_size`, `num_gpu_blocks`, `cache_dtype` and more.
+    """
+    lines = [line for line in _text(endpoint).splitlines() if line.startswith(CACHE_CONFIG + "{")]
+    return dict(LABEL.findall(lines[0])) if lines else {}
+
+
+def _text(endpoint: Endpoint) -> str:
+    with http.client(endpoint) as client:
+        try:
+            return client.get("/metrics").text
+        except httpx.HTTPError:
+            return ""
+
+
+def _sum_of(text: str, names: Sequence[str]) -> float:
+    """Return the sum of these series over all engines."""
+    total = 0.0
+    for line in text.splitlines():
+        name, _, value = line.rpartition(" ")
+        if name.partition("{")[0] in names:
+            total += float(value)
+    return total

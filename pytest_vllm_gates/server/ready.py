@@ -1,0 +1,150 @@
+"""Is the server really serving? Health, its alias, and one real chat."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_vllm_gates.server.types import Endpoint
+
+PROBE_TIMEOUT_S = 5.0
+FIRST_CHAT: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "Hello!"}],
+    "max_tokens": 16,
+    "temperature": 0,
+    "seed": 0,
+    "stream": True,
+}
+
+
+class NotServing(Exception):  # noqa: N818 - a state of the server, told to a person
+    """The server is up but does not serve; the text says what it answered instead."""
+
+
+@dataclass(frozen=True)
+class FirstChat:
+    """One streamed chat: seconds from sending to the first generated token and to the end."""
+
+    first_token_s: float
+    total_s: float
+
+
+def healthy(endpoint: Endpoint, *, by_models: bool = False) -> bool:
+    """Return whether `/health` answers 200 and the models listed include ours.
+
+    The alias is new for every boot, so another server on the same port is never taken for ours.
+    With `by_models`, a server that has no `/health` is well when it lists the model.
+    """
+    well = {httpx.codes.OK, httpx.codes.NOT_FOUND} if by_models else {httpx.codes.OK}
+    try:
+        with http.client(endpoint) as client:
+            if client.get("/health", timeout=PROBE_TIMEOUT_S).status_code not in well:
+                return False
+            return endpoint.model in served_models(client)
+    except (httpx.HTTPError, NotServing):
+        return False
+
+
+def served_models(
+    client: httpx.Client, timeout_s: float = PROBE_TIMEOUT_S
+) -> dict[str, dict[str, Any]]:
+    """Return `/v1/models` by id; raises `NotServing` when it is not what OpenAI's API says."""
+    reply = client.get("/v1/models", timeout=timeout_s)
+    if reply.status_code == httpx.codes.UNAUTHORIZED:
+        raise NotServing("the server refused the API key (401 on /v1/models)")
+    try:
+        return {str(model["id"]): model for model in reply.json()["data"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotServing(
+            f"/v1/models answered {reply.status_code} with {reply.text[:200]!r}; "
+            "is this an OpenAI-compatible server?"
+        ) from error
+
+
+def first_chat(endpoint: Endpoint, timeout_s: float) -> FirstChat:
+    """Send one streamed chat and wait for its end; raises `NotServing` when none comes back."""
+    started = time.monotonic()
+    body = {"model": endpoint.model, **FIRST_CHAT}
+    try:
+        with (
+            http.client(endpoint) as client,
+            client.stream("POST", "/v1/chat/completions", json=body, timeout=timeout_s) as reply,
+        ):
+            if reply.status_code != httpx.codes.OK:
+                reply.read()
+                raise NotServing(
+                    f"the first chat was answered {reply.status_code}: {reply.text[:500]}"
+                )
+            first_token_s = _read(_events(reply.iter_lines()), started, timeout_s)
+    except httpx.TimeoutException as error:
+        raise NotServing(
+            f"the first chat brought nothing for {timeout_s:g} s while /health answered"
+        ) from error
+    except httpx.HTTPError as error:
+        raise NotServing(f"the first chat broke off: {error}") from error
+    return FirstChat(first_token_s=first_token_s, total_s=time.monotonic() - started)
+
+
+def first_rendering(endpoint: Endpoint, timeout_s: float) -> None:
+    """Have one prompt rendered; raises `NotServing` when that does not work."""
+    body = {"model": endpoint.model, "messages": FIRST_CHAT["messages"]}
+    try:
+        with http.client(endpoint) as client:
+            reply = client.post("/tokenize", json=body, timeout=timeout_s)
+    except httpx.HTTPError as error:
+        raise NotServing(f"the first prompt was not rendered: {error}") from error
+    if reply.status_code != httpx.codes.OK:
+        raise NotServing(f"the first prompt was answered {reply.status_code}: {reply.text[:500]}")
+
+
+def _read(events: Iterable[dict[str, Any] | None], started: float, timeout_s: float) -> float:
+    """Read a chat to its end; return the seconds until its first token."""
+    first_token_s: float | None = None
+    for event in events:
+        if event is None:
+            if first_token_s is None:
+                raise NotServing("the first chat came back without a single token")
+            return first_token_s
+        if "error" in event and not event.get("choices"):
+            raise NotServing(
+                f"the first chat ended in an error: {json.dumps(event['error'])[:500]}"
+            )
+        waited_s = time.monotonic() - started
+        if first_token_s is None and _carries_text(event):
+            first_token_s = waited_s
+        if waited_s > timeout_s:
+            raise NotServing(f"the first chat did not end within {timeout_s:g} s")
+    raise NotServing("the first chat broke off: the stream stopped before its end")
+
+
+def _events(lines: Iterable[str]) -> Iterator[dict[str, Any] | None]:
+    """Yield the events of a stream, None for its end; also what only keeps it open, empty."""
+    for line in lines:
+        data = line.removeprefix("data:").strip()
+        if data == "[DONE]":
+            yield None
+            return
+        try:
+            event = json.loads(data) if line.startswith("data:") else {}
+        except ValueError as error:
+            raise NotServing(f"the first chat brought what is no JSON: {data[:200]!r}") from error
+        yield event if isinstance(event, dict) else {}
+
+
+def _carries_text(event: dict[str, Any]) -> bool:
+    """Return whether an event holds generated text; the first one carries only the role."""
+    deltas = [choice.get("delta") or {} for choice in event.get("choices") or ()]
+    return any(
+        delta.get(key)
+        for delta in deltas
+        for key in ("content", "reasoning", "reasoning_content", "tool_calls")
+    )

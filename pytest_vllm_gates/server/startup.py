@@ -1,0 +1,48 @@
+"""Reads from a server's log and metrics how it was started."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.server import metrics
+from pytest_vllm_gates.server.log import bare, read_from
+from pytest_vllm_gates.server.startup_check import Pattern, Startup, patterns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.server.types import Endpoint
+
+LOG_BYTES = 4 * 2**20
+"""A start is told in the log's beginning; what follows may be days of requests."""
+
+
+def observe(endpoint: Endpoint, log: Path | None) -> Startup:
+    """Return what a running server tells of its start; without a log only what its metrics do."""
+    text = read_from(log)[:LOG_BYTES] if log and log.exists() else ""
+    told = read(text)
+    return Startup(told.facts, told.figures, metrics.cache_config(endpoint))
+
+
+def read(text: str) -> Startup:
+    """Return what a log tells of a start."""
+    # Several ranks say the same: the first one counts.
+    lines = "\n".join(dict.fromkeys(bare(line) for line in text.splitlines()))
+    wanted = patterns()
+    facts = {one.name: found for one in wanted.facts if (found := value(one, lines))}
+    figures = {
+        one.name: float(found.replace(",", ""))
+        for one in wanted.figures
+        if (found := value(one, lines))
+    }
+    return Startup(facts, figures)
+
+
+def value(pattern: Pattern, lines: str) -> str:
+    """Return what a pattern finds in a log; empty where it finds nothing."""
+    if pattern.every:
+        found = [one for each in pattern.patterns for one in re.findall(each, lines)]
+        return ", ".join(sorted(set(found)))
+    matches = (re.search(each, lines) for each in pattern.patterns)
+    return next((match[1] for match in matches if match), "")

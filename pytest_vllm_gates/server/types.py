@@ -1,0 +1,95 @@
+"""What a boot came to: a running server, or a failure with its log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.facts.tape import Tape
+    from pytest_vllm_gates.server.failure import Explanation
+
+# How the reason of what is BLOCKED for want of a server begins.
+DID_NOT_BOOT = "the server did not boot"
+GONE = "the server is gone"
+
+
+KEPT = "kept"
+"""Under this name a boot's evidence tells of a server that is kept for other runs."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a served family answers. `api_key` is never printed."""
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    tape: Tape | None = field(default=None, repr=False, compare=False)
+    """Where what is sent there is kept, and what comes back."""
+
+    @property
+    def root_url(self) -> str:
+        """The URL without `/v1`, where `/health`, `/tokenize` and `/metrics` live."""
+        return self.base_url.removesuffix("/v1")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a server is not there: one sentence, what its log comes to and the next step."""
+
+    what: str
+    log: Path | None = None
+    excerpt: tuple[str, ...] = ()
+    hint: str = ""
+    explanation: Explanation | None = None
+    """What the log's signatures say; None where there is no log, or nothing to know it by."""
+
+    @property
+    def brief(self) -> str:
+        """The failure in one line, with its name and the fix where it has one."""
+        named = self.explanation.brief if self.explanation else ""
+        what = self.what.splitlines()[0]
+        return f"{what}: {named}" if named else what
+
+    def explain(self) -> str:
+        """Return the failure as a person reads it in a terminal."""
+        told = self.explanation
+        # The name stands on the first line, which is all that a summary shows.
+        lines = [f"{self.what}: {told.name}" if told and told.name else self.what]
+        if told and told.id:
+            lines += ["", *told.lines()]
+        elif self.excerpt:
+            lines += ["", "the log says:", *(f"    {line}" for line in self.excerpt)]
+        if self.log:
+            lines += ["", f"whole log: {self.log}"]
+        if self.hint:
+            lines.append(f"next: {self.hint}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class BootTimes:
+    """Seconds from the start of the process to each stage, on a monotonic clock."""
+
+    health_s: float
+    first_chat_s: float
+    first_token_s: float | None
+    """Seconds from sending the first chat to its first generated token; None for a renderer."""
+
+
+@dataclass(frozen=True)
+class Boot:
+    """The result of one boot; exactly one of `endpoint` and `failure` is set."""
+
+    endpoint: Endpoint | None = None
+    failure: Failure | None = None
+    times: BootTimes | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def generates(self) -> bool:
+        """Whether it answers chats; a renderer alone only renders their prompts."""
+        return self.times is not None and self.times.first_token_s is not None

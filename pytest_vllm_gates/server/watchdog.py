@@ -1,0 +1,114 @@
+"""Sees a server that hangs: requests wait, and nothing of what it counts moves."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.long_context.types import Hang
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_vllm_gates.facts.load import Load
+    from pytest_vllm_gates.server.metrics import Metrics
+    from pytest_vllm_gates.server.types import Endpoint
+
+HEALTH_LIMIT_S = 5.0
+STACKS_LIMIT_S = 20.0
+
+
+class Watchdog:
+    """Looks at a server's metrics and remembers when they last moved."""
+
+    def __init__(self, metrics: Metrics | None) -> None:
+        """Without `metrics` only time passes."""
+        self._metrics = metrics
+        self._moved = time.monotonic()
+        self.last: Load | None = None
+        self.waited = 0
+
+    def restart(self) -> None:
+        """Count anew: what waits from now on is new."""
+        self._moved = time.monotonic()
+        self.waited = 0
+
+    def silent_s(self) -> float:
+        """Return how long nothing has moved, at least as far as can be seen."""
+        if self._metrics is not None:
+            try:
+                load = self._metrics.load()
+            except httpx.HTTPError:
+                pass  # it does not even answer that
+            else:
+                if self.last is None or load.progress != self.last.progress:
+                    self._moved = time.monotonic()
+                self.last = load
+                self.waited = max(self.waited, load.waiting)
+        return time.monotonic() - self._moved
+
+    def hang(self, endpoint: Endpoint, processes: Iterable[int], folder: Path | None) -> Hang:
+        """Write down how the server hangs, with its stacks where a `folder` is given for them."""
+        return Hang(
+            silent_s=round(time.monotonic() - self._moved, 1),
+            running=self.last.running if self.last else 0,
+            waiting=self.last.waiting if self.last else 0,
+            health=health(endpoint),
+            stacks=stacks(processes, folder / "stacks.txt") if folder else None,
+        )
+
+
+def health(endpoint: Endpoint) -> str:
+    """Return what `/health` says: a status, or why there is none."""
+    try:
+        with http.client(endpoint) as client:
+            return str(client.get("/health", timeout=HEALTH_LIMIT_S).status_code)
+    except httpx.HTTPError as error:
+        return type(error).__name__
+
+
+def stacks(processes: Iterable[int], path: Path) -> Path | None:
+    """Write what every thread of some processes is doing; return the file, None without any.
+
+    By py-spy where it is installed and may look, else as far as the kernel tells.
+    """
+    found = [f"process {pid}\n{_py_spy(pid) or _kernel(pid)}" for pid in processes]
+    if not found:
+        return None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(found), encoding="utf-8")
+    return path
+
+
+def _py_spy(pid: int) -> str:
+    program = shutil.which("py-spy")
+    if program is None:
+        return ""
+    try:
+        dumped = subprocess.run(
+            [program, "dump", "--nonblocking", "--pid", str(pid)],
+            capture_output=True, text=True, timeout=STACKS_LIMIT_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return dumped.stdout if dumped.returncode == 0 else ""
+
+
+def _kernel(pid: int) -> str:
+    """Return each thread's name, state and the kernel function it waits in."""
+    lines = []
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
+        try:
+            name = (task / "comm").read_text(encoding="utf-8").strip()
+            state = (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            where = (task / "wchan").read_text(encoding="utf-8").strip() or "0"
+        except OSError:
+            continue
+        lines.append(f"  thread {task.name} {name}: state {state}, in {where}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""One pytest run: resolve, boot, items, results, finish."""

@@ -1,0 +1,212 @@
+"""Two lanes measured against each other: boot by boot, and block by block in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from pytest_vllm_gates.catalog.plans import Group, Pair
+from pytest_vllm_gates.drive import gpu_activity
+from pytest_vllm_gates.facts.long_context import load
+from pytest_vllm_gates.files import write_whole
+from pytest_vllm_gates.judge import startup as starting
+from pytest_vllm_gates.long_context import prompts as long_context_prompts
+from pytest_vllm_gates.outcomes import Blocked
+from pytest_vllm_gates.preflight.types import State
+from pytest_vllm_gates.run.launching import Launch
+from pytest_vllm_gates.session import boot as session_boot
+from pytest_vllm_gates.throughput import decide as judge
+from pytest_vllm_gates.throughput.blocks import Driver, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.plans import Block, Plan
+    from pytest_vllm_gates.server import launch as server_launch
+    from pytest_vllm_gates.server.types import Boot
+    from pytest_vllm_gates.session.run import Run, Subject
+
+STRETCHES = 4
+"""So many of a block's prompts fit into the text they are made of."""
+WARM_UP_BLOCKS = 4
+MEMORY = "memory"
+"""What the names of preflight's checks of memory have in common."""
+
+
+class Boots(Protocol):
+    """Boots a family of a run, or tells why not: what `booting.boot` does."""
+
+    def __call__(  # noqa: D102
+        self, run: Run, subject: Subject, folder: Path, progress: Callable[[str], None]
+    ) -> tuple[Boot, server_launch.Server | None]: ...
+
+
+@dataclass
+class Comparison:
+    """Pairs of boots of two lanes, ours first; each boots as it does for the gates."""
+
+    ours: Run
+    theirs: Run
+    subject: Subject
+    plan: Plan
+    folder: Path
+    progress: Callable[[str], None]
+    boot: Boots = session_boot.boot
+    pairs: list[Pair] = field(default_factory=list)
+    side_by_side: bool = True
+    """Whether both servers fit on the machine at once; found out at the first pair."""
+    start_changes: list[str] = field(default_factory=list)
+    """What our lane's start has otherwise than theirs."""
+    _text: Sequence[int] = ()
+
+    def measure(self, *, whole: bool) -> judge.Decision:
+        """Measure pair after pair until it can be said which, or, when `whole`, all there may be.
+
+        Raises `Blocked` where a server does not boot.
+        """
+        least, most = self.plan.against.pairs
+        decision = judge.against_lane(self.pairs, self.plan)
+        while len(self.pairs) < most:
+            self.pairs.append(self._pair(len(self.pairs)))
+            self._keep()
+            decision = judge.against_lane(self.pairs, self.plan)
+            self.progress(
+                f"{self.subject.family.name}: pair {len(self.pairs)} of {least} to {most}: "
+                f"{decision.sentence(self.plan.odds)}"
+            )
+            if not whole and decision.answer is not judge.Answer.INCONCLUSIVE:
+                break
+        return decision
+
+    def _keep(self) -> None:
+        """Write every block so far beside the servers' logs: a verdict can be worked out again."""
+        path = self.folder / f"{self.subject.family.name.replace('/', '-')}.json"
+        document = {"pairs": [dataclasses.asdict(pair) for pair in self.pairs]}
+        write_whole(path, json.dumps(document) + "\n")
+
+    def _pair(self, number: int) -> Pair:
+        began = time.monotonic()
+        order = [self.ours, self.theirs]
+        if first_is_theirs(number):
+            order.reverse()
+        first = self._boot(order[0], number)
+        try:
+            second = self._boot_beside(order[1], number) if self.side_by_side else None
+            if second is None:
+                return self._alternating(number, first, order, began)
+            try:
+                boots_s = time.monotonic() - began
+                ours, theirs = (first, second) if order[0] is self.ours else (second, first)
+                self._note_starts(ours, theirs)
+                groups = self._in_turns(number, (first, second), ours, theirs)
+            finally:
+                second.stop()
+        finally:
+            first.stop()
+        return Pair(groups, boots_s, time.monotonic() - began - boots_s)
+
+    def _in_turns(
+        self, number: int, booted: tuple[Launch, Launch], ours: Launch, theirs: Launch
+    ) -> tuple[Group, ...]:
+        driver = self._driver(booted[0])
+        with contextlib.ExitStack() as stack:
+            one, other = (
+                stack.enter_context(server_of(launch, self.ours)) for launch in (ours, theirs)
+            )
+            # In the order of the boots, as all that is not done in turns: that order is by lot.
+            for server in (one, other) if booted[0] is ours else (other, one):
+                [*driver.blocks(server, f"warm-up-{number}", WARM_UP_BLOCKS)]
+            groups = driver.groups(one, other, f"pair-{number}", self.plan.against.groups)
+            return tuple(groups)
+
+    def _alternating(self, number: int, first: Launch, order: Sequence[Run], began: float) -> Pair:
+        """Measure one server after the other, where both at once do not fit."""
+        before = self._alone(first, number)
+        _ = first.startup  # which only a server that is up tells
+        first.stop()
+        booting = time.monotonic()
+        second = self._boot(order[1], number)
+        boots_s = 2 * (time.monotonic() - booting)
+        try:
+            after = self._alone(second, number)
+            self._note_starts(*((first, second) if order[0] is self.ours else (second, first)))
+        finally:
+            second.stop()
+        ours, theirs = (before, after) if order[0] is self.ours else (after, before)
+        groups = tuple(
+            Group((ours[at], ours[at + 1]), (theirs[at], theirs[at + 1]))
+            for at in range(0, len(ours) - 1, 2)
+        )
+        took_s = time.monotonic() - began - boots_s
+        return Pair(groups, boots_s, took_s, side_by_side=False)
+
+    def _alone(self, launch: Launch, number: int) -> Sequence[Block]:
+        driver = self._driver(launch)
+        with server_of(launch, self.ours) as server:
+            [*driver.blocks(server, f"warm-up-{number}", WARM_UP_BLOCKS)]
+            return [*driver.blocks(server, f"pair-{number}", 2 * self.plan.against.groups)]
+
+    def _driver(self, launch: Launch) -> Driver:
+        if not self._text:
+            count = STRETCHES * self.plan.prompt_tokens
+            self._text = long_context_prompts.token_ids(launch.endpoint(), load(), count)
+        return Driver(self.plan, self._text, self.ours.options.stall_timeout_s)
+
+    def _boot_beside(self, run: Run, number: int) -> Launch | None:
+        """Boot another server while one runs; None where there is no memory for both."""
+        launch = self._try(run, number)
+        if launch.ok:
+            return launch
+        if not self.pairs and _needs_memory(launch):
+            self.side_by_side = False
+            return None
+        raise Blocked(f"lane {run.lane.name}: {launch.explain()}")
+
+    def _boot(self, run: Run, number: int) -> Launch:
+        launch = self._try(run, number)
+        if not launch.ok:
+            raise Blocked(f"lane {run.lane.name}: {launch.explain()}")
+        return launch
+
+    def _try(self, run: Run, number: int) -> Launch:
+        again = dataclasses.replace(run, boots={})
+        which = "ours" if run is self.ours else "theirs"
+        folder = self.folder / f"{number}-{which}"
+        boot, server = self.boot(again, self.subject, folder, self.progress)
+        run.environment = again.environment
+        return Launch(boot, server)
+
+    def _note_starts(self, ours: Launch, theirs: Launch) -> None:
+        if not self.start_changes:
+            self.start_changes = [*starting.changes(theirs.startup, ours.startup)]
+
+
+@contextlib.contextmanager
+def server_of(launch: Launch, run: Run) -> Iterator[Server]:
+    """Give a boot as it is measured, its metrics open."""
+    on_gpus = bool(launch.owned and run.machine.gpus)
+    with long_context_prompts.metrics(launch.endpoint()) as metrics:
+        server = Server(launch.endpoint(), metrics, launch.processes, launch.stoppable)
+        yield dataclasses.replace(server, watched=gpu_activity.watched) if on_gpus else server
+
+
+def first_is_theirs(number: int) -> bool:
+    """Return whether the other lane boots first in a pair: by lot, and in the next it does not."""
+    lot = random.Random(number // 2).random() < 0.5  # noqa: S311, PLR2004 - heads or tails
+    return lot is bool(number % 2)
+
+
+def _needs_memory(launch: Launch) -> bool:
+    """Return whether preflight kept a server from booting for want of memory alone."""
+    failed = [
+        check["name"]
+        for check in launch.boot.evidence.get("preflight", ())
+        if check["state"] == State.FAILS
+    ]
+    return bool(failed) and all(MEMORY in name for name in failed)

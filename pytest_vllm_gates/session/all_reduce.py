@@ -1,0 +1,80 @@
+"""Tries an all-reduce between the ranks of a lane before a server that has several boots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.all_reduce import types as facts
+from pytest_vllm_gates.report import checks as report
+from pytest_vllm_gates.run.explaining import explainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_vllm_gates.preflight.types import Situation
+    from pytest_vllm_gates.server.launch import Plan
+    from pytest_vllm_gates.server.types import Failure
+    from pytest_vllm_gates.session.run import Run
+
+FOLDER = "all_reduce"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What an all-reduce came to, as JSON; with the failure that forbids to boot."""
+
+    document: dict[str, Any]
+    failure: Failure | None = None
+
+
+def before(
+    run: Run, plan: Plan, situation: Situation, progress: Callable[[str], None]
+) -> Tried | None:
+    """Return what the all-reduce came to that a boot needs, tried once a run; None for one rank."""
+    world = facts.rank_count(situation.serve)
+    if world == 1:
+        return None
+    if world not in run.all_reduced:
+        run.all_reduced[world] = _try(run, plan, situation, world, progress)
+    return run.all_reduced[world]
+
+
+def _try(
+    run: Run, plan: Plan, situation: Situation, world: int, progress: Callable[[str], None]
+) -> Tried:
+    from pytest_vllm_gates.all_reduce import (  # noqa: PLC0415
+        checks as judge,
+        run as all_reduce_run,
+    )
+
+    lane, options = plan.lane, run.options
+    again = f"vllm-gates allreduce --lane {lane.name} --ranks {world}"
+    if plan.python is None:
+        return Tried(report.not_run("the ranks run inside what the lane's command starts"))
+    if (executor := situation.serve.get("distributed_executor_backend")) in facts.ELSEWHERE:
+        return Tried(report.not_run(f"{executor} places the ranks"))
+    if (count := facts.nodes(situation.serve).count) > 1:
+        why = f"the ranks are on {count} machines; on each of them, at the same time: {again}"
+        return Tried(report.not_run(why))
+    limits = facts.load()
+    seen = all_reduce_run.run(
+        all_reduce_run.Task(
+            lane=lane,
+            python=plan.python,
+            overlay=plan.overlay,
+            env=plan.env,
+            backend=facts.backend(situation.bundle.device),
+            world=world,
+            nodes=facts.Nodes(),
+            folder=plan.folder.parent / FOLDER,
+            plan=limits.within(options.boot_timeout_s, options.stall_timeout_s),
+        ),
+        progress,
+    )
+    document = report.document(seen)
+    if not document["why"]:
+        run.notes.append(report.line(seen))
+        return Tried(document)
+    explanation = explainer(options.rootdir, situation)(seen.log, seen.status)
+    return Tried(document, judge.failure(seen, explanation, again))

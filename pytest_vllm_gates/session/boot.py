@@ -1,0 +1,187 @@
+"""One boot of a run: a kept server that serves just this, or a new one once it is known to fit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.environment import environment as environments
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts.tape import BOOT
+from pytest_vllm_gates.incidents import parts as incidents_parts
+from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.preflight import checks as preflight_checks, gather
+from pytest_vllm_gates.report import preflight as preflight_report
+from pytest_vllm_gates.report.environment import bundle_document
+from pytest_vllm_gates.run.explaining import explainer
+from pytest_vllm_gates.server import launch
+from pytest_vllm_gates.server.kept import registry as kept_registry
+from pytest_vllm_gates.server.types import Boot, Failure
+from pytest_vllm_gates.session import all_reduce
+from pytest_vllm_gates.session.keep_server import Keeping
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.environment.environment import Environment
+    from pytest_vllm_gates.preflight.types import Check, Situation
+    from pytest_vllm_gates.session.run import Run, Subject
+
+MEMORY_BACK_S = 5.0
+MEMORY_POLL_S = 0.5
+PREFLIGHT = "preflight"
+
+
+def boot(
+    run: Run,
+    subject: Subject,
+    folder: Path,
+    progress: Callable[[str], None],
+    on_log: Callable[[str], None] | None = None,
+) -> tuple[Boot, launch.Server | None]:
+    """Boot a family, or attach to what runs; a failure is returned, not raised."""
+    options, name = run.options, subject.family.name
+    tape = run.tapes.get(name)
+    with tape.part(BOOT) if tape else contextlib.nullcontext():
+        if run.lane.base_url:
+            key = os.environ.get(options.api_key_env)
+            booted = launch.attach(run.lane.base_url, key, options.stall_timeout_s, tape)
+            server = None
+        else:
+            try:
+                environment = _environment(run, progress)
+                plan = _plan(run, subject, environment, folder / name)
+                booted, server = _served(
+                    run, subject, plan, environment, progress=progress, on_log=on_log
+                )
+            except UserError as error:
+                booted, server = Boot(failure=Failure(str(error))), None
+            booted.evidence.setdefault(PREFLIGHT, [])
+    run.boots[name] = booted
+    if booted.endpoint and options.incidents:
+        run.metrics[name] = incidents_parts.metrics(booted.endpoint)
+    return booted, server
+
+
+def _environment(run: Run, progress: Callable[[str], None]) -> Environment:
+    """Return the lane's environment, made first if it is missing.
+
+    Raises `UserError` when it cannot be made.
+    """
+    if run.environment is None:
+        run.environment = environments.prepare(
+            run.lane, cache=environments.default_cache(), progress=progress
+        )
+        run.versions.update(run.environment.versions)
+    return run.environment
+
+
+def _plan(run: Run, subject: Subject, environment: Environment, folder: Path) -> launch.Plan:
+    """Return what is to be started for a family."""
+    options = run.options
+    renderer = run.renderer_is_enough(subject)
+    return launch.Plan(
+        family=subject.family,
+        lane=run.lane,
+        checkpoint=prompt_files.alone(subject.checkpoint) if renderer else subject.checkpoint,
+        python=environment.python,
+        overlay=run.overlay,
+        env=run.server_env,
+        redactor=run.redactor,
+        renderer=renderer,
+        folder=folder,
+        limits=launch.Limits(options.boot_timeout_s, options.stall_timeout_s),
+        tape=run.tapes.get(subject.family.name),
+    )
+
+
+def _served(
+    run: Run,
+    subject: Subject,
+    plan: launch.Plan,
+    environment: Environment,
+    *,
+    progress: Callable[[str], None],
+    on_log: Callable[[str], None] | None,
+) -> tuple[Boot, launch.Server | None]:
+    """Boot a plan, or take a kept server of it; raises `UserError` where nothing can be tried.
+
+    What is known beforehand to fail is not tried.
+    """
+    options = run.options
+    kept = None
+    if options.keep_server_s:
+        kept = Keeping.of(
+            plan, environment, options.keep_server_s, explainer(options.rootdir, None)
+        )
+        if found := kept.find():
+            server, record = found
+            run.inventory.update(record.inventory)
+            return server.boot, server
+    given, checks = _preflight(run, subject, environment, progress, renderer=plan.renderer)
+    evidence: dict[str, Any] = {PREFLIGHT: preflight_report.document(checks)}
+    failure = _cannot_boot(run, subject, checks)
+    if (
+        not failure
+        and not plan.renderer
+        and (tried := all_reduce.before(run, plan, given, progress))
+    ):
+        evidence["all_reduce"] = tried.document
+        failure = tried.failure
+    if failure:
+        return Boot(failure=failure, evidence=evidence), None
+    explain = explainer(options.rootdir, given)
+    if kept:
+        kept.explain = explain
+        server = kept.boot(progress, on_log, evidence, run.inventory)
+    else:
+        server = launch.Server(plan, progress, on_log, explain)
+        server.boot.evidence.update(evidence)
+    return server.boot, server
+
+
+def _preflight(
+    run: Run,
+    subject: Subject,
+    environment: Environment,
+    progress: Callable[[str], None],
+    *,
+    renderer: bool,
+) -> tuple[Situation, tuple[Check, ...]]:
+    """Return what is known of a boot before it, and what that comes to."""
+    given = gather.gather(
+        subject.family,
+        subject.checkpoint,
+        run.lane,
+        environment,
+        machine_inspect.inspect(),
+        env=run.server_env,
+        renderer=renderer,
+    )
+    run.inventory.update(bundle_document(given.bundle))
+    checks = preflight_checks.run(given)
+    if preflight_checks.only_memory_fails(checks):
+        for ended in kept_registry.give_way():
+            progress(f"{subject.family.name}: an idle kept server gave way: {ended}")
+    started = time.monotonic()
+    # The memory of the server before this one may be on its way back.
+    while preflight_checks.only_memory_fails(checks) and time.monotonic() - started < MEMORY_BACK_S:
+        time.sleep(MEMORY_POLL_S)
+        given = replace(given, machine=machine_inspect.inspect())
+        checks = preflight_checks.run(given)
+    return given, checks
+
+
+def _cannot_boot(run: Run, subject: Subject, checks: Sequence[Check]) -> Failure | None:
+    """Return the failure of a boot that need not be tried; None where it may be."""
+    if not preflight_checks.failed(checks):
+        return None
+    return Failure(
+        f"{subject.family.name} cannot boot on lane {run.lane.name}\n{preflight_checks.explain(checks)}",
+        hint=preflight_report.command(subject.family, subject.checkpoint, run.lane.name),
+    )

@@ -1,0 +1,94 @@
+"""The command that runs one check of a run again, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates import option_list as given
+from pytest_vllm_gates.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from pytest_vllm_gates.session.run import Run, Subject
+
+# What pytest's -k takes as one name; a test is taken whose own name holds it.
+NAME = re.compile(r"(?:\w|[:+.\[\]\\/-])+")
+OPERATORS = ("and", "or", "not")
+WELL = (Outcome.PASS, Outcome.NOT_APPLICABLE)
+
+
+def commands(run: Run, shipped: Collection[str]) -> dict[tuple[str, str, str], str]:
+    """Return the command by (family, gate, test) for each test that did not pass.
+
+    `shipped` are the names of the gates that ship.
+    """
+    subjects = {one.family.name: one for one in run.subjects}
+    own = {
+        gate: path
+        for path in (nodeid.partition("::")[0] for nodeid in run.finished)
+        if (gate := Path(path).stem.removeprefix("test_")) not in shipped
+    }
+    return {
+        (one.family, one.gate, one.test): command(
+            run, subjects[one.family], one.gate, one.test, own
+        )
+        for one in run.results
+        if one.outcome not in WELL and one.family in subjects
+    }
+
+
+def command(run: Run, subject: Subject, gate: str, test: str, files: Mapping[str, str]) -> str:
+    """Return what a person types to run this test of this gate again.
+
+    `files` are those of gates that do not ship: the file is named, for no marker selects them.
+    """
+    words = ["pytest", "--model", subject.family.name, *_where(run, subject), *_how(run, gate)]
+    words += [files[gate]] if gate in files else ["-m", gate]
+    if names := [one for one in NAME.findall(test) if one.lower() not in OPERATORS]:
+        words += ["-k", " and ".join(names)]
+    return shlex.join(words)
+
+
+def _where(run: Run, subject: Subject) -> Iterator[str]:
+    """Yield what names the server and the weights."""
+    options = run.options
+    if run.lane.base_url:
+        yield from ("--base-url", run.lane.base_url)
+    else:
+        yield from ("--lane", run.lane.name)
+    if options.api_key_env_named:
+        yield from ("--api-key-env", options.api_key_env)
+    if options.checkpoint:
+        yield from ("--checkpoint", options.checkpoint)
+    elif subject.why:  # the family was found from its weights, which were named in its place
+        yield from ("--checkpoint", subject.checkpoint.source)
+    if not options.overlay:
+        yield "--no-overlay"
+    for name in options.without_repairs:
+        yield from ("--without-repair", name)
+
+
+def _how(run: Run, gate: str) -> Iterator[str]:
+    """Yield what changes how the gate judges."""
+    options = run.options
+    if options.answer_tokens != given.ANSWER_TOKENS:
+        yield from ("--answer-tokens", str(options.answer_tokens))
+    if gate == "tools" and options.samples != given.SAMPLES:
+        yield from ("--samples", str(options.samples))
+    if gate == "throughput" and options.against:
+        yield from ("--against", options.against)
+    if gate != "load":
+        return
+    if options.soak_s:
+        yield from ("--soak", f"{options.soak_s:g}s")
+    if options.trace:
+        yield from ("--load-trace", str(options.trace))
+    if options.ramp:
+        yield "--ramp"
+    if workers := options.load_workers:
+        far = f"@{workers.listen}" if workers.listen else ""
+        yield from ("--load-workers", f"{workers.count}{far}") if workers.count else ()

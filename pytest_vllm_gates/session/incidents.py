@@ -1,0 +1,263 @@
+"""What goes into the bundle of one failed test, gathered while its server still runs."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates import __version__
+from pytest_vllm_gates.facts import replay
+from pytest_vllm_gates.facts.tape import BOOT, WALK
+from pytest_vllm_gates.redaction.shown import redacted
+from pytest_vllm_gates.report.environment import machine_document
+from pytest_vllm_gates.session.items import found_key, gate_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    from pytest_vllm_gates.client.answer import Exchange
+    from pytest_vllm_gates.facts.finding import Finding
+    from pytest_vllm_gates.fixtures.conversations import Walked
+    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.incidents.types import CellSends, Incident, Sent, Walk as WalkFacts
+    from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.server.types import Failure
+    from pytest_vllm_gates.session.run import Run, Subject
+
+WRONG_CELLS = 8
+"""Of a walk: as many show a fault, and are sent again within a second."""
+SENDS_BYTES = 40 * 2**20
+VERSION = "/version"
+
+
+class Contents:
+    """What a bundle is to hold: `incident()` fills `sends` and `files` as well."""
+
+    def __init__(self, item: pytest.Item, run: Run, subject: Subject, says: str) -> None:
+        self._item = item
+        self._run = run
+        self._subject = subject
+        self._gate = gate_of(item)
+        self._test = item.nodeid.rpartition("::")[2]
+        self._says = says
+        self._given: dict[str, Any] = getattr(item, "funcargs", {})
+        found = item.stash.get(found_key, None)
+        self._findings: Sequence[Finding] = found.new if found else ()
+        self._cut: list[str] = []
+        self._cells: list[CellSends] = []
+        self.files: dict[str, bytes] = {}
+        self.sends: list[Sent] = []
+
+    def incident(self) -> Incident:
+        """Return what incident.json is to say; fills `sends` and `files`."""
+        from pytest_vllm_gates.incidents import (  # noqa: PLC0415
+            parts as incidents_parts,
+            types as facts,
+        )
+
+        run, subject = self._run, self._subject
+        boot = run.boots.get(subject.family.name)
+        endpoint = boot.endpoint if boot else None
+        self._gather_sends()
+        self._gather_files()
+        launch: Launch | None = self._given.get("launch")
+        gone: Failure | None = launch.gone if launch else None
+        failure = gone or (boot.failure if boot else None)
+        told = failure.explanation if failure else None
+        conversation = self._params.get("conversation", self._params.get("question"))
+        lane, checkpoint = run.lane, subject.checkpoint
+        return facts.Incident(
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            tool={"name": "pytest-vllm-gates", "version": __version__},
+            family=subject.family.name,
+            model=endpoint.model if endpoint else "",
+            checkpoint=facts.Checkpoint(
+                name=checkpoint.name, source=checkpoint.source, revision=checkpoint.revision
+            ),
+            lane=facts.Lane(
+                name=lane.name,
+                title=lane.title,
+                form=lane.form,
+                base_url=lane.base_url,
+                env=redacted(lane.env),
+                serve=lane.serve,
+                overlay=tuple(f"{one.name}: {one.summary}" for one in run.repairs),
+                batch_invariant=lane.batch_invariant,
+                load=lane.load,
+                throughput=lane.throughput,
+            ),
+            measure=facts.Measure(
+                answer_tokens=run.options.answer_tokens,
+                samples=run.options.samples,
+                soak_s=run.options.soak_s,
+                ramp=run.options.ramp,
+            ),
+            gate=self._gate,
+            test=self._test,
+            case=self._findings[0].case.name if self._findings else None,
+            says=self._says,
+            findings=tuple(
+                facts.Finding(case=one.case.name, says=one.says) for one in self._findings
+            ),
+            signature=told.document() if told else None,
+            machine=machine_document(run.machine),
+            versions=dict(run.versions),
+            inventory=dict(run.inventory),
+            seeds=incidents_parts.seeds(self.sends),
+            walk=self._walk(),
+            conversation=conversation.model_dump(mode="json") if conversation else None,
+            cut=tuple(self._cut),
+            command="pytest --repro {path}",
+        )
+
+    @property
+    def _params(self) -> dict[str, Any]:
+        callspec = getattr(self._item, "callspec", None)
+        return callspec.params if callspec else {}
+
+    def _walk(self) -> WalkFacts | None:
+        from pytest_vllm_gates.incidents.types import Walk  # noqa: PLC0415
+
+        if not self._cells:
+            return None
+        walked: Walked = self._given["walked"]
+        return Walk(max_tokens=walked.max_tokens, cells=tuple(self._cells))
+
+    def _gather_sends(self) -> None:
+        """Take from the tape what judging needs.
+
+        The cells of the walk that were wrong, what asked the other cases that were, and what this
+        test has sent itself; where that is nothing, all that its gate
+        has sent, or the boot.
+        """
+        from dataclasses import replace  # noqa: PLC0415
+
+        from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
+
+        tape = self._run.tapes.get(self._subject.family.name)
+        if tape is None:
+            return
+        walked: Walked | None = self._given.get("walked")
+        found = self._walked_sends(walked, tape.of(WALK)) if walked else []
+        if not found:
+            found = tape.of(self._item.nodeid)
+            requests = [one.case.request for one in self._findings if one.case.request]
+            others = incidents_parts.answering(tape.of(), requests)
+            found += [one for one in others if not any(one is each for each in found)]
+        # Every check asks for the version, to know which defects are known.
+        if all(one.path == VERSION for one in found):
+            file = self._item.nodeid.partition("::")[0]
+            parts = [part for part in tape.parts() if part.partition("::")[0] == file]
+            found = (tape.of(*parts) if parts else []) or tape.of(BOOT)
+        kept = incidents_parts.within(found, SENDS_BYTES)
+        if len(kept) < len(found):
+            self._cut.append(f"{len(found) - len(kept)} of {len(found)} requests were not kept")
+        self.sends = [
+            one if one.name else replace(one, name=str(number))
+            for number, one in enumerate(kept, 1)
+        ]
+
+    def _walked_sends(self, walked: Walked, tape: Sequence[Sent]) -> list[Sent]:
+        """Return the sends of the cells that judging needs, named, and note the cells."""
+        from dataclasses import replace  # noqa: PLC0415
+
+        from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
+        from pytest_vllm_gates.incidents.types import CellSends  # noqa: PLC0415
+
+        sends: dict[str, Sent] = {}
+        size = 0
+        for number, exchange in enumerate(self._telling(walked), 1):
+            ways = _ways(incidents_parts.answering(tape, [exchange.request]))
+            size += sum(one.size for one in ways.values())
+            if "whole" not in ways or size > SENDS_BYTES:
+                self._cut.append(f"the cell {exchange.cell.name} was not kept")
+                continue
+            named = {way: f"{number}-{way}" for way in ways}
+            sends |= {named[way]: replace(one, name=named[way]) for way, one in ways.items()}
+            self._cells.append(
+                CellSends(
+                    cell=exchange.cell.traits,
+                    asked=exchange.asked,
+                    thinks=exchange.thinks,
+                    stop=exchange.stop,
+                    unstopped=self._unstopped(exchange),
+                    **named,
+                )
+            )
+        return list(sends.values())
+
+    def _telling(self, walked: Walked) -> list[Exchange]:
+        """Return the first cells that were wrong, and those they are held against.
+
+        Those without a stop come first, for the others name them. Where no finding names a cell it
+        is all of them.
+        """
+        wrong = {one.case.name for one in self._findings}
+        judged = [one for one in walked.answered if one.cell.name in wrong]
+        if len(judged) > WRONG_CELLS:
+            self._cut.append(
+                f"{len(judged)} cells were wrong, of which the first {WRONG_CELLS} are kept"
+            )
+            judged = judged[:WRONG_CELLS]
+            kept = {one.cell.name for one in judged}
+            self._findings = [one for one in self._findings if one.case.name in kept]
+        judged = judged or list(walked.answered)
+        plain = {one.cell: one for one in walked.answered}
+        others = [plain[one.cell.unstopped] for one in judged if one.cell.unstopped in plain]
+        thought = [one for one in walked.answered if one.whole is walked.plain_thought]
+        wanted = {one.cell: one for one in (*judged, *others, *thought)}
+        return sorted(wanted.values(), key=lambda one: one.stop is not None)
+
+    def _unstopped(self, exchange: Exchange) -> str | None:
+        if exchange.stop is None:
+            return None
+        without = exchange.cell.unstopped.traits
+        return next((one.whole for one in self._cells if one.cell == without), None)
+
+    def _gather_files(self) -> None:
+        """Take what is there of logs, metrics, goldens and what this project alone has."""
+        from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve  # noqa: PLC0415
+        from pytest_vllm_gates.incidents import (  # noqa: PLC0415
+            parts as incidents_parts,
+            types as facts,
+        )
+
+        run, subject = self._run, self._subject
+        boot = run.boots.get(subject.family.name)
+        log = Path(boot.evidence["log"]) if boot and "log" in boot.evidence else None
+        if log and log.is_file():
+            self.files[facts.LOG], cut = incidents_parts.log(log)
+            self._cut += [cut] if cut else []
+            self.files[facts.EXCERPT] = incidents_parts.excerpt(log).encode()
+        if before := run.metrics.get(subject.family.name):
+            self.files[facts.METRICS_BEFORE] = before.encode()
+        if boot and boot.endpoint and (after := incidents_parts.metrics(boot.endpoint)):
+            self.files[facts.METRICS_AFTER] = after.encode()
+        if run.lane.base_url is None and run.options.rootdir in run.lane.file.parents:
+            self.files[facts.LANE] = run.lane.file.read_bytes()
+        golden: Goldens | None = self._given.get("golden")
+        for path in golden.own_used if golden else ():
+            self.files[f"{facts.EXPECTED}/{path.name}"] = path.read_bytes()
+        rules = replay.load()
+        if self._gate in rules.above_the_weights:
+            prompts = incidents_parts.prompts_of(
+                subject.checkpoint,
+                checkpoints_resolve.miniature(subject.family),
+                whole=self._gate in rules.without_weights,
+            )
+            self.files |= {f"{facts.PROMPT_FILES}/{name}": data for name, data in prompts.items()}
+
+
+def _ways(sends: Sequence[Sent]) -> dict[str, Sent]:
+    """Return the sends of one cell by how they were answered: whole, streamed, in wide deltas."""
+    from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
+
+    found: dict[str, Sent] = {}
+    for one in sends:
+        body = incidents_parts.body_of(one)
+        way = "whole" if not body.get("stream") else "streamed"
+        found.setdefault("widened" if "stream_interval" in body else way, one)
+    return found

@@ -1,0 +1,219 @@
+"""Servers that outlive their run (--keep-server): found again, or booted to be kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.server.types import KEPT, Boot, Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pytest_vllm_gates.environment.environment import Environment
+    from pytest_vllm_gates.server.kept.process import KeptProcess
+    from pytest_vllm_gates.server.kept.record import Kept
+    from pytest_vllm_gates.server.kept.registry import Entry
+    from pytest_vllm_gates.server.launch import Explain, Plan, Server
+    from pytest_vllm_gates.session.run import Subject
+
+
+@dataclass
+class Keeping:
+    """What a run that keeps its server does about one boot."""
+
+    plan: Plan
+    idle_s: float
+    root: Path
+    fingerprint: dict[str, str]
+    explain: Explain
+    passed_over: list[str] = field(default_factory=list)
+    """Kept servers of this family and lane that are not used, each with the reason."""
+
+    @classmethod
+    def of(cls, plan: Plan, environment: Environment, idle_s: float, explain: Explain) -> Keeping:
+        """Return it; raises `UserError` where keys would not be safe."""
+        from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415 - only where it is asked
+        from pytest_vllm_gates.server.kept.fingerprint import fingerprint  # noqa: PLC0415
+
+        return cls(plan, idle_s, kept_registry.opened(), fingerprint(plan, environment), explain)
+
+    def find(self) -> tuple[Server, Kept] | None:
+        """Return the kept server that serves just this, attached; None where there is none."""
+        from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.record import differences, told  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.registry import State  # noqa: PLC0415
+
+        differ = []
+        for entry in [*kept_registry.entries(self.root)]:
+            if entry.state is State.UNREADABLE:
+                kept_registry.clear(entry)
+            record = entry.record
+            if record is None or (record.family, record.lane) != (
+                self.plan.family.name,
+                self.plan.lane.name,
+            ):
+                continue
+            if entry.state in (State.DIED, State.LOST):
+                self.passed_over.append(self._buried(entry))
+            elif differing := [*differences(record.fingerprint, self.fingerprint)]:
+                differ.append(f"{entry.name} differs in {told(differing)}")
+            elif entry.state is not State.IDLE:
+                self.passed_over.append(f"{entry.name} is {entry.state}")
+            elif server := self._attach(entry, record):
+                return server, record
+        self.passed_over += differ
+        return None
+
+    def _attach(self, entry: Entry, record: Kept) -> Server | None:
+        from pytest_vllm_gates.server import launch, ready  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
+
+        begun, hold = time.monotonic(), entry.hold
+        try:
+            key = kept_registry.key(entry)
+            self.plan.redactor.learn(key)
+            endpoint = Endpoint(record.base_url, record.model, key, self.plan.tape)
+        except UserError as error:
+            self.passed_over.append(f"{entry.name} is not used: {error}")
+            return None
+        if not hold.acquire():
+            self.passed_over.append(f"{entry.name} is in use by another run")
+            return None
+        process = KeptProcess.of(entry.folder, hold, record, self.plan.folder / "server.log")
+        try:
+            if process.poll() is not None or not ready.healthy(endpoint):
+                raise ready.NotServing("it is not healthy any more")  # noqa: TRY301
+            if record.renderer:
+                ready.first_rendering(endpoint, self.plan.limits.stall_s)
+            else:
+                ready.first_chat(endpoint, self.plan.limits.stall_s)
+        except ready.NotServing as error:
+            process.stop()
+            self.passed_over.append(f"{entry.name} was ended: {error}")
+            return None
+        except BaseException:
+            process.release()
+            raise
+        hold.idle_limit_s = self.idle_s
+        kept = {
+            "name": entry.name,
+            "attached": True,
+            "booted": record.booted,
+            "attach_s": round(time.monotonic() - begun, 3),
+            "passed_over": self.passed_over,
+        }
+        evidence = {**record.evidence, "log": str(process.log), KEPT: kept}
+        boot = Boot(endpoint=endpoint, times=record.boot_times, evidence=evidence)
+        return launch.Server(self.plan, lambda _: None, explain=self.explain, taken=(boot, process))
+
+    def boot(
+        self,
+        progress: Callable[[str], None],
+        on_log: Callable[[str], None] | None,
+        more: dict[str, Any],
+        inventory: dict[str, Any],
+    ) -> Server:
+        """Boot a server and keep it, if it comes to serve; `more` is evidence of its boot."""
+        from pytest_vllm_gates.server import launch  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.hold import Hold  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
+
+        folder = kept_registry.made(self.root)
+        hold = Hold(folder)
+        hold.acquire()
+        hold.idle_limit_s = self.idle_s
+
+        def start(*arguments: Any, **how: Any) -> KeptProcess:
+            return KeptProcess.start(folder, hold, *arguments, **how)
+
+        server = launch.Server(self.plan, progress, on_log, self.explain, start=start)
+        server.boot.evidence.update(more)
+        process, endpoint = server.process, server.boot.endpoint
+        if endpoint is None or not isinstance(process, KeptProcess):
+            return server
+        try:
+            process.keep(self._record(server.boot, process, inventory), endpoint.api_key or "")
+        except BaseException:
+            process.stop()
+            raise
+        server.boot.evidence[KEPT] = {
+            "name": folder.name,
+            "attached": False,
+            "idle_limit_s": self.idle_s,
+            "passed_over": self.passed_over,
+        }
+        return server
+
+    def _record(self, boot: Boot, process: KeptProcess, inventory: dict[str, Any]) -> Kept:
+        from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.record import Kept  # noqa: PLC0415
+
+        plan, endpoint = self.plan, boot.endpoint
+        assert endpoint and boot.times  # noqa: S101 - it serves
+        return Kept(
+            name=process.folder.name,
+            family=plan.family.name,
+            lane=plan.lane.name,
+            checkpoint=plan.checkpoint.name,
+            base_url=endpoint.base_url,
+            model=endpoint.model,
+            renderer=plan.renderer,
+            server=process.server,
+            keeper=process.keeper,
+            tree=process.tree(),
+            host=kept_registry.here(),
+            booted=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+            times=dataclasses.asdict(boot.times),
+            evidence={**boot.evidence, "log": str(process.original)},
+            inventory=inventory,
+            fingerprint=self.fingerprint,
+        )
+
+    def _buried(self, entry: Entry) -> str:
+        """Clear away a server that has ended by itself, with its log in this run's folder."""
+        from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.process import ended  # noqa: PLC0415
+
+        assert entry.record  # noqa: S101 - or nothing is known of it
+        how, status = f"{entry.name}: {entry.state}", ended(entry.folder)
+        log = kept_registry.log_of(entry)
+        if log and status:
+            copy = self.plan.folder / f"kept-{entry.name}.log"
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(log.read_bytes())
+            why = self.explain(copy, status[0])
+            how = f"{entry.name} died while it was kept (exit status {status[0]})"
+            how += f": {why.brief}" if why and why.brief else ""
+            how += f"; its log: {copy}"
+        kept_registry.clear(entry)
+        return how
+
+
+def lines(subject: Subject, boot: Boot) -> Iterator[str]:
+    """Yield what a person is told of a boot that has to do with kept servers."""
+    from pytest_vllm_gates.server.kept.record import span  # noqa: PLC0415
+
+    kept = boot.evidence.get(KEPT)
+    if not kept:
+        return
+    for reason in kept["passed_over"]:
+        yield f"{subject.family.name}: a kept server is not used: {reason}"
+    if kept["attached"]:
+        age = datetime.datetime.now().astimezone() - datetime.datetime.fromisoformat(kept["booted"])
+        yield (
+            f"{subject.family.name}: uses the kept server {kept['name']}, booted "
+            f"{span(age.total_seconds())} ago; attached in {kept['attach_s']:.2f} s"
+        )
+    else:
+        yield (
+            f"{subject.family.name}: keeps its server {kept['name']} for other runs, until it is "
+            f"idle for {span(kept['idle_limit_s'])} (vllm-gates servers stop {kept['name']})"
+        )

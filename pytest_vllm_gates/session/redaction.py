@@ -1,0 +1,141 @@
+"""Keeps secrets, and prompts where they are not to be kept, out of all that pytest tells.
+
+Whatever a test says goes through its report: to the terminal, to JUnit's file, to an xdist
+controller and to the verdict. The reports are cleaned where they are made. What pytest says besides
+them goes through its terminal and its log file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, TextIO
+
+import pytest
+
+from pytest_vllm_gates.redaction import prompts, redactor as redaction_redactor
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Generator, Sequence
+
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.redaction.redactor import Redactor
+
+TOLD = (
+    "longrepr", "sections", "user_properties", "wasxfail", "gate_result", "gate_incidents",
+    "gate_attempts",
+)  # fmt: skip
+
+
+class Redacting:
+    """The hooks through which everything passes that pytest tells of a run."""
+
+    def __init__(self, config: pytest.Config, redactor: Redactor) -> None:
+        self._config = config
+        self._redactor = redactor
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Stand between pytest and its terminal, and its log file, before the first word."""
+        plugins = self._config.pluginmanager
+        if reporter := plugins.get_plugin("terminalreporter"):
+            reporter._tw._file = _Clean(reporter._tw._file, self._redactor)  # noqa: SLF001 - no other way in
+        if logging := plugins.get_plugin("logging-plugin"):
+            logging.log_file_handler.addFilter(self._record)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self,
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Clean a test's report, after everybody who adds to it."""
+        report = yield
+        self._clean(report)
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self,
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Clean what is told of a file that cannot be collected."""
+        report = yield
+        self._clean(report)
+        return report
+
+    def _clean(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        hook = self._config.hook
+        data = hook.pytest_report_to_serializable(config=self._config, report=report)
+        told = {name: data[name] for name in TOLD if data.get(name)}
+        clean = {name: self._told(name, value) for name, value in told.items()}
+        if clean != told:
+            whole = hook.pytest_report_from_serializable(
+                config=self._config, data={**data, **clean}
+            )
+            vars(report).update({name: getattr(whole, name) for name in clean})
+
+    def _told(self, name: str, value: Any) -> Any:
+        redactor = self._redactor
+        if name == "user_properties":
+            return [(key, self._property(key, text)) for key, text in value]
+        if name == "gate_result":
+            return {
+                **redactor.json(value),
+                "reason": redactor.failure(value["reason"]),
+                "evidence": redactor.evidence(value["evidence"]),
+            }
+        return redactor.failure(value)
+
+    def _property(self, name: str, value: Any) -> Any:
+        """Return a property of a test; evidence is there as text, or as JSON in text."""
+        clean = self._redactor.json(value)
+        if self._redactor.prompts.kept or not isinstance(clean, str):
+            return clean
+        try:
+            parsed = json.loads(clean)
+        except ValueError:
+            parsed = clean
+        kept = self._redactor.prompts.json(parsed, name)
+        return kept if isinstance(kept, str) else json.dumps(kept)
+
+    def _record(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._redactor.failure(record.getMessage()), None
+        return True
+
+
+class _Clean:
+    """A text file that is written without secrets."""
+
+    def __init__(self, file: TextIO, redactor: Redactor) -> None:
+        self._file = file
+        self._redactor = redactor
+
+    def write(self, text: str) -> int:
+        return self._file.write(self._redactor.text(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def usage_error(error: pytest.UsageError) -> pytest.UsageError:
+    """Return a mistake of the command line's, told without what is secret of it."""
+    redactor = redaction_redactor.of_process(os.environ)
+    return pytest.UsageError(*(redactor.text(str(one)) for one in error.args))
+
+
+def redactor(options: Options, given: Sequence[Lane]) -> Redactor:
+    """Return what hides all that is known to be secret before anything boots."""
+    found = redaction_redactor.of_process(os.environ)
+    found.learn(os.environ.get(options.api_key_env), options.load_workers.secret)
+    found.learn_arguments([options.base_url or "", options.checkpoint or ""])
+    for lane in given:
+        found.learn_environment(lane.env)
+        found.learn_table(lane.serve)
+        found.learn_arguments([*(lane.command or ()), lane.base_url or ""])
+    if options.redact_prompts == prompts.HASH:
+        from pytest_vllm_gates.redaction.prompt_key import prompt_key  # noqa: PLC0415 - only here
+
+        found.prompts = prompts.Prompts(prompts.HASH, prompt_key())
+    else:
+        found.prompts = prompts.Prompts(options.redact_prompts)
+    return found

@@ -1,0 +1,123 @@
+"""From what was asked to a run: its lane, its families and the checkpoints they are judged by."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.catalog import (
+    conversation as conversations,
+    family as families,
+    known_defects,
+    lane as lanes,
+    waivers as waiving,
+)
+from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.diagnosis import signature
+from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
+from pytest_vllm_gates.facts.names import choose
+from pytest_vllm_gates.facts.tape import Tape
+from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.judge.waivers import of_lane
+from pytest_vllm_gates.load import traces
+from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.options import ALL
+from pytest_vllm_gates.redaction import prompts
+from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.session import redaction
+from pytest_vllm_gates.session.replay import Replays, resolve as resolve_replays
+from pytest_vllm_gates.session.run import Run, Subject
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.machine.types import Machine
+    from pytest_vllm_gates.options import Options
+
+
+def resolve(options: Options) -> Run:
+    """Settle lane, families and checkpoints; raises `UserError` for a name that is none."""
+    here = machine_inspect.inspect()
+    project = options.rootdir
+    if (project / signature.FOLDER).is_dir():
+        signature.load_all(project)
+    if options.keep_server_s:
+        from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415 - only where it is asked
+
+        kept_registry.opened()
+    replays = resolve_replays(options)
+    lane, why = (replays.lane, "the incident's") if replays.lane else _lane(options, here)
+    if replays.repro and replays.repro.incident.measure:
+        options = replace(options, **replays.repro.incident.measure.model_dump())
+    if replays.repro and lane.base_url:
+        # A running server is judged as the incident's lane was.
+        lane = lane.model_copy(update=replays.repro.incident.lane.judging)
+    today = waiving.today()
+    waivers = waiving.load_all(project, shipped_gates.gate_files(), today)
+    every = sorted(families.files(project))
+    names = [one for name in options.models for one in (every if name.lower() == ALL else [name])]
+    subjects = [_subject(name, options, lane) for name in names]
+    if replays.family:
+        subjects = [_replayed(replays, replays.family, options, lane)]
+    if options.trace:
+        for subject in subjects:  # a trace that cannot be replayed is told before anything boots
+            traces.take(options.trace, planned(subject.family.load, lane.load))
+    server_env = {}
+    if options.without_repairs:
+        known = [repair.name for repair in repairs(lane.overlay_path)]
+        left_out = [choose("repair", name, known) for name in options.without_repairs]
+        options = replace(options, without_repairs=tuple(left_out))
+        server_env[WITHOUT_VARIABLE] = ",".join(left_out)
+    other = lanes.load(options.against, project) if options.against else None
+    if options.redact_prompts != prompts.KEEP:
+        server_env[prompts.VARIABLE] = options.redact_prompts
+    return Run(
+        options=options,
+        lane=lane,
+        lane_why=why,
+        subjects=tuple({one.family.name: one for one in subjects}.values()),
+        conversations=replays.conversations(conversations.load_all(project)),
+        known_defects=known_defects.load_all(project),
+        machine=here,
+        waivers=of_lane(waivers, lane.name, today),
+        server_env=server_env,
+        against=other,
+        replays=replays,
+        tapes={one.family.name: Tape() for one in subjects if options.incidents or options.repro},
+        redactor=redaction.redactor(options, [lane, *([other] if other else [])]),
+    )
+
+
+def _replayed(replays: Replays, family: Family, options: Options, lane: Lane) -> Subject:
+    """Return the family of an incident, with its checkpoint where that was settled."""
+    if replays.checkpoint:
+        return Subject(family, replays.checkpoint, " (the incident's)")
+    return _subject(family.name, options, lane)
+
+
+def _subject(name: str, options: Options, lane: Lane) -> Subject:
+    """Find the family a name means, or the one a checkpoint named in its place is of."""
+    project = options.rootdir
+    if checkpoints_resolve.is_source(name, families.files(project)):
+        family, why = checkpoints_resolve.family_of(name, project)
+        return Subject(family, checkpoints_resolve.resolve(family, name), why)
+    family = families.load(name, project)
+    if options.base_url and not options.checkpoint:
+        key = os.environ.get(options.api_key_env)
+        return Subject(family, checkpoints_resolve.served(family, options.base_url, key))
+    return Subject(family, checkpoints_resolve.on_lane(family, lane, options.checkpoint))
+
+
+def _lane(options: Options, here: Machine) -> tuple[Lane, str]:
+    project = options.rootdir
+    if options.base_url:
+        lane = lanes.Lane(
+            name=lanes.ATTACHED, file=project, title="a server that runs", base_url=options.base_url
+        )
+        return lane, "asked for with --base-url"
+    if options.lane:
+        return lanes.load(options.lane, project), "asked for"
+    if here.gpus:
+        return lanes.load("cuda", project), f"an NVIDIA GPU answers: {here.gpus[0]}"
+    return lanes.load("cpu", project), "no NVIDIA GPU answers"

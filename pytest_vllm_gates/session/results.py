@@ -1,0 +1,163 @@
+"""From pytest's reports to the outcomes of gates, across xdist workers too."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.outcomes import Outcome, TestResult, Undecided
+from pytest_vllm_gates.session.items import evidence_key, gate_of, run_key
+from pytest_vllm_gates.verdict.verdict import SEVERITY
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.server.types import Failure
+    from pytest_vllm_gates.session.run import Subject
+
+_judged_key: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
+LETTERS = {
+    Outcome.BLOCKED: "B",
+    Outcome.MISSING: "M",
+    Outcome.INCONCLUSIVE: "I",
+    Outcome.WAIVED: "W",
+    Outcome.KNOWN: "K",
+    Outcome.NOT_APPLICABLE: "-",
+}
+REASON_CHARACTERS = 2000
+SPEAKS_FOR_ITSELF = (
+    AssertionError, Undecided, UserError, pytest.fail.Exception, pytest.skip.Exception,
+)  # fmt: skip
+# What openai and httpx raise; by name, for both are heavy to import.
+CLIENT_ERRORS = {"OpenAIError", "HTTPError"}
+DYING_S = 3.0  # vLLM answers with a 500 and goes down after that
+
+
+def subject_of(item: pytest.Item) -> Subject | None:
+    """Return the family a test is run for, or None for a test that is no gate's."""
+    callspec = getattr(item, "callspec", None)
+    return callspec.params.get("subject") if callspec else None
+
+
+def shorten(call: pytest.CallInfo[None]) -> None:
+    """Keep where an undecided test said so, and not the way there, which takes long to lay out."""
+    if call.excinfo and isinstance(call.excinfo.value, Undecided):
+        call.excinfo.traceback = call.excinfo.traceback[-1:]
+
+
+def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Give a gate test's report its outcome, and its last report the whole result."""
+    subject = subject_of(item)
+    if subject is None:
+        return
+    outcome, reason, breaks = _outcome(call, report)
+    if death := _death(item, call):
+        reason = f"{death.brief}\n{reason}"
+        report.sections.append(("The server died", death.explain()))
+    if outcome is Outcome.FAIL:
+        outcome, reason, breaks = _waived(item, subject, report, reason)
+    judged = item.stash.setdefault(
+        _judged_key,
+        {"outcome": Outcome.NOT_APPLICABLE, "reason": "", "breaks": False, "duration_s": 0.0},
+    )
+    judged["duration_s"] += call.duration
+    if outcome and SEVERITY.index(outcome) <= SEVERITY.index(judged["outcome"]):
+        judged |= {"outcome": outcome, "reason": reason, "breaks": breaks}
+        properties = [pair for pair in item.user_properties if pair[0] != "outcome"]
+        item.user_properties[:] = report.user_properties[:] = [
+            *properties,
+            ("outcome", str(outcome)),
+        ]
+    if outcome in LETTERS:
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"{outcome}: {reason}")
+        report.gate_outcome = str(outcome)  # type: ignore[attr-defined]
+    if call.when == "teardown":
+        evidence = item.stash.get(evidence_key, None)
+        report.gate_result = {  # type: ignore[attr-defined]
+            **judged,
+            "outcome": str(judged["outcome"]),
+            "family": subject.family.name,
+            "gate": gate_of(item),
+            "test": _name(item),
+            # Through JSON, for that is how it travels from an xdist worker.
+            "evidence": json.loads(json.dumps(dict(evidence or {}), default=str)),
+        }
+
+
+def reason_of(item: pytest.Item) -> str:
+    """Return why a test came to its outcome, as far as it has run."""
+    judged = item.stash.get(_judged_key, None)
+    return str(judged["reason"]) if judged else ""
+
+
+def result_of(report: pytest.TestReport) -> TestResult | None:
+    """Return the result a test's last report carries."""
+    carried: dict[str, Any] | None = getattr(report, "gate_result", None)
+    if carried is None:
+        return None
+    return TestResult(**{**carried, "outcome": Outcome(carried["outcome"])})
+
+
+def status_of(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Return category, letter and word under which pytest shows an undecided test."""
+    name = getattr(report, "gate_outcome", None)
+    if name is None:
+        return None
+    return name.lower(), LETTERS[Outcome(name)], name
+
+
+def _name(item: pytest.Item) -> str:
+    return item.nodeid.rpartition("::")[2]
+
+
+def _waived(
+    item: pytest.Item, subject: Subject, report: pytest.TestReport, failure: str
+) -> tuple[Outcome, str, bool]:
+    """Return what a failure comes to where a waiver is for it; one that expired only speaks."""
+    waivers = item.config.stash[run_key].waivers
+    outcome, reason = waivers.apply(subject.family.name, gate_of(item), _name(item), failure)
+    if outcome is Outcome.FAIL and reason != failure:
+        report.sections.append(("Its waiver expired", reason.splitlines()[0]))
+    return outcome, reason, outcome is Outcome.FAIL
+
+
+def _death(item: pytest.Item, call: pytest.CallInfo[None]) -> Failure | None:
+    """Return how the server died of a test that failed: this test is to say so, not the next."""
+    launch: Launch | None = getattr(item, "funcargs", {}).get("launch")
+    if launch is None or call.when != "call" or call.excinfo is None:
+        return None
+    error = call.excinfo.value
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    unanswered = kinds & CLIENT_ERRORS and getattr(error, "status_code", 500) >= 500  # noqa: PLR2004
+    return launch.death(DYING_S if unanswered else 0.0)
+
+
+def _outcome(
+    call: pytest.CallInfo[None], report: pytest.TestReport
+) -> tuple[Outcome | None, str, bool]:
+    """Return the outcome of one phase, None for a set-up or tear-down that went well."""
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, Undecided):
+        return error.outcome, _reason(error), error.breaks
+    if isinstance(error, UserError):
+        return Outcome.BLOCKED, _reason(error), True
+    if isinstance(error, pytest.skip.Exception) or hasattr(report, "wasxfail"):
+        return Outcome.INCONCLUSIVE, f"not judged: {_reason(error)}", False
+    if error is not None:
+        return Outcome.FAIL, _reason(error), True
+    return (Outcome.PASS if call.when == "call" else None), "", False
+
+
+def _reason(error: BaseException | None) -> str:
+    if error is None:
+        return "expected to fail, and passed"
+    text = str(error).strip()
+    if not isinstance(error, SPEAKS_FOR_ITSELF):
+        text = f"{type(error).__name__}: {text}"
+        # "Connection error." alone, as clients put it, is no reason a person can act on.
+        if error.__cause__ is not None:
+            text += f" ({type(error.__cause__).__name__}: {error.__cause__})"
+    return text[:REASON_CHARACTERS] or type(error).__name__

@@ -1,0 +1,82 @@
+"""The answer to a REJECT: the lane to go back to, its lock, and the commands that serve it."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.checkpoints import fingerprint
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.judge.rollback import back
+from pytest_vllm_gates.lanes import commands as lanes_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.judge.rollback import Back
+    from pytest_vllm_gates.session.run import Run
+    from pytest_vllm_gates.verdict.verdict import Promotion
+
+
+def rollback(
+    run: Run, promotion: Promotion, history: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any] | None:
+    """Return `rollback` of the verdict; `history` is that of the runs before this one.
+
+    None where nothing was rejected, or where no lane is known to have served.
+    """
+    found = back(promotion, run.lane.name, run.against.name if run.against else None, history)
+    if found is None:
+        return None
+    project = run.options.rootdir
+    same = found.lane == run.lane.name
+    try:
+        lane = lanes.load(found.lane, project)
+    except UserError:
+        return _gone(found)
+    if same and not _tracked(lane.file, project):
+        return None  # the package's own lane, and it is what was rejected: nothing to go back to
+    commands = lanes_commands.commands(
+        lane,
+        [(one.family, one.checkpoint) for one in run.subjects],
+        overlay=lane.overlay_path if run.options.overlay else None,
+        env=run.server_env,
+    )
+    if same:
+        # What the lane was when it was promoted, neither its lock nor its flags of today.
+        return _document(lane.name, None, [_as_it_was(lane, project, found), *commands])
+    return _document(lane.name, lane, commands)
+
+
+def _document(name: str, lane: Lane | None, commands: Sequence[str]) -> dict[str, Any]:
+    lock = lane.lock_path if lane else None
+    return {
+        "lane": name,
+        "lock": str(lock) if lock else None,
+        "lock_sha256": fingerprint.file(lock) if lock else None,
+        "command": "\n".join(commands),
+    }
+
+
+def _gone(found: Back) -> dict[str, Any]:
+    path = shlex.quote(f"lanes/{found.lane}.toml")
+    return _document(
+        found.lane,
+        None,
+        [f"# lane {found.lane} is no longer here; where it went:", f"git log --stat -- {path}"],
+    )
+
+
+def _as_it_was(lane: Lane, project: Path, found: Back) -> str:
+    files = [path for path in (lane.file, lane.lock_path) if path and _tracked(path, project)]
+    names = " ".join(shlex.quote(str(path.relative_to(project))) for path in files)
+    when = f'"$(git rev-list -1 --before={shlex.quote(found.since or "now")} HEAD)"'
+    return f"git checkout {when} -- {names}"
+
+
+def _tracked(path: Path, project: Path) -> bool:
+    """Return whether a file is the project's own, not of a package that is installed inside it."""
+    return path.is_relative_to(project) and not path.is_relative_to(lanes.SHIPPED)

@@ -1,0 +1,145 @@
+"""One run: what was asked, what that came to, and what came of it so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.environment.overlay import Repair, repairs
+from pytest_vllm_gates.report.document import Facts
+from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.session import all_reduce, commands
+from pytest_vllm_gates.session.replay import Replays
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.known_defects import KnownDefect
+    from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.environment.environment import Environment
+    from pytest_vllm_gates.facts.tape import Tape
+    from pytest_vllm_gates.judge.waivers import Waivers
+    from pytest_vllm_gates.machine.types import Machine
+    from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.outcomes import TestResult
+    from pytest_vllm_gates.redaction.redactor import Redactor
+    from pytest_vllm_gates.run.other_lane import OtherRun
+    from pytest_vllm_gates.server.types import Boot
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One family with the checkpoint it is judged by."""
+
+    family: Family
+    checkpoint: Checkpoint
+    why: str = ""
+    """How the family was found, where it was not named."""
+
+
+@dataclass
+class Run:
+    """The state of a run. What was given is settled before collection, the rest fills up."""
+
+    options: Options
+    lane: Lane
+    lane_why: str
+    subjects: tuple[Subject, ...]
+    conversations: tuple[Conversation, ...]
+    redactor: Redactor
+    """What hides the secrets of this run wherever it writes."""
+    known_defects: tuple[KnownDefect, ...]
+    """Those of every family; a family file lists its own."""
+    machine: Machine
+    waivers: Waivers
+    environment: Environment | None = None
+    inventory: dict[str, Any] = field(default_factory=dict)
+    """What the lane's environment brings, once it was looked into."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Every package of the lane's environment with its version, once it is known."""
+    server_env: dict[str, str] = field(default_factory=dict)
+    """What the servers of this process get besides their lane's environment."""
+    boots: dict[str, Boot] = field(default_factory=dict)
+    results: list[TestResult] = field(default_factory=list)
+    recorded: dict[Path, str] = field(default_factory=dict)
+    baselines: list[Path] = field(default_factory=list)
+    """Those that were recorded."""
+    notes: list[str] = field(default_factory=list)
+    """What is told at the end besides the verdict."""
+    goldens_used: set[Path] = field(default_factory=set)
+    collected: set[str] = field(default_factory=set)
+    left_out: dict[str, str] = field(default_factory=dict)
+    """The gate of each test that was deselected, by the test's id."""
+    finished: set[str] = field(default_factory=set)
+    interrupted: bool = False
+    against: Lane | None = None
+    """The lane that this one is held against."""
+    other: OtherRun | None = None
+    """What the gates came to there, once they ran."""
+    tapes: dict[str, Tape] = field(default_factory=dict)
+    """What was sent to each family's server, and what came back."""
+    metrics: dict[str, str] = field(default_factory=dict)
+    """What each family's server told of itself once it had booted."""
+    incidents_left: dict[tuple[str, str], int] = field(default_factory=dict)
+    """How many incidents each gate of a family has left behind."""
+    incidents: list[dict[str, str]] = field(default_factory=list)
+    """Family, gate and test of every failure that left a bundle, and its path."""
+    replays: Replays = field(default_factory=Replays)
+    """The incidents that are sent again."""
+    needs_weights: set[str] = field(default_factory=set)
+    """Families of which a test was collected that a renderer alone cannot serve."""
+    all_reduced: dict[int, all_reduce.Tried] = field(default_factory=dict)
+    """What came of the all-reduce over so many ranks; it is tried once a run."""
+
+    @property
+    def overlay(self) -> Path | None:
+        """The overlay folder the servers of this run get, if any."""
+        return self.lane.overlay_path if self.options.overlay else None
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What the overlay of this run repairs."""
+        left_out = self.options.without_repairs
+        return tuple(one for one in repairs(self.overlay) if one.name not in left_out)
+
+    def facts(self, arguments: Sequence[object]) -> Facts:
+        """Return what the report says of this run besides its verdict."""
+        return Facts(
+            command=["pytest", *map(str, arguments)],
+            lane=self.lane,
+            lane_why=self.lane_why,
+            repairs=[f"{repair.name}: {repair.summary}" for repair in self.repairs],
+            versions=self.versions,
+            inventory=self.inventory,
+            machine=self.machine,
+            checkpoints={one.family.name: one.checkpoint for one in self.subjects},
+            boots=self.boots,
+            titles=shipped_gates.titles(),
+            reproduce=commands.commands(self, shipped_gates.gate_files()),
+            redactor=self.redactor,
+        )
+
+    def renderer_is_enough(self, subject: Subject) -> bool:
+        """Return whether no test of this run needs the weights, and the lane can do without."""
+        return (
+            self.lane.start.renderer is not None
+            and self.lane.form in ("lock", "python")
+            and subject.family.name not in self.needs_weights
+        )
+
+    def of(self, lane: Lane) -> Run:
+        """Return the same run on another lane, with nothing booted yet."""
+        return replace(
+            self,
+            lane=lane,
+            environment=None,
+            inventory={},
+            versions={},
+            boots={},
+            all_reduced={},
+            tapes={},
+        )

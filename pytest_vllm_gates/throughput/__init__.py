@@ -1,0 +1,1 @@
+"""Throughput: blocks, baselines, statistics, and the decision."""

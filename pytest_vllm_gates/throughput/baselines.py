@@ -1,0 +1,211 @@
+"""Baselines on disk, in pytest-benchmark's own format: whole or absent, one file a boot.
+
+`golden/baselines/<machine>/0001_<family>-<checkpoint>-<lane>.json`, as `pytest-benchmark` numbers
+them, so that `pytest-benchmark compare --storage golden/baselines` reads them. A block is a round;
+every block stands whole under `extra_info`, so that any verdict can be worked out again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest_benchmark
+from pydantic import TypeAdapter, ValidationError
+from pytest_benchmark.stats import Stats
+from pytest_benchmark.utils import get_commit_info
+
+from pytest_vllm_gates.catalog.plans import Block, Pair, Scatter
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.facts.baseline import Calibration, Conditions, Recorded
+from pytest_vllm_gates.files import write_whole
+from pytest_vllm_gates.throughput.conditions import machine_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+FORMAT = 1
+OURS = "vllm_gates"
+BLOCKS = TypeAdapter(tuple[Block, ...])
+CONDITIONS = TypeAdapter(Conditions)
+CALIBRATION = "calibration"
+
+
+@dataclasses.dataclass(frozen=True)
+class Baselines:
+    """The baselines of one family, checkpoint and lane in a folder of them."""
+
+    root: Path
+    now: Conditions
+    versions: Mapping[str, str]
+    command: str
+    """What a person types to record one."""
+
+    @property
+    def folder(self) -> Path:
+        """Where those of this machine lie."""
+        return self.root / machine_name(self.now)
+
+    @property
+    def name(self) -> str:
+        """What the files are called after their numbers."""
+        model = self.now.model
+        words = f"{model['family']}-{model['checkpoint']}-{self.now.lane}"
+        return re.sub(r"[^A-Za-z0-9.]+", "-", words)
+
+    def recorded(self) -> tuple[list[Recorded], list[str]]:
+        """Return the boots to compare with: those of the newest versions recorded.
+
+        Where there are none, how the newest recorded one differs from what is measured now.
+        Raises `UserError` for a file that is not whole or of a later format.
+        """
+        found = [self._read(path) for path in self._files(self.folder)]
+        alike = [one for one in found if not any(one.conditions.differences(self.now))]
+        if alike:
+            return [one for one in alike if one.versions == alike[-1].versions], []
+        others = found or [self._read(path) for path in self._elsewhere()]
+        return [], [*others[-1].conditions.differences(self.now)] if others else []
+
+    def record(self, blocks: Sequence[Block], machine: Mapping[str, Any]) -> Path:
+        """Write the blocks of a boot; `machine` extends what pytest-benchmark says of it."""
+        stats: Any = Stats()  # type: ignore[no-untyped-call]
+        for block in blocks:
+            stats.update(block.took_s)
+        family = str(self.now.model["family"])
+        kept = {
+            "format": FORMAT,
+            "conditions": dataclasses.asdict(self.now),
+            "versions": dict(self.versions),
+            "blocks": [dataclasses.asdict(block) for block in blocks],
+        }
+        document = {
+            "machine_info": {**_machine_info(), **machine},
+            "commit_info": get_commit_info(),  # type: ignore[no-untyped-call]
+            "benchmarks": [
+                {
+                    "group": family,
+                    "name": f"block[{family}]",
+                    "fullname": f"gates/test_throughput.py::block[{family}]",
+                    "params": dict(self.now.work),
+                    "param": self.now.lane,
+                    "extra_info": {OURS: kept},
+                    "options": {},
+                    "stats": {**stats.as_dict(), "data": stats.data, "iterations": 1},
+                }
+            ],
+            "datetime": datetime.datetime.now(datetime.UTC).isoformat(),
+            "version": pytest_benchmark.__version__,
+        }
+        path = self.folder / f"{self._next():04d}_{self.name}.json"
+        write_whole(path, json.dumps(document, indent=1) + "\n")
+        return path
+
+    def calibration(self) -> Calibration | None:
+        """Return what an A/A run found under these conditions; None where there was none."""
+        path = self._calibration_file()
+        if not path.is_file():
+            return None
+        kept = _object(path, _json(path, self.command).get(OURS), self.command)
+        try:
+            found = Calibration(
+                CONDITIONS.validate_python(kept["conditions"]),
+                Scatter.model_validate(kept["pair_sd"]),
+                kept["count"],
+            )
+        except (KeyError, ValidationError) as error:
+            raise UserError(_corrupt(path, str(error), self.command)) from error
+        return None if any(found.conditions.differences(self.now)) else found
+
+    def calibrate(self, pair_sd: Scatter, pairs: Sequence[Pair]) -> Path:
+        """Write what an A/A run found, with every block of it."""
+        kept = {
+            "format": FORMAT,
+            "conditions": dataclasses.asdict(self.now),
+            "versions": dict(self.versions),
+            "pair_sd": pair_sd.model_dump(),
+            "count": len(pairs),
+            "pairs": [dataclasses.asdict(pair) for pair in pairs],
+        }
+        path = self._calibration_file()
+        write_whole(path, json.dumps({OURS: kept}) + "\n")
+        return path
+
+    def _calibration_file(self) -> Path:
+        return self.folder / f"{CALIBRATION}_{self.name}.json"
+
+    def _files(self, folder: Path) -> list[Path]:
+        pattern = re.compile(rf"\d{{4,}}_{re.escape(self.name)}\.json")
+        return sorted(path for path in folder.glob("*.json") if pattern.fullmatch(path.name))
+
+    def _elsewhere(self) -> Iterator[Path]:
+        for folder in sorted(self.root.glob("*/")):
+            yield from self._files(folder)
+
+    def _next(self) -> int:
+        taken = [int(path.name.partition("_")[0]) for path in self._numbered()]
+        return max(taken, default=0) + 1
+
+    def _numbered(self) -> Iterator[Path]:
+        for path in self.folder.glob("*_*.json"):
+            if path.name.partition("_")[0].isdecimal():
+                yield path
+
+    def _read(self, path: Path) -> Recorded:
+        document = _json(path, self.command)
+        benchmarks = document.get("benchmarks")
+        first = benchmarks[0] if isinstance(benchmarks, list) and benchmarks else None
+        extra = first.get("extra_info") if isinstance(first, dict) else None
+        kept = _object(path, extra.get(OURS) if isinstance(extra, dict) else None, self.command)
+        try:
+            blocks = BLOCKS.validate_python(kept["blocks"])
+            conditions = CONDITIONS.validate_python(kept["conditions"])
+            versions = dict(kept["versions"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(_corrupt(path, str(error).splitlines()[0], self.command)) from error
+        if not blocks or any(one.took_s <= 0 for one in blocks):
+            why = "it has no blocks, or some that took no time"
+            raise UserError(_corrupt(path, why, self.command))
+        return Recorded(path, conditions, versions, blocks)
+
+
+def _json(path: Path, command: str) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(_corrupt(path, str(error), command)) from error
+    if not isinstance(found, dict):
+        raise UserError(_corrupt(path, "it is not a JSON object", command))
+    return found
+
+
+def _object(path: Path, kept: object, command: str) -> dict[str, Any]:
+    """Return what is ours in a file, if it is of a format this version reads."""
+    if not isinstance(kept, dict) or "format" not in kept:
+        raise UserError(_corrupt(path, f"nothing of {OURS!r} is in it", command))
+    if kept["format"] != FORMAT:
+        raise UserError(
+            f"{path} is of format {kept['format']}, and this version reads {FORMAT}: a later "
+            "pytest-vllm-gates wrote it; install that one, or record the baseline again in "
+            f"a folder of its own: {command}"
+        )
+    return kept
+
+
+def _corrupt(path: Path, why: str, command: str) -> str:
+    return (
+        f"the baseline {path} is corrupt: {why}\n"
+        f"restore it (git checkout -- {path.name}), or delete it and record again: {command}"
+    )
+
+
+def _machine_info() -> dict[str, Any]:
+    from pytest_benchmark.plugin import (  # noqa: PLC0415 - asks the processor for a second
+        pytest_benchmark_generate_machine_info,
+    )
+
+    found: dict[str, Any] = pytest_benchmark_generate_machine_info()  # type: ignore[no-untyped-call]
+    return found

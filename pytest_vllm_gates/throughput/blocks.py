@@ -1,0 +1,197 @@
+"""Drives blocks: identical requests on one server or in turns on two, with what bears on them."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.catalog.plans import Block, Group
+from pytest_vllm_gates.drive.stilled import stilled
+from pytest_vllm_gates.facts import traffic
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.requests import Maker
+from pytest_vllm_gates.machine import cpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from pytest_vllm_gates.catalog.plans import Plan
+    from pytest_vllm_gates.facts.load import Load
+    from pytest_vllm_gates.facts.timing import Answered
+    from pytest_vllm_gates.server.metrics import Metrics
+    from pytest_vllm_gates.server.types import Endpoint
+
+CHUNKS = "chunks"
+SETTLE_S = 2.0
+LOOK_S = 0.02
+
+
+@dataclass
+class Server:
+    """A server that is measured, and what is told of it."""
+
+    endpoint: Endpoint
+    metrics: Metrics | None
+    processes: Callable[[], Sequence[int]] = list
+    stoppable: Callable[[], Sequence[int]] = list
+    """Those of its processes that may be held still while another server is measured."""
+    watched: Callable[[], AbstractContextManager[Mapping[str, float] | None]] = nullcontext
+    """Looks at its GPUs while a block lasts, where it has some."""
+
+
+@dataclass
+class Driver:
+    """Makes and drives the blocks of a plan; the same for the same seed, on whichever server."""
+
+    plan: Plan
+    text: Sequence[int]
+    """Token ids to make prompts of."""
+    stall_s: float
+    speed: Callable[[], float] | None = None
+    """How fast the machine is, where the server's work is its processor's."""
+    _began: float = field(default_factory=time.monotonic)
+
+    def blocks(self, server: Server, seed: str, count: int) -> Iterator[Block]:
+        """Drive so many blocks on one server."""
+        before = self.speed() if self.speed else None
+        for number in range(count):
+            block = self.block(server, f"{seed}-{number}")
+            after = self.speed() if self.speed else None
+            yield _at_speed(block, before, after)
+            before = after
+
+    def groups(self, ours: Server, theirs: Server, seed: str, count: int) -> Iterator[Group]:
+        """Drive so many groups of blocks in turns on two servers.
+
+        Which begins is drawn by lot, either as often. The first two blocks of a group are of the
+        same requests, and so are the last two: no server is asked the same twice. The one that is
+        not measured is held still.
+        """
+        begins = [number % 2 == 0 for number in range(count)]
+        random.Random(seed).shuffle(begins)  # noqa: S311 - it hides nothing
+        for number, ours_begins in enumerate(begins):
+            first, second = (f"{seed}-{number}{part}" for part in "ab")
+            begins_with, then = (ours, theirs) if ours_begins else (theirs, ours)
+            with stilled(then.stoppable):
+                one = self.block(begins_with, first)
+            with stilled(begins_with.stoppable):
+                other, another = self.block(then, first), self.block(then, second)
+            with stilled(then.stoppable):
+                last = self.block(begins_with, second)
+            outer, inner = (one, last), (other, another)
+            yield Group(outer, inner) if ours_begins else Group(inner, outer)
+
+    def block(self, server: Server, name: str) -> Block:
+        """Drive one block."""
+        plan = self.plan
+        requests = self._maker(server.endpoint, name).make(name, [None] * plan.requests)
+        before, worked = _figures(server.metrics), cpu.look(server.processes())
+        at_s = time.monotonic() - self._began
+        with server.watched() as told:
+            driven = measure(
+                server.endpoint, requests.planned, plan.concurrency, silence_s=self.stall_s
+            )
+        spent = cpu.spent(worked, cpu.look(server.processes()))
+        answers = [answered(raw) for raw in driven.raws]
+        generated = sum(one.output_tokens for one in answers)
+        after = _settled(server.metrics, before, generated)
+        faults = tuple(_faults(answers, plan, before, after))
+        whole = [one for one in answers if one.tokens]
+        late = [
+            raw.dispatched_s - raw.intended_s for raw in driven.raws if raw.dispatched_s is not None
+        ]
+        return Block(
+            name=name,
+            at_s=round(at_s, 3),
+            took_s=max((one.ended_s for one in answers), default=driven.took_s) or driven.took_s,
+            output_tokens=generated,
+            ttft_s=fmean(one.tokens[0][0] - one.intended_s for one in whole) if whole else 0.0,
+            itl_s=_itl_s(whole),
+            faults=faults,
+            late_s=max(late, default=0.0),
+            cached=(after.cached - before.cached) / (plan.requests * plan.prompt_tokens)
+            if before and after
+            else None,
+            steal=spent.steal,
+            others=spent.others,
+            server_cpu_s=spent.server_s,
+            context=dict(told or {})
+            | (
+                {"preempted": float(after.preempted - before.preempted)} if before and after else {}
+            ),
+        )
+
+    def _maker(self, endpoint: Endpoint, name: str) -> Maker:
+        """Return a maker whose prompts have nothing in common with those of any other block."""
+        plan, text = self.plan, list(self.text)
+        random.Random(name).shuffle(text)  # noqa: S311 - it hides nothing
+        load = traffic.planned(
+            {
+                "prompt_tokens": [plan.prompt_tokens] * 2,
+                "output_tokens": [plan.output_tokens] * 2,
+                "shared": 0.0,
+            }
+        )
+        return Maker(endpoint, load, text)
+
+
+def _at_speed(block: Block, before: float | None, after: float | None) -> Block:
+    if before is None or after is None:
+        return block
+    return replace(block, speed=(before + after) / 2)
+
+
+def _faults(
+    answers: Sequence[Answered], plan: Plan, before: Load | None, after: Load | None
+) -> Iterator[str]:
+    """Yield why a block's figures are none."""
+    if any(one.error for one in answers):
+        yield "requests failed: " + next(one.error for one in answers if one.error)
+    told = [one for one in answers if not one.error and one.counted_by != CHUNKS]
+    if any(one.output_tokens != plan.output_tokens for one in told):
+        yield "answers have other counts of tokens than were asked for"
+    generated = sum(one.output_tokens for one in answers)
+    if (
+        before
+        and after
+        and len(told) == len(answers)
+        and after.generated - before.generated != (generated)
+    ):
+        yield "the server's count of tokens is another than what came"
+    if any(not one.tokens for one in answers if not one.error):
+        yield "no tokens came"
+
+
+def _itl_s(whole: Sequence[Answered]) -> float:
+    """Return the mean time between tokens, over all that have one before."""
+    spans = [one.tokens[-1][0] - one.tokens[0][0] for one in whole]
+    counts = [one.output_tokens - one.tokens[0][1] for one in whole]
+    return sum(spans) / sum(counts) if sum(counts) else 0.0
+
+
+def _figures(metrics: Metrics | None) -> Load | None:
+    if metrics is None:
+        return None
+    try:
+        return metrics.load()
+    except httpx.HTTPError:
+        return None
+
+
+def _settled(metrics: Metrics | None, before: Load | None, generated: int) -> Load | None:
+    """Return the server's figures once they count what came, or as they are after a while."""
+    deadline = time.monotonic() + SETTLE_S
+    while (now := _figures(metrics)) and before:
+        there = now.generated - before.generated >= generated and not now.in_flight
+        if there or time.monotonic() > deadline:
+            return now
+        time.sleep(LOOK_S)
+    return now

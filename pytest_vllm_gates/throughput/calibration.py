@@ -1,0 +1,60 @@
+"""What an A/A run says of a machine: how much boots of one lane differ, and what that can show."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.catalog.plans import Scatter
+from pytest_vllm_gates.throughput.decide import PRIMARY, SLOWDOWNS, pair_slowdowns
+from pytest_vllm_gates.throughput.statistics import Mean, spend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_vllm_gates.catalog.plans import Pair, Plan
+
+FLOOR = 1e-6
+"""The least that figures are taken to differ by."""
+
+
+def scatter_of(pairs: Sequence[Pair], plan: Plan) -> Scatter | None:
+    """Return how much pairs of one and the same lane differ.
+
+    Their mean is known, for they are the same: 0. None where no pair has enough fit blocks.
+    """
+    known = [found for pair in pairs if (found := pair_slowdowns(pair, plan)[0])]
+    if not known:
+        return None
+    squares = {name: statistics.fmean(one[name] ** 2 for one in known) for name in SLOWDOWNS}
+    # Figures that never differ, because nothing was timed, would make any difference a sure one.
+    return Scatter(**{name: max(math.sqrt(one), FLOOR) for name, one in squares.items()})
+
+
+def told(scatter: Scatter, pairs: Sequence[Pair], plan: Plan) -> str:
+    """Return what an A/A run says of the machine, and how small a loss it can show by when."""
+    sd = scatter.of(PRIMARY)
+    minutes = statistics.fmean(pair.boots_s + pair.took_s for pair in pairs) / 60
+    effects = ", ".join(
+        f"{loss:.1%} in {number} pairs ({number * minutes:.0f} min)"
+        for number, loss in smallest_effects(sd, len(pairs), plan).items()
+    )
+    return (
+        f"A/A over {len(pairs)} pairs of boots: they differ by {sd:.1%} (sd); the smallest loss "
+        f"that is found in {1 - plan.odds.beta:.0%} of gates: {effects}"
+    )
+
+
+def smallest_effects(sd: float, degrees: int, plan: Plan) -> dict[int, float]:
+    """Return the smallest loss that so many pairs of boots find in all but `beta` of gates.
+
+    `sd`: how much pairs of boots of one and the same lane differ. Shares, by the number of pairs.
+    """
+    least, most = plan.against.pairs
+    found = {}
+    for number in range(least, most + 1):
+        mean = Mean(0.0, sd / math.sqrt(number), degrees + number - 1)
+        alarm = mean.below(spend(plan.odds.alpha, plan.against.pairs, number))
+        found[number] = 1 - math.exp(-(alarm + mean.below(plan.odds.beta)))
+    return found

@@ -1,0 +1,276 @@
+"""Is a server slower than before, or than another: REGRESSION, NO REGRESSION or INCONCLUSIVE.
+
+All is said of slowdowns: the logarithm of how many times longer the same work takes. 0 is as fast
+as ever, the margin is what may be lost. NO REGRESSION: surely slower by less than the margin
+(non-inferiority). REGRESSION: surely slower, and not surely by less than the margin. What is
+between the two is measured further, and INCONCLUSIVE where it may not be.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.judge import host_bound
+from pytest_vllm_gates.judge.steady import warm_up
+from pytest_vllm_gates.throughput.statistics import Mean, Prior, difference, holm, mean_of, spend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pytest_vllm_gates.catalog.plans import Block, Group, Odds, Pair, Plan, Scatter, Unfit
+
+PRIMARY = "output_tokens_per_s"
+FLOOR_S = 1e-6
+"""A clock tells nothing shorter; answers that come in one piece have no time between tokens."""
+SLOWDOWNS: dict[str, Callable[[Block], float]] = {
+    PRIMARY: lambda block: -math.log(block.output_tokens_per_s),
+    "ttft_s": lambda block: math.log(max(block.ttft_s, FLOOR_S)),
+    "itl_s": lambda block: math.log(max(block.itl_s, FLOOR_S)),
+}
+TRIMMED = 0.1
+"""The share of blocks left out of a mean at either end: moments of the machine's own."""
+FIT_SHARE = 0.5
+"""So many of a boot's blocks have to be fit for it to count."""
+
+
+class Answer(StrEnum):
+    """What a gate says of a figure."""
+
+    REGRESSION = "REGRESSION"
+    NO_REGRESSION = "NO REGRESSION"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is said, and of what."""
+
+    answer: Answer
+    why: str
+    """Why nothing can be said; which secondary figures are surely worse; whose the pace is."""
+    means: dict[str, Mean] = field(default_factory=dict)
+    """Slowdowns by the figure's name."""
+    errors: tuple[float, float] = (0.0, 0.0)
+    """The odds at which it was said now: of a false alarm, of a false pass."""
+    void: dict[str, int] = field(default_factory=dict)
+    """Blocks left out, or groups of four, by reason."""
+
+    def sentence(self, odds: Odds) -> str:
+        """Return what is said of the primary figure, with its interval and the odds."""
+        if PRIMARY not in self.means:
+            return f"{self.answer}: {self.why}"
+        mean = self.means[PRIMARY]
+        low, high = mean.above(self.errors[0]), mean.below(self.errors[1])
+        more = f"; {self.why}" if self.why else ""
+        return (
+            f"{self.answer}: {changed(PRIMARY, mean.value)} {PRIMARY} (surely between "
+            f"{changed(PRIMARY, high)} and {changed(PRIMARY, low)}; of all gates at most "
+            f"{odds.alpha:.1%} are wrong alarms and {odds.beta:.1%} wrong passes){more}"
+        )
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return it as JSON; what changed as shares of what it was."""
+        return {
+            "answer": str(self.answer),
+            "why": self.why,
+            "changes": {
+                name: {
+                    "change": _share(name, mean.value),
+                    "at_best": _share(name, mean.above(self.errors[0])),
+                    "at_worst": _share(name, mean.below(self.errors[1])),
+                    "sd_error": round(mean.error, 5),
+                    "degrees": mean.degrees,
+                }
+                for name, mean in self.means.items()
+            },
+            "errors_spent_now": [round(one, 6) for one in self.errors],
+            "void": self.void,
+        }
+
+
+def changed(name: str, slowdown: float) -> str:
+    """Return a slowdown as the change of the figure people speak of: -4.9 % tokens per second."""
+    return f"{_share(name, slowdown):+.1%}"
+
+
+def unfit(block: Block, limits: Unfit) -> str:
+    """Return why a block says nothing of the server; '' where it does."""
+    if block.faults:
+        return block.faults[0]
+    if block.steal > limits.steal:
+        return "the machine's host gave its time to others"
+    if block.late_s > limits.client_late * block.took_s:
+        return "the client sent its requests late"
+    return ""
+
+
+def unfit_alone(block: Block, limits: Unfit) -> str:
+    """Return why a block says nothing beside one of another day; '' where it does."""
+    if why := unfit(block, limits):
+        return why
+    if (block.others or 0.0) > limits.others:
+        return "other processes took the processors' time"
+    return ""
+
+
+def unfit_group(group: Group, limits: Unfit) -> str:
+    """Return why four blocks say nothing of their servers' difference; '' where they do."""
+    for block in (*group.ours, *group.theirs):
+        if why := unfit(block, limits):
+            return why
+    if _apart(group, "cached") > limits.cached:
+        return "the servers had unlike shares of the prompts in their caches"
+    # What took from both alike makes no difference between them.
+    if _apart(group, "others") > limits.others:
+        return "other processes took more of the processors' time from one server"
+    return ""
+
+
+def boot_slowdowns(
+    blocks: Sequence[Block], plan: Plan, *, by_speed: bool
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Return a boot's figures as slowdowns, and the blocks left out by reason.
+
+    `by_speed`: held against how fast the machine itself was. Empty where too few blocks are fit.
+    """
+    reasons = [unfit_alone(block, plan.unfit) for block in blocks]
+    fit = [block for block, why in zip(blocks, reasons, strict=True) if not why]
+    void = Counter(filter(None, reasons))
+    if len(fit) < FIT_SHARE * plan.baseline.blocks:
+        return {}, void
+    series = {name: [_slowdown(name, one, by_speed) for one in fit] for name in SLOWDOWNS}
+    cold = warm_up(series[PRIMARY])
+    if cold:
+        void["before the steady state"] = cold
+    return {name: trimmed(values[cold:]) for name, values in series.items()}, void
+
+
+def against_baseline(
+    now: Sequence[Block], recorded: Sequence[Sequence[Block]], plan: Plan
+) -> Decision:
+    """Hold one boot against recorded boots of the same work on the same machine."""
+    by_speed = all(one.speed is not None for blocks in (now, *recorded) for one in blocks)
+    figures, void = boot_slowdowns(now, plan, by_speed=by_speed)
+    if not figures:
+        return Decision(Answer.INCONCLUSIVE, _too_few(void, len(now)), void=void)
+    others = [boot_slowdowns(blocks, plan, by_speed=by_speed)[0] for blocks in recorded]
+    known = [one for one in others if one]
+    if not known:
+        return Decision(Answer.INCONCLUSIVE, "no recorded boot has enough fit blocks", void=void)
+    scatter, note = host_bound.of_boots([now, *recorded], plan)
+    priors = _priors(scatter, plan.baseline.degrees)
+    means = {
+        name: difference(value, [one[name] for one in known], priors[name])
+        for name, value in figures.items()
+    }
+    errors = (plan.odds.alpha, plan.odds.beta)
+    return _decide(means, plan.baseline.margin, errors, void, note)
+
+
+def pair_slowdowns(pair: Pair, plan: Plan) -> tuple[dict[str, float], dict[str, int]]:
+    """Return by how much our boot of a pair is slower, and the groups left out by reason."""
+    reasons = [unfit_group(group, plan.unfit) for group in pair.groups]
+    fit = [group for group, why in zip(pair.groups, reasons, strict=True) if not why]
+    void = Counter(filter(None, reasons))
+    if len(fit) < FIT_SHARE * plan.against.groups:
+        return {}, void
+    series = {
+        name: [
+            statistics.fmean(map(of, group.ours)) - statistics.fmean(map(of, group.theirs))
+            for group in fit
+        ]
+        for name, of in SLOWDOWNS.items()
+    }
+    cold = warm_up(series[PRIMARY])
+    if cold:
+        void["before the steady state"] = cold
+    return {name: trimmed(values[cold:]) for name, values in series.items()}, void
+
+
+def against_lane(pairs: Sequence[Pair], plan: Plan) -> Decision:
+    """Say what the pairs so far allow; INCONCLUSIVE asks for another while there may be one."""
+    void: Counter[str] = Counter()
+    known = []
+    for pair in pairs:
+        figures, left_out = pair_slowdowns(pair, plan)
+        void.update(left_out)
+        if figures:
+            known.append(figures)
+    least, most = plan.against.pairs
+    if len(known) < least:
+        why = f"{len(known)} pairs of boots with enough fit blocks, {least} are needed"
+        if len(known) < len(pairs):
+            made = sum(len(pair.groups) for pair in pairs)
+            why += f": {_too_few(void, made, 'groups of four blocks')}"
+        return Decision(Answer.INCONCLUSIVE, why, void=void)
+    scatter, note = host_bound.of_pairs(pairs, plan)
+    priors = _priors(scatter, plan.against.degrees)
+    means = {name: mean_of([one[name] for one in known], priors[name]) for name in SLOWDOWNS}
+    errors = tuple(
+        spend(error, (least, most), len(known)) for error in (plan.odds.alpha, plan.odds.beta)
+    )
+    return _decide(means, plan.against.margin, errors, void, note)
+
+
+def trimmed(values: Sequence[float]) -> float:
+    """Return the mean without the tenth of the values at either end."""
+    cut = int(TRIMMED * len(values))
+    ordered = sorted(values)
+    return statistics.fmean(ordered[cut : len(ordered) - cut])
+
+
+def _priors(scatter: Scatter, degrees: int) -> dict[str, Prior]:
+    return {name: Prior(scatter.of(name), degrees) for name in SLOWDOWNS}
+
+
+def _decide(
+    means: dict[str, Mean],
+    margin: float,
+    errors: tuple[float, ...],
+    void: dict[str, int],
+    note: str,
+) -> Decision:
+    """Judge the primary figure, and of the others which are surely worse (Holm)."""
+    alpha, beta = errors
+    may_lose = -math.log1p(-margin)
+    worse = holm({name: mean.odds() for name, mean in means.items() if name != PRIMARY}, alpha)
+    worse = [name for name in worse if means[name].below(beta) >= may_lose]
+    said = [f"{name} is surely worse ({changed(name, means[name].value)})" for name in worse]
+    why = ", ".join([*said, note] if note else said)
+    primary = means[PRIMARY]
+    if primary.below(beta) < may_lose:
+        answer = Answer.REGRESSION if worse else Answer.NO_REGRESSION
+    elif primary.above(alpha) > 0 or worse:
+        answer = Answer.REGRESSION
+    else:
+        answer = Answer.INCONCLUSIVE
+    return Decision(answer, why, means, (alpha, beta), dict(void))
+
+
+def _slowdown(name: str, block: Block, by_speed: bool) -> float:
+    found = SLOWDOWNS[name](block)
+    return found + math.log(block.speed) if by_speed and block.speed else found
+
+
+def _apart(group: Group, share: str) -> float:
+    """Return by how much a share of the servers' blocks differs; 0 where it is not known of all."""
+    ours, theirs = (
+        [getattr(block, share) for block in blocks] for blocks in (group.ours, group.theirs)
+    )
+    if None in (*ours, *theirs):
+        return 0.0
+    return abs(statistics.fmean(ours) - statistics.fmean(theirs))
+
+
+def _too_few(void: dict[str, int], of: int, what: str = "blocks") -> str:
+    mostly = max(void, key=void.__getitem__, default="too few were made")
+    return f"{sum(void.values())} of {of} {what} are left out, mostly: {mostly}"
+
+
+def _share(name: str, slowdown: float) -> float:
+    return round(math.exp(-slowdown if name == PRIMARY else slowdown) - 1, 5)

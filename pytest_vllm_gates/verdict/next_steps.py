@@ -1,0 +1,120 @@
+"""What would turn HOLD into PROMOTE, as commands in the order in which they are to be typed."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.facts.command_line import without
+from pytest_vllm_gates.outcomes import Outcome
+from pytest_vllm_gates.server.types import DID_NOT_BOOT, GONE
+from pytest_vllm_gates.verdict.verdict import NOTHING_PASSED, Promotion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.verdict.verdict import GateResult, Verdict
+
+# What keeps a run from seeing everything, or makes it a recording one; with a value, and without.
+SELECTING = ("-m", "-k", "--deselect", "--ignore", "--ignore-glob", "--maxfail")
+PARTIAL = (
+    "-x", "--exitfirst", "--lf", "--last-failed", "--sw", "--stepwise", "--sw-skip",
+    "--stepwise-skip", "--update-golden", "--update-baseline",
+)  # fmt: skip
+KEEPING = ("--keep-server",)
+MODEL = "--model"
+PAIRS = "--pairs"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One family of a run: what `--model` calls it, and what tells why it cannot be asked."""
+
+    model: str
+    log: str | None = None
+    """The server's, where there is one."""
+    preflight: str | None = None
+    """The command that says whether it can boot; None where nothing is booted."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run, as far as the next one follows from it."""
+
+    arguments: tuple[str, ...]
+    """pytest's, as typed, without paths that name single gates."""
+    families: Mapping[str, Judged]
+    gates: frozenset[str]
+    """Those that ship: each has a marker of its name."""
+
+
+def commands(verdict: Verdict, ran: Ran) -> tuple[str, ...]:
+    """Return the commands; none where no command helps, and for what is no HOLD.
+
+    The last one is the whole run, which alone can promote.
+    """
+    failed = sum(gate.outcome is Outcome.FAIL for gate in verdict.gates)
+    # A failure, here that of both lanes, is mended or waived; no command does that.
+    left = [one for one in verdict.reasons[failed:] if one != NOTHING_PASSED]
+    if verdict.promotion is not Promotion.HOLD or not left:
+        return ()
+    whole = without(ran.arguments, SELECTING, PARTIAL, KEEPING)
+    found = [
+        *_why_blocked(verdict.gates, ran),
+        *_recordings(verdict.gates, ran, whole, "--update-golden", golden=True),
+        *_recordings(verdict.gates, ran, whole, "--update-baseline", golden=False),
+        _typed(_with_more_pairs(verdict.gates, whole)),
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _why_blocked(gates: Iterable[GateResult], ran: Ran) -> Iterator[str]:
+    for gate in gates:
+        judged = ran.families.get(gate.family)
+        if not judged or not gate.reason.startswith((DID_NOT_BOOT, GONE)):
+            continue
+        if judged.log:
+            yield shlex.join(["vllm-gates", "explain", judged.log])
+        elif judged.preflight:
+            yield judged.preflight
+
+
+def _recordings(
+    gates: Iterable[GateResult], ran: Ran, whole: Sequence[str], flag: str, *, golden: bool
+) -> Iterator[str]:
+    """Yield what records what is missing: one command for all families that miss the same."""
+    missing: dict[str, list[str]] = {}
+    for gate in gates:
+        if any(one.outcome is Outcome.MISSING and one.breaks is golden for one in gate.tests):
+            missing.setdefault(gate.family, []).append(gate.gate)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for family, missed in missing.items():
+        alike.setdefault(tuple(missed), []).append(family)
+    for names, families in alike.items():
+        arguments = whole
+        if set(families) != set(ran.families):
+            models = [ran.families[one].model for one in families]
+            arguments = [MODEL, ",".join(models), *without(whole, [MODEL])]
+        marked = [name for name in names if name in ran.gates]
+        # A gate of the project's own need not have a marker; its file has its name.
+        own = [f"test_{name}" for name in names if name not in ran.gates]
+        for option, chosen in (("-m", marked), ("-k", own)):
+            if chosen:
+                yield _typed([*arguments, option, " or ".join(chosen), flag])
+
+
+def _with_more_pairs(gates: Iterable[GateResult], whole: Sequence[str]) -> Sequence[str]:
+    """Return the run with twice the pairs of boots, where so many could not decide."""
+    tried = [
+        len(test.evidence["pairs"])
+        for gate in gates
+        for test in gate.tests
+        if test.outcome is Outcome.INCONCLUSIVE and gate.gate == "throughput"
+        if test.evidence.get("pairs")
+    ]
+    return [*without(whole, [PAIRS]), PAIRS, str(2 * max(tried))] if tried else whole
+
+
+def _typed(arguments: Sequence[str]) -> str:
+    return shlex.join(["pytest", *arguments])
