@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
 from overhead import MODEL, boot  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.facts import long_context
-from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.latency import latency
 from pytest_vllm_gates.load.requests import Maker
+from pytest_vllm_gates.long_context import types as long_context_types
 from pytest_vllm_gates.long_context.prompts import token_ids
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 RATE = 2.0
 """Requests per second, evenly: the first after half a second, as vllm bench serve does."""
@@ -81,8 +81,8 @@ def main() -> int:
         try:
             endpoint = server.boot.endpoint
             assert endpoint  # noqa: S101 - or it had ended
-            text = token_ids(endpoint, long_context.load(), 8 * PROMPT_TOKENS)
-            maker = Maker(endpoint, planned(same, {"shared": 0.0}), text)
+            text = token_ids(endpoint, long_context_types.load(), 8 * PROMPT_TOKENS)
+            maker = Maker(endpoint, planned_traffic(same, {"shared": 0.0}), text)
             ours(endpoint, maker, "warm-up")
             pairs: list[tuple[Figures, Figures]] = []
             for number in range(rounds):

@@ -18,12 +18,12 @@ import statistics
 import sys
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.timing import Planned
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.latency import percentile
 from pytest_vllm_gates.load.requests import poisson
-from pytest_vllm_gates.server.types import Endpoint
+from pytest_vllm_gates.load.types import Planned
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue

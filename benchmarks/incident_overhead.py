@@ -30,7 +30,7 @@ from scipy import stats
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.client.chat import Chat
-from pytest_vllm_gates.facts.tape import Tape
+from pytest_vllm_gates.client.recorder import Tape
 from pytest_vllm_gates.server import launch
 
 MODEL = "qwen3.5"

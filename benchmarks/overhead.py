@@ -22,6 +22,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment
@@ -49,7 +50,7 @@ def boot(model: str, folder: Path, *, renderer: bool = False) -> Server:
     """Boot a family's miniature on the CPU, without pytest; raises SystemExit with why not."""
     family = families.load(model, folder)
     lane = lanes.load(LANE, folder)
-    ready = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    ready = environment.prepare(lane, cache=files.default_cache(), progress=print)
     server = Server(
         Plan(
             family=family,

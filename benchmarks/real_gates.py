@@ -30,7 +30,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.catalog.plans import Pair, planned
+from pytest_vllm_gates.catalog.plans import Pair, planned_throughput
 from pytest_vllm_gates.throughput.decide import PRIMARY, Answer, pair_slowdowns
 
 HERE = Path(__file__).parent
@@ -59,7 +59,7 @@ def gate(slower: float) -> dict[str, Any]:
         if not measured.is_file():
             raise SystemExit(done.stdout + done.stderr)
         pairs = PAIRS.validate_python(json.loads(measured.read_text(encoding="utf-8"))["pairs"])
-    plan = planned(lanes.load(LANE, Path()).throughput)
+    plan = planned_throughput(lanes.load(LANE, Path()).throughput)
     found = (pair_slowdowns(pair, plan)[0] for pair in pairs)
     return {
         "slower": slower,

@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.server.types import Endpoint
+from pytest_vllm_gates.client.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

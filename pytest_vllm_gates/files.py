@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from platformdirs import user_cache_path
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -59,3 +61,12 @@ def _aside(path: Path, text: str) -> Path:
             aside.unlink()
         raise
     return aside
+
+
+CACHE_VARIABLE = "VLLM_GATES_CACHE"
+
+
+def default_cache() -> Path:
+    """Return the folder environments are kept in: `$VLLM_GATES_CACHE`, else the user's cache."""
+    named = os.environ.get(CACHE_VARIABLE)
+    return Path(named).expanduser().resolve() if named else user_cache_path("pytest-vllm-gates")

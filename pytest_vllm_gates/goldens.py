@@ -5,25 +5,49 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from pytest_vllm_gates.facts.rendering import Refused, Rendering
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+
+class Refused(Exception):  # noqa: N818 - a decision of the template, which may be right
+    """The template refuses a conversation; the text is its own."""
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """A prompt: its text, its token ids, and the piece of the text each id stands for."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+
+
 VERSION = "golden 1"
+
 END = "end of golden"
+
 NEWLINE = "↵"
+
 CONFLICTS = ("<<<<<<< ", ">>>>>>> ")
+
 CONTEXT_TOKENS = 8
+
 SHA256_DIGITS = 64
+
 LONG_CHARACTERS = 60_000  # a prompt laid out longer than this is not read to its end by anybody
+
 EDGE_LINES = 40
+
 WIDE = 2_000
+
 CONTROL_PICTURES = 0x2400  # the Unicode block whose n-th character pictures control character n
+
 INVISIBLE = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs")
+
 AS_IT_IS = " \u200d"  # a plain space; the joiner that holds an emoji together
 
 

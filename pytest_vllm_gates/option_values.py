@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.facts.timing import Workers
+    from pytest_vllm_gates.load.types import Workers
 
 LEAST_SOAK_S = 30.0
 LEAST_IDLE_S = 1.0
@@ -60,8 +60,8 @@ def duration(name: str, value: str | None, least_s: float) -> float:
 
 def workers(name: str, value: str | None) -> Workers:
     """Return who shares the sending of a load."""
-    from pytest_vllm_gates.facts.timing import ALONE, Workers  # noqa: PLC0415
     from pytest_vllm_gates.load.generator import messages  # noqa: PLC0415
+    from pytest_vllm_gates.load.types import ALONE, Workers  # noqa: PLC0415
 
     number, far, listen = (value or "0").partition("@")
     try:

@@ -14,7 +14,7 @@ from pytest_vllm_gates import option_list, option_values as values
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_vllm_gates.facts.timing import Workers
+    from pytest_vllm_gates.load.types import Workers
 
 ALL = "all"
 # What means nothing without --model, and so would be ignored, with where it is kept.

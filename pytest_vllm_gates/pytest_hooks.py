@@ -16,16 +16,17 @@ from pytest_vllm_gates.fixtures import (
     long_context,
     throughput,
 )
-from pytest_vllm_gates.incidents import replaying, writing
-from pytest_vllm_gates.run import other_lane, shipped_gates
 from pytest_vllm_gates.server.kept.record import span
 from pytest_vllm_gates.session import (
+    against,
     collection as session_collection,
     finish as session_finish,
     items as session_items,
     redaction,
+    replay,
     resolve as session_resolve,
     results,
+    write_incident,
     xdist,
 )
 
@@ -61,7 +62,7 @@ class GatesSession:
         for one in FIXTURES:
             name = one.__name__.rpartition(".")[2].replace("_", "-")
             config.pluginmanager.register(one, f"vllm-gates-{name}")
-        config.pluginmanager.register(replaying, "vllm-gates-replaying")
+        config.pluginmanager.register(replay, "vllm-gates-replaying")
         self._name_paths(config)
         self._config = config
         self._end: session_finish.End | None = None
@@ -69,13 +70,13 @@ class GatesSession:
 
     def _name_paths(self, config: pytest.Config) -> None:
         """Run the shipped gates, and besides them whatever paths were named."""
-        files = shipped_gates.gate_files()
+        files = session_collection.gate_files()
         if repro := self.run.replays.repro:
             files = {gate: path for gate, path in files.items() if gate == repro.incident.gate}
         gates = [str(path) for path in files.values()]
         if config.args_source in DEFAULT_SOURCES:
             config.args = gates
-        elif not any(str(shipped_gates.GATES) in argument for argument in config.args):
+        elif not any(str(session_collection.GATES) in argument for argument in config.args):
             config.args = [*gates, *config.args]
 
     def pytest_report_header(self) -> list[str]:
@@ -115,9 +116,9 @@ class GatesSession:
         self, module_path: Path, parent: pytest.Collector
     ) -> pytest.Module | None:
         """Name a shipped gate after its file: outside the rootdir pytest gives it no name."""
-        if module_path not in shipped_gates.gate_files().values():
+        if module_path not in session_collection.gate_files().values():
             return None
-        nodeid = f"{shipped_gates.GATES.name}/{module_path.name}"
+        nodeid = f"{session_collection.GATES.name}/{module_path.name}"
         module: pytest.Module = session_collection.GateModule.from_parent(
             parent, path=module_path, nodeid=nodeid
         )
@@ -126,7 +127,7 @@ class GatesSession:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Spread the gates over families and conversations."""
         session_items.parametrize(metafunc, self.run)
-        replaying.parametrize(metafunc, self.run)
+        replay.parametrize(metafunc, self.run)
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember in which order tests stand in their files."""
@@ -143,7 +144,7 @@ class GatesSession:
         """
         result = yield
         families = [subject.family.name for subject in self.run.subjects]
-        gates = list(shipped_gates.gate_files().values())
+        gates = list(session_collection.gate_files().values())
         session_collection.refuse(items, gates)
 
         def place(item: pytest.Item) -> tuple[int, bool, int, int]:
@@ -155,7 +156,7 @@ class GatesSession:
             return family, last, gates.index(item.path), self._order.get(item.nodeid, 0)
 
         ours = [item for item in items if not _is_left_to_others(item)]
-        items[:] = sorted(replaying.chosen(ours, self.run), key=place)
+        items[:] = sorted(replay.chosen(ours, self.run), key=place)
         return result
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -186,8 +187,8 @@ class GatesSession:
         results.shorten(call)
         report = yield
         results.judge(item, call, report)
-        writing.note(item, report, self.run)
-        replaying.note(item, report, self.run)
+        write_incident.note(item, report, self.run)
+        replay.note(item, report, self.run)
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -222,10 +223,10 @@ class GatesSession:
         if hasattr(config, "workerinput") or config.option.collectonly:
             return
         gates = {session_items.gate_of(item) for item in session.items if results.subject_of(item)}
-        beside = gates - {other_lane.NOT_THERE} or not session.items  # xdist's workers collect
+        beside = gates - {against.NOT_THERE} or not session.items  # xdist's workers collect
         if self.run.against and self.run.against.name != self.run.lane.name and beside:
             progress = common.progress_of(config)
-            self.run.other = other_lane.run(config, self.run.options, progress)
+            self.run.other = against.run(config, self.run.options, progress)
             progress.done()
 
     def pytest_keyboard_interrupt(self) -> None:
@@ -253,14 +254,14 @@ class GatesSession:
 def _is_left_to_others(item: pytest.Item) -> bool:
     """Return whether the family's file says that the test's gate does not apply to it."""
     subject = results.subject_of(item)
-    return subject is not None and not replaying.gates_of(item).isdisjoint(
+    return subject is not None and not replay.gates_of(item).isdisjoint(
         subject.family.not_applicable
     )
 
 
 def declare_markers(config: pytest.Config) -> None:
     """Declare one marker a gate, in the words of the gate's own docstring."""
-    for name, title in shipped_gates.titles().items():
+    for name, title in session_collection.titles().items():
         config.addinivalue_line("markers", f"{name}: {title}")
     config.addinivalue_line(
         "markers", "without_weights: vLLM's renderer alone serves this test; no weights are loaded"

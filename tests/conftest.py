@@ -22,7 +22,7 @@ from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.fixtures import goldens
 from pytest_vllm_gates.goldens import lock_golden
 from pytest_vllm_gates.report import document
-from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.session import collection as session_collection
 
 # A busy machine is slow, and what is found is to be found again.
 hypothesis.settings.register_profile("ours", deadline=None, max_examples=60, derandomize=True)
@@ -108,7 +108,7 @@ LATE = (
     "pytest_vllm_gates.server.kept.keeper",
     "pytest_vllm_gates.load.generator.messages",
     "pytest_vllm_gates.conversations.checks.agreement",
-    "pytest_vllm_gates.judge.sense",
+    "pytest_vllm_gates.client.sameness",
     "pytest_vllm_gates.report.html.page",
     "pytest_vllm_gates.report.progress",
     "pynvml",
@@ -217,12 +217,12 @@ def project(
     shipped = tmp_path_factory.mktemp("shipped")
     for name in ("gates", "conversations"):
         (shipped / name).mkdir()
-    shutil.copy(shipped_gates.GATES / "test_boot.py", shipped / "gates")
+    shutil.copy(session_collection.GATES / "test_boot.py", shipped / "gates")
     shutil.copy(EXAMPLES / "streaming.py", shipped / "gates" / "test_streaming.py")
     (shipped / "gates" / "test_words.py").write_text(GOLDEN_GATE)
     for name in CONVERSATIONS:
         shutil.copy(conversation.SHIPPED / f"{name}.toml", shipped / "conversations")
-    monkeypatch.setattr(shipped_gates, "GATES", shipped / "gates")
+    monkeypatch.setattr(session_collection, "GATES", shipped / "gates")
     monkeypatch.setattr(conversation, "SHIPPED", shipped / "conversations")
     for one in conversation.load_all(shipped / "nowhere"):
         parts = {"messages": json.dumps(one.messages).encode()}

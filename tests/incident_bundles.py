@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.incidents.types import Checkpoint, Finding, Incident, Lane, Sent
+from pytest_vllm_gates.client.exchange import Sent
+from pytest_vllm_gates.incidents.types import Checkpoint, Finding, Incident, Lane
 from pytest_vllm_gates.incidents.write import write
 
 if TYPE_CHECKING:

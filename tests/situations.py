@@ -7,10 +7,11 @@ from typing import Any
 
 from machines import recorded
 
-from pytest_vllm_gates.facts.bundle import Bundle, Kernels
+from pytest_vllm_gates.checkpoints.files import Model
+from pytest_vllm_gates.environment.types import Bundle, Kernels
 from pytest_vllm_gates.machine.types import Driver, Machine
 from pytest_vllm_gates.preflight import checks as preflight_checks
-from pytest_vllm_gates.preflight.types import Check, Model, Situation, State
+from pytest_vllm_gates.preflight.types import Check, Situation, State
 
 WHEEL = Kernels((75, 80, 86, 90, 100, 120), ptx=(120,))
 LANE = Bundle(

@@ -13,12 +13,12 @@ import pytest
 
 from pytest_vllm_gates.catalog import family as families, known_defects, lane as lanes, waivers
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.client.answer import Answer, ToolCall
 from pytest_vllm_gates.conversations.checks import tokens
 from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.answer import Answer, ToolCall
 from pytest_vllm_gates.fixtures import checking, common as fixtures
-from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -86,8 +86,8 @@ def test_the_signature_is_one(tmp_path: Path) -> None:
 
 def test_the_waiver_is_one_of_a_test_that_exists(tmp_path: Path) -> None:
     put(tmp_path, waivers.NAME, block("A waiver", "toml"))
-    (found,) = waivers.load_all(tmp_path, shipped_gates.gate_files(), DAY)
-    text = shipped_gates.gate_files()[found.gate].read_text(encoding="utf-8")
+    (found,) = waivers.load_all(tmp_path, session_collection.gate_files(), DAY)
+    text = session_collection.gate_files()[found.gate].read_text(encoding="utf-8")
     assert f"def {found.test}(" in text
 
 

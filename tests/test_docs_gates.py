@@ -29,8 +29,7 @@ from faults import (
 from pytest_vllm_gates import option_list
 from pytest_vllm_gates.catalog import family as families, lane as lanes, plans, toml
 from pytest_vllm_gates.cli.main import COMMANDS
-from pytest_vllm_gates.facts import traffic
-from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 DOCS = Path(__file__).parent.parent / "docs"
-PACKAGE = shipped_gates.GATES.parent
+PACKAGE = session_collection.GATES.parent
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("gates/*.md"))}
-GATES = shipped_gates.gate_files()
+GATES = session_collection.gate_files()
 SECTIONS = (
     "What it catches", "How it judges", "What it cannot see", "How to read a failure",
     "How to accept a change", "Settings",
@@ -51,7 +50,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 TEST = re.compile(r"(?<!\w)test_\w+")
 OURS = ("pytest", "vllm-gates")
 # Tables whose keys a family and a lane pass on, and what they are checked against there.
-LAYERED: dict[str, type[BaseModel]] = {"load": traffic.Traffic, "throughput": plans.Plan}
+LAYERED: dict[str, type[BaseModel]] = {"load": plans.Traffic, "throughput": plans.Plan}
 VALUES = {"poisson", "constant"}
 TELLING = 16
 """Characters from which on words are a failure's own."""
@@ -242,7 +241,7 @@ def test_a_setting_that_is_none_is_seen(setting: str) -> None:
 
 def test_the_load_of_the_page_is_one() -> None:
     (block,) = re.findall(r"^```toml\n(.*?)^```$", PAGES["load"], re.MULTILINE | re.DOTALL)
-    planned = traffic.planned(tomllib.loads(block)["load"])
+    planned = plans.planned_traffic(tomllib.loads(block)["load"])
     assert (planned.rate, planned.limits.slo_attainment) == (12.0, 0.95)
 
 

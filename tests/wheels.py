@@ -7,8 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from pytest_vllm_gates.drive import sources
-from pytest_vllm_gates.environment import uv
+from pytest_vllm_gates.environment import uv as environment_uv
 
 ROOT = Path(__file__).parents[1]
 NEWER = ("3.14", "3.13", "3.12")
@@ -31,7 +30,9 @@ def newer_python() -> str | None:
         env = os.environ | {"PYENV_VERSION": version}
         if found and (python := _said([found, "-c", ASK], env)):
             return python
-        if python := _said([str(uv.find()), "python", "find", "--no-python-downloads", version]):
+        if python := _said(
+            [str(environment_uv.find()), "python", "find", "--no-python-downloads", version]
+        ):
             return python
     return None
 
@@ -46,10 +47,10 @@ def install(folder: Path, wheel: Path, python: str) -> Path:
 
 def run_uv(folder: Path, *arguments: str) -> str:
     """Run uv in a folder, from pip's configured sources; return what it prints."""
-    env, more = sources.for_uv(os.environ)
+    env, more = environment_uv.for_uv(os.environ)
     more = more if arguments[0] == "pip" else []
     done = subprocess.run(
-        [uv.find(), *arguments, *more], env=env, cwd=folder, capture_output=True, text=True,
+        [environment_uv.find(), *arguments, *more], env=env, cwd=folder, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.all_reduce.types import KIB, Nodes, Plan, Rank, Ranks, Step, Summed, Wrong
-from pytest_vllm_gates.drive.lane_variables import lane_environment
+from pytest_vllm_gates.environment.overlay import lane_environment
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.process.process import GuardedProcess
 from pytest_vllm_gates.server import startup

@@ -14,8 +14,7 @@ from pydantic import Field, model_validator
 
 from pytest_vllm_gates.catalog import plans, toml
 from pytest_vllm_gates.catalog.known_defects import KnownDefect  # noqa: TC001 - pydantic reads it
-from pytest_vllm_gates.facts import traffic
-from pytest_vllm_gates.facts.names import choose, fold
+from pytest_vllm_gates.catalog.toml import choose, fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -148,8 +147,8 @@ class Family(toml.Record):
 
     @model_validator(mode="after")
     def _plans(self) -> Family:
-        traffic.planned(self.load)
-        plans.planned(self.throughput)
+        plans.planned_traffic(self.load)
+        plans.planned_throughput(self.throughput)
         return self
 
     def thinking_kwargs(self, state: Literal["on", "off", "unset"]) -> dict[str, bool]:

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from pytest_vllm_gates.catalog import plans, toml
+from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts import traffic
-from pytest_vllm_gates.facts.names import choose
 
 SHIPPED = Path(__file__).parent.parent / "lanes"
 
@@ -90,8 +89,8 @@ class Lane(toml.Record):
 
     @model_validator(mode="after")
     def _plans(self) -> Lane:
-        traffic.planned(self.load)
-        plans.planned(self.throughput)
+        plans.planned_traffic(self.load)
+        plans.planned_throughput(self.throughput)
         return self
 
     @model_validator(mode="after")

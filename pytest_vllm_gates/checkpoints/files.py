@@ -4,22 +4,68 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pytest_vllm_gates.checkpoints import prompt_files
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.preflight.types import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 
+
+@dataclass(frozen=True)
+class Model:
+    """A checkpoint as its files tell of it, weights unread."""
+
+    source: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """Its `config.json`; empty where there is none to be read, and then `problem` says why."""
+    problem: str = ""
+    unseen: str = ""
+    """Why its files cannot be read from here, where the server may yet read them."""
+    weights_problem: str = ""
+
+    @property
+    def text(self) -> Mapping[str, Any]:
+        """The part of the config that is about text; the whole, where it is about nothing else."""
+        for name in ("text_config", "llm_config"):
+            part = self.config.get(name)
+            if isinstance(part, dict):
+                return part
+        return self.config
+
+    def whole(self, *names: str) -> int | None:
+        """Return the first of these whole numbers that the text part has."""
+        for name in names:
+            value = self.text.get(name)
+            if isinstance(value, int) and not isinstance(value, bool):
+                return value
+        return None
+
+    @property
+    def quantization(self) -> Mapping[str, Any] | None:
+        """How its weights are quantised, wherever the config says so."""
+        for part in (self.config, self.text):
+            for name in ("quantization_config", "compression_config"):
+                found = part.get(name)
+                if isinstance(found, dict):
+                    return found
+        return None
+
+
 INDEX = "model.safetensors.index.json"
+
 # Any of these is what vLLM's loaders look for.
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
+
 POINTER = b"version https://git-lfs"
+
 LENGTH = struct.Struct("<Q")
+
 LONGEST_HEADER = 100_000_000
 
 

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.all_reduce import checks as judge, run as all_reduce_run, types as facts
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.diagnosis import explain, signature
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             f"lane {lane.name}: {world} ranks on {nodes.count} machines are no ranks to sum over\n"
             f"try: vllm-gates allreduce --lane {lane.name} --ranks {2 * nodes.count}"
         )
-    found = environment.prepare(lane, cache=environment.default_cache(), progress=_say)
+    found = environment.prepare(lane, cache=files.default_cache(), progress=_say)
     if found.python is None:
         raise UserError(
             f"lane {lane.name}: its {lane.form} starts the ranks elsewhere, where this cannot reach"
@@ -80,12 +81,12 @@ def run(options: argparse.Namespace) -> int:
         _say,
     )
     if options.json:
-        print(json.dumps(report.document(seen), indent=2, ensure_ascii=False))
+        print(json.dumps(report.all_reduce_document(seen), indent=2, ensure_ascii=False))
     elif judge.fault(seen):
         print(judge.failure(seen, _explanation(seen), _next(lane)).explain())
     else:
         print(f"all-reduce on lane {lane.name}: right")
-        print("\n".join(report.lines(seen)))
+        print("\n".join(report.all_reduce_lines(seen)))
     return 1 if judge.fault(seen) else 0
 
 

@@ -7,13 +7,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.diagnosis import explain, signature
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.preflight import gather
-from pytest_vllm_gates.preflight.types import Model, Situation
+from pytest_vllm_gates.preflight.types import Situation
 from pytest_vllm_gates.server import log
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ def _situation(lane: str | None, project: Path) -> Situation:
     if lane is None:
         return known
     made = lanes.load(lane, project)
-    bundle = gather.of(environment.at_hand(made, cache=environment.default_cache()))
+    bundle = gather.of(environment.at_hand(made, cache=files.default_cache()))
     return Situation(
         lane=made.name,
         machine=known.machine,

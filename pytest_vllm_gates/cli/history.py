@@ -6,10 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
-from pytest_vllm_gates.facts.names import choose
+from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.history import store as history_store
-from pytest_vllm_gates.history.types import FILE
-from pytest_vllm_gates.judge.trends import trends
+from pytest_vllm_gates.history.types import FILE, trends
 from pytest_vllm_gates.report import history as report
 
 RUNS = 20

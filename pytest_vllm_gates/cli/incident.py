@@ -33,7 +33,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--number", type=int, metavar="N", help="the N-th request of FILE alone; default: all"
     )
-    capture.declare(parser)
+    capture.declare_incident_options(parser)
     parser.set_defaults(run=run)
 
 

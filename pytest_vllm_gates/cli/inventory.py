@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.machine import inspect as machine_inspect
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     bundle = None
     if options.lane:
         lane = lanes.load(options.lane, Path.cwd())
-        bundle = gather.of(environment.at_hand(lane, cache=environment.default_cache()))
+        bundle = gather.of(environment.at_hand(lane, cache=files.default_cache()))
     if options.json:
         document: dict[str, Any] = {"machine": report_environment.machine_document(here)}
         if bundle:
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
             document["bundle"] = report_environment.bundle_document(bundle)
         print(json.dumps(document, indent=2, ensure_ascii=False))
         return 0
-    for line in report_environment.lines(here):
+    for line in report_environment.machine_lines(here):
         print(line)
     for line in report_environment.bundle_lines(options.lane, bundle) if bundle else ():
         print(line)

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
-from pytest_vllm_gates.drive import frozen
 from pytest_vllm_gates.environment import build as environment_build, environment
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_together
@@ -17,11 +17,7 @@ from pytest_vllm_gates.lanes import describe as lanes_describe, freeze
 from pytest_vllm_gates.lanes.diff import differences
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.preflight import gather
-from pytest_vllm_gates.report import (
-    bundle_diff as report,
-    environment as report_environment,
-    lanes as listing,
-)
+from pytest_vllm_gates.report import environment as report
 from pytest_vllm_gates.report.progress import Progress
 
 if TYPE_CHECKING:
@@ -83,21 +79,21 @@ def run_list(options: argparse.Namespace) -> int:
     default = "cuda" if machine_inspect.inspect().gpus else "cpu"
     rows = [_row(name, project, default) for name in lanes.files(project)]
     if options.json:
-        print(json.dumps([listing.document(row) for row in rows], indent=2, ensure_ascii=False))
+        print(json.dumps([report.lane_document(row) for row in rows], indent=2, ensure_ascii=False))
     else:
-        print("\n".join(listing.lines(rows)))
+        print("\n".join(report.lane_lines(rows)))
     return 0
 
 
-def _row(name: str, project: Path, default: str) -> listing.Row:
+def _row(name: str, project: Path, default: str) -> report.Row:
     default_here = name == default
     try:
         lane = lanes.load(name, project)
-        found = environment.at_hand(lane, cache=environment.default_cache())
+        found = environment.at_hand(lane, cache=files.default_cache())
     except UserError as error:
-        return listing.Row(name, "", "", default_here, problem=str(error).splitlines()[0])
+        return report.Row(name, "", "", default_here, problem=str(error).splitlines()[0])
     problem = _tampered(lane, found)
-    return listing.Row(
+    return report.Row(
         name, lane.form, lane.title, default_here, found.python, found.versions, problem
     )
 
@@ -108,16 +104,16 @@ def run_diff(options: argparse.Namespace) -> int:
     sides, problems = [], []
     for name in (options.ours, options.theirs):
         lane = lanes.load(name, project)
-        found = environment.at_hand(lane, cache=environment.default_cache())
+        found = environment.at_hand(lane, cache=files.default_cache())
         known = [families.load(model, project) for model in options.model]
         subjects = [(one, checkpoints_resolve.on_lane(one, lane)) for one in known]
         sides.append(lanes_describe.of(lane, found, here, subjects, overlay=lane.overlay_path))
         problems.append(_tampered(lane, found))
     diff = differences(*sides)
     if options.json:
-        print(json.dumps(report.document(diff), indent=2, ensure_ascii=False))
+        print(json.dumps(report.diff_document(diff), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(report.lines(diff)))
+        print("\n".join(report.diff_lines(diff)))
     for problem in filter(None, problems):
         print(f"warning: {problem}", file=sys.stderr)
     return int(any(problems))
@@ -126,13 +122,13 @@ def run_diff(options: argparse.Namespace) -> int:
 def run_make(options: argparse.Namespace) -> int:
     """Make a lane's environment, and print its interpreter alone, for a shell to use."""
     lane = lanes.load(options.name, Path.cwd())
-    made = environment.prepare(lane, cache=environment.default_cache(), progress=_progress())
+    made = environment.prepare(lane, cache=files.default_cache(), progress=_progress())
     problem = _tampered(lane, made)
     if options.json:
-        row = listing.Row(
+        row = report.Row(
             lane.name, lane.form, lane.title, False, made.python, made.versions, problem
         )
-        print(json.dumps({**listing.document(row), "made_now": made.made}, indent=2))
+        print(json.dumps({**report.lane_document(row), "made_now": made.made}, indent=2))
     elif made.python is None:
         print(f"lane {lane.name}: nothing to make, it runs elsewhere", file=sys.stderr)
     else:
@@ -158,8 +154,8 @@ def run_freeze(options: argparse.Namespace) -> int:
         variables=options.env,
         keep_python=options.keep_python,
         inventory={
-            "machine": report_environment.machine_document(machine_inspect.inspect()),
-            "bundle": report_environment.bundle_document(gather.of(serving)),
+            "machine": report.machine_document(machine_inspect.inspect()),
+            "bundle": report.bundle_document(gather.of(serving)),
         },
         say=say,
     )
@@ -189,7 +185,7 @@ def _told(found: freeze.Frozen, project: Path) -> dict[str, Any]:
 
 def _serving(options: argparse.Namespace, file: Path, lane: Lane | None) -> environment.Environment:
     """Return the environment to freeze: the interpreter that is named, else the lane's own."""
-    cache = environment.default_cache()
+    cache = files.default_cache()
     if options.python:
         python = str(Path(options.python).expanduser().absolute())
         given = lanes.Lane(name=file.stem, file=Path("--python"), title=file.stem, python=python)
@@ -213,12 +209,10 @@ def _serving(options: argparse.Namespace, file: Path, lane: Lane | None) -> envi
 
 def _tampered(lane: Lane, found: environment.Environment) -> str:
     """Return what is wrong with the environment of a frozen lane; nothing where nothing is."""
-    changed = frozen.tampered(lane, found.folders)
+    changed = freeze.tampered(lane, found.folders)
     if not changed:
         return ""
-    home = (
-        environment_build.made(lane, environment.default_cache()) if lane.form == "lock" else None
-    )
+    home = environment_build.made(lane, files.default_cache()) if lane.form == "lock" else None
     again = f"; have it made again: rm -r {home}" if home else ""
     listed = ", ".join(changed)
     return f"lane {lane.name}: other builds are installed than were frozen: {listed}{again}"

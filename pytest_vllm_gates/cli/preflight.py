@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.facts.names import choose
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
-from pytest_vllm_gates.report import preflight as report
+from pytest_vllm_gates.report import checks as report
 
 if TYPE_CHECKING:
     import argparse
@@ -56,17 +57,17 @@ def run(options: argparse.Namespace) -> int:
             family,
             checkpoint,
             lane,
-            environment.at_hand(lane, cache=environment.default_cache()),
+            environment.at_hand(lane, cache=files.default_cache()),
             here,
             nodes=nodes,
         ),
         names,
     )
     if options.json:
-        print(json.dumps(report.document(checks), indent=2, ensure_ascii=False))
+        print(json.dumps(report.preflight_document(checks), indent=2, ensure_ascii=False))
     else:
         print(f"{family.name}, checkpoint {checkpoint.name}, on lane {lane.name}: {lane.title}")
-        for line in report.lines(checks):
+        for line in report.preflight_lines(checks):
             print(line)
     return 1 if preflight_checks.failed(checks) else 0
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.compare import Answer
 from pytest_vllm_gates.incidents.read import read
-from pytest_vllm_gates.incidents.shrink import Whittler
-from pytest_vllm_gates.judge.shrinking import shrink
+from pytest_vllm_gates.incidents.shrink import Whittler, shrink
 
 if TYPE_CHECKING:
     import argparse

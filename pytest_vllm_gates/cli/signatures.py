@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.diagnosis import signature
-from pytest_vllm_gates.facts.names import choose
-from pytest_vllm_gates.report import signatures
+from pytest_vllm_gates.report import checks as report_checks
 
 if TYPE_CHECKING:
     import argparse
@@ -34,9 +34,9 @@ def run(options: argparse.Namespace) -> int:
         name = choose("class of signatures", options.name, [each.name for each in classes])
         classes = tuple(each for each in classes if each.name == name)
     if options.json:
-        print(json.dumps(signatures.document(classes), indent=2, ensure_ascii=False))
+        print(json.dumps(report_checks.signature_document(classes), indent=2, ensure_ascii=False))
     elif options.markdown:
-        print(signatures.markdown(classes), end="")
+        print(report_checks.signature_page(classes), end="")
     else:
-        print("\n".join(signatures.lines(classes)))
+        print("\n".join(report_checks.signature_lines(classes)))
     return 0

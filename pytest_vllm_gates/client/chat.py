@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import openai
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
+from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 REQUEST_TIMEOUT_S = 300.0
 # What OpenAI's API has, and its client takes by name. All else is vLLM's and goes into extra_body.

@@ -1,24 +1,60 @@
-"""Asks for answers with their tokens and candidates, one after the other or all at once."""
+"""Asks for answers with their tokens and candidates, one after the other or all at once.
+
+What a server said to one request, with its tokens and what else it might have said there.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.facts.said import Said
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Said:
+    """An answer, or why there is none."""
+
+    reasoning: str = ""
+    content: str = ""
+    finish_reason: str | None = None
+    token_ids: tuple[int, ...] = ()
+    candidates: tuple[Mapping[int, float], ...] = ()
+    """For each token the likeliest ones at its place with their log-probabilities, in nats."""
+    error: str = ""
+    """What came in place of an answer."""
+    request: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """Everything a reader sees."""
+        return f"{self.reasoning}\n{self.content}".strip()
+
+    @property
+    def shown(self) -> str:
+        """The text or the error, short enough for a sentence."""
+        if self.error:
+            return self.error
+        text = self.text
+        return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
+
 
 CHAT = "/v1/chat/completions"
+
 TOP = 5
+
 EXACT: dict[str, Any] = {
     "temperature": 0,
     "seed": 0,
@@ -27,7 +63,9 @@ EXACT: dict[str, Any] = {
     "logprobs": True,
     "top_logprobs": TOP,
 }
+
 TOKEN_PREFIX = "token_id:"  # noqa: S105 - how vLLM spells a token's number
+
 ERROR_CHARACTERS = 300
 
 

@@ -14,12 +14,16 @@ from pytest_vllm_gates.client.recorder import Recorder
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 TIMEOUT_S = 60.0
+
 HIDDEN = (httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
+
 CHAT = "/v1/chat/completions"
+
 RENDER = f"{CHAT}/render"
+
 TOKENIZE = "/tokenize"
 
 
@@ -105,3 +109,14 @@ def tokenize(endpoint: Endpoint, body: dict[str, Any]) -> list[int]:
     Raises `httpx.HTTPStatusError` when the server refuses the conversation.
     """
     return list(post(endpoint, TOKENIZE, body).raise_for_status().json()["tokens"])
+
+
+def context(endpoint: Endpoint, planned: int) -> int:
+    """Return the tokens of context the server says it has, `planned` where it does not."""
+    with client(endpoint) as connection:
+        try:
+            models = connection.get("/v1/models").raise_for_status().json()["data"]
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return planned
+    found = [one.get("max_model_len") for one in models if one.get("id") == endpoint.model]
+    return next((int(one) for one in found if one), planned)

@@ -1,11 +1,25 @@
-"""Requests whose answers can be told from any other's, whatever model gives them."""
+"""Requests whose answers can be told from any other's, whatever model gives them.
+
+Does an answer hold its own nonce, and nobody else's?
+
+What the isolation gate asks, read from `isolation.toml`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.completion import Said
 
 NONCE_TOKENS = 1024
 
@@ -26,3 +40,33 @@ def ticket(family: Family, beginning: str, nonce: str, *, streamed: bool) -> dic
     text = f"ticket {nonce}"
     body = question(family, f"{beginning}Say {text}.", NONCE_TOKENS)
     return {**body, "structured_outputs": {"choice": [text]}, "stream": streamed}
+
+
+def faults(said: Said, nonces: Sequence[str], own: int) -> list[str]:
+    """Return what is wrong with the answer to request number `own`, one sentence each."""
+    if said.error:
+        return [f"no answer: {said.error}"]
+    found = [
+        f"the answer holds {nonce!r}, which is request {number + 1}'s: {said.shown}"
+        for number, nonce in enumerate(nonces)
+        if number != own and nonce in said.text
+    ]
+    if nonces[own] not in said.text:
+        found.append(f"the answer does not hold its own {nonces[own]!r}: {said.shown}")
+    return found
+
+
+FILE = data.FOLDER / "isolation.toml"
+
+
+class Questions(toml.Record):
+    """The file: questions whose answers differ, and what a long prefix is made of."""
+
+    answer_tokens: int = Field(gt=0)
+    filler: str = Field(min_length=1)
+    questions: tuple[str, ...] = Field(min_length=2)
+
+
+def load(path: Path = FILE) -> Questions:
+    """Read the file; raises `UserError` for a fault in it."""
+    return toml.load(path, Questions)

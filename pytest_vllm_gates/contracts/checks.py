@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.catalog.toml import nearest
 from pytest_vllm_gates.contracts.shapes import (
     FIELDS,
     METRICS,
@@ -19,9 +20,8 @@ from pytest_vllm_gates.contracts.shapes import (
     Contracts,
     asked,
 )
-from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.names import nearest
 from pytest_vllm_gates.goldens import END, VERSION, CorruptGolden
+from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

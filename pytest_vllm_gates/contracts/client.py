@@ -13,15 +13,14 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.chat import SAMPLING
 from pytest_vllm_gates.contracts import metric_families
 from pytest_vllm_gates.contracts.types import Observed, Reply
-from pytest_vllm_gates.robustness import client as robustness_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.contracts.types import Asked, Mistake, Plan
-    from pytest_vllm_gates.server.types import Endpoint
 
 AT_A_TIME = 8
 LIMIT_S = 180.0
@@ -54,7 +53,7 @@ class Asking:
     def observe(self) -> Observed:
         """Ask, and look at the metrics last: some come only when there is something to tell."""
         begun = time.monotonic()
-        context = robustness_client.context(self._endpoint, self._family.context.planned)
+        context = http.context(self._endpoint, self._family.context.planned)
         answers, mistakes = self._answers(), list(self._mistakes())
         keys = {"right": None, "wrong": WRONG_KEY, "none": ""}
         clients = {name: http.client(self._endpoint, api_key=key) for name, key in keys.items()}

@@ -12,7 +12,7 @@ from pytest_vllm_gates.contracts.types import Metric
 from pytest_vllm_gates.server.metrics import LABEL
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 TYPE = re.compile(r"# TYPE (\S+) (\w+)")
 SAMPLE = re.compile(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})? ")

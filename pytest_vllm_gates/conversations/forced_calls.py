@@ -2,6 +2,8 @@
 
 A grammar with one choice (`structured_outputs.choice`) leaves the model no other text, so what a
 parser does with an awkward call can be seen with any model, however small or unwilling.
+
+A reply the server was made to write, to see what its parsers make of it.
 """
 
 from __future__ import annotations
@@ -14,25 +16,77 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 import openai
 
+from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.conversations.walk import AT_A_TIME, WIDE_TOKENS
-from pytest_vllm_gates.facts.reply import Reply
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_vllm_gates.catalog.family import Family, Tools
+    from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.chat import Chat
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+
+class Hostile(toml.Record):
+    """A text that is awkward inside a tool call's argument."""
+
+    name: str
+    text: str
+    times: int = 1
+    """How often the text is repeated: a long one in a short file."""
+
+
+class HostileTexts(toml.Record):
+    """The file."""
+
+    texts: tuple[Hostile, ...]
+
+
+class TypedCall(toml.Record):
+    """Arguments of declared types; both are JSON, which has a null that TOML lacks."""
+
+    name: str
+    parameters: str
+    """The JSON Schema that the tool declares."""
+    arguments: str
+
+
+class TypedCalls(toml.Record):
+    """The file."""
+
+    calls: tuple[TypedCall, ...]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of one forced reply: a call of one tool."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    exact: bool
+    """Whether the family's format can carry the arguments unchanged."""
+    request: Mapping[str, Any]
+    whole: Answer
+    streamed: Answer
+    widened: Answer
+
 
 NAME = "save_note"
+
 ASKED = {"role": "user", "content": "Save this note."}
+
 # Said before the call, so that no grammar for calls can take the place of the choice.
 BEFORE = "Noted. "
+
 MORE_TOKENS = 64
+
 FIRST_BIAS = 100
+
 MARKER_BIAS = 55
+
 TEXT_BIAS = 10
 
 

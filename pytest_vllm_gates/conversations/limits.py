@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings, strategies as 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.chat import Chat
-    from pytest_vllm_gates.facts.answer import Answer
 
 STOPS = 24
 SEED = 20261120

@@ -1,25 +1,58 @@
-"""Streams a long answer and notes when its chunks arrive, and when the server answers besides."""
+"""Streams a long answer and notes when its chunks arrive, and when the server answers besides.
+
+A stream as a person sees it arrive.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.facts.stream import Timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pytest_vllm_gates.client.chat import Chat
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+
+@dataclass(frozen=True)
+class Timed:
+    """When the chunks of one stream arrived that carried text.
+
+    `times` are seconds since the request was sent, `sizes` the characters each chunk carried,
+    `tokens` the tokens of the answer. `beats` are the times at which the server answered something
+    else meanwhile: while it does not, nothing can be said about the stream.
+    """
+
+    what: str
+    tokens: int
+    times: tuple[float, ...]
+    sizes: tuple[int, ...]
+    beats: tuple[float, ...]
+
+    def silence_between(self, start: float, end: float) -> float:
+        """Return the longest time, within a stretch of it, in which the server answered nothing."""
+        stops = [start, *(at for at in self.beats if start < at < end), end]
+        return max(later - earlier for earlier, later in itertools.pairwise(stops))
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return it as JSON, times in milliseconds."""
+        found = asdict(self)
+        for name in ("times", "beats"):
+            found[f"{name}_ms"] = [round(at * 1000, 1) for at in found.pop(name)]
+        return found
+
 
 TIMES = 8
+
 BEAT_S = 0.01
 
 

@@ -11,8 +11,8 @@ from pytest_vllm_gates.conversations.walk import AT_A_TIME
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.chat import Chat
-    from pytest_vllm_gates.facts.answer import Answer
 
 TEMPERATURE = 0.6
 

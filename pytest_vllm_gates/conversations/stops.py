@@ -11,7 +11,7 @@ from pytest_vllm_gates.client import http
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 BIAS = 100
 """The most the API takes; no logit of a model comes near."""

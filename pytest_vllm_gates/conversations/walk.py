@@ -1,7 +1,11 @@
-"""Walks the matrix: asks every cell whole, streamed and in wide deltas, several cells at a time."""
+"""Walks the matrix: asks every cell whole, streamed and in wide deltas, several cells at a time.
+
+Stops for a request, taken from the answer that came without one.
+"""
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +19,6 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.answer import Exchange
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.recorder import HEADER
-from pytest_vllm_gates.facts import stopping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,11 +27,63 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.catalog.matrix import Asked, Cell, Matrix
+    from pytest_vllm_gates.client.answer import Answer
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.client.recorder import Recorder
-    from pytest_vllm_gates.facts.answer import Answer
-    from pytest_vllm_gates.server.types import Endpoint
+
+NEVER = "~~ this text never occurs ~~"
+
+WORD = re.compile(r"\w{3,}")
+
+WORDS = re.compile(r"\w+ \w+")
+
+ACROSS = re.compile(r"\w{2} \w{2}")
+
+
+def choose(kind: str, answer: Answer) -> str | int | None:
+    """Return a stop of this kind for the request that `answer` answers, None where there is none.
+
+    `occurs` and `straddles` occur in the content and not before it, `in_reasoning` in the
+    reasoning, `never` nowhere; `straddles` holds the end of one word and the beginning of the
+    next, which no token does. `token_ids` is a token in the later half that did not come before.
+    """
+    if kind == "never":
+        return NEVER
+    if kind == "token_ids":
+        return _token(answer)
+    if kind == "in_reasoning":
+        return _middle(WORD, answer.reasoning, "")
+    if kind == "straddles":
+        return _middle(ACROSS, answer.content, answer.reasoning)
+    return _middle(WORD, answer.content, answer.reasoning) or _middle(
+        WORDS, answer.content, answer.reasoning
+    )
+
+
+def cut(text: str, stop: str) -> str:
+    """Return the text up to the first occurrence of the stop."""
+    return text.partition(stop)[0]
+
+
+def _middle(pattern: re.Pattern[str], text: str, before: str) -> str | None:
+    """Return the match nearest to the text's middle that does not occur in `before`."""
+    found = [one for one in pattern.finditer(text) if one[0] not in before and one.start() > 0]
+    if not found:
+        return None
+    return min(found, key=lambda one: abs(one.start() - len(text) // 2))[0]
+
+
+def _token(answer: Answer) -> int | None:
+    ids = answer.token_ids
+    if not answer.has_text or answer.tool_calls:
+        return None
+    # The last token may be the model's own stop.
+    later = range(max(1, len(ids) * 2 // 3), len(ids) - 1)
+    return next((ids[at] for at in later if ids[at] not in ids[:at]), None)
+
 
 AT_A_TIME = 8
+
 WIDE_TOKENS = 20
 """Tokens a wide delta is asked to hold (`stream_interval`)."""
 
@@ -109,7 +164,7 @@ class Walk:
         plain = unstopped.result()  # asked for earlier, so that it is there or under way
         if plain.whole is None:
             return None
-        stop = stopping.choose(cell.stop, plain.whole)
+        stop = choose(cell.stop, plain.whole)
         if stop is None:
             self.not_applicable[cell.name] = "the answer without a stop offers none to set"
             return None

@@ -2,6 +2,15 @@
 
 `diagnosis/ranking.py` says which of several signatures is the root, `confidence.py` how sure
 that is. A log that says nothing wrong has nothing claimed of it.
+
+How sure an answer is.
+
+In its favour count: its line is specific (it has captures or conditions, or is a whole sentence);
+several of its patterns, or several processes, say it; the machine agrees. Against it: an error
+that no signature knows comes before it; another failure is as specific in the same error block;
+the exit status it depends on is not known; the machine disagrees. What the machine says counts
+twice. More for it than against it is certain, as much is likely, and less is possible, as is
+whatever only reports that something else failed.
 """
 
 from __future__ import annotations
@@ -10,9 +19,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.diagnosis import machine, ranking
-from pytest_vllm_gates.diagnosis.matcher import Hit, Matcher, Seen, Table
+from pytest_vllm_gates.diagnosis.conditions import Hit
+from pytest_vllm_gates.diagnosis.matcher import Matcher, Seen, Table
 from pytest_vllm_gates.diagnosis.signature import PLACEHOLDER, placeholders
-from pytest_vllm_gates.judge.explain import confidence
 from pytest_vllm_gates.server.failure import QUOTED_CHARACTERS, Confidence, Diagnosis, Explanation
 
 if TYPE_CHECKING:
@@ -21,6 +30,26 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.diagnosis.matcher import Error
     from pytest_vllm_gates.diagnosis.signature import Signature, SignatureClass
     from pytest_vllm_gates.preflight.types import Situation
+
+
+def judged(
+    *,
+    kind: str,
+    agrees: bool,
+    disagrees: bool,
+    said_often: bool,
+    specific: bool,
+    error_before: bool,
+    rivals: bool,
+    status_unknown: bool,
+) -> Confidence:
+    """Return how sure an answer is of which this is known."""
+    points = 2 * agrees + said_often + specific
+    points -= 2 * disagrees + error_before + rivals + status_unknown
+    if kind != "failure" or points < 0:
+        return Confidence.POSSIBLE
+    return Confidence.CERTAIN if points > 0 else Confidence.LIKELY
+
 
 # A process that was asked to end, or ended well, did not fail.
 ENDED_WELL = frozenset({0, -15, -2, 143, 130})
@@ -159,7 +188,7 @@ class _Telling:
             for other in rivals
         )
         when = one.signature.when
-        return confidence.judged(
+        return judged(
             kind=one.signature.kind,
             agrees=agrees,
             disagrees=disagrees,

@@ -11,7 +11,7 @@ import tomllib
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import data
-from pytest_vllm_gates.facts.bundle import DECIDING
+from pytest_vllm_gates.environment.types import DECIDING
 from pytest_vllm_gates.preflight import gpu, versions
 from pytest_vllm_gates.preflight.types import State
 

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.diagnosis import marks
+from pytest_vllm_gates.diagnosis.conditions import Conditions, Hit
 from pytest_vllm_gates.diagnosis.sieve import Candidate, Reader, Sieve
-from pytest_vllm_gates.judge.explain.conditions import Conditions
 from pytest_vllm_gates.server.log_line import free
 
 if TYPE_CHECKING:
@@ -21,28 +21,24 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.diagnosis.signature import Signature, SignatureClass
 
 MAX_ERRORS = 100
+
 MAX_LINES = 1000
 """Lines that a pattern may match before further ones are left alone."""
+
 MAX_CHAINS = 1000
+
 MAX_PROCESSES = 64
+
 SAME_BLOCK = 60
 """Lines within which a later line may fill captures that the first one misses."""
+
 ERROR_BEFORE, ERROR_AFTER = 4, 2
+
 ANSWERED_LINES = 30
+
 BANNER_LINES = 20
+
 LAST_LINES = 12
-
-
-@dataclass
-class Hit:
-    """A line that a signature's patterns match."""
-
-    number: int
-    text: str
-    level: str
-    process: str
-    captures: dict[str, str]
-    pattern: int
 
 
 @dataclass

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.diagnosis import literals
 from pytest_vllm_gates.diagnosis.signature import compiled
-from pytest_vllm_gates.facts import literals
 from pytest_vllm_gates.server.log_line import LogLine, free
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 from packaging.specifiers import SpecifierSet
 
-from pytest_vllm_gates.drive import installed
-from pytest_vllm_gates.environment import uv
+from pytest_vllm_gates.environment import installed, uv
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:

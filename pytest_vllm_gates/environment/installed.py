@@ -1,4 +1,7 @@
-"""What is installed: where each distribution came from, and whether it is as it was installed."""
+"""What is installed: where each distribution came from, and whether it is as it was installed.
+
+What is installed in an environment, read from its metadata folders, and what its lock wants.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,24 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from pytest_vllm_gates.errors import UserError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 DIST_INFO = ".dist-info"
+
 # Written by whoever installs, with paths of its own: not what the wheel brought.
 INSTALLERS = frozenset(
     {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json"}
 )
+
 COLUMNS = ("path", "checksum", "size")
+
 READ_BYTES = 4 * 2**20
 
 
@@ -115,3 +124,75 @@ def _sha256(path: Path) -> str:
     """Return a file's checksum as RECORD spells it."""
     digest = hashlib.sha256(path.read_bytes()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+METADATA = (".dist-info", ".egg-info")
+
+MAX_LINES = 12
+
+
+def versions(folders: Iterable[Path]) -> dict[str, str]:
+    """Return the version of every distribution in `folders` (an import path), by its name.
+
+    Read from the metadata folders' names alone: nothing is opened, which takes milliseconds where
+    `importlib.metadata` takes a second. The first folder that has a distribution counts.
+    """
+    found: dict[str, str] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            continue
+        for entry in sorted(folder.iterdir()):
+            name, _, version = entry.stem.partition("-")
+            if entry.suffix in METADATA and version:
+                # An egg's version may be followed by "-py3.11".
+                found.setdefault(canonicalize_name(name), version.partition("-")[0])
+    return found
+
+
+def wanted(lock: Path, python_version: str) -> dict[str, Requirement]:
+    """Return what `lock` pins for this machine and `python_version` ("3.11.7"), by name.
+
+    Raises `UserError` for a line that is no requirement or does not pin one version.
+    """
+    target = {
+        "python_full_version": python_version,
+        "python_version": ".".join(python_version.split(".")[:2]),
+    }
+    found: dict[str, Requirement] = {}
+    for number, line in enumerate(lock.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.partition(" #")[0].partition(" --hash")[0].strip().removesuffix("\\").strip()
+        if not text or text.startswith(("#", "-")):
+            continue
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement as error:
+            raise UserError(f"{lock}:{number}: {text!r} is not a requirement: {error}") from error
+        if requirement.url is None and not any(
+            one.operator in {"==", "==="} and "*" not in one.version
+            for one in requirement.specifier
+        ):
+            raise UserError(f"{lock}:{number}: {text!r} does not pin one version with '=='")
+        if requirement.marker is None or requirement.marker.evaluate(target):
+            found[canonicalize_name(requirement.name)] = requirement
+    return found
+
+
+def difference(pins: Mapping[str, Requirement], found: Mapping[str, str]) -> list[str]:
+    """Return one line for each package of which `found` is not what the lock's `pins` say."""
+    lines = []
+    for name in sorted({*pins, *found}):
+        pin, version = pins.get(name), found.get(name)
+        if pin is None:
+            lines.append(f"{name} {version} is installed, the lock does not have it")
+        elif version is None:
+            lines.append(f"{pin.name}{pin.specifier} is missing")
+        elif not pin.specifier.contains(version, prereleases=True):
+            lines.append(f"{pin.name} {version} is installed, the lock says {pin.specifier}")
+    return lines
+
+
+def bulleted(lines: list[str]) -> str:
+    """Return `lines` as a list for a person, cut where it gets long."""
+    more = len(lines) - MAX_LINES
+    shown = [f"  - {line}" for line in lines[:MAX_LINES]]
+    return "\n".join([*shown, f"  … and {more} more"] if more > 0 else shown)

@@ -1,18 +1,27 @@
-"""What is in a lane's overlay: the files put first on the server's import path."""
+"""What is in a lane's overlay: the files put first on the server's import path.
+
+The environment variables that a process of a lane gets: its server, its renderer, its ranks.
+"""
 
 from __future__ import annotations
 
 import ast
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import CACHE_VARIABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from pytest_vllm_gates.catalog.lane import Lane
 
 WITHOUT_VARIABLE = "VLLM_GATES_WITHOUT_REPAIRS"
 """Tells an overlay's `sitecustomize` which repairs to leave out, by name, with commas."""
+
 UNTITLED = "no description"
 
 
@@ -46,3 +55,29 @@ def _summary(path: Path) -> str:
     except (OSError, SyntaxError, ValueError) as error:
         raise UserError(f"{path}: not a readable Python file: {error}") from error
     return text.splitlines()[0] if text else UNTITLED
+
+
+# What would let this process's Python leak into the lane's, and what is no variable of vLLM's.
+FOREIGN = (
+    "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "VIRTUAL_ENV",
+    CACHE_VARIABLE,
+)  # fmt: skip
+
+
+def lane_environment(
+    lane: Lane,
+    python: Path | None,
+    overlay: Path | None,
+    more: Mapping[str, str],
+    under: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the environment of a process in a lane: this one's, `under`, the lane's and `more`."""
+    env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    env |= {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"} | dict(under or {})
+    if python:
+        env["PATH"] = os.pathsep.join([str(python.parent), env.get("PATH", os.defpath)])
+    env |= lane.env | dict(more)
+    if overlay:
+        paths = [str(overlay), lane.env.get("PYTHONPATH", "")]
+        env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    return env

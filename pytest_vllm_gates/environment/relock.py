@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from pytest_vllm_gates.drive import sources
+from pytest_vllm_gates.environment import uv as environment_uv
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def targets() -> list[dict[str, str]]:
 
 def resolved(given: Path, *more: str) -> list[Requirement]:
     """Return what uv resolves `given` (a `.in` file) to, with further arguments."""
-    environ, arguments = sources.for_uv(os.environ)
+    environ, arguments = environment_uv.for_uv(os.environ)
     excludes = given.with_suffix(".excludes")
     if excludes.exists():
         arguments += ["--excludes", str(excludes)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.judge.sense import why_degenerate
+from pytest_vllm_gates.client.sameness import why_degenerate
 from pytest_vllm_gates.outcomes import NotApplicable
 from pytest_vllm_gates.process.process import outliving
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.chat import Chat
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.launching import Launch
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.session.boot import Launch
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.boot
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.incidents.expectation import broken
+from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.fixtures.captured import Captured
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.captured
 

@@ -12,9 +12,8 @@ import pytest
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.conversations import stops
-from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.rendering import Endless, Refused
 from pytest_vllm_gates.goldens import (
+    Refused,
     changed_parts,
     conversation_golden,
     disagreement,
@@ -22,22 +21,23 @@ from pytest_vllm_gates.goldens import (
     prefix_lost,
     settings_golden,
 )
-from pytest_vllm_gates.outcomes import NotApplicable
+from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 from pytest_vllm_gates.prompts import meaning, served as prompts_served
 from pytest_vllm_gates.prompts.layout import of_goldens, token_diff
 from pytest_vllm_gates.prompts.random import explore, plainly, requests, texts
+from pytest_vllm_gates.prompts.types import Endless
 from pytest_vllm_gates.server.types import Failure
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.facts.rendering import Rendering
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.goldens import Rendering
     from pytest_vllm_gates.prompts.reference import Reference
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.launching import Launch
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.session.boot import Launch
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = [pytest.mark.chat_template, pytest.mark.without_weights]
 

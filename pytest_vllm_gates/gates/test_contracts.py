@@ -12,11 +12,9 @@ import pytest
 
 from pytest_vllm_gates.contracts import checks as judge, shapes, types as facts
 from pytest_vllm_gates.contracts.client import Asking
-from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.goldens import CorruptGolden
-from pytest_vllm_gates.judge import effects as judged
-from pytest_vllm_gates.outcomes import Blocked, MissingGolden, NotApplicable
-from pytest_vllm_gates.robustness import sampling_effects
+from pytest_vllm_gates.outcomes import Blocked, Case, Finding, MissingGolden, NotApplicable
+from pytest_vllm_gates.robustness import sampling_effects as judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +22,11 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.chat import Chat
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.contracts.types import Observed, Plan
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.goldens import Goldens
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Run
 
 pytestmark = pytest.mark.contracts
@@ -147,7 +145,7 @@ def test_sampling_parameters_have_their_effect(
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    asked = sampling_effects.ask(chat.client, server, trivial.body(family))
+    asked = judged.ask(chat.client, server, trivial.body(family))
     evidence["refused"] = {one.name: one.refused for one in asked if one.refused}
     found = [one for one in asked if not one.refused]
     cases = [Case(one.name, {"parameter": one.parameter}, one.request) for one in found]

@@ -14,8 +14,8 @@ from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.session.replay import Replays
+    from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.run import Replays
 
 pytestmark = [pytest.mark.incidents, pytest.mark.without_weights]
 

@@ -13,25 +13,24 @@ import pytest
 
 from pytest_vllm_gates.client import questions as client_questions
 from pytest_vllm_gates.client.completion import Saying
+from pytest_vllm_gates.client.http import context
+from pytest_vllm_gates.client.questions import faults, load
 from pytest_vllm_gates.client.sameness import compare
-from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.isolation import load
 from pytest_vllm_gates.isolation import cancel as drive, checks as judge
-from pytest_vllm_gates.judge.nonces import faults
-from pytest_vllm_gates.outcomes import Inconclusive
-from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S, context
+from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive
+from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
 from pytest_vllm_gates.server.metrics import Metrics, cached_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.facts.isolation import Questions
-    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.client.questions import Questions
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.launching import Launch
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.session.boot import Launch
+    from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Run
 
 pytestmark = pytest.mark.isolation

@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.judge import slo
-from pytest_vllm_gates.load import arrivals, checks as judge, drift, ramp as ramps
+from pytest_vllm_gates.load import arrivals, checks as judge, drift, latency, ramp as ramps
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.traffic import Traffic
+    from pytest_vllm_gates.catalog.plans import Traffic
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.load.types import Loaded
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.session.boot import Launch
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.load
 
@@ -78,7 +77,7 @@ def test_no_stream_stops_while_others_go_on(loaded: Loaded, checking: Checking) 
 def test_latencies_are_within_their_limits(
     loaded: Loaded, traffic: Traffic, checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["figures"] = {one.name: slo.figures(one, traffic.limits) for one in loaded.phases}
+    evidence["figures"] = {one.name: latency.figures(one, traffic.limits) for one in loaded.phases}
     findings, cases = judge.slow(loaded, traffic.limits)
     if not cases:
         raise NotApplicable("nothing was answered, so nothing has a latency")

@@ -11,24 +11,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts.finding import Case, Finding
 from pytest_vllm_gates.long_context import (
     checks as long_context_checks,
     prompts as long_context_prompts,
 )
 from pytest_vllm_gates.numerics import checks as numerics_checks, client as numerics_client
-from pytest_vllm_gates.outcomes import NotApplicable
+from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.facts.numerics import Reference
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.long_context import Prompts, Situation
     from pytest_vllm_gates.long_context.types import Climb
     from pytest_vllm_gates.numerics.checks import Tolerance
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.launching import Launch
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.numerics.client import Reference
+    from pytest_vllm_gates.session.boot import Launch
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.long_context
 

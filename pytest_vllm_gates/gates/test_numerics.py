@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.facts.numerics import Reference
 from pytest_vllm_gates.numerics import checks as numerics_checks, client as numerics_client
+from pytest_vllm_gates.numerics.client import Reference
 from pytest_vllm_gates.outcomes import MissingGolden
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.conversation import Conversation
-    from pytest_vllm_gates.facts.numerics import Scores
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.goldens import Goldens
     from pytest_vllm_gates.numerics.checks import Distance, Tolerance
+    from pytest_vllm_gates.numerics.client import Scores
     from pytest_vllm_gates.prompts.reference import Reference as Renderer
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Subject
 
 pytestmark = pytest.mark.numerics

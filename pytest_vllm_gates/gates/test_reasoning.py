@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.conversations.checks import finish, tokens
-from pytest_vllm_gates.facts.finding import Finding
+from pytest_vllm_gates.conversations.checks import agreement, content, finish, tokens
 from pytest_vllm_gates.goldens import settings_golden
-from pytest_vllm_gates.judge import leaks, ways
-from pytest_vllm_gates.outcomes import NotApplicable
+from pytest_vllm_gates.outcomes import Finding, NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.fixtures.goldens import Goldens
-    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.reasoning
 
@@ -32,7 +30,7 @@ def test_no_marker_reaches_a_field(
     found = [
         Finding(one.case, each)
         for one in walked.answered
-        for each in ways.told(one, lambda way: leaks.markers(way, family))
+        for each in agreement.told(one, lambda way: content.markers(way, family))
     ]
     sees = "A user reads the model's wire format: tags of its thinking, its turns or its calls"
     checking(found, walked.cases, sees, read_by)
@@ -52,7 +50,7 @@ def test_thinking_off_answers_at_once(walked: Walked, checking: Checking) -> Non
     found = [
         Finding(one.case, each)
         for one in judged
-        for each in ways.told(one, finish.without_thinking)
+        for each in agreement.told(one, finish.without_thinking)
     ]
     sees = "With thinking off a user sees an empty answer, or waits for thinking"
     checking(found, [one.case for one in judged], sees)
@@ -65,7 +63,7 @@ def test_thinking_on_thinks(walked: Walked, family: Family, checking: Checking) 
     found = [
         Finding(one.case, each)
         for one in judged
-        for each in ways.told(
+        for each in agreement.told(
             one, lambda way: finish.with_thinking(way, family, walked.plain_thought)
         )
     ]
@@ -77,7 +75,7 @@ def test_an_ended_answer_is_there(walked: Walked, checking: Checking) -> None:
     found = [
         Finding(one.case, each)
         for one in walked.answered
-        for each in (*ways.told(one, finish.empty_stop), *ways.told(one, finish.unknown))
+        for each in (*agreement.told(one, finish.empty_stop), *agreement.told(one, finish.unknown))
     ]
     checking(found, walked.cases, "The server says that it is done, and the answer is empty")
 

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import Saying
 from pytest_vllm_gates.robustness import checks as judge, client as drive, types as facts
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.facts.reaction import Treatment
-    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.robustness.types import Treatment
+    from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Run
 
 pytestmark = pytest.mark.robustness
@@ -57,7 +58,7 @@ def treatment(
 
         cases = facts.load_all(_run.options.rootdir)
         begun = time.monotonic()
-        context = drive.context(server, family.context.planned)
+        context = http.context(server, family.context.planned)
         treatments[family.name] = drive.treat(server, cases, more, context, canary)
         evidence["seconds"] = round(time.monotonic() - begun, 1)
         evidence["requests"] = len(cases) + saying.requests

@@ -13,17 +13,17 @@ import pytest
 
 from pytest_vllm_gates.checkpoints import prompt_files
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.judge import as_planned, startup as judge
-from pytest_vllm_gates.memory_plan import plan as memory_plan_plan
+from pytest_vllm_gates.memory_plan import fit, plan as memory_plan_plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import Room
 from pytest_vllm_gates.outcomes import MissingGolden, NotApplicable
+from pytest_vllm_gates.server import startup_check as judge
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.fixtures.goldens import Goldens
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.session.boot import Launch
+    from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Subject
 
 pytestmark = pytest.mark.startup
@@ -68,7 +68,7 @@ def test_memory_is_as_planned(
     try:
         planned = memory_plan_plan.plan(
             shape_of(config),
-            as_planned.serving(serve, version, device),
+            fit.serving(serve, version, device),
             Room(kv_memory=told.kv_bytes),
         )
     except UserError as error:
@@ -76,7 +76,7 @@ def test_memory_is_as_planned(
     evidence["told"], evidence["planned"] = dict(told.figures), dataclasses.asdict(planned)
     if planned.refused:
         raise NotApplicable(f"no plan can be made: {'; '.join(planned.refused)}")
-    beside = list(as_planned.differences(planned, told))
+    beside = list(fit.differences(planned, told))
     assert not beside, (
         "the server's memory is not what was planned:\n  "
         + "\n  ".join(beside)

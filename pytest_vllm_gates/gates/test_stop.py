@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.conversations.checks import finish, stops
-from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.judge import cuts
-from pytest_vllm_gates.outcomes import Inconclusive
+from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.conversations.limits import Limited, Pieces
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
-    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.stop
 
@@ -95,7 +93,7 @@ def test_what_is_cut_is_the_answers_beginning(
     limited: list[Limited], family: Family, checking: Checking, evidence: Evidence
 ) -> None:
     under = [one for one in limited if one.due == "length"]
-    cut = [one for one in under if cuts.comparable(one.answer, one.plain)]
+    cut = [one for one in under if finish.comparable(one.answer, one.plain)]
     evidence["generated_differently"] = len(under) - len(cut)
     if under and not cut:
         raise Inconclusive("every answer that was cut was generated differently from the whole one")
@@ -103,7 +101,7 @@ def test_what_is_cut_is_the_answers_beginning(
     found = [
         Finding(case, sentence)
         for case, one in zip(cases, cut, strict=True)
-        for sentence in cuts.beginning(one.answer, one.plain, family)
+        for sentence in finish.beginning(one.answer, one.plain, family)
     ]
     checking(found, cases, "Thinking that was cut is shown as the answer, or the answer hidden")
 

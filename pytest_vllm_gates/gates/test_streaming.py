@@ -13,22 +13,19 @@ import pytest
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.conversations.checks import framing, pace
 from pytest_vllm_gates.conversations.checks.agreement import differences, divergence
-from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.judge import stream_pieces
-from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
+from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.client.answer import Exchange
+    from pytest_vllm_gates.client.answer import Answer, Exchange
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.conversations.pace import Paced
-    from pytest_vllm_gates.facts.answer import Answer
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
-    from pytest_vllm_gates.run.evidence import Evidence
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.streaming
 
@@ -51,7 +48,7 @@ def test_streamed_answer_equals_the_whole(
 ) -> None:
     pairs = [(one, one.whole, one.streamed) for one in walked.answered]
     found, cases = compared(pairs, evidence, ("whole", "streamed"))
-    evidence["streams"] = stream_pieces.of_first(found, walked.answered)
+    evidence["streams"] = framing.of_first(found, walked.answered)
     sees = "A client that streams gets another answer than one that does not"
     checking(found, cases, sees)
 
@@ -81,7 +78,7 @@ def test_stream_is_framed_as_clients_expect(
         for one in walked.answered
         for sentence in framing.faults(one.stream)
     ]
-    evidence["streams"] = stream_pieces.of_first(found, walked.answered)
+    evidence["streams"] = framing.of_first(found, walked.answered)
     checking(found, cases, "A strict client refuses the stream, or waits for its end for ever")
 
 

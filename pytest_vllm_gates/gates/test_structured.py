@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.conversations.checks import content
-from pytest_vllm_gates.facts.finding import Finding
-from pytest_vllm_gates.outcomes import Inconclusive
+from pytest_vllm_gates.outcomes import Finding, Inconclusive
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
-    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.structured
 

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.judge import block_figures
 from pytest_vllm_gates.outcomes import Inconclusive, MissingBaseline, NotApplicable
-from pytest_vllm_gates.throughput import calibration, decide as judge
+from pytest_vllm_gates.throughput import blocks as throughput_blocks, calibration, decide as judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.catalog.plans import Block, Pair, Plan, Scatter
-    from pytest_vllm_gates.run.evidence import Evidence
     from pytest_vllm_gates.session.against import Comparison
+    from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.throughput.baselines import Baselines
 
 pytestmark = pytest.mark.throughput
@@ -57,7 +56,7 @@ def test_is_as_fast_as_recorded(
         record(blocks)
         return
     before = [block for one in recorded for block in one.blocks]
-    evidence["blocks"] = block_figures.side_by_side(blocks, before)
+    evidence["blocks"] = throughput_blocks.side_by_side(blocks, before)
     decision = judge.against_baseline(blocks, [one.blocks for one in recorded], plan)
     evidence["decision"] = decision.as_evidence()
     evidence["baseline"] = [one.path.name for one in recorded]
@@ -99,7 +98,7 @@ def test_is_as_fast_as_the_other_lane(
         }
         for pair in comparison.pairs
     ]
-    evidence["blocks"] = block_figures.of_pairs(comparison.pairs)
+    evidence["blocks"] = throughput_blocks.of_pairs(comparison.pairs)
     evidence["side_by_side"] = comparison.side_by_side
     evidence["start_changes"] = comparison.start_changes
     sentence = f"{lane.name} against {other_lane.name}: {decision.sentence(plan.odds)}"

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.conversations.checks import tokens, tool_calls
-from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.judge import rates, ways
-from pytest_vllm_gates.judge.arguments import altered
-from pytest_vllm_gates.outcomes import NotApplicable
+from pytest_vllm_gates.conversations.checks import agreement, tokens, tool_calls
+from pytest_vllm_gates.conversations.checks.tool_calls import altered
+from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.fixtures.goldens import Goldens
-    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.tools
 
@@ -40,7 +38,9 @@ def with_tools(walked: Walked, family: Family) -> list[Exchange]:
 
 def test_calls_and_finish_reason_agree(with_tools: list[Exchange], checking: Checking) -> None:
     found = [
-        Finding(one.case, each) for one in with_tools for each in ways.told(one, tool_calls.finish)
+        Finding(one.case, each)
+        for one in with_tools
+        for each in agreement.told(one, tool_calls.finish)
     ]
     cases = [one.case for one in with_tools]
     checking(found, cases, "An agent waits for a call that never comes, or overlooks one")
@@ -50,7 +50,7 @@ def test_calls_are_declared_and_valid(with_tools: list[Exchange], checking: Chec
     found = [
         Finding(one.case, each)
         for one in with_tools
-        for each in ways.told(one, lambda way: tool_calls.valid(way.whole, way.request))
+        for each in agreement.told(one, lambda way: tool_calls.valid(way.whole, way.request))
     ]
     cases = [one.case for one in with_tools]
     checking(found, cases, "A tool is called with what it cannot take")
@@ -71,7 +71,7 @@ def test_tool_choice_is_kept(walked: Walked, checking: Checking) -> None:
     found = [
         Finding(one.case, each)
         for one in walked.answered
-        for each in ways.told(one, tool_calls.chosen)
+        for each in agreement.told(one, tool_calls.chosen)
     ]
     checking(found, walked.cases, "The server does not do what tool_choice says")
 
@@ -123,12 +123,12 @@ def test_sampled_calls_are_as_often_valid_as_recorded(
     recorded = golden.recorded("valid-calls")
     evidence["recorded"] = recorded
     if recorded is None or golden.recording:
-        golden.check("valid-calls", rates.laid_out(sampled.valid, sampled.of))
+        golden.check("valid-calls", tool_calls.laid_out(sampled.valid, sampled.of))
         return
-    before = rates.read(recorded)
-    chance = rates.chance_of_fewer(sampled.valid, sampled.of, *before)
+    before = tool_calls.read(recorded)
+    chance = tool_calls.chance_of_fewer(sampled.valid, sampled.of, *before)
     evidence["chance"] = round(chance, 6)
-    assert chance >= rates.LEAST_CHANCE, (
+    assert chance >= tool_calls.LEAST_CHANCE, (
         f"{sampled.valid} of {sampled.of} sampled answers were valid calls, {before[0]} of "
         f"{before[1]} when it was recorded; by chance alone that happens {chance:.2%} of the time. "
         f"First that was not: {sampled.invalid[0]}"

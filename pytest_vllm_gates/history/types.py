@@ -1,18 +1,23 @@
-"""What a project remembers of one of its runs: what it came to, on what, and its main figures."""
+"""What a project remembers of one of its runs: what it came to, on what, and its main figures.
+
+How a project's figures went from run to run, each held only against its like.
+"""
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.bundle import MAIN_PACKAGES
+from pytest_vllm_gates.environment.types import MAIN_PACKAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 FILE = Path(".vllm-gates", "history.sqlite")
 """Where it is kept, from the project's rootdir."""
+
 FIGURES = ("boot_s", "output_tokens_per_s", "ttft_s", "itl_s", "kv_tokens", "goodput_per_s")
 """Seconds until the first chat was answered; the throughput gate's medians of output tokens a
 second, time to first token and inter-token latency; tokens the KV cache holds; requests a second
@@ -114,4 +119,41 @@ def _evidence(family: Mapping[str, Any], gate: str, key: str) -> Any:
             if key in test["evidence"]
         ),
         None,
+    )
+
+
+LEAST = 2
+
+
+@dataclass(frozen=True)
+class Trend:
+    """One figure of one family and checkpoint on one lane and machine, the oldest value first."""
+
+    family: str
+    checkpoint: str
+    lane: str
+    machine: str
+    figure: str
+    values: tuple[float, ...]
+
+    @property
+    def change(self) -> float | None:
+        """The last value against the median of those before it, as a share; None against zero."""
+        before = statistics.median(self.values[:-1])
+        return self.values[-1] / before - 1 if before else None
+
+
+def trends(entries: Iterable[Entry], family: str | None = None) -> tuple[Trend, ...]:
+    """Return the trend of every figure that two runs or more have, of one family or of all."""
+    found: dict[tuple[str, str, str, str, str], list[float]] = {}
+    for entry in entries:
+        for name, figures in entry.figures.items():
+            if family not in (None, name):
+                continue
+            where = (name, entry.checkpoints[name], entry.lane, entry.machine)
+            for figure in FIGURES:
+                if figure in figures:
+                    found.setdefault((*where, figure), []).append(figures[figure])
+    return tuple(
+        Trend(*where, tuple(values)) for where, values in found.items() if len(values) >= LEAST
     )

@@ -15,8 +15,9 @@ from pytest_vllm_gates.outcomes import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_vllm_gates.facts.finding import Finding
-    from pytest_vllm_gates.incidents.types import Incident, Sent
+    from pytest_vllm_gates.client.exchange import Sent
+    from pytest_vllm_gates.incidents.types import Incident
+    from pytest_vllm_gates.outcomes import Finding
 
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*%?")
 PATH = re.compile(r"(?:/[\w.@+-]+){2,}/?")

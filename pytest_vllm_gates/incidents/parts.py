@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-    from pytest_vllm_gates.incidents.types import Sent
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.client.exchange import Sent
 
 LOG_HEAD_BYTES = 2 * 2**20
 LOG_TAIL_BYTES = 14 * 2**20

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents.types import FORMAT, LAYOUT, NAME, VERSION, Incident, Send, Sent
+from pytest_vllm_gates.incidents.types import FORMAT, LAYOUT, NAME, VERSION, Incident, Send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,8 +1,13 @@
-"""Sends the requests of an incident again, byte for byte but for the model's name."""
+"""Sends the requests of an incident again, byte for byte but for the model's name.
+
+Sends requests as they are but for the model's name, and returns what came back, timed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,19 +18,71 @@ from pytest_vllm_gates.catalog.matrix import Cell
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.answer import Exchange
 from pytest_vllm_gates.client.chat import Chat
-from pytest_vllm_gates.client.recorder import HEADER
+from pytest_vllm_gates.client.recorder import HEADER, Tape
 from pytest_vllm_gates.conversations.walk import AT_A_TIME, Asker
-from pytest_vllm_gates.drive.resend import readdressed
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.redaction.redactor import REDACTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.client.answer import Answer
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.incidents.read import Bundle
     from pytest_vllm_gates.incidents.types import CellSends, Walk
-    from pytest_vllm_gates.server.types import Endpoint
+
+# Of the headers a request was kept with, those that say how it is to be understood.
+SENT_HEADERS = ("content-type", "accept")
+
+
+def resend(endpoint: Endpoint, requests: Iterable[Sent], timeout_s: float) -> list[Sent]:
+    """Send requests one after the other; one that goes unanswered says so in its `error`."""
+    answered = []
+    for one in requests:
+        tape = Tape()
+        headers = {
+            name.lower(): value
+            for name, value in one.headers.items()
+            if name.lower() in SENT_HEADERS and value != REDACTED
+        }
+        with http.client(replace(endpoint, tape=tape)) as client:
+            request = client.build_request(
+                one.method,
+                one.path,
+                content=one.body,
+                headers={"content-type": "application/json", **headers},
+                timeout=timeout_s,
+            )
+            with contextlib.suppress(httpx.HTTPError):  # the tape has how it ended
+                client.send(request)
+        (sent,) = tape.of()
+        if endpoint.tape:
+            endpoint.tape.keep(sent)
+        answered.append(replace(sent, name=one.name))
+    return answered
+
+
+def readdressed(body: bytes, model: str) -> bytes:
+    """Return a JSON body that asks another model, and is the same in every other byte.
+
+    What is no JSON object, or names no model, is returned as it is.
+    """
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    if not isinstance(asked, dict) or not isinstance(asked.get("model"), str):
+        return body
+    due = {**asked, "model": model}
+    for found in re.finditer(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")', body):
+        start, end = found.span(1)
+        changed = body[:start] + json.dumps(model).encode() + body[end:]
+        if json.loads(changed) == due:
+            return changed
+    return body
+
 
 AS_SENT = "x-gates-as-sent"
 """The header by which a request names the send whose bytes it is to have; it is not sent."""

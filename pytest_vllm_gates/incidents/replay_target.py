@@ -15,7 +15,7 @@ from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.checkpoints.prompt_files import CONFIG, NAMES
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts import replay
+from pytest_vllm_gates.incidents import types
 from pytest_vllm_gates.incidents.types import LANE, PROMPT_FILES
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _carried(bundle: Bundle, name: str) -> Lane:
     path = bundle.folder / LANE
     # What it names beside itself is taken from what ships.
     lane = toml.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
-    rules = replay.load().lane
+    rules = types.load().lane
     shipped = [lanes.load(one, lanes.SHIPPED) for one in lanes.files(lanes.SHIPPED)]
     wrong = [f"env {one}" for one in lane.env if one not in rules.env]
     wrong += [f"serve {one}" for one in lane.serve if one.replace("-", "_") not in rules.serve]
@@ -80,7 +80,7 @@ def checkpoint_of(bundle: Bundle, family: Family) -> tuple[Checkpoint, str]:
     if (found := _here(told, family, shipped=not prompts)) is not None:
         return found, ""
     small = checkpoints_resolve.miniature(family)
-    if small is None or bundle.incident.gate not in replay.load().above_the_weights:
+    if small is None or bundle.incident.gate not in types.load().above_the_weights:
         why = "there is no miniature of it" if small is None else "its gate judges the weights"
         raise UserError(
             f"the incident's checkpoint {told.source} is not here, and {why}: "

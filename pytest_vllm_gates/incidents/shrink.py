@@ -1,10 +1,13 @@
-"""Incidents with less in them: fewer requests, turns, tools and options."""
+"""Incidents with less in them: fewer requests, turns, tools and options.
+
+The least of something that still shows a fault: delta debugging (Zeller, Hildebrandt 2002).
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import write as incidents_write
@@ -12,20 +15,21 @@ from pytest_vllm_gates.incidents.parts import body_of
 from pytest_vllm_gates.incidents.types import CAPTURED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.incidents.read import Bundle
-    from pytest_vllm_gates.incidents.types import CellSends, Sent
+    from pytest_vllm_gates.incidents.types import CellSends
 
 # What makes a body a request, and how its answer is to come: never left out.
 FIXED = {
     "model", "prompt", "input", "stream", "stream_options", "stream_interval", "messages", "tools",
     "max_tokens", "max_completion_tokens",
 }  # fmt: skip
+
 # Of a conversation, what may be left out as an option of a request may.
 CONVERSATION_OPTIONS = ("effort", "repeat_last", "continue_last")
-
 
 KINDS = ("turn", "tool", "option")
 
@@ -164,3 +168,41 @@ def _names(one: CellSends) -> list[str]:
 
 def _names_of(whole: str | None, cells: Sequence[CellSends]) -> list[str]:
     return next((_names(one) for one in cells if one.whole == whole), [])
+
+
+T = TypeVar("T")
+
+
+def shrink(parts: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
+    """Return parts, in their order, that still show it, and of which none can be left out alone.
+
+    `shows` is asked for no choice twice, and not for all parts: they are known to show it. Where it
+    answers by chance, what is returned has shown it at least once.
+    """
+    left = tuple(parts)
+    asked: dict[tuple[int, ...], bool] = {}
+    places = tuple(range(len(left)))
+
+    def answers(kept: tuple[int, ...]) -> bool:
+        if kept not in asked:
+            asked[kept] = shows([left[at] for at in kept])
+        return asked[kept]
+
+    pieces = 1
+    while places:
+        smaller = next((kept for kept in _without_a_piece(places, pieces) if answers(kept)), None)
+        if smaller is not None:
+            pieces = max(1, pieces - 1) if len(smaller) > 1 else 1
+            places = smaller
+        elif pieces >= len(places):
+            break
+        else:
+            pieces = min(2 * pieces, len(places))
+    return tuple(left[at] for at in places)
+
+
+def _without_a_piece(places: tuple[int, ...], pieces: int) -> Iterator[tuple[int, ...]]:
+    """Yield the places without each of so many pieces; without all of them for one."""
+    size = -(-len(places) // pieces)
+    for begin in range(0, len(places), size):
+        yield places[:begin] + places[begin + size :]

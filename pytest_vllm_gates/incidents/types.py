@@ -1,49 +1,55 @@
 """An incident: what was sent, what came back, and where; the format of its bundle.
 
 A bundle is a folder with `incident.json`, which these records describe, and the files it lists.
+
+What may be taken from an incident's bundle when it is replayed, read from `replay.toml`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.catalog.matrix import Asked  # noqa: TC001 - pydantic reads it
-from pytest_vllm_gates.redaction.redactor import REDACTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pytest_vllm_gates.catalog.matrix import Asked
 
 FORMAT: Final = "pytest-vllm-gates/incident"
+
 VERSION: Final = 1
+
 NAME = "incident.json"
+
 SCHEMA = Path(__file__).with_name("incident.schema.json")
 
 LOG = "log.txt.gz"
+
 EXCERPT = "log-excerpt.txt"
+
 METRICS_BEFORE = "metrics-before.txt"
+
 METRICS_AFTER = "metrics-after.txt"
+
 LANE = "lane.toml"
+
 EXPECTED = "expected"
+
 PROMPT_FILES = "prompt_files"
+
 CAPTURED = "captured"
 """The gate of requests that were seen elsewhere: it judges what a bundle expects of them."""
+
 # Every file that a bundle may hold besides incident.json. All are data; none is ever executed.
 LAYOUT = re.compile(
     r"requests/[0-9]{1,5}\.json|responses/[0-9]{1,5}\.jsonl|log\.txt\.gz|log-excerpt\.txt"
     r"|metrics-(?:before|after)\.txt|lane\.toml|expected/[\w.-]{1,120}\.txt"
     r"|prompt_files/(?:[\w-]{1,60}\.(?:jinja|json|txt|model))"
 )
-# Headers whose values say nothing of who asked.
-TOLD_HEADERS = {
-    "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type",
-    "date", "host", "server", "transfer-encoding", "user-agent", "x-request-id",
-}  # fmt: skip
 
 
 class Record(toml.Record):
@@ -206,41 +212,6 @@ class Incident(Record):
     """Of this file's JSON without this key: sorted keys, no spaces, UTF-8."""
 
 
-@dataclass(frozen=True)
-class Sent:
-    """One request as it was sent, with everything that came back."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes
-    name: str = ""
-    status: int | None = None
-    response_headers: Mapping[str, str] = field(default_factory=dict)
-    pieces: tuple[tuple[float, bytes], ...] = ()
-    """The response's body as it arrived, with the seconds since the request was sent."""
-    error: str = ""
-    cut_bytes: int = 0
-    """How much of the response came after what is kept of it."""
-
-    @property
-    def answer(self) -> bytes:
-        """The response's body."""
-        return b"".join(piece for _, piece in self.pieces)
-
-    @property
-    def size(self) -> int:
-        """Bytes of memory it takes, roughly."""
-        return len(self.body) + sum(len(piece) + 128 for _, piece in self.pieces) + 1024
-
-
-def told(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers as a bundle may hold them."""
-    return {
-        name: value if name.lower() in TOLD_HEADERS else REDACTED for name, value in headers.items()
-    }
-
-
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of incident.json, which lies in `SCHEMA`."""
     return {
@@ -248,3 +219,26 @@ def schema() -> dict[str, Any]:
         "$id": "urn:pytest-vllm-gates:incident:1",
         **Incident.model_json_schema(mode="serialization"),
     }
+
+
+SHIPPED = data.FOLDER / "replay.toml"
+
+
+class LaneRules(toml.Record):
+    """What the lane of a bundle may set."""
+
+    serve: tuple[str, ...]
+    env: tuple[str, ...]
+
+
+class Rules(toml.Record):
+    """The file."""
+
+    above_the_weights: tuple[str, ...]
+    without_weights: tuple[str, ...]
+    lane: LaneRules
+
+
+def load() -> Rules:
+    """Read the shipped rules."""
+    return toml.load(SHIPPED, Rules)

@@ -1,35 +1,90 @@
-"""Clients that go away in the middle of an answer, and what the server's metrics say of them."""
+"""Clients that go away in the middle of an answer, and what the server's metrics say of them.
+
+What became of requests whose clients went away.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
 import time
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
 
-from pytest_vllm_gates.facts.departure import NEARLY_ALL, Departure
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.server.metrics import Metrics
-    from pytest_vllm_gates.server.types import Endpoint
+
+NEARLY_ALL = 0.9
+"""The share of all tokens from which on answers without an end are taken for complete."""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """Several clients left at the same time; requests are counted as the server's metrics do."""
+
+    streamed: bool
+    clients: int
+    asked_tokens: int
+    """Tokens that all answers together would have had."""
+    before: int
+    """Requests in flight before these came."""
+    during: int
+    """The most that were seen while all were there."""
+    after: int
+    """The fewest that were seen since they left."""
+    tokens_before: int
+    """Tokens the server had generated when they were last seen."""
+    tokens_after: int
+    """Tokens the server went on to generate."""
+    seconds: float
+    """From their leaving to the last look."""
+
+    @property
+    def arrived(self) -> bool:
+        """Whether all were in flight at once before they left."""
+        return self.during >= self.before + self.clients
+
+    @property
+    def freed(self) -> bool:
+        """Whether no more are in flight than before."""
+        return self.after <= self.before
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether the answers may have ended by themselves, so that free slots tell nothing."""
+        return self.tokens_before + self.tokens_after >= self.asked_tokens * NEARLY_ALL
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return all of it as JSON."""
+        return asdict(self)
+
 
 CLIENTS = 4
+
 ENDLESS_TOKENS = 20_000
 """What an answer is made to have, unless the context is shorter: it must not end by itself."""
+
 PROMPT_TOKENS = 256
 """Room for the prompt in a short context."""
+
 TRIES = 3
 """On a busy machine a small model may be done before anybody looks."""
+
 ARRIVE_S = 30.0
+
 QUIET_S = 3.0
+
 FREED_S = 60.0
+
 FAR_ON = 0.25
 """The share of all tokens after which the server clearly goes on for nobody."""
+
 LOOK_S = 0.05
 
 

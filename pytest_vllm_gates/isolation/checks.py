@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.departure import Departure
+    from pytest_vllm_gates.isolation.cancel import Departure
 
 
 def why_undecided(departure: Departure, *, alone: bool) -> str | None:

@@ -11,12 +11,12 @@ from pydantic import Field
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.facts.bundle_diff import BundleDiff, Change
+from pytest_vllm_gates.lanes.describe import BundleDiff, Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.facts.bundle_diff import BundleDescription, Told
+    from pytest_vllm_gates.lanes.describe import BundleDescription, Told
 
 TABLE = data.FOLDER / "bundle_diff.toml"
 OTHERS = "other packages"

@@ -1,4 +1,7 @@
-"""Makes a lane of an environment that serves: its lock with checksums, and its inventory."""
+"""Makes a lane of an environment that serves: its lock with checksums, and its inventory.
+
+The inventory beside a frozen lane: what was installed when it was frozen, by checksum.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,72 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.catalog.lane import FORMS, MAKING, Lane
-from pytest_vllm_gates.drive import frozen, installed as drive_installed
+from pytest_vllm_gates.catalog.toml import fold
 from pytest_vllm_gates.environment import installed, lock as environment_lock
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.names import fold
 from pytest_vllm_gates.redaction.redactor import names_a_secret
 from pytest_vllm_gates.redaction.shown import is_secret_flag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.environment.environment import Environment
 
+FORMAT = "pytest-vllm-gates/frozen-lane"
+
+VERSION = 1
+
+
+def path_of(file: Path) -> Path:
+    """Return where the inventory of the lane in `file` lies, or would."""
+    return file.with_name(f"{file.stem}.inventory.json")
+
+
+def read(lane: Lane) -> dict[str, Any] | None:
+    """Return the lane's inventory; None where it has none.
+
+    Raises `UserError` for a file that is no inventory.
+    """
+    place = path_of(lane.file)
+    if lane.form not in ("lock", "python") or not place.is_file():
+        return None
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{place}: cannot be read as JSON: {error}") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise UserError(
+            f"{place}: not an inventory of a frozen lane\n"
+            f"write it again: vllm-gates lane freeze {lane.name} --force"
+        )
+    return found
+
+
+def contents(lane: Lane) -> dict[str, str]:
+    """Return the checksum of what each package brought when the lane was frozen."""
+    recorded = read(lane) or {}
+    return {str(name): str(one) for name, one in (recorded.get("contents") or {}).items()}
+
+
+def tampered(lane: Lane, folders: Sequence[Path]) -> list[str]:
+    """Return the packages in `folders` that are other builds than when the lane was frozen."""
+    recorded = contents(lane)
+    if not recorded or not folders:
+        return []
+    found = installed.contents(folders)
+    return [name for name in sorted(recorded) if found.get(name, recorded[name]) != recorded[name]]
+
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
 BACKEND = re.compile(r"\+(cpu|cu\d+|xpu|rocm[\d.]+)$")
+
 HEADER = """\
 # Every package of the lane, pinned; installed as it stands, without looking at dependencies.
 # Frozen on {date} from {python}, Python {version}.
 """
+
 TITLE = "frozen on {date} from {python}"
 
 
@@ -102,7 +152,7 @@ def compose(
     else:
         if problems:
             raise UserError(
-                f"a lock cannot say what {environment.python} is:\n{drive_installed.bulleted(problems)}\n"
+                f"a lock cannot say what {environment.python} is:\n{installed.bulleted(problems)}\n"
                 "install these from an index, or let the lane name the interpreter, whatever "
                 "becomes of it: --keep-python"
             )
@@ -115,7 +165,7 @@ def compose(
         notes += _without(every, hashes, why)
         header = HEADER.format(**told, version=environment.python_version)
         files[lock] = header + "".join(_lines(one, hashes) for one in every)
-    files[frozen.path_of(file)] = _inventory(environment, found, source, inventory, files)
+    files[path_of(file)] = _inventory(environment, found, source, inventory, files)
     files[file] = _toml(file, table)
     return Frozen(files, len(every), len(hashes), tuple(notes))
 
@@ -181,8 +231,8 @@ def _inventory(
     files: Mapping[Path, str],
 ) -> str:
     document = {
-        "format": frozen.FORMAT,
-        "version": frozen.VERSION,
+        "format": FORMAT,
+        "version": VERSION,
         "tool": {"name": "pytest-vllm-gates", "version": __version__},
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "lane": source.name if source else None,

@@ -7,18 +7,18 @@ import itertools
 import statistics
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.client import questions as tickets
 from pytest_vllm_gates.client.sameness import compare
-from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.judge import nonces as tickets, rest as resting, slo
-from pytest_vllm_gates.load import arrivals
+from pytest_vllm_gates.load import arrivals, latency as load_latency
 from pytest_vllm_gates.load.latency import latency
+from pytest_vllm_gates.long_context import checks as resting
+from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_vllm_gates.facts import traffic
-    from pytest_vllm_gates.facts.timing import Answered
-    from pytest_vllm_gates.load.types import Loaded, Phase
+    from pytest_vllm_gates.catalog import plans
+    from pytest_vllm_gates.load.types import Answered, Loaded, Phase
 
 # What a check found, and all it looked at.
 Judged = tuple[list[Finding], list[Case]]
@@ -37,7 +37,7 @@ RUNNING_SHARE = 0.8
 of a user the server has one less."""
 
 
-def unanswered(loaded: Loaded, limits: traffic.Limits) -> Judged:
+def unanswered(loaded: Loaded, limits: plans.Limits) -> Judged:
     """Find phases in which more requests failed than may, or came back with other counts."""
     found, cases = [], []
     for phase in loaded.phases:
@@ -137,18 +137,18 @@ def held_back(loaded: Loaded) -> Judged:
     return found, cases
 
 
-def slow(loaded: Loaded, limits: traffic.Limits) -> Judged:
+def slow(loaded: Loaded, limits: plans.Limits) -> Judged:
     """Find phases whose latencies, SLO attainment or preemptions are beyond their limits."""
     found, cases = [], []
     for phase in loaded.phases:
         if phase.alone and any(map(latency, phase.answers)):
             case = _case(phase)
             cases.append(case)
-            found += [Finding(case, says) for says in slo.beyond(phase, limits)]
+            found += [Finding(case, says) for says in load_latency.beyond(phase, limits)]
     return found, cases
 
 
-def client_was_late(loaded: Loaded, limits: traffic.Limits) -> str:
+def client_was_late(loaded: Loaded, limits: plans.Limits) -> str:
     """Return by how much the client itself was late, where that may be what is seen; else ''."""
     late = ((phase.name, arrivals.late(phase, limits)) for phase in loaded.phases)
     return next((f"{name}: {says}" for name, says in late if says), "")
@@ -228,7 +228,7 @@ def hangs(loaded: Loaded) -> Judged:
         case = _case(phase)
         cases.append(case)
         if phase.hang:
-            found.append(Finding(case, resting.hangs(phase.hang)))
+            found.append(Finding(case, resting.hang_sentence(phase.hang)))
     return found, cases
 
 
@@ -237,7 +237,7 @@ def unwell(loaded: Loaded, *, invariant: bool) -> Judged:
     if loaded.rest is None:
         return [], []  # it hangs, which is told
     case = Case("when all was over")
-    faults = resting.faults(loaded.healthy, loaded.rest, invariant=invariant)
+    faults = resting.rest_faults(loaded.healthy, loaded.rest, invariant=invariant)
     return [Finding(case, says) for says in faults], [case]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.facts.traffic import Limits
+    from pytest_vllm_gates.catalog.plans import Limits
     from pytest_vllm_gates.load.types import Block
 
 CONFIDENCE = 0.95

@@ -10,37 +10,32 @@ from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 
-from pytest_vllm_gates.drive.ramp import Climb, count
-from pytest_vllm_gates.drive.watching import LOOK_S, Watch
-from pytest_vllm_gates.facts.timing import ALONE
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.probes import riding
+from pytest_vllm_gates.load.ramp import Climb, count
 from pytest_vllm_gates.load.requests import Maker, arrivals
 from pytest_vllm_gates.load.trace import Arrival, Given, Replay
-from pytest_vllm_gates.load.types import Block, Loaded, Phase, Ride, Schedule
-from pytest_vllm_gates.long_context.client import resident_bytes
-from pytest_vllm_gates.long_context.types import Rest
+from pytest_vllm_gates.load.types import ALONE, Block, Loaded, Phase, Ride, Schedule
+from pytest_vllm_gates.process.process import resident_bytes
+from pytest_vllm_gates.server.watchdog import LOOK_S, Rest, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.drive.ramp import Judge
-    from pytest_vllm_gates.facts.isolation import Questions
-    from pytest_vllm_gates.facts.load import Load
-    from pytest_vllm_gates.facts.said import Said
-    from pytest_vllm_gates.facts.timing import Workers
-    from pytest_vllm_gates.facts.traffic import Traffic
+    from pytest_vllm_gates.catalog.plans import Traffic
+    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.client.questions import Questions
     from pytest_vllm_gates.load.probes import Riding
+    from pytest_vllm_gates.load.ramp import Judge
     from pytest_vllm_gates.load.requests import Requests
     from pytest_vllm_gates.load.trace import Taken
-    from pytest_vllm_gates.load.types import Step
-    from pytest_vllm_gates.long_context.types import Hang
-    from pytest_vllm_gates.server.metrics import Metrics
-    from pytest_vllm_gates.server.types import Endpoint
-    from pytest_vllm_gates.server.watchdog import Watchdog
+    from pytest_vllm_gates.load.types import Step, Workers
+    from pytest_vllm_gates.server.metrics import Load, Metrics
+    from pytest_vllm_gates.server.watchdog import Hang, Watchdog
 
 STREAMS, ARRIVALS, TRACE, CROWD, RAMP = "streams", "arrivals", "trace", "crowd", "ramp"
 REST_S = 15.0

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.facts.isolation import Questions
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.client.questions import Questions
 
 TICKETS = 2
 """So many people ask for tickets at the same time."""

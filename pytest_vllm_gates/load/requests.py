@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pytest_vllm_gates.facts.timing import Planned
 from pytest_vllm_gates.load.trace import BLOCK_TOKENS
-from pytest_vllm_gates.load.types import Asked
+from pytest_vllm_gates.load.types import Asked, Planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.facts.traffic import Traffic
+    from pytest_vllm_gates.catalog.plans import Traffic
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.load.trace import Arrival, Given
-    from pytest_vllm_gates.server.types import Endpoint
 
 CONSTANT = "constant"
 COMPLETIONS = "/v1/completions"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.traffic import Traffic
+    from pytest_vllm_gates.catalog.plans import Traffic
     from pytest_vllm_gates.load.trace import Entry
     from pytest_vllm_gates.load.trace_formats import Format
 

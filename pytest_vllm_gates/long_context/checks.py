@@ -1,27 +1,54 @@
-"""What is wrong with a server on a ladder of prompt lengths: one function for each promise."""
+"""What is wrong with a server on a ladder of prompt lengths: one function for each promise.
+
+What is wrong with a server that should be at rest again, or that never gets there.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.facts.numerics import Scores
-from pytest_vllm_gates.judge import rest as resting
+from pytest_vllm_gates.client.sameness import compare
 from pytest_vllm_gates.long_context.types import Rung
 from pytest_vllm_gates.numerics.checks import output_distance
+from pytest_vllm_gates.numerics.client import Scores
+from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_vllm_gates.client.completion import Said
     from pytest_vllm_gates.long_context.types import Climb, Climbed
     from pytest_vllm_gates.numerics.checks import Tolerance
+    from pytest_vllm_gates.server.watchdog import Hang, Rest
+
+
+def rest_faults(healthy: Said, rest: Rest, *, invariant: bool) -> Iterator[str]:
+    """Yield what is otherwise than before; `healthy` is what the canary said then."""
+    if fault := compare(healthy, rest.canary, invariant=invariant).fault:
+        yield f"afterwards a short question is not answered as before: {fault}"
+    if rest.in_flight:
+        yield f"{rest.in_flight} requests are still in flight, and nobody waits for them"
+    elif rest.kv_usage:
+        yield f"nothing is in flight, and {rest.kv_usage:.1%} of the KV cache is in use"
+
+
+def hang_sentence(hang: Hang) -> str:
+    """Return how a server hangs, as a sentence."""
+    stacks = f"; the stacks of its processes: {hang.stacks}" if hang.stacks else ""
+    return (
+        f"hangs: {hang.running} running, {hang.waiting} waiting, and for {hang.silent_s:.0f} s "
+        f"nothing has moved while /health says {hang.health}{stacks}"
+    )
+
 
 # What a check found, and all it looked at.
 Judged = tuple[list[Finding], list[Case]]
 
 REFUSAL = range(400, 500)
+
 GROWTH_BYTES = 128 * 2**20
 """What a server may grow by from one crowd to the next like it; a healthy one grew by 15 MiB."""
+
 MIB = 2**20
 
 
@@ -148,7 +175,7 @@ def unwell(climb: Climb, *, invariant: bool) -> Judged:
     rests += [(Case(f"after {one.name}"), one.rest) for one in climb.refusals]
     for case, rest in rests:
         cases.append(case)
-        faults = resting.faults(climb.healthy, rest, invariant=invariant)
+        faults = rest_faults(climb.healthy, rest, invariant=invariant)
         found += [Finding(case, says) for says in faults]
     return found, cases
 
@@ -160,7 +187,7 @@ def hangs(climb: Climb) -> Judged:
         case = _case(climbed)
         cases.append(case)
         if climbed.hang:
-            found.append(Finding(case, resting.hangs(climbed.hang)))
+            found.append(Finding(case, hang_sentence(climbed.hang)))
     return found, cases
 
 

@@ -6,29 +6,35 @@ import secrets
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.long_context.types import Climb, Climbed, Refusal, Reply, Rest, Rung
-from pytest_vllm_gates.server.watchdog import Watchdog
+from pytest_vllm_gates.long_context.types import Climb, Climbed, Refusal, Reply, Rung
+from pytest_vllm_gates.process.process import resident_bytes
+from pytest_vllm_gates.server.watchdog import Rest, Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.server.metrics import Metrics
-    from pytest_vllm_gates.server.types import Endpoint
 
 COMPLETIONS = "/v1/completions"
+
 LOOK_S = 0.1
+
 REST_S = 15.0
 """How long a server may take to be empty again."""
+
 IMPATIENT_S = 1.0
 """The same for one that never was, once."""
+
 ERROR_CHARACTERS = 300
+
 REFUSAL_LIMIT_S = 60.0
 
 
@@ -197,17 +203,3 @@ def _lead(candidates: Mapping[str, float] | None) -> float:
     """Return by how much the best candidate led the second, in nats; 0 where that is not told."""
     best, second, *_ = [*sorted((candidates or {}).values(), reverse=True), 0.0, 0.0]
     return best - second if len(candidates or {}) > 1 else 0.0
-
-
-def resident_bytes(processes: Iterable[int]) -> int | None:
-    """Return how much memory some processes hold together, shared pages counted for each."""
-    total = 0
-    for pid in processes:
-        try:
-            status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-        except OSError:
-            continue
-        for line in status.splitlines():
-            if line.startswith("VmRSS:"):
-                total += int(line.split()[1]) * 1024
-    return total or None

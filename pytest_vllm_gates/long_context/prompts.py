@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.facts.long_context import LongContext
-    from pytest_vllm_gates.facts.numerics import Reference, Scores
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.long_context.types import LongContext
+    from pytest_vllm_gates.numerics.client import Reference, Scores
 
 PARAGRAPHS = 64
 SPARE = 48

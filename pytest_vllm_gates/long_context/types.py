@@ -1,14 +1,24 @@
-"""A ladder of prompt lengths: what is asked on each rung, and what came of it."""
+"""A ladder of prompt lengths: what is asked on each rung, and what came of it.
+
+What the long-context gate reads to a server, from `long_context.toml`.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_vllm_gates.facts.said import Said  # noqa: TC001 - a field's type
+from pydantic import Field
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.server.watchdog import Hang, Rest
 
 Prefix = Literal["cold", "warm"]
 
@@ -42,32 +52,6 @@ class Reply:
     leads: tuple[float, ...] = ()
     """By how much each token led the second best, in nats."""
     seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Rest:
-    """The server after a rung, when it had time to come to rest."""
-
-    canary: Said
-    """What it says to a short question."""
-    in_flight: int | None
-    """None where the server does not tell."""
-    kv_usage: float | None
-    memory_bytes: int | None
-    """Resident memory of its processes; None where it is not this run's."""
-
-
-@dataclass(frozen=True)
-class Hang:
-    """A server that went on without getting anywhere."""
-
-    silent_s: float
-    running: int
-    waiting: int
-    health: str
-    """What `/health` said meanwhile."""
-    stacks: Path | None
-    """Where the stacks of its processes were written."""
 
 
 @dataclass(frozen=True)
@@ -131,3 +115,40 @@ class Climb:
     rungs: tuple[Climbed, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     not_asked: tuple[str, ...] = field(default_factory=tuple)
+
+
+FILE = data.FOLDER / "long_context.toml"
+
+
+class Needle(toml.Record):
+    """A sentence hidden in a long text, and the question that it answers."""
+
+    says: str
+    asks: str
+    depths: tuple[float, ...] = Field(min_length=1)
+    """Where it is hidden, 0 at the beginning of the text and 1 at its end."""
+    short_tokens: int
+    """A text in which anybody finds it who can at all."""
+    answer_tokens: int
+
+
+class LongContext(toml.Record):
+    """The text and how it is asked for."""
+
+    output_tokens: int
+    beyond: int
+    crowd: int
+    scored: int
+    paragraphs: tuple[str, ...] = Field(min_length=1)
+    needle: Needle
+
+    def text_of(self, count: int) -> Iterator[str]:
+        """Yield the text's first paragraphs, numbered, each with its line's end."""
+        paragraphs = itertools.islice(itertools.cycle(self.paragraphs), count)
+        for number, paragraph in enumerate(paragraphs, start=1):
+            yield f"{number}. {paragraph}\n"
+
+
+def load() -> LongContext:
+    """Read the shipped text."""
+    return toml.load(FILE, LongContext)

@@ -1,4 +1,7 @@
-"""Looks at the machine: processor, memory, limits, and the NVIDIA GPUs whose driver answers."""
+"""Looks at the machine: processor, memory, limits, and the NVIDIA GPUs whose driver answers.
+
+What this process runs in: a container, and which kind, or the bare machine.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.drive import container
 from pytest_vllm_gates.machine import nvidia_smi, nvml
 from pytest_vllm_gates.machine.types import Limits, Machine
 from pytest_vllm_gates.redaction.shown import redacted
@@ -18,11 +20,41 @@ from pytest_vllm_gates.redaction.shown import redacted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# A file that an engine leaves in its containers, or a word in the control group of process 1.
+FILES = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}
+
+WORDS = {"kubepods": "kubernetes", "docker": "docker", "libpod": "podman", "lxc": "lxc"}
+
+
+def kind(root: Path = Path("/")) -> str | None:
+    """Return what kind of container this is, or None for none."""
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return "kubernetes"
+    with contextlib.suppress(OSError):
+        groups = (root / "proc/1/cgroup").read_text(encoding="utf-8")
+        for word, name in WORDS.items():
+            if word in groups:
+                return name
+    return next((name for file, name in FILES.items() if (root / file).exists()), None)
+
+
+def memory_limit(root: Path = Path("/")) -> int | None:
+    """Return the bytes that the control group grants, if it has a limit: its killer asks nobody."""
+    for file in ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            return int((root / file).read_text(encoding="utf-8"))
+    return None
+
+
 # What servers and the libraries under them read.
 PREFIXES = ("CUDA_", "NCCL_", "VLLM_", "HF_", "TORCH_", "NVIDIA_VISIBLE_", "OMP_NUM_")
+
 NAMES = ("LD_LIBRARY_PATH", "TRANSFORMERS_OFFLINE")
+
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is asked for its size
+
 STATUS = Path("/proc/self/status")
+
 COMPATIBILITY = "cuda*/compat"
 
 
@@ -45,7 +77,7 @@ def inspect() -> Machine:
         devices=gpus,
         driver=driver,
         topology=topology,
-        container=container.kind(),
+        container=kind(),
         limits=_limits(),
         interfaces=_interfaces(),
         compatibility=tuple(
@@ -84,7 +116,7 @@ def _memory() -> tuple[int | None, int | None]:
             name, _, rest = line.partition(":")
             found[name] = int(rest.split()[0]) * 1024
     total, available = found.get("MemTotal"), found.get("MemAvailable")
-    limit = container.memory_limit()
+    limit = memory_limit()
     if limit and total and limit < total:
         total, available = limit, min(available or limit, limit)
     return total, available

@@ -24,14 +24,13 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts import vllm_versions as versions
-from pytest_vllm_gates.facts.model_shape import Kind
-from pytest_vllm_gates.memory_plan.types import Group, Pool
+from pytest_vllm_gates.memory_plan import types as versions
+from pytest_vllm_gates.memory_plan.types import Group, Kind, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.facts.vllm_versions import Version
+    from pytest_vllm_gates.memory_plan.types import Version
 
 GROWING = {Kind.FULL, Kind.LATENT, Kind.INDEXER}
 HALF_MORE, QUARTER_MORE = 1.5, 1.25

@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts import vllm_versions as versions
-from pytest_vllm_gates.judge import serving_defaults as defaults
-from pytest_vllm_gates.memory_plan import weights as memory_plan_weights
+from pytest_vllm_gates.memory_plan import (
+    config as defaults,
+    types as versions,
+    weights as memory_plan_weights,
+)
 from pytest_vllm_gates.memory_plan.types import GIB
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.model_shape import ModelShape
-    from pytest_vllm_gates.memory_plan.types import Room, Serving, Weights
+    from pytest_vllm_gates.memory_plan.types import ModelShape, Room, Serving, Weights
 
 KERNELS = GIB // 2
 """A CUDA context, loaded kernels and workspaces, as logs show them on one device."""

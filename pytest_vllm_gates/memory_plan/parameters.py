@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.model_shape import Kind
-from pytest_vllm_gates.judge.layer_kinds import FULL, kinds_of
 from pytest_vllm_gates.memory_plan.config import number
+from pytest_vllm_gates.memory_plan.layers import FULL, kinds_of
+from pytest_vllm_gates.memory_plan.types import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_vllm_gates.facts.model_shape import Cache, ModelShape
+    from pytest_vllm_gates.memory_plan.types import Cache, ModelShape
 
 
 class Role(StrEnum):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.model_shape import Cache, Kind, ModelShape
-from pytest_vllm_gates.judge.layer_kinds import (
+from pytest_vllm_gates.memory_plan.config import filled, model_types, number, text_part
+from pytest_vllm_gates.memory_plan.layers import (
     BOTH,
     CHUNKED,
     FULL,
@@ -20,8 +20,8 @@ from pytest_vllm_gates.judge.layer_kinds import (
     STATELESS,
     kinds_of,
 )
-from pytest_vllm_gates.memory_plan.config import filled, model_types, number, text_part
 from pytest_vllm_gates.memory_plan.states import STATES
+from pytest_vllm_gates.memory_plan.types import Cache, Kind, ModelShape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

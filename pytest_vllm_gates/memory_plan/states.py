@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.model_shape import State
 from pytest_vllm_gates.memory_plan.config import number
+from pytest_vllm_gates.memory_plan.types import State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

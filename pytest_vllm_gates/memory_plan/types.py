@@ -1,10 +1,27 @@
-"""What a memory plan is asked and what it answers."""
+"""What a memory plan is asked and what it answers.
+
+What of a model's config decides its memory: which layer keeps what of a token or a sequence.
+
+When vLLM changed what decides a memory plan.
+
+Read in the sources of 0.30 and 0.32 and from what public logs of older versions print. Where only
+logs speak, the first version that was seen to do the new thing is given.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 GIB = 1024**3
+
 HALF_A_DIGIT = GIB // 200
 """vLLM prints gibibytes to two digits: what it has is up to 0.005 GiB off."""
 
@@ -126,3 +143,111 @@ class MemoryPlan:
     knobs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+
+
+class Kind(StrEnum):
+    """What a layer keeps: of every token, of the last ones, or of the sequence as a whole."""
+
+    FULL = "full attention"
+    SLIDING = "sliding window"
+    CHUNKED = "chunked attention"
+    LATENT = "latent attention"
+    INDEXER = "sparse indexer"
+    STATE = "recurrent state"
+
+
+@dataclass(frozen=True)
+class State:
+    """A recurrent layer's state of one sequence, before tensor parallelism divides it.
+
+    It is a convolution's last inputs, `rows` of `channels` (and of `group_channels` for each of
+    `groups`, which are repeated where there are fewer than devices), and the memory itself:
+    `heads` of `head_elements` each.
+    """
+
+    channels: int
+    rows: int
+    heads: int
+    head_elements: int
+    groups: int = 0
+    group_channels: int = 0
+    precision: str = "auto"
+    """The memory's own type where the model names one; "auto" is that of the convolution."""
+    rows_per_draft: bool = True
+    """Whether the convolution keeps one more row for each drafted token."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """What one layer keeps. Widths are in elements; an indexer's `key` is in bytes."""
+
+    layer: int
+    kind: Kind
+    heads: int = 1
+    key: int = 0
+    value: int = 0
+    window: int | None = None
+    """Tokens a sliding window sees, or tokens of a chunk."""
+    state: State | None = None
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A model as its config.json describes it, with the defaults its class fills in."""
+
+    architecture: str
+    model_type: str
+    layers: int
+    caches: tuple[Cache, ...]
+    dtype: str
+    context: int | None = None
+    """Tokens the model was made for."""
+    drafter: tuple[Cache, ...] = ()
+    """What the model's own prediction layers keep, when they are used to draft."""
+    sparse: bool = False
+    quantisation: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The text part of the config, defaults filled in."""
+    whole: Mapping[str, Any] = field(default_factory=dict)
+    """The config as given."""
+    notes: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Why this model's cache cannot be foretold; empty where it can."""
+
+
+Version = tuple[int, int, int]
+
+HYBRID_MANAGER: Version = (0, 9, 1)
+"""From here on windows and full attention have groups of their own; before, all was kept whole."""
+
+TOKENS_ARE_WHOLE_REQUESTS: Version = (0, 20, 2)
+"""From here on the printed KV cache size is concurrency times context; before, one group's."""
+
+BATCHES_IN_FLIGHT: Version = (0, 26, 0)
+"""From here on a window makes room for every batch in flight, two with asynchronous scheduling."""
+
+UNEVEN_GROUPS: Version = (0, 21, 0)
+"""From here on kinds of layers may differ by half in number and still share a group size."""
+
+HYBRID_PREFIX_CACHING: Version = (0, 29, 0)
+"""From here on models with recurrent states cache prefixes unless told not to; 0.27 did not."""
+
+NULL_BLOCK_RESERVED: Version = (0, 28, 0)
+"""From here on the check at startup counts the block the pool keeps for itself; 0.26 did not."""
+
+SPARSE_KEEPS_ITS_TYPE: Version = (0, 11, 1)
+"""From here on sparse latent attention keeps 16 bits unless told otherwise; before, fp8_ds_mla."""
+
+SPARSE_PLAIN_FP8: Version = (0, 26, 0)
+"""From here on sparse latent attention knows plain fp8 beside fp8_ds_mla, by its full name."""
+
+UTILIZATION_092: Version = (0, 19, 0)
+"""From here on vLLM takes 0.92 of a device unless told otherwise; before, 0.9."""
+
+
+def parsed(text: str) -> Version:
+    """Return a version as numbers; "0.20.2rc1.dev3+g12" is 0.20.2."""
+    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text.strip())
+    if not found:
+        raise UserError(f"no version of vLLM: {text!r}; such as 0.32.0")
+    return int(found[1]), int(found[2]), int(found[3] or 0)

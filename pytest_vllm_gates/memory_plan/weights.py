@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.catalog.toml import nearest
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.names import nearest
-from pytest_vllm_gates.judge.serving_defaults import model_bytes
-from pytest_vllm_gates.memory_plan.config import TEXT_OF, model_types
+from pytest_vllm_gates.memory_plan.config import TEXT_OF, model_bytes, model_types
 from pytest_vllm_gates.memory_plan.parameters import Role, parts
 from pytest_vllm_gates.memory_plan.types import Weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.facts.model_shape import ModelShape
-    from pytest_vllm_gates.memory_plan.types import Serving
+    from pytest_vllm_gates.memory_plan.types import ModelShape, Serving
 
 PROJECTIONS = (Role.ATTENTION, Role.DENSE, Role.EXPERTS)
 SCALE_BYTES = 2

@@ -24,13 +24,14 @@ def lane_python() -> tuple[str, str]:
     The lane's environment is made if it is missing. Raises `MiniatureError` when it cannot be.
     """
     # The interpreter that builds has torch and not what making an environment needs.
+    from pytest_vllm_gates import files  # noqa: PLC0415
     from pytest_vllm_gates.catalog import lane as lanes  # noqa: PLC0415
     from pytest_vllm_gates.environment import environment  # noqa: PLC0415
     from pytest_vllm_gates.errors import UserError  # noqa: PLC0415
 
     lane = lanes.load(LANE, Path.cwd())
     try:
-        found = environment.prepare(lane, cache=environment.default_cache(), progress=Progress())
+        found = environment.prepare(lane, cache=files.default_cache(), progress=Progress())
     except UserError as error:
         raise MiniatureError(
             f"this interpreter has no torch, and {error}\n"

@@ -1,4 +1,7 @@
-"""Log-probabilities: from the served family over HTTP, and from transformers in fp32."""
+"""Log-probabilities: from the served family over HTTP, and from transformers in fp32.
+
+Log-probabilities of a prompt and its greedy continuation, by a server or by a reference.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,49 @@ import hashlib
 import json
 import os
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.numerics import Reference, Scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Natural logarithms throughout; `prompt_logprobs[i]` belongs to `prompt[i + 1]`."""
+
+    prompt: tuple[int, ...]
+    prompt_logprobs: tuple[float, ...]
+    output: tuple[int, ...]
+    output_logprobs: tuple[float, ...]
+    leads: tuple[float, ...] = ()
+    """By how much each output token led the second best, where the source tells."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Scores by case, the weights they are of and what computed them."""
+
+    weights: str
+    """SHA-256 of the weight files."""
+    source: str
+    cases: dict[str, Scores]
+
 
 PROGRAM = Path(__file__).with_name("fp32_program.py")
+
 PROGRAM_LIMIT_S = 900.0
+
 SMALL_BYTES = 512 * 2**20
 """Weights up to this size are worth scoring in fp32 on a CPU."""
+
 WEIGHTS = "*.safetensors"
 
 

@@ -8,23 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.names import choose
-from pytest_vllm_gates.judge.preflight import cache, host
-from pytest_vllm_gates.preflight import (
-    flags,
-    gpu,
-    host as preflight_host,
-    memory,
-    model,
-    parallel,
-    versions,
-)
+from pytest_vllm_gates.catalog.toml import choose
+from pytest_vllm_gates.preflight import flags, gpu, host, memory, model, parallel, versions
 from pytest_vllm_gates.preflight.types import Check, Situation, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_vllm_gates.judge.preflight.say import Said
+    from pytest_vllm_gates.preflight.types import Said
 
 # In the order in which a boot would come upon them.
 CHECKS: Mapping[str, Callable[[Situation], Said]] = {
@@ -47,9 +38,9 @@ CHECKS: Mapping[str, Callable[[Situation], Said]] = {
     "attention_heads": parallel.attention_heads,
     "kv_heads": parallel.kv_heads,
     "quantization_blocks": parallel.quantization_blocks,
-    "network": preflight_host.network,
+    "network": host.network,
     "free_memory": memory.free_memory,
-    "kv_cache": cache.kv_cache,
+    "kv_cache": memory.kv_cache,
     "shared_memory": host.shared_memory,
     "open_files": host.open_files,
 }

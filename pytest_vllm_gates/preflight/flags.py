@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.judge.preflight.say import Said, fails, ok
+from pytest_vllm_gates.preflight.types import Said, fails, ok
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Situation

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.checkpoints import files as checkpoints_files
-from pytest_vllm_gates.drive import parsers
-from pytest_vllm_gates.environment import bundle
+from pytest_vllm_gates.environment import bundle, parsers
+from pytest_vllm_gates.environment.types import Bundle
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.bundle import Bundle
 from pytest_vllm_gates.preflight.types import Node, Situation
 
 if TYPE_CHECKING:

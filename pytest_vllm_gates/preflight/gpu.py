@@ -8,10 +8,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import data
-from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight.types import Said, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.bundle import Kernels
+    from pytest_vllm_gates.environment.types import Kernels
     from pytest_vllm_gates.machine.types import Gpu, Machine
     from pytest_vllm_gates.preflight.types import Situation
 

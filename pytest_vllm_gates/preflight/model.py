@@ -6,8 +6,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
 from pytest_vllm_gates.preflight import flags
+from pytest_vllm_gates.preflight.types import Said, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

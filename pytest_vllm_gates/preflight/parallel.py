@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
 from pytest_vllm_gates.preflight import flags
 from pytest_vllm_gates.preflight.gpu import ELSEWHERE, needs_no_gpu, visible
+from pytest_vllm_gates.preflight.types import Said, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Situation

@@ -1,4 +1,7 @@
-"""What is known before a boot, and what a check says of it."""
+"""What is known before a boot, and what a check says of it.
+
+The words a check ends with.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.catalog.lane import Expects
-from pytest_vllm_gates.facts.bundle import Bundle
+from pytest_vllm_gates.environment.types import Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pytest_vllm_gates.checkpoints.files import Model
     from pytest_vllm_gates.machine.types import Machine
 
 
@@ -45,46 +49,6 @@ class Check:
         if self.fix:
             lines.append(f"fix: {self.fix}")
         return "\n".join(lines)
-
-
-@dataclass(frozen=True)
-class Model:
-    """A checkpoint as its files tell of it, weights unread."""
-
-    source: str
-    config: Mapping[str, Any] = field(default_factory=dict)
-    """Its `config.json`; empty where there is none to be read, and then `problem` says why."""
-    problem: str = ""
-    unseen: str = ""
-    """Why its files cannot be read from here, where the server may yet read them."""
-    weights_problem: str = ""
-
-    @property
-    def text(self) -> Mapping[str, Any]:
-        """The part of the config that is about text; the whole, where it is about nothing else."""
-        for name in ("text_config", "llm_config"):
-            part = self.config.get(name)
-            if isinstance(part, dict):
-                return part
-        return self.config
-
-    def whole(self, *names: str) -> int | None:
-        """Return the first of these whole numbers that the text part has."""
-        for name in names:
-            value = self.text.get(name)
-            if isinstance(value, int) and not isinstance(value, bool):
-                return value
-        return None
-
-    @property
-    def quantization(self) -> Mapping[str, Any] | None:
-        """How its weights are quantised, wherever the config says so."""
-        for part in (self.config, self.text):
-            for name in ("quantization_config", "compression_config"):
-                found = part.get(name)
-                if isinstance(found, dict):
-                    return found
-        return None
 
 
 @dataclass(frozen=True)
@@ -127,3 +91,41 @@ class Situation:
         """Return a flag as set, or vLLM's default."""
         value = self.serve.get(name)
         return default if value is None else value
+
+
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a check says, before it has its name."""
+
+    state: State
+    what: str
+    cause: str = ""
+    fix: str = ""
+
+
+def ok(what: str) -> Said:
+    """All is well."""
+    return Said(State.OK, what)
+
+
+def fails(what: str, *, cause: str, fix: str) -> Said:
+    """A boot would fail."""
+    return Said(State.FAILS, what, cause, fix)
+
+
+def unknown(what: str) -> Said:
+    """The facts do not decide."""
+    return Said(State.UNKNOWN, what)
+
+
+def not_applicable(what: str) -> Said:
+    """There is nothing to check."""
+    return Said(State.NOT_APPLICABLE, what)
+
+
+def gib(size: float) -> str:
+    """Return bytes in GiB, as vLLM prints them."""
+    return f"{size / GIB:.2f} GiB"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.judge.preflight.say import Said, fails, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight.types import Said, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

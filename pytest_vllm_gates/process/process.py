@@ -1,4 +1,11 @@
-"""A process whose whole tree ends when this one does, however this one ends."""
+"""A process whose whole tree ends when this one does, however this one ends.
+
+Holds a server's processes still (SIGSTOP) while another is measured on the same machine.
+
+An idle server is not at rest: a worker of vLLM asks its queue again and again for a second after
+its last step and gives the processor away in between (`sched_yield`), and two workers that are
+bound to one core pass it to and fro four million times in a minute.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +18,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_vllm_gates.process import guard as process_guard
+from pytest_vllm_gates.process.guard import signal_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 GUARD = Path(__file__).with_name("guard.py")
+
 DEFAULT_GRACE_S = 2.0
+
 # What the tree gets when this process was killed: nothing may be left five seconds later, however
 # busy the machine, and nobody waits for the server's farewell.
 ORPHANED_GRACE_S = 0.5
+
 HURRY_S = 30.0
+
 POLL_S = 0.05
+
 # A killed process is gone when the kernel has freed what it held: many seconds for a process of
 # some gigabytes on a machine short of memory, or one whose driver is busy.
 DYING_S = 60.0
+
 PF_EXITING = 0x4  # linux/sched.h
+
 RUNNING, DYING = "running", "killed, but not gone"
 
 
@@ -164,3 +179,28 @@ def _doing(pid: int) -> str:
     pending = int(fields.get("SigPnd", "0"), 16) | int(fields.get("ShdPnd", "0"), 16)
     exiting = int(stat.rpartition(")")[2].split()[6]) & PF_EXITING
     return DYING if exiting or pending >> (signal.SIGKILL - 1) & 1 else RUNNING
+
+
+@contextlib.contextmanager
+def stilled(processes: Callable[[], Sequence[int]]) -> Iterator[None]:
+    """Stop these processes as long as the block lasts; those that may not be stopped go on."""
+    found = [*processes()]
+    try:
+        signal_all(found, signal.SIGSTOP)
+        yield
+    finally:
+        signal_all(found, signal.SIGCONT)
+
+
+def resident_bytes(processes: Iterable[int]) -> int | None:
+    """Return how much memory some processes hold together, shared pages counted for each."""
+    total = 0
+    for pid in processes:
+        try:
+            status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+        except OSError:
+            continue
+        for line in status.splitlines():
+            if line.startswith("VmRSS:"):
+                total += int(line.split()[1]) * 1024
+    return total or None

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.rendering import (
+from pytest_vllm_gates.goldens import Refused
+from pytest_vllm_gates.prompts.types import (
     AGAIN_LIMIT_S,
     RENDER_LIMIT_S,
     Endless,
-    Refused,
+    as_served,
+    options_as_served,
+    tools_as_served,
 )
-from pytest_vllm_gates.prompts.types import as_served, options_as_served, tools_as_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

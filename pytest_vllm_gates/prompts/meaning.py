@@ -6,13 +6,13 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import data
-from pytest_vllm_gates.facts.rendering import Refused
+from pytest_vllm_gates.goldens import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.facts.rendering import Rendering
+    from pytest_vllm_gates.goldens import Rendering
 
 PARSERS = data.FOLDER / "parsers.toml"
 TAIL = 60

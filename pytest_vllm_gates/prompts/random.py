@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, configuration, given, settings, strategies as st
 
-from pytest_vllm_gates.facts.rendering import Endless
+from pytest_vllm_gates.prompts.types import Endless
 
 if TYPE_CHECKING:
     from collections.abc import Callable

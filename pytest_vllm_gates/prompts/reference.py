@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_vllm_gates.checkpoints import prompt_files
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.rendering import Endless, Refused, Rendering
+from pytest_vllm_gates.goldens import Refused, Rendering
+from pytest_vllm_gates.prompts.types import Endless
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

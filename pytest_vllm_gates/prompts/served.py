@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.facts.rendering import Refused
+from pytest_vllm_gates.goldens import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 Served = tuple[int, ...] | Refused
 """The token ids of a prompt, or the server's refusal to make one."""

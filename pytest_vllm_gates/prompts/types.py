@@ -1,4 +1,7 @@
-"""A request as vLLM hands it to a chat template, whatever a client sent (0.30 to 0.32)."""
+"""A request as vLLM hands it to a chat template, whatever a client sent (0.30 to 0.32).
+
+A prompt as some template and tokenizer made it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ASSISTANT = "assistant"
+
 TOOL = "tool"
 
 
@@ -114,3 +118,13 @@ def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             given = None
     return given if isinstance(given, dict) else {}
+
+
+RENDER_LIMIT_S = 10.0
+
+AGAIN_LIMIT_S = 1.0
+"""What the next conversation is given after one that did not come to an end."""
+
+
+class Endless(AssertionError):  # noqa: N818 - what was found, told to a person
+    """Rendering a conversation does not come to an end in the time it is given."""

@@ -1,24 +1,41 @@
-"""What is secret wherever it stands, by its shape: keys of known makers, headers, arguments."""
+"""What is secret wherever it stands, by its shape: keys of known makers, headers, arguments.
+
+How a value may be spelled where it is written: plain, quoted, escaped, or within base64.
+"""
 
 from __future__ import annotations
 
+import binascii
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # What is secret wherever it stands: a text that every match begins with, for the search to be
 # quick, and what follows it. The secret is the last group, without any the whole match. None
 # reaches over the end of a line, so that a log can be redacted line by line.
 _Q = r"""\\*["']"""
+
 _QUOTED = rf"""(?:{_Q})?[ \t]*(?:[:=]|,(?=[ \t]*b?{_Q}))[ \t]*b?{_Q}([^"'\\\r\n\[\]]{{6,}})"""
+
 _LISTED = rf"""(?:{_Q})?[ \t]*[:=][ \t]*\[(?!redacted\])([^\[\]\r\n]{{6,}})\]"""
+
 _CODED = r"=(?=[A-Za-z_-]*\d)([A-Za-z0-9_+/=~%-]{6,})(?![\w.(\[])"
+
 _BARE = r"""([^\s"'`,;)(\]}\[{<>$\\-][^\s"'`,;)\]}\[{<>\\]{5,})"""
+
 _NEXT = rf"(?:=|[ \t]+|{_Q}[ \t]*[,:][ \t]*{_Q})"
+
 _PROSE = (
     r"(?!(?:auth\w*|token|scheme|realm|format|header|key|value|argument|option|param\w*|variable|"
     r"needs|should|instead|before|without)s?\b)"
 )
+
 _HEADER = rf"""(?:{_Q})?[ \t]*(?:[:=]|,(?=[ \t]*b?{_Q}))[ \t]*b?(?:{_Q})?"""
+
 _SCHEME = r"(?:[Bb]earer|[Bb]asic|[Tt]oken|[Dd]igest|[Aa]pi-?[Kk]ey)[ \t]+"
+
 SHAPES = tuple(
     (text, re.compile(text + pattern, re.ASCII))
     for text, pattern in (
@@ -63,3 +80,46 @@ SHAPES = tuple(
         ("key=", r"(?<=[?&]key=)([A-Za-z0-9%_~+/=.-]{6,})"),
     )
 )
+
+_UNESCAPED = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def spellings(value: str) -> Iterator[str]:
+    """Yield a value as it may stand in a file: plain, quoted, escaped, or within base64.
+
+    What has other letters than ASCII's is there twice: in UTF-8 read as Latin-1 too, for bytes are.
+    """
+    yield from _base64(value.encode())
+    for spelling in [value] if _UNESCAPED.fullmatch(value) else _escaped(value):
+        yield spelling
+        if not spelling.isascii():
+            yield spelling.encode().decode("latin-1")
+
+
+def _escaped(value: str) -> Iterator[str]:
+    import html  # noqa: PLC0415 - only for values that are spelled otherwise somewhere
+    import json  # noqa: PLC0415
+    from urllib.parse import quote, quote_plus  # noqa: PLC0415
+
+    yield value
+    for quoted in (quote(value, ""), quote(value), quote_plus(value), quote_plus(value, "/")):
+        yield quoted
+        yield re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), quoted)
+    for escaped in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+        yield escaped
+        yield json.dumps(escaped)[1:-1]
+        yield json.dumps(escaped, ensure_ascii=False)[1:-1]
+    yield repr(value)[1:-1]
+    yield html.escape(value)
+    yield html.escape(value, quote=False)
+
+
+def _base64(data: bytes) -> Iterator[str]:
+    """Yield what base64 has of the data at each of its three places, in both alphabets."""
+    for before in range(3):
+        whole = binascii.b2a_base64(b"\0" * before + data, newline=False).decode()
+        bits = 8 * (before + len(data))
+        # Only characters all of whose bits are the data's.
+        inner = whole[-(-8 * before // 6) : bits // 6]
+        yield inner
+        yield inner.replace("+", "-").replace("/", "_")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from pytest_vllm_gates.environment.environment import default_cache
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import default_cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

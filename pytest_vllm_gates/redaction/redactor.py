@@ -9,8 +9,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.spellings import spellings
-from pytest_vllm_gates.redaction.patterns import SHAPES
+from pytest_vllm_gates.redaction.patterns import SHAPES, spellings
 from pytest_vllm_gates.redaction.prompts import Prompts
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.judge.waivers import Settled
+    from pytest_vllm_gates.catalog.waivers import Settled
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.server.types import Boot
     from pytest_vllm_gates.verdict.verdict import GateResult, Verdict

@@ -1,16 +1,25 @@
-"""The machine, and the environment of a lane, as a document and as a person reads them."""
+"""The machine, and the environment of a lane, as a document and as a person reads them.
+
+The lanes there are, as a document and as a person reads them.
+
+What two bundles differ in, as a document and as a person reads it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.bundle import MAIN_PACKAGES
+from pytest_vllm_gates.environment.types import MAIN_PACKAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from pytest_vllm_gates.facts.bundle import Bundle
+    from pytest_vllm_gates.environment.types import Bundle
+    from pytest_vllm_gates.lanes.describe import BundleDiff
     from pytest_vllm_gates.machine.types import Gpu, Machine
 
 GIB = 2**30
@@ -37,7 +46,7 @@ def bundle_document(bundle: Bundle) -> dict[str, Any]:
     }
 
 
-def lines(machine: Machine) -> Iterator[str]:
+def machine_lines(machine: Machine) -> Iterator[str]:
     """Yield the machine as a person reads it."""
     limits = machine.limits
     yield _line("system", f"{machine.os}, {machine.container or 'bare metal'}")
@@ -103,3 +112,125 @@ def _gib(size: int | None) -> str:
 
 def _line(name: str, value: str) -> str:
     return f"{name:<18} {value}"
+
+
+DEFAULT = "*"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One lane, and what is known of its environment."""
+
+    name: str
+    form: str
+    title: str
+    default: bool
+    """Whether it is the one a run on this machine takes."""
+    python: Path | None = None
+    """The interpreter of the environment; None where none is made here."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The versions that decide how it serves."""
+        return {name: self.versions[name] for name in MAIN_PACKAGES if name in self.versions}
+
+    @property
+    def state(self) -> str:
+        """Whether there is an environment."""
+        if self.problem:
+            return "faulty"
+        if self.form in ("command", "base_url"):
+            return "runs elsewhere"
+        return "made" if self.python else "not made"
+
+
+def lane_document(row: Row) -> dict[str, Any]:
+    """Return a lane as JSON."""
+    return {
+        "lane": row.name,
+        "form": row.form or None,
+        "title": row.title or None,
+        "default": row.default,
+        "state": row.state,
+        "python": str(row.python) if row.python else None,
+        "versions": row.shown,
+        "problem": row.problem or None,
+    }
+
+
+def lane_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield two lines a lane: what it is, and what it brings."""
+    names = max((len(row.name) for row in rows), default=0)
+    for row in rows:
+        mark = DEFAULT if row.default else " "
+        head = f"{mark} {row.name:<{names}}  {row.form or '?':<8}  {row.state:<14}"
+        yield f"{head}  {row.title or row.problem}".rstrip()
+        indent = " " * (names + 4)
+        if row.title and row.problem:
+            yield f"{indent}{row.problem}"
+        if row.shown:
+            pinned = "" if row.python else "its lock pins: "
+            yield f"{indent}{pinned}{', '.join(f'{name} {one}' for name, one in row.shown.items())}"
+        if row.python:
+            yield f"{indent}{row.python}"
+    if any(row.default for row in rows):
+        yield f"{DEFAULT} the lane of a run on this machine that names none"
+
+
+NOT_THERE = "-"
+
+MOST = 8
+"""So many changes of one axis are listed; the document has them all."""
+
+WIDEST = 60
+
+CHECKSUM = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+
+
+def diff_document(diff: BundleDiff) -> dict[str, Any]:
+    """Return the difference as JSON, as `bundle` in `verdict.json`."""
+    return {
+        "axes": list(diff.axes),
+        "changed": [dataclasses.asdict(change) for change in diff.changed],
+        "same": list(diff.same),
+        "unknown": list(diff.unknown),
+        "warning": diff.warning,
+    }
+
+
+def diff_lines(diff: BundleDiff) -> Iterator[str]:
+    """Yield one line a change under the lanes' names, then what is the same and what not known."""
+    rows = [("", "", diff.ours, diff.theirs)]
+    for axis in diff.axes:
+        changes = [one for one in diff.changed if one.axis == axis]
+        shown = changes[:MOST] if len(changes) > MOST + 1 else changes
+        rows += [
+            ("" if number else axis, one.name, _shown(one.ours), _shown(one.theirs))
+            for number, one in enumerate(shown)
+        ]
+        if left := len(changes) - len(shown):
+            rows.append(("", f"… and {left} more", "", ""))
+    if diff.changed:
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        for row in rows:
+            yield "  ".join(
+                value.ljust(width) for value, width in zip(row, widths, strict=True)
+            ).rstrip()
+    else:
+        known = " that can be known" if diff.unknown else ""
+        yield f"nothing{known} differs between {diff.ours} and {diff.theirs}"
+    if diff.same:
+        yield f"same: {', '.join(diff.same)}"
+    if diff.unknown:
+        yield f"not known: {', '.join(diff.unknown)}"
+    if diff.warning:
+        yield f"warning: {diff.warning}"
+
+
+def _shown(value: str | None) -> str:
+    if value is None:
+        return NOT_THERE
+    short = CHECKSUM.sub(r"\1", value)
+    return short if len(short) <= WIDEST else f"{short[: WIDEST - 1]}…"

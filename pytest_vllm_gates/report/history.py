@@ -11,8 +11,7 @@ from pytest_vllm_gates.verdict.verdict import Promotion
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.history.types import Entry
-    from pytest_vllm_gates.judge.trends import Trend
+    from pytest_vllm_gates.history.types import Entry, Trend
 
 # The head of each figure's column, by what its value is multiplied, and its digits.
 COLUMNS: Mapping[str, tuple[str, float, int]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.conversations.checks.tool_calls import interval
 from pytest_vllm_gates.incidents.compare import Answer
-from pytest_vllm_gates.judge.rates import interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.report import wording
+from pytest_vllm_gates.report import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,9 +74,9 @@ def _head(document: Mapping[str, Any]) -> str:
     lines = [
         f"## {MARKS[promotion]} {promotion}: {of}",
         "",
-        _inline(wording.sentence(document)),
+        _inline(terminal.sentence(document)),
         "",
-        *(f"- {_inline(one)}" for one in _few(wording.reasons(document["reasons"]))),
+        *(f"- {_inline(one)}" for one in _few(terminal.reasons(document["reasons"]))),
     ]
     if commands := document.get("next"):
         lines += ["", "What would make it PROMOTE:", "", _code("\n".join(_few(commands)))]
@@ -154,7 +154,7 @@ def _failures(document: Mapping[str, Any]) -> Iterator[str]:
             more = f" and {len(tests) - 1} more alike" if len(tests) > 1 else ""
             title = f"{MARKS[outcome]} {outcome} {where}: {tests[0]['test']}{more}"
             lines = ["<details><summary>" + _html(_cut(title, CELL_CHARACTERS)) + "</summary>", ""]
-            lines += [_code(wording.for_readers(reason)[0])] if reason else []
+            lines += [_code(terminal.for_readers(reason)[0])] if reason else []
             if command := tests[0].get("reproduce"):
                 lines += ["", "Run it again:", "", _code(command)]
             yield "\n".join([*lines, "", "</details>", ""])

@@ -6,12 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client.sameness import compare
-from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_vllm_gates.facts.reaction import Reaction, Treatment
+    from pytest_vllm_gates.robustness.types import Reaction, Treatment
 
 # What a check found, and all it looked at.
 Judged = tuple[list[Finding], list[Case]]

@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.facts.reaction import Checkup, Reaction, Treatment
+from pytest_vllm_gates.robustness.types import Checkup, Reaction, Treatment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_vllm_gates.facts.said import Said
+    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.robustness.types import Misuse
-    from pytest_vllm_gates.server.types import Endpoint
 
 LIMIT_S = 60.0
 """How long one wrong request may take; a healthy server refuses the largest in one or two."""
+
 ANSWER_LIMIT_S = 180.0
 """How long an ordinary answer may take, on a machine that has other things to do."""
+
 AT_A_TIME = 12
 """Wrong requests between two questions whether the server still answers."""
+
 MESSAGE_KEYS = ("message", "detail")
 
 
@@ -55,17 +58,6 @@ def treat(
                     break
     not_asked = tuple(case.name for case in cases[len(reactions) :])
     return Treatment(healthy, tuple(reactions), tuple(checkups), not_asked)
-
-
-def context(endpoint: Endpoint, planned: int) -> int:
-    """Return the tokens of context the server says it has, `planned` where it does not."""
-    with http.client(endpoint) as client:
-        try:
-            models = client.get("/v1/models").raise_for_status().json()["data"]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
-            return planned
-    found = [one.get("max_model_len") for one in models if one.get("id") == endpoint.model]
-    return next((int(one) for one in found if one), planned)
 
 
 def _send(

@@ -1,7 +1,11 @@
-"""Requests wrong or rare, read from `robustness/<topic>.toml`, and what may come of them."""
+"""Requests wrong or rare, read from `robustness/<topic>.toml`, and what may come of them.
+
+What a server did about requests no client should send.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
@@ -14,12 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pytest_vllm_gates.client.completion import Said
+
 SHIPPED = data.FOLDER / "robustness"
+
 CONTEXT = "context"
+
 STEPS = "steps"
+
 STEPS_TOKENS = 20_000
 """More than vLLM's `max_num_batched_tokens` is by default, on any GPU."""
+
 MODEL = "${model}"
+
 # What a client sends when it sends nothing wrong; a case lays its own keys over it.
 PLAIN: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Hello!"}],
@@ -130,3 +141,40 @@ def _repeated(repeat: Repeat, context: int) -> str | list[Any]:
     if repeat.times == STEPS:
         return repeat.repeat * min(STEPS_TOKENS, context - context // 4)
     return repeat.repeat * int(repeat.times)
+
+
+@dataclass(frozen=True)
+class Reaction:
+    """What came of one wrong request."""
+
+    case: Misuse
+    request: dict[str, Any] | None
+    status: int | None
+    """None where no answer came."""
+    message: str | None
+    """The error's message as a client reads it; None where there is none."""
+    completion: bool
+    """Whether what came is a completion."""
+    text: str
+    """The beginning of what came, or what happened to the connection."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """Whether the server still answered, after these wrong requests."""
+
+    after: tuple[str, ...]
+    said: Said
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """Everything that was done to a server, and what came of it."""
+
+    healthy: Said
+    """What is said before anything went wrong."""
+    reactions: tuple[Reaction, ...]
+    checkups: tuple[Checkup, ...]
+    not_asked: tuple[str, ...]
+    """The cases that were left out because the server answered no longer."""

@@ -13,7 +13,7 @@ QUOTED_CHARACTERS = 300
 
 
 class Confidence(StrEnum):
-    """How sure a diagnosis is; `judge/explain/confidence.py` has the rule."""
+    """How sure a diagnosis is; `diagnosis/explain.py` has the rule."""
 
     CERTAIN = "certain"
     LIKELY = "likely"

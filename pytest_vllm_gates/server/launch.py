@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.catalog import flags
-from pytest_vllm_gates.client import http
-from pytest_vllm_gates.drive.lane_variables import lane_environment
+from pytest_vllm_gates.client import http, ready
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.environment.overlay import lane_environment
 from pytest_vllm_gates.process.process import GuardedProcess, Process
 from pytest_vllm_gates.redaction.redactor import Redactor
-from pytest_vllm_gates.server import ready
+from pytest_vllm_gates.server import ready as server_ready
 from pytest_vllm_gates.server.log import LogWatch, earliest_error, read_from
-from pytest_vllm_gates.server.types import Boot, BootTimes, Endpoint, Failure
+from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.facts.tape import Tape
+    from pytest_vllm_gates.client.recorder import Tape
     from pytest_vllm_gates.server.failure import Explanation
 
     Explain = Callable[[Path, int | None], Explanation | None]
@@ -173,9 +174,9 @@ class Server:
         """Ask one real prompt; return the seconds to its first token, None from a renderer."""
         timeout_s = self._plan.limits.stall_s
         if self._plan.renderer:
-            ready.first_rendering(endpoint, timeout_s)
+            server_ready.first_rendering(endpoint, timeout_s)
             return None
-        return ready.first_chat(endpoint, timeout_s).first_token_s
+        return server_ready.first_chat(endpoint, timeout_s).first_token_s
 
     def _await_health(self, endpoint: Endpoint, started: float, log: Path) -> Failure | None:
         """Wait until the server is healthy; return the failure when it never will be."""
@@ -184,7 +185,7 @@ class Server:
         limits = self._plan.limits
         while True:
             status = self.process.poll()
-            healthy = status is None and ready.healthy(
+            healthy = status is None and server_ready.healthy(
                 endpoint, by_models=self._plan.lane.served_model_name is not None
             )
             # After both, so that a server's last words before either are told, too.
@@ -230,7 +231,7 @@ def attach(base_url: str, api_key: str | None, timeout_s: float, tape: Tape | No
             raise ready.NotServing("the server lists no model")  # noqa: TRY301
         endpoint = replace(endpoint, model=next(iter(models)))
         evidence["served"] = models[endpoint.model]
-        chat = ready.first_chat(endpoint, timeout_s)
+        chat = server_ready.first_chat(endpoint, timeout_s)
     except httpx.HTTPError as error:
         return Boot(
             failure=Failure(

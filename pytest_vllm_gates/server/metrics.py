@@ -1,31 +1,77 @@
-"""A server's own figures (`GET /metrics`, Prometheus text), summed over its engines."""
+"""A server's own figures (`GET /metrics`, Prometheus text), summed over its engines.
+
+What a server is busy with at a moment, as its metrics tell it.
+"""
 
 from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.facts.load import Load
 from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+
+@dataclass(frozen=True)
+class Load:
+    """Counts are since the server began, but for what runs and waits now."""
+
+    at: float
+    """When it was looked at, on the monotonic clock, in seconds."""
+    running: int
+    waiting: int
+    generated: int
+    """Tokens generated."""
+    read: int
+    """Tokens of prompts taken in."""
+    preempted: int
+    """Requests put off because the KV cache was full."""
+    kv_usage: float
+    """The share of the KV cache in use, 0 to 1, summed over the engines."""
+    cached: int = 0
+    """Tokens of prompts that were found in the prefix cache."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests run or wait."""
+        return self.running + self.waiting
+
+    @property
+    def progress(self) -> tuple[float, ...]:
+        """What changes whenever the server gets anywhere with its requests."""
+        return (self.running, self.waiting, self.generated, self.read, self.kv_usage)
+
+    def as_evidence(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
 
 RUNNING = "vllm:num_requests_running"
+
 WAITING = "vllm:num_requests_waiting"
+
 GENERATED = "vllm:generation_tokens_total"
+
 READ = "vllm:prompt_tokens_total"
+
 PREEMPTED = "vllm:num_preemptions_total"
+
 HITS = "vllm:prefix_cache_hits_total"
+
 # The first name is that of 0.10 and later.
 KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+
 CACHE_CONFIG = "vllm:cache_config_info"
+
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.ready import PROBE_TIMEOUT_S, NotServing, served_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
-PROBE_TIMEOUT_S = 5.0
 FIRST_CHAT: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Hello!"}],
     "max_tokens": 16,
@@ -24,10 +24,6 @@ FIRST_CHAT: dict[str, Any] = {
     "seed": 0,
     "stream": True,
 }
-
-
-class NotServing(Exception):  # noqa: N818 - a state of the server, told to a person
-    """The server is up but does not serve; the text says what it answered instead."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +48,6 @@ def healthy(endpoint: Endpoint, *, by_models: bool = False) -> bool:
             return endpoint.model in served_models(client)
     except (httpx.HTTPError, NotServing):
         return False
-
-
-def served_models(
-    client: httpx.Client, timeout_s: float = PROBE_TIMEOUT_S
-) -> dict[str, dict[str, Any]]:
-    """Return `/v1/models` by id; raises `NotServing` when it is not what OpenAI's API says."""
-    reply = client.get("/v1/models", timeout=timeout_s)
-    if reply.status_code == httpx.codes.UNAUTHORIZED:
-        raise NotServing("the server refused the API key (401 on /v1/models)")
-    try:
-        return {str(model["id"]): model for model in reply.json()["data"]}
-    except (ValueError, KeyError, TypeError) as error:
-        raise NotServing(
-            f"/v1/models answered {reply.status_code} with {reply.text[:200]!r}; "
-            "is this an OpenAI-compatible server?"
-        ) from error
 
 
 def first_chat(endpoint: Endpoint, timeout_s: float) -> FirstChat:

@@ -12,7 +12,7 @@ from pytest_vllm_gates.server.startup_check import Pattern, Startup, patterns
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 LOG_BYTES = 4 * 2**20
 """A start is told in the log's beginning; what follows may be days of requests."""

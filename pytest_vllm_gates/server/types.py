@@ -8,32 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.facts.tape import Tape
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.server.failure import Explanation
 
 # How the reason of what is BLOCKED for want of a server begins.
 DID_NOT_BOOT = "the server did not boot"
-GONE = "the server is gone"
 
+GONE = "the server is gone"
 
 KEPT = "kept"
 """Under this name a boot's evidence tells of a server that is kept for other runs."""
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    """Where a served family answers. `api_key` is never printed."""
-
-    base_url: str
-    model: str
-    api_key: str | None = field(default=None, repr=False)
-    tape: Tape | None = field(default=None, repr=False, compare=False)
-    """Where what is sent there is kept, and what comes back."""
-
-    @property
-    def root_url(self) -> str:
-        """The URL without `/v1`, where `/health`, `/tokenize` and `/metrics` live."""
-        return self.base_url.removesuffix("/v1")
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,58 @@
-"""Sees a server that hangs: requests wait, and nothing of what it counts moves."""
+"""Sees a server that hangs: requests wait, and nothing of what it counts moves.
+
+Looks at a server while something else loads it, and notices when nothing moves any more.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.long_context.types import Hang
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from pytest_vllm_gates.facts.load import Load
-    from pytest_vllm_gates.server.metrics import Metrics
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.server.metrics import Load, Metrics
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The server after a rung, when it had time to come to rest."""
+
+    canary: Said
+    """What it says to a short question."""
+    in_flight: int | None
+    """None where the server does not tell."""
+    kv_usage: float | None
+    memory_bytes: int | None
+    """Resident memory of its processes; None where it is not this run's."""
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A server that went on without getting anywhere."""
+
+    silent_s: float
+    running: int
+    waiting: int
+    health: str
+    """What `/health` said meanwhile."""
+    stacks: Path | None
+    """Where the stacks of its processes were written."""
+
 
 HEALTH_LIMIT_S = 5.0
+
 STACKS_LIMIT_S = 20.0
 
 
@@ -112,3 +144,41 @@ def _kernel(pid: int) -> str:
             continue
         lines.append(f"  thread {task.name} {name}: state {state}, in {where}")
     return "\n".join(lines)
+
+
+LOOK_S = 0.1
+
+
+class Watch:
+    """Looks from a thread of its own while its `with` block lasts."""
+
+    def __init__(
+        self, metrics: Metrics | None, still_s: float, hang: Callable[[Watchdog], Hang]
+    ) -> None:
+        """`still_s`: how long nothing may move; `hang` tells of a server in which nothing does."""
+        self._watchdog = Watchdog(metrics)
+        self._still_s = still_s
+        self._tell = hang
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self.seen: list[Load] = []
+        self.hang: Hang | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        watchdog = self._watchdog
+        while not self._over.wait(LOOK_S):
+            silent_s = watchdog.silent_s()
+            if watchdog.last is None:
+                continue  # it has told nothing yet
+            if watchdog.last not in self.seen[-1:]:
+                self.seen.append(watchdog.last)
+            if silent_s > self._still_s and not self.hang:
+                self.hang = self._tell(watchdog)

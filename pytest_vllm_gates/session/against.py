@@ -1,25 +1,38 @@
-"""Two lanes measured against each other: boot by boot, and block by block in turns."""
+"""Two lanes measured against each other: boot by boot, and block by block in turns.
+
+The same gates on the other lane, in a pytest of their own before ours: what `--against` needs.
+
+A process of its own keeps that run's outcomes, exit status and JUnit apart from this one's, and its
+report is a whole one that can be read alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import json
+import os
 import random
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_vllm_gates.catalog.flags import without
 from pytest_vllm_gates.catalog.plans import Group, Pair
-from pytest_vllm_gates.drive import gpu_activity
-from pytest_vllm_gates.facts.long_context import load
 from pytest_vllm_gates.files import write_whole
-from pytest_vllm_gates.judge import startup as starting
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
+from pytest_vllm_gates.long_context.types import load
+from pytest_vllm_gates.machine import nvml
 from pytest_vllm_gates.outcomes import Blocked
 from pytest_vllm_gates.preflight.types import State
-from pytest_vllm_gates.run.launching import Launch
+from pytest_vllm_gates.process.process import GuardedProcess
+from pytest_vllm_gates.report import document as report_document
+from pytest_vllm_gates.server import startup_check as starting
+from pytest_vllm_gates.server.log import LogWatch, read_from
 from pytest_vllm_gates.session import boot as session_boot
+from pytest_vllm_gates.session.boot import Launch
+from pytest_vllm_gates.session.run import OtherRun
 from pytest_vllm_gates.throughput import decide as judge
 from pytest_vllm_gates.throughput.blocks import Driver, Server
 
@@ -27,14 +40,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    import pytest
+
     from pytest_vllm_gates.catalog.plans import Block, Plan
+    from pytest_vllm_gates.options import Options
     from pytest_vllm_gates.server import launch as server_launch
     from pytest_vllm_gates.server.types import Boot
     from pytest_vllm_gates.session.run import Run, Subject
 
 STRETCHES = 4
 """So many of a block's prompts fit into the text they are made of."""
+
 WARM_UP_BLOCKS = 4
+
 MEMORY = "memory"
 """What the names of preflight's checks of memory have in common."""
 
@@ -193,7 +211,7 @@ def server_of(launch: Launch, run: Run) -> Iterator[Server]:
     on_gpus = bool(launch.owned and run.machine.gpus)
     with long_context_prompts.metrics(launch.endpoint()) as metrics:
         server = Server(launch.endpoint(), metrics, launch.processes, launch.stoppable)
-        yield dataclasses.replace(server, watched=gpu_activity.watched) if on_gpus else server
+        yield dataclasses.replace(server, watched=nvml.watched) if on_gpus else server
 
 
 def first_is_theirs(number: int) -> bool:
@@ -210,3 +228,82 @@ def _needs_memory(launch: Launch) -> bool:
         if check["state"] == State.FAILS
     ]
     return bool(failed) and all(MEMORY in name for name in failed)
+
+
+FOLDER = "against"
+
+LOG = "pytest.txt"
+
+POLL_S = 0.5
+
+LAST_LINES = 5
+
+# Measured for both lanes at once, pair by pair, by our own run.
+NOT_THERE = "throughput"
+
+# Options that are this run's alone: with a value, and without.
+VALUED = (
+    "--against", "--pairs", "--lane", "--gates-report", "--gates-history", "--junitxml",
+    "--junit-xml", "--html", "--maxfail", "-m",
+)  # fmt: skip
+
+FLAGS = (
+    "--update-golden", "--update-baseline", "--require-promotion", "--lf", "--last-failed", "--ff",
+    "--failed-first", "--nf", "--new-first", "--sw", "--stepwise", "--exitfirst", "-x",
+)  # fmt: skip
+
+# The same as a project's settings.
+INI = {
+    "gates_against": "",
+    "gates_pairs": "",
+    "gates_lane": "",
+    "gates_report": "",
+    "gates_no_history": "true",
+    "gates_update_golden": "false",
+    "gates_update_baseline": "false",
+    "gates_require_promotion": "false",
+}
+
+
+def run(config: pytest.Config, options: Options, tell: Callable[[str], None]) -> OtherRun:
+    """Run the gates this run was asked for on the lane it is held against."""
+    assert options.against and options.report_dir  # noqa: S101 - or nothing asks for it
+    folder = options.report_dir / FOLDER
+    (folder / report_document.NAME).unlink(missing_ok=True)
+    log = folder / LOG
+    log.unlink(missing_ok=True)
+    process = GuardedProcess(
+        command(config, options.against, folder),
+        env=dict(os.environ),
+        log=log,
+        cwd=config.invocation_params.dir,
+    )
+    try:
+        watch = LogWatch(log)
+        while process.wait(POLL_S) is None:
+            watch.silent_s()
+            tell(f"the gates on lane {options.against}: {watch.last_line}")
+    finally:
+        process.stop()
+    path = folder / report_document.NAME
+    try:
+        return OtherRun(folder, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        told = "\n".join(read_from(log).splitlines()[-LAST_LINES:])
+        problem = f"the gates did not run on lane {options.against}: {told}\nwhole output: {log}"
+        return OtherRun(folder, None, problem)
+
+
+def command(config: pytest.Config, lane: str, folder: Path) -> list[str]:
+    """Return the command that runs this run's gates on another lane."""
+    arguments = [str(one) for one in config.invocation_params.args]
+    wanted = f"not {NOT_THERE}"
+    if config.option.markexpr:
+        wanted = f"({config.option.markexpr}) and {wanted}"
+    overrides = [word for pair in INI.items() for word in ("-o", "=".join(pair))]
+    return [
+        *(sys.executable, "-m", "pytest"),
+        *without(arguments, VALUED, FLAGS),
+        *("--lane", lane, "--gates-report", str(folder), "-m", wanted),
+        *("-p", "no:cacheprovider", *overrides),
+    ]

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.all_reduce import types as facts
 from pytest_vllm_gates.report import checks as report
-from pytest_vllm_gates.run.explaining import explainer
+from pytest_vllm_gates.session.explain import explainer
+from pytest_vllm_gates.session.run import Tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_vllm_gates.preflight.types import Situation
     from pytest_vllm_gates.server.launch import Plan
-    from pytest_vllm_gates.server.types import Failure
     from pytest_vllm_gates.session.run import Run
 
 FOLDER = "all_reduce"
-
-
-@dataclass(frozen=True)
-class Tried:
-    """What an all-reduce came to, as JSON; with the failure that forbids to boot."""
-
-    document: dict[str, Any]
-    failure: Failure | None = None
 
 
 def before(
@@ -51,12 +42,14 @@ def _try(
     lane, options = plan.lane, run.options
     again = f"vllm-gates allreduce --lane {lane.name} --ranks {world}"
     if plan.python is None:
-        return Tried(report.not_run("the ranks run inside what the lane's command starts"))
+        return Tried(
+            report.all_reduce_not_run("the ranks run inside what the lane's command starts")
+        )
     if (executor := situation.serve.get("distributed_executor_backend")) in facts.ELSEWHERE:
-        return Tried(report.not_run(f"{executor} places the ranks"))
+        return Tried(report.all_reduce_not_run(f"{executor} places the ranks"))
     if (count := facts.nodes(situation.serve).count) > 1:
         why = f"the ranks are on {count} machines; on each of them, at the same time: {again}"
-        return Tried(report.not_run(why))
+        return Tried(report.all_reduce_not_run(why))
     limits = facts.load()
     seen = all_reduce_run.run(
         all_reduce_run.Task(
@@ -72,9 +65,9 @@ def _try(
         ),
         progress,
     )
-    document = report.document(seen)
+    document = report.all_reduce_document(seen)
     if not document["why"]:
-        run.notes.append(report.line(seen))
+        run.notes.append(report.all_reduce_line(seen))
         return Tried(document)
     explanation = explainer(options.rootdir, situation)(seen.log, seen.status)
     return Tried(document, judge.failure(seen, explanation, again))

@@ -1,4 +1,7 @@
-"""One boot of a run: a kept server that serves just this, or a new one once it is known to fit."""
+"""One boot of a run: a kept server that serves just this, or a new one once it is known to fit.
+
+One boot as gates see it.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +9,42 @@ import contextlib
 import os
 import time
 from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.client.recorder import BOOT
 from pytest_vllm_gates.environment import environment as environments
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.tape import BOOT
 from pytest_vllm_gates.incidents import parts as incidents_parts
 from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.outcomes import Blocked
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
-from pytest_vllm_gates.report import preflight as preflight_report
+from pytest_vllm_gates.report import checks as preflight_report
 from pytest_vllm_gates.report.environment import bundle_document
-from pytest_vllm_gates.run.explaining import explainer
 from pytest_vllm_gates.server import launch
 from pytest_vllm_gates.server.kept import registry as kept_registry
-from pytest_vllm_gates.server.types import Boot, Failure
+from pytest_vllm_gates.server.types import DID_NOT_BOOT, GONE, KEPT, Boot, Failure
 from pytest_vllm_gates.session import all_reduce
+from pytest_vllm_gates.session.explain import explainer
 from pytest_vllm_gates.session.keep_server import Keeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.preflight.types import Check, Situation
+    from pytest_vllm_gates.server.launch import Server
+    from pytest_vllm_gates.server.startup_check import Startup
     from pytest_vllm_gates.session.run import Run, Subject
 
 MEMORY_BACK_S = 5.0
+
 MEMORY_POLL_S = 0.5
+
 PREFLIGHT = "preflight"
 
 
@@ -75,7 +86,7 @@ def _environment(run: Run, progress: Callable[[str], None]) -> Environment:
     """
     if run.environment is None:
         run.environment = environments.prepare(
-            run.lane, cache=environments.default_cache(), progress=progress
+            run.lane, cache=files.default_cache(), progress=progress
         )
         run.versions.update(run.environment.versions)
     return run.environment
@@ -124,7 +135,7 @@ def _served(
             run.inventory.update(record.inventory)
             return server.boot, server
     given, checks = _preflight(run, subject, environment, progress, renderer=plan.renderer)
-    evidence: dict[str, Any] = {PREFLIGHT: preflight_report.document(checks)}
+    evidence: dict[str, Any] = {PREFLIGHT: preflight_report.preflight_document(checks)}
     failure = _cannot_boot(run, subject, checks)
     if (
         not failure
@@ -183,5 +194,99 @@ def _cannot_boot(run: Run, subject: Subject, checks: Sequence[Check]) -> Failure
         return None
     return Failure(
         f"{subject.family.name} cannot boot on lane {run.lane.name}\n{preflight_checks.explain(checks)}",
-        hint=preflight_report.command(subject.family, subject.checkpoint, run.lane.name),
+        hint=preflight_report.preflight_command(subject.family, subject.checkpoint, run.lane.name),
     )
+
+
+class Launch:
+    """One boot as gates see it. It never raises: the boot gate judges what it came to."""
+
+    def __init__(self, boot: Boot, server: Server | None) -> None:
+        self.boot = boot
+        self._server = server
+        self._death: Failure | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the server booted and answered a real chat."""
+        return self.boot.endpoint is not None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the server was, or is to be, kept for another run."""
+        return KEPT in self.boot.evidence
+
+    @property
+    def owned(self) -> bool:
+        """Whether this run has the server to itself and may end it: it booted or was kept."""
+        return self._server is not None
+
+    def explain(self) -> str:
+        """Return why there is no server, as a person reads it."""
+        return self.boot.failure.explain() if self.boot.failure else "the server is up"
+
+    def endpoint(self) -> Endpoint:
+        """Return where the server answers; raises `Blocked` when it did not boot or has died."""
+        if self.boot.endpoint is None:
+            what = self.boot.failure.brief if self.boot.failure else "no server"
+            raise Blocked(f"{DID_NOT_BOOT}: {what}")
+        if self._death:
+            raise Blocked(f"{GONE}: {self._death.brief}")
+        return self.boot.endpoint
+
+    @property
+    def gone(self) -> Failure | None:
+        """How a server that served has ended, as far as it was noticed."""
+        return self._death
+
+    def death(self, wait_s: float = 0.0) -> Failure | None:
+        """Return how a server that served has died, once: later calls return None.
+
+        `wait_s` is what a server gets that may be about to end.
+        """
+        if self._death or not self.ok or self._server is None or self._server.alive(wait_s):
+            return None
+        self._death = self._server.died()
+        return self._death
+
+    @property
+    def folder(self) -> Path | None:
+        """Where this run keeps what the server leaves: its log, its stacks."""
+        log = self.boot.evidence.get("log")
+        return Path(log).parent if log else None
+
+    @cached_property
+    def startup(self) -> Startup:
+        """What the server tells of its start; raises `Blocked` as `endpoint` does."""
+        from pytest_vllm_gates.server import startup as server_startup  # noqa: PLC0415
+
+        log = self.boot.evidence.get("log")
+        return server_startup.observe(self.endpoint(), Path(log) if log else None)
+
+    def processes(self) -> list[int]:
+        """Return the ids of every process the server consists of."""
+        from pytest_vllm_gates.process.guard import descendants  # noqa: PLC0415
+
+        process = self._server.process if self._server else None
+        return [process.pid, *descendants(process.pid)] if process else []
+
+    def stoppable(self) -> list[int]:
+        """Return the ids of those that may be held still: all but the guard, which ends them."""
+        return self.processes()[1:]
+
+    def stop(self) -> int | None:
+        """End the server and all it started; return its exit status."""
+        if self._server is None:
+            return None
+        self._death = self._death or Failure("it was stopped at the end of the run")
+        return self._server.stop()
+
+    def release(self) -> None:
+        """End the server at the end of a run, but leave one that is kept to the next."""
+        from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
+
+        process = self._server.process if self._server else None
+        if isinstance(process, KeptProcess) and self.ok:
+            process.release()
+        else:
+            self.stop()

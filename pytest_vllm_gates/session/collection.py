@@ -1,15 +1,19 @@
-"""A shipped gate is found and judges as written, whatever the project around it calls its own."""
+"""A shipped gate is found and judges as written, whatever the project around it calls its own.
+
+The shipped gates: their files, and what each says of itself.
+"""
 
 from __future__ import annotations
 
+import ast
 import inspect
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
-    from pathlib import Path
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -47,3 +51,21 @@ def _file(fixture: pytest.FixtureDef[object]) -> str:
 
 def _is_ours(fixture: pytest.FixtureDef[object]) -> bool:
     return fixture.func.__module__.partition(".")[0] == PACKAGE
+
+
+GATES = Path(__file__).parent.parent / "gates"
+
+
+def gate_files() -> dict[str, Path]:
+    """Return the shipped gates' files by the gate's name."""
+    return {path.stem.removeprefix("test_"): path for path in sorted(GATES.glob("test_*.py"))}
+
+
+def titles() -> dict[str, str]:
+    """Return the gates' titles, the first line of each docstring, by the gate's name."""
+    return {name: _first_line(path) for name, path in gate_files().items()}
+
+
+def _first_line(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+    return text.splitlines()[0]

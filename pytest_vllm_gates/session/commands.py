@@ -1,4 +1,7 @@
-"""The command that runs one check of a run again, and nothing else."""
+"""The command that runs one check of a run again, and nothing else.
+
+What of a run the commands are made of that come after it.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,24 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import option_list as given
 from pytest_vllm_gates.outcomes import Outcome
+from pytest_vllm_gates.report import checks as report_checks
+from pytest_vllm_gates.session import collection
+from pytest_vllm_gates.verdict import next_steps
+from pytest_vllm_gates.verdict.next_steps import Judged, Ran
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    import pytest
+
     from pytest_vllm_gates.session.run import Run, Subject
+    from pytest_vllm_gates.verdict.verdict import Verdict
 
 # What pytest's -k takes as one name; a test is taken whose own name holds it.
 NAME = re.compile(r"(?:\w|[:+.\[\]\\/-])+")
+
 OPERATORS = ("and", "or", "not")
+
 WELL = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 
 
@@ -92,3 +104,32 @@ def _how(run: Run, gate: str) -> Iterator[str]:
     if workers := options.load_workers:
         far = f"@{workers.listen}" if workers.listen else ""
         yield from ("--load-workers", f"{workers.count}{far}") if workers.count else ()
+
+
+def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, ...]:
+    """Return the commands that would turn HOLD into PROMOTE; an incident sent again has none."""
+    return () if run.options.repro else next_steps.commands(verdict, _ran(config, run))
+
+
+def _ran(config: pytest.Config, run: Run) -> Ran:
+    named = [one for one in config.option.file_or_dir if str(collection.GATES) in one]
+    arguments = map(str, config.invocation_params.args)
+    return Ran(
+        arguments=tuple(one for one in arguments if one not in named),
+        families={one.family.name: _judged(one, run) for one in run.subjects},
+        gates=frozenset(collection.gate_files()),
+    )
+
+
+def _judged(subject: Subject, run: Run) -> Judged:
+    boot = run.boots.get(subject.family.name)
+    log = boot.evidence.get("log") if boot else None
+    family, checkpoint, lane = subject.family, subject.checkpoint, run.lane
+    return Judged(
+        # Where the family was found from its weights, they are what was named.
+        model=checkpoint.source if subject.why else family.name,
+        log=str(log) if log else None,
+        preflight=None
+        if lane.base_url
+        else report_checks.preflight_command(family, checkpoint, lane.name),
+    )

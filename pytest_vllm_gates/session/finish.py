@@ -1,38 +1,132 @@
-"""What a run comes to: its verdict, its exit status, its report and its last words."""
+"""What a run comes to: its verdict, its exit status, its report and its last words.
+
+What the lanes of a run serve with: asked from the session, before anything boots or after.
+
+What a verdict is told with: the other lane, the bundles' difference, the way back, the past.
+
+A run joins its project's history, and the report gets the runs before it.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.ending import beside, repeating
-from pytest_vllm_gates.ending.remembering import remember
+from pytest_vllm_gates import files
+from pytest_vllm_gates.environment import environment as environments
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.fixtures import goldens
+from pytest_vllm_gates.history import store as history_store
+from pytest_vllm_gates.history.types import entry
 from pytest_vllm_gates.incidents.types import CAPTURED
+from pytest_vllm_gates.lanes import describe as descriptions
+from pytest_vllm_gates.lanes.diff import differences
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.report import (
-    bundle_diff as bundle_report,
-    document,
+    document as report_document,
+    environment as bundle_report,
     incidents as incidents_report,
     publish,
     terminal,
 )
-from pytest_vllm_gates.run import shipped_gates
 from pytest_vllm_gates.server.types import KEPT
-from pytest_vllm_gates.session import items
+from pytest_vllm_gates.session import (
+    against as session_against,
+    collection,
+    commands as session_commands,
+    items,
+)
 from pytest_vllm_gates.session.rollback import rollback
 from pytest_vllm_gates.verdict import compare_lanes
 from pytest_vllm_gates.verdict.verdict import Verdict, decide
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
 
-    from pytest_vllm_gates.facts.bundle_diff import BundleDiff
+    from pytest_vllm_gates.environment.environment import Environment
+    from pytest_vllm_gates.lanes.describe import BundleDescription, BundleDiff
     from pytest_vllm_gates.session.run import Run
+
+
+def description(run: Run) -> BundleDescription:
+    """Return what a run's lane serves its families with; nothing is made, booted or fetched."""
+    return descriptions.of(
+        run.lane,
+        _environment(run),
+        run.machine,
+        [(one.family, one.checkpoint) for one in run.subjects],
+        overlay=run.overlay,
+        without=run.options.without_repairs,
+    )
+
+
+def _environment(run: Run) -> Environment:
+    """Return the run's environment, or what is known of it; a broken one tells nothing."""
+    if run.environment is not None:
+        return run.environment
+    try:
+        return environments.at_hand(run.lane, cache=files.default_cache())
+    except UserError:
+        return environments.Environment(None)
+
+
+def bundle(of: Run) -> BundleDiff | None:
+    """Return what the lanes differ in; None where there is only one."""
+    if of.against is None or of.against.name == of.lane.name:
+        return None
+    return differences(description(of), description(of.of(of.against)))
+
+
+def against(of: Run) -> dict[str, Any] | None:
+    """Return how this lane's results lie beside the other's, as the report has it."""
+    other = of.other.document if of.other else None
+    if other is None:
+        return None
+    theirs = report_document.results(other)
+    return {
+        "lane": other["lane"],
+        "promotion": other["promotion"],
+        "document": f"{session_against.FOLDER}/{report_document.NAME}",
+        **compare_lanes.documents(
+            compare_lanes.checks(of.results, theirs),
+            compare_lanes.drift(of.results, theirs, compare_lanes.load()),
+        ),
+    }
+
+
+def incidents(of: Run, folder: Path) -> list[dict[str, str]]:
+    """Return the incidents a run left behind, their paths as they are written from a folder."""
+    return [{**one, "path": seen_from(folder, one["path"])} for one in of.incidents]
+
+
+def seen_from(folder: Path, path: str) -> str:
+    """Return a path as it is written from a folder, where it lies in there."""
+    inside = Path(path).is_relative_to(folder)
+    return str(Path(path).relative_to(folder)) if inside else path
+
+
+RUNS_IN_REPORT = 50
+
+
+def remember(run: Run, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Add a run to the history; return the last runs, this one at the end, for its report.
+
+    What goes wrong with the history is told at the end of the run, and fails nothing.
+    """
+    path = run.options.history
+    if path is None or run.options.repro:  # an incident sent again judges no bundle
+        return []
+    now = entry(document)
+    try:
+        history_store.append(path, now)
+        return [one.document() for one in history_store.runs(path, RUNS_IN_REPORT)]
+    except UserError as error:
+        run.notes.append(f"not in the history: {error}")
+        return [now.document()]
 
 
 @dataclass(frozen=True)
@@ -54,7 +148,7 @@ def end(session: pytest.Session, of: Run, failed: Collection[str]) -> End:
     """Decide, and write the report; `failed` are the ids of every test that failed."""
     others_failed = bool(set(failed) - of.finished)
     other = of.other
-    theirs = document.results(other.document) if other and other.document else []
+    theirs = report_document.results(other.document) if other and other.document else []
     verdict = decide(
         of.results,
         {subject.family.name: _expected(of) for subject in of.subjects},
@@ -68,7 +162,7 @@ def end(session: pytest.Session, of: Run, failed: Collection[str]) -> End:
         there=of.against.name if of.against else "",
         waivers=of.waivers.settle(of.results),
     )
-    verdict = replace(verdict, next=repeating.following(verdict, session.config, of))
+    verdict = replace(verdict, next=session_commands.following(verdict, session.config, of))
     required = of.options.require_promotion
     status = int(session.exitstatus)
     # A gate's failure that holds and does not reject is for the verdict to weigh.
@@ -78,9 +172,9 @@ def end(session: pytest.Session, of: Run, failed: Collection[str]) -> End:
     replayed = of.replays.document()
     if replayed and int(session.exitstatus) in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         status = incidents_report.exit_status(replayed)
-    diff = beside.bundle(of)
+    diff = bundle(of)
     facts = of.facts(session.config.invocation_params.args)
-    composed = document.compose(facts, verdict, status, _beside(of, diff))
+    composed = report_document.compose(facts, verdict, status, _beside(of, diff))
     composed["history"] = remember(of, composed)
     composed["rollback"] = back = rollback(of, verdict.promotion, composed["history"][:-1])
     told = publish.publish(
@@ -89,12 +183,12 @@ def end(session: pytest.Session, of: Run, failed: Collection[str]) -> End:
     return End(verdict, status, diff, back, composed["against"], tuple(told))
 
 
-def _beside(of: Run, diff: BundleDiff | None) -> document.Beside:
-    found = document.Beside(against=beside.against(of), repro=of.replays.document())
+def _beside(of: Run, diff: BundleDiff | None) -> report_document.Beside:
+    found = report_document.Beside(against=against(of), repro=of.replays.document())
     if folder := of.options.report_dir:
-        found["incidents"] = beside.incidents(of, folder)
+        found["incidents"] = incidents(of, folder)
     if diff:
-        found["bundle"] = bundle_report.document(diff)
+        found["bundle"] = bundle_report.diff_document(diff)
     return found
 
 
@@ -110,7 +204,7 @@ def tell(terminalreporter: pytest.TerminalReporter, of: Run, found: End) -> None
 def _last_words(of: Run, found: End, here: Path) -> Iterator[tuple[str, str]]:
     """Yield what is shown, as (colour, text) lines."""
     if found.bundle:
-        yield from (("", line) for line in (*bundle_report.lines(found.bundle), ""))
+        yield from (("", line) for line in (*bundle_report.diff_lines(found.bundle), ""))
     yield from terminal.lines(found.verdict, verbose=of.options.verbose)
     if found.against:
         yield "", f"  {terminal.side_by_side(found.against)}"
@@ -118,7 +212,7 @@ def _last_words(of: Run, found: End, here: Path) -> Iterator[tuple[str, str]]:
         commands = found.rollback["command"].splitlines()
         yield "", f"  go back to lane {found.rollback['lane']}:"
         yield from (("", f"    {line}") for line in commands)
-    yield from incidents_report.left_lines(beside.incidents(of, here))
+    yield from incidents_report.left_lines(incidents(of, here))
     if replayed := of.replays.document():
         yield from incidents_report.replay_lines(replayed)
     yield from (("", f"  recorded ({what}): {path}") for path, what in sorted(of.recorded.items()))
@@ -133,7 +227,7 @@ def _expected(of: Run) -> list[str]:
     if of.replays.repro:
         return [items.INCIDENTS]
     idle = {CAPTURED} | (set() if of.replays.any_kept else {items.INCIDENTS})
-    return [gate for gate in shipped_gates.gate_files() if gate not in idle]
+    return [gate for gate in collection.gate_files() if gate not in idle]
 
 
 def _unused_goldens(of: Run) -> list[Path]:

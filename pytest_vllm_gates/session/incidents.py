@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import __version__
-from pytest_vllm_gates.facts import replay
-from pytest_vllm_gates.facts.tape import BOOT, WALK
+from pytest_vllm_gates.client.recorder import BOOT, WALK
+from pytest_vllm_gates.incidents import types as incidents_types
 from pytest_vllm_gates.redaction.shown import redacted
 from pytest_vllm_gates.report.environment import machine_document
 from pytest_vllm_gates.session.items import found_key, gate_of
@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_vllm_gates.client.answer import Exchange
-    from pytest_vllm_gates.facts.finding import Finding
+    from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.fixtures.goldens import Goldens
-    from pytest_vllm_gates.incidents.types import CellSends, Incident, Sent, Walk as WalkFacts
-    from pytest_vllm_gates.run.launching import Launch
+    from pytest_vllm_gates.incidents.types import CellSends, Incident, Walk as WalkFacts
+    from pytest_vllm_gates.outcomes import Finding
     from pytest_vllm_gates.server.types import Failure
+    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.run import Run, Subject
 
 WRONG_CELLS = 8
@@ -53,10 +54,7 @@ class Contents:
 
     def incident(self) -> Incident:
         """Return what incident.json is to say; fills `sends` and `files`."""
-        from pytest_vllm_gates.incidents import (  # noqa: PLC0415
-            parts as incidents_parts,
-            types as facts,
-        )
+        from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
 
         run, subject = self._run, self._subject
         boot = run.boots.get(subject.family.name)
@@ -69,15 +67,15 @@ class Contents:
         told = failure.explanation if failure else None
         conversation = self._params.get("conversation", self._params.get("question"))
         lane, checkpoint = run.lane, subject.checkpoint
-        return facts.Incident(
+        return incidents_types.Incident(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             tool={"name": "pytest-vllm-gates", "version": __version__},
             family=subject.family.name,
             model=endpoint.model if endpoint else "",
-            checkpoint=facts.Checkpoint(
+            checkpoint=incidents_types.Checkpoint(
                 name=checkpoint.name, source=checkpoint.source, revision=checkpoint.revision
             ),
-            lane=facts.Lane(
+            lane=incidents_types.Lane(
                 name=lane.name,
                 title=lane.title,
                 form=lane.form,
@@ -89,7 +87,7 @@ class Contents:
                 load=lane.load,
                 throughput=lane.throughput,
             ),
-            measure=facts.Measure(
+            measure=incidents_types.Measure(
                 answer_tokens=run.options.answer_tokens,
                 samples=run.options.samples,
                 soak_s=run.options.soak_s,
@@ -100,7 +98,7 @@ class Contents:
             case=self._findings[0].case.name if self._findings else None,
             says=self._says,
             findings=tuple(
-                facts.Finding(case=one.case.name, says=one.says) for one in self._findings
+                incidents_types.Finding(case=one.case.name, says=one.says) for one in self._findings
             ),
             signature=told.document() if told else None,
             machine=machine_document(run.machine),
@@ -220,35 +218,34 @@ class Contents:
     def _gather_files(self) -> None:
         """Take what is there of logs, metrics, goldens and what this project alone has."""
         from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve  # noqa: PLC0415
-        from pytest_vllm_gates.incidents import (  # noqa: PLC0415
-            parts as incidents_parts,
-            types as facts,
-        )
+        from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
 
         run, subject = self._run, self._subject
         boot = run.boots.get(subject.family.name)
         log = Path(boot.evidence["log"]) if boot and "log" in boot.evidence else None
         if log and log.is_file():
-            self.files[facts.LOG], cut = incidents_parts.log(log)
+            self.files[incidents_types.LOG], cut = incidents_parts.log(log)
             self._cut += [cut] if cut else []
-            self.files[facts.EXCERPT] = incidents_parts.excerpt(log).encode()
+            self.files[incidents_types.EXCERPT] = incidents_parts.excerpt(log).encode()
         if before := run.metrics.get(subject.family.name):
-            self.files[facts.METRICS_BEFORE] = before.encode()
+            self.files[incidents_types.METRICS_BEFORE] = before.encode()
         if boot and boot.endpoint and (after := incidents_parts.metrics(boot.endpoint)):
-            self.files[facts.METRICS_AFTER] = after.encode()
+            self.files[incidents_types.METRICS_AFTER] = after.encode()
         if run.lane.base_url is None and run.options.rootdir in run.lane.file.parents:
-            self.files[facts.LANE] = run.lane.file.read_bytes()
+            self.files[incidents_types.LANE] = run.lane.file.read_bytes()
         golden: Goldens | None = self._given.get("golden")
         for path in golden.own_used if golden else ():
-            self.files[f"{facts.EXPECTED}/{path.name}"] = path.read_bytes()
-        rules = replay.load()
+            self.files[f"{incidents_types.EXPECTED}/{path.name}"] = path.read_bytes()
+        rules = incidents_types.load()
         if self._gate in rules.above_the_weights:
             prompts = incidents_parts.prompts_of(
                 subject.checkpoint,
                 checkpoints_resolve.miniature(subject.family),
                 whole=self._gate in rules.without_weights,
             )
-            self.files |= {f"{facts.PROMPT_FILES}/{name}": data for name, data in prompts.items()}
+            self.files |= {
+                f"{incidents_types.PROMPT_FILES}/{name}": data for name, data in prompts.items()
+            }
 
 
 def _ways(sends: Sequence[Sent]) -> dict[str, Sent]:

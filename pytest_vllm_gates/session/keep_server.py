@@ -8,8 +8,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.server.types import KEPT, Boot, Endpoint
+from pytest_vllm_gates.server.types import KEPT, Boot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,6 +72,7 @@ class Keeping:
         return None
 
     def _attach(self, entry: Entry, record: Kept) -> Server | None:
+        from pytest_vllm_gates.client import ready as client_ready  # noqa: PLC0415
         from pytest_vllm_gates.server import launch, ready  # noqa: PLC0415
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
@@ -89,12 +91,12 @@ class Keeping:
         process = KeptProcess.of(entry.folder, hold, record, self.plan.folder / "server.log")
         try:
             if process.poll() is not None or not ready.healthy(endpoint):
-                raise ready.NotServing("it is not healthy any more")  # noqa: TRY301
+                raise client_ready.NotServing("it is not healthy any more")  # noqa: TRY301
             if record.renderer:
                 ready.first_rendering(endpoint, self.plan.limits.stall_s)
             else:
                 ready.first_chat(endpoint, self.plan.limits.stall_s)
-        except ready.NotServing as error:
+        except client_ready.NotServing as error:
             process.stop()
             self.passed_over.append(f"{entry.name} was ended: {error}")
             return None

@@ -1,105 +1,32 @@
-"""The incidents that a run sends again: the one of --repro, or those that are kept as tests."""
+"""The incidents that a run sends again: the one of --repro, or those that are kept as tests.
+
+Tests that are run for an incident: which they are, and what each time comes to.
+"""
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from pytest_vllm_gates.catalog import family as families
-from pytest_vllm_gates.catalog.conversation import Conversation
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import replay_target
-from pytest_vllm_gates.incidents.read import Bundle, read
-from pytest_vllm_gates.incidents.types import EXPECTED, PROMPT_FILES
-from pytest_vllm_gates.report import incidents as report
+from pytest_vllm_gates.incidents.read import read
+from pytest_vllm_gates.incidents.types import PROMPT_FILES
+from pytest_vllm_gates.outcomes import Outcome
+from pytest_vllm_gates.session.items import INCIDENTS, found_key, incident_of, own_gate_of
+from pytest_vllm_gates.session.run import Replays
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-    from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.session.run import Attempt, Run
 
 KEPT = "golden/incidents"
-LABEL = re.compile(r"[^\w.-]+")
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One time that an incident is sent again; tests are run for it as for a parameter."""
-
-    bundle: Bundle
-    number: int | None = None
-    """Which time it is, where there are several."""
-    fresh: bool = False
-    """Whether nothing that another test was told may be taken for its own."""
-
-    @property
-    def label(self) -> str:
-        """What stands for it in a test's name."""
-        label = LABEL.sub("-", self.bundle.name)
-        return f"{label}-{self.number}" if self.number else label
-
-    def expected(self, checkpoint: str) -> Path | None:
-        """Return the folder of the bundle's goldens, where they are of this checkpoint."""
-        same = self.bundle.incident.checkpoint.name == checkpoint
-        return self.bundle.folder / EXPECTED if same else None
-
-
-@dataclass
-class Replays:
-    """What is sent again, and what came of it."""
-
-    repro: Bundle | None = None
-    times: int = 1
-    kept: tuple[Bundle, ...] = ()
-    """Those that have been made tests."""
-    refused: tuple[str, ...] = ()
-    """Why others were not read."""
-    family: Family | None = None
-    checkpoint: Checkpoint | None = None
-    lane: Lane | None = None
-    """Those of `repro`, where it says which; the lane is None where the run is to choose."""
-    notes: tuple[str, ...] = ()
-    """What is said of where `repro` is replayed."""
-    other_weights: bool = False
-    """Whether `repro` is replayed with other weights than its own."""
-    attempts: list[dict[str, Any]] = field(default_factory=list)
-    """What each time came to: the records of `replaying.attempted`."""
-
-    @property
-    def any_kept(self) -> bool:
-        """Whether any incident was made a test, be it one that cannot be read."""
-        return bool(self.kept or self.refused)
-
-    def conversations(self, known: Sequence[Conversation]) -> tuple[Conversation, ...]:
-        """Return the conversations of the run: that of the incident of --repro is as it was."""
-        told = self.repro.incident.conversation if self.repro else None
-        if not told:
-            return tuple(known)
-        own = Conversation.model_validate_json(json.dumps(told))
-        return tuple({**{one.name: one for one in known}, own.name: own}.values())
-
-    def document(self) -> dict[str, Any] | None:
-        """Return what the replay of --repro came to, as verdict.json has it; None without one."""
-        if self.repro is None:
-            return None
-        return report.document(self.repro.folder, self.repro.incident, self.attempts, self.notes)
-
-    def attempts_of(self, gate: str, test: str) -> list[Attempt]:
-        """Return how often a gate's test is to be run for an incident, and for which."""
-        found = [
-            Attempt(one) for one in self.kept if (one.incident.gate, _function(one)) == (gate, test)
-        ]
-        one = self.repro
-        if one and (one.incident.gate, _function(one)) == (gate, test):
-            numbers = range(1, self.times + 1) if self.times > 1 else [None]
-            found += [Attempt(one, number, fresh=True) for number in numbers]
-        return found
 
 
 def resolve(options: Options) -> Replays:
@@ -152,5 +79,111 @@ def _kept(project: Path) -> Replays:
     return Replays(kept=tuple(bundles), refused=tuple(refused))
 
 
-def _function(bundle: Bundle) -> str:
-    return bundle.incident.test.partition("[")[0]
+# The fixtures in which gates keep what one test has measured for all of them.
+SHARED = {"walks", "treatments", "climbs", "loads"}
+
+
+@pytest.fixture(autouse=True)
+def _incident(request: pytest.FixtureRequest) -> Attempt | None:
+    """The incident that a test is run for, None for an ordinary test."""
+    attempt: Attempt | None = getattr(request, "param", None)
+    if attempt and attempt.fresh:
+        for name in sorted(SHARED & set(request.fixturenames)):
+            request.getfixturevalue(name).clear()
+    return attempt
+
+
+@pytest.fixture(scope="session")
+def replays(_run: Run) -> Replays:
+    """The incidents that this run sends again."""
+    return _run.replays
+
+
+def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
+    """Run a test once more for each incident that is its own."""
+    gate = metafunc.definition.path.stem.removeprefix("test_")
+    attempts = run.replays.attempts_of(gate, metafunc.function.__name__)
+    if not attempts or "_incident" not in metafunc.fixturenames:
+        return
+    mark = getattr(pytest.mark, INCIDENTS)
+    variants = [pytest.param(one, id=one.label, marks=mark) for one in attempts]
+    plain = pytest.param(None, id=pytest.HIDDEN_PARAM)
+    metafunc.parametrize("_incident", [plain, *variants], indirect=True)
+
+
+def chosen(items: Iterable[pytest.Item], run: Run) -> list[pytest.Item]:
+    """Return the items to run: of those for an incident only its own test; of --repro no others.
+
+    Raises `pytest.UsageError` where the incident of --repro has no test here.
+    """
+    repro = run.replays.repro
+    found = []
+    for item in items:
+        attempt = incident_of(item)
+        if attempt is None:
+            if not repro:
+                found.append(item)
+        elif _plain_name(item, attempt) == attempt.bundle.incident.test and (
+            # What ends the server runs once a run, and for the incident too.
+            repro or item.get_closest_marker("ends_the_server") is None
+        ):
+            found.append(item)
+    if repro and not found:
+        told = repro.incident
+        raise pytest.UsageError(
+            f"{repro.folder}: no test {told.test} of a gate {told.gate!r} is here; for a gate of "
+            "your own name its folder besides: pytest --repro BUNDLE my_gates/"
+        )
+    return found
+
+
+def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
+    """Have the last report of a test of --repro tell what it came to."""
+    result = getattr(report, "gate_result", None)
+    if result and (attempt := attempted(item, result, run)):
+        report.gate_attempts = [attempt]  # type: ignore[attr-defined]
+
+
+def attempted(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
+    """Return what a test of --repro came to, as JSON; None for any other test."""
+    from pytest_vllm_gates.incidents import compare  # noqa: PLC0415 - only for a replay
+
+    attempt, bundle = incident_of(item), run.replays.repro
+    if attempt is None or bundle is None:
+        return None
+    found = item.stash.get(found_key, None)
+    known = [each for _, some in found.known for each in some] if found else []
+    # A bundle tells what was found without secrets, and is held against the same.
+    clean = run.redactor.failure
+    findings = [
+        replace(one, says=clean(one.says)) for one in (*(found.new if found else ()), *known)
+    ]
+    answer, why = compare.decide(
+        bundle.incident,
+        Outcome(result["outcome"]),
+        clean(result["reason"]),
+        [replace(one, says=clean(one.says)) for one in findings],
+        other_weights=run.replays.other_weights,
+    )
+    tape = run.tapes.get(result["family"])
+    before = [bundle.sent(one) for one in bundle.incident.sends if attempt.number in (None, 1)]
+    pairs = compare.pairs(before, tape.of(item.nodeid) if tape else [])
+    return {
+        "answer": str(answer),
+        "why": why,
+        "outcome": str(result["outcome"]),
+        "says": result["reason"],
+        "seconds": round(result["duration_s"], 3),
+        "responses": [compare.compare(*pair).document() for pair in pairs],
+    }
+
+
+def _plain_name(item: pytest.Item, attempt: Attempt) -> str:
+    """Return what a test is called without its incident."""
+    name = item.name.replace(f"-{attempt.label}", "", 1)
+    return name.replace(f"{attempt.label}-", "", 1) if name == item.name else name
+
+
+def gates_of(item: pytest.Item) -> set[str]:
+    """Return the gates a test stands for: its own and, where it is an incident's, that of those."""
+    return {own_gate_of(item)} | ({INCIDENTS} if incident_of(item) else set())

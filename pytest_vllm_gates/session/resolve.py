@@ -13,21 +13,20 @@ from pytest_vllm_gates.catalog import (
     lane as lanes,
     waivers as waiving,
 )
+from pytest_vllm_gates.catalog.plans import planned_traffic
+from pytest_vllm_gates.catalog.toml import choose
+from pytest_vllm_gates.catalog.waivers import of_lane
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.client.recorder import Tape
 from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
-from pytest_vllm_gates.facts.names import choose
-from pytest_vllm_gates.facts.tape import Tape
-from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.judge.waivers import of_lane
 from pytest_vllm_gates.load import traces
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.options import ALL
 from pytest_vllm_gates.redaction import prompts
-from pytest_vllm_gates.run import shipped_gates
-from pytest_vllm_gates.session import redaction
-from pytest_vllm_gates.session.replay import Replays, resolve as resolve_replays
-from pytest_vllm_gates.session.run import Run, Subject
+from pytest_vllm_gates.session import collection, redaction
+from pytest_vllm_gates.session.replay import resolve as resolve_replays
+from pytest_vllm_gates.session.run import Replays, Run, Subject
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
@@ -54,7 +53,7 @@ def resolve(options: Options) -> Run:
         # A running server is judged as the incident's lane was.
         lane = lane.model_copy(update=replays.repro.incident.lane.judging)
     today = waiving.today()
-    waivers = waiving.load_all(project, shipped_gates.gate_files(), today)
+    waivers = waiving.load_all(project, collection.gate_files(), today)
     every = sorted(families.files(project))
     names = [one for name in options.models for one in (every if name.lower() == ALL else [name])]
     subjects = [_subject(name, options, lane) for name in names]
@@ -62,7 +61,7 @@ def resolve(options: Options) -> Run:
         subjects = [_replayed(replays, replays.family, options, lane)]
     if options.trace:
         for subject in subjects:  # a trace that cannot be replayed is told before anything boots
-            traces.take(options.trace, planned(subject.family.load, lane.load))
+            traces.take(options.trace, planned_traffic(subject.family.load, lane.load))
     server_env = {}
     if options.without_repairs:
         known = [repair.name for repair in repairs(lane.overlay_path)]

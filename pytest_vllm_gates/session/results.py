@@ -13,8 +13,8 @@ from pytest_vllm_gates.session.items import evidence_key, gate_of, run_key
 from pytest_vllm_gates.verdict.verdict import SEVERITY
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.run.launching import Launch
     from pytest_vllm_gates.server.types import Failure
+    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.run import Subject
 
 _judged_key: pytest.StashKey[dict[str, Any]] = pytest.StashKey()

@@ -2,33 +2,124 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.catalog.conversation import Conversation
 from pytest_vllm_gates.environment.overlay import Repair, repairs
+from pytest_vllm_gates.incidents.types import EXPECTED
+from pytest_vllm_gates.report import incidents as report
 from pytest_vllm_gates.report.document import Facts
-from pytest_vllm_gates.run import shipped_gates
-from pytest_vllm_gates.session import all_reduce, commands
-from pytest_vllm_gates.session.replay import Replays
+from pytest_vllm_gates.session import collection, commands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-    from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.catalog.known_defects import KnownDefect
     from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.catalog.waivers import Waivers
+    from pytest_vllm_gates.client.recorder import Tape
     from pytest_vllm_gates.environment.environment import Environment
-    from pytest_vllm_gates.facts.tape import Tape
-    from pytest_vllm_gates.judge.waivers import Waivers
+    from pytest_vllm_gates.incidents.read import Bundle
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.options import Options
     from pytest_vllm_gates.outcomes import TestResult
     from pytest_vllm_gates.redaction.redactor import Redactor
-    from pytest_vllm_gates.run.other_lane import OtherRun
-    from pytest_vllm_gates.server.types import Boot
+    from pytest_vllm_gates.server.types import Boot, Failure
+
+LABEL = re.compile(r"[^\w.-]+")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One time that an incident is sent again; tests are run for it as for a parameter."""
+
+    bundle: Bundle
+    number: int | None = None
+    """Which time it is, where there are several."""
+    fresh: bool = False
+    """Whether nothing that another test was told may be taken for its own."""
+
+    @property
+    def label(self) -> str:
+        """What stands for it in a test's name."""
+        label = LABEL.sub("-", self.bundle.name)
+        return f"{label}-{self.number}" if self.number else label
+
+    def expected(self, checkpoint: str) -> Path | None:
+        """Return the folder of the bundle's goldens, where they are of this checkpoint."""
+        same = self.bundle.incident.checkpoint.name == checkpoint
+        return self.bundle.folder / EXPECTED if same else None
+
+
+@dataclass
+class Replays:
+    """What is sent again, and what came of it."""
+
+    repro: Bundle | None = None
+    times: int = 1
+    kept: tuple[Bundle, ...] = ()
+    """Those that have been made tests."""
+    refused: tuple[str, ...] = ()
+    """Why others were not read."""
+    family: Family | None = None
+    checkpoint: Checkpoint | None = None
+    lane: Lane | None = None
+    """Those of `repro`, where it says which; the lane is None where the run is to choose."""
+    notes: tuple[str, ...] = ()
+    """What is said of where `repro` is replayed."""
+    other_weights: bool = False
+    """Whether `repro` is replayed with other weights than its own."""
+    attempts: list[dict[str, Any]] = field(default_factory=list)
+    """What each time came to: the records of `replaying.attempted`."""
+
+    @property
+    def any_kept(self) -> bool:
+        """Whether any incident was made a test, be it one that cannot be read."""
+        return bool(self.kept or self.refused)
+
+    def conversations(self, known: Sequence[Conversation]) -> tuple[Conversation, ...]:
+        """Return the conversations of the run: that of the incident of --repro is as it was."""
+        told = self.repro.incident.conversation if self.repro else None
+        if not told:
+            return tuple(known)
+        own = Conversation.model_validate_json(json.dumps(told))
+        return tuple({**{one.name: one for one in known}, own.name: own}.values())
+
+    def document(self) -> dict[str, Any] | None:
+        """Return what the replay of --repro came to, as verdict.json has it; None without one."""
+        if self.repro is None:
+            return None
+        return report.document(self.repro.folder, self.repro.incident, self.attempts, self.notes)
+
+    def attempts_of(self, gate: str, test: str) -> list[Attempt]:
+        """Return how often a gate's test is to be run for an incident, and for which."""
+        found = [
+            Attempt(one) for one in self.kept if (one.incident.gate, _function(one)) == (gate, test)
+        ]
+        one = self.repro
+        if one and (one.incident.gate, _function(one)) == (gate, test):
+            numbers = range(1, self.times + 1) if self.times > 1 else [None]
+            found += [Attempt(one, number, fresh=True) for number in numbers]
+        return found
+
+
+def _function(bundle: Bundle) -> str:
+    return bundle.incident.test.partition("[")[0]
+
+
+@dataclass(frozen=True)
+class OtherRun:
+    """What came of the other lane's run: its `verdict.json`, or why there is none."""
+
+    folder: Path
+    document: dict[str, Any] | None
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +183,7 @@ class Run:
     """The incidents that are sent again."""
     needs_weights: set[str] = field(default_factory=set)
     """Families of which a test was collected that a renderer alone cannot serve."""
-    all_reduced: dict[int, all_reduce.Tried] = field(default_factory=dict)
+    all_reduced: dict[int, Tried] = field(default_factory=dict)
     """What came of the all-reduce over so many ranks; it is tried once a run."""
 
     @property
@@ -118,8 +209,8 @@ class Run:
             machine=self.machine,
             checkpoints={one.family.name: one.checkpoint for one in self.subjects},
             boots=self.boots,
-            titles=shipped_gates.titles(),
-            reproduce=commands.commands(self, shipped_gates.gate_files()),
+            titles=collection.titles(),
+            reproduce=commands.commands(self, collection.gate_files()),
             redactor=self.redactor,
         )
 
@@ -143,3 +234,11 @@ class Run:
             all_reduced={},
             tapes={},
         )
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What an all-reduce came to, as JSON; with the failure that forbids to boot."""
+
+    document: dict[str, Any]
+    failure: Failure | None = None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.server.types import Boot, BootTimes, Endpoint, Failure
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

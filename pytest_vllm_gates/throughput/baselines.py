@@ -20,9 +20,8 @@ from pytest_benchmark.utils import get_commit_info
 
 from pytest_vllm_gates.catalog.plans import Block, Pair, Scatter
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.baseline import Calibration, Conditions, Recorded
 from pytest_vllm_gates.files import write_whole
-from pytest_vllm_gates.throughput.conditions import machine_name
+from pytest_vllm_gates.throughput.conditions import Calibration, Conditions, Recorded, machine_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

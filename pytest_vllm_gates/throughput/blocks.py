@@ -1,4 +1,7 @@
-"""Drives blocks: identical requests on one server or in turns on two, with what bears on them."""
+"""Drives blocks: identical requests on one server or in turns on two, with what bears on them.
+
+The figures of blocks, side by side: evidence for a person to look at.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,27 @@ from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 
+from pytest_vllm_gates.catalog import plans
 from pytest_vllm_gates.catalog.plans import Block, Group
-from pytest_vllm_gates.drive.stilled import stilled
-from pytest_vllm_gates.facts import traffic
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.requests import Maker
 from pytest_vllm_gates.machine import cpu
+from pytest_vllm_gates.process.process import stilled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from pytest_vllm_gates.catalog.plans import Plan
-    from pytest_vllm_gates.facts.load import Load
-    from pytest_vllm_gates.facts.timing import Answered
-    from pytest_vllm_gates.server.metrics import Metrics
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.catalog.plans import Pair, Plan
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.load.types import Answered
+    from pytest_vllm_gates.server.metrics import Load, Metrics
 
 CHUNKS = "chunks"
+
 SETTLE_S = 2.0
+
 LOOK_S = 0.02
 
 
@@ -133,7 +137,7 @@ class Driver:
         """Return a maker whose prompts have nothing in common with those of any other block."""
         plan, text = self.plan, list(self.text)
         random.Random(name).shuffle(text)  # noqa: S311 - it hides nothing
-        load = traffic.planned(
+        load = plans.planned_traffic(
             {
                 "prompt_tokens": [plan.prompt_tokens] * 2,
                 "output_tokens": [plan.output_tokens] * 2,
@@ -195,3 +199,31 @@ def _settled(metrics: Metrics | None, before: Load | None, generated: int) -> Lo
             return now
         time.sleep(LOOK_S)
     return now
+
+
+NAMES = ("output_tokens_per_s", "ttft_s", "itl_s")
+
+MOST = 200
+"""Blocks a side; of more, as many evenly taken."""
+
+Sides = dict[str, dict[str, list[float]]]
+
+
+def side_by_side(ours: Iterable[Block], theirs: Iterable[Block]) -> Sides:
+    """Return each side's figures by name, one a block, in the order they were measured."""
+    return {"ours": _measured([*ours]), "theirs": _measured([*theirs])}
+
+
+def of_pairs(pairs: Iterable[Pair]) -> Sides:
+    """Return the same of pairs of boots."""
+    groups = [group for pair in pairs for group in pair.groups]
+    return side_by_side(
+        (block for group in groups for block in group.ours),
+        (block for group in groups for block in group.theirs),
+    )
+
+
+def _measured(blocks: Sequence[Block]) -> dict[str, list[float]]:
+    whole = [one for one in blocks if not one.faults]
+    step = max(1, -(-len(whole) // MOST))
+    return {name: [round(getattr(one, name), 5) for one in whole[::step]] for name in NAMES}

@@ -15,9 +15,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.judge import host_bound
-from pytest_vllm_gates.judge.steady import warm_up
-from pytest_vllm_gates.throughput.statistics import Mean, Prior, difference, holm, mean_of, spend
+from pytest_vllm_gates.throughput import host_bound
+from pytest_vllm_gates.throughput.statistics import (
+    Mean,
+    Prior,
+    difference,
+    holm,
+    mean_of,
+    spend,
+    warm_up,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

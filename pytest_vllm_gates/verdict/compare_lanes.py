@@ -3,6 +3,8 @@
 A check that fails on both lanes is a defect of the deployment that the change did not bring; one
 that fails on ours alone is a regression. What differs without a failure is drift: nobody asked for
 it, no gate forbids it, and the next incident may start there.
+
+Which evidence is held side by side although no check failed, read from `drift.toml`.
 """
 
 from __future__ import annotations
@@ -11,15 +13,39 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates import data
+from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.outcomes import Outcome, TestResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.facts.watched import Watched
+SHIPPED = data.FOLDER / "drift.toml"
+
+
+class Watched(toml.Record):
+    """One piece of a check's evidence, by the key it is written under."""
+
+    gate: str
+    test: str
+    where: str
+    """What a person calls it."""
+    key: str | None = None
+    """None for all of the check's evidence."""
+
+
+class _File(toml.Record):
+    watched: tuple[Watched, ...]
+
+
+def load() -> tuple[Watched, ...]:
+    """Return all that is watched."""
+    return toml.load(SHIPPED, _File).watched
+
 
 MARGIN = 0.05
 """The share by which a figure may differ: the memory of two boots is never quite the same."""
+
 THERE = "there"
 
 Key = tuple[str, str, str]

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.command_line import without
+from pytest_vllm_gates.catalog.flags import without
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.server.types import DID_NOT_BOOT, GONE
 from pytest_vllm_gates.verdict.verdict import NOTHING_PASSED, Promotion

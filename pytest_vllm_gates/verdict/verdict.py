@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.finding import GONE, STANDING
-from pytest_vllm_gates.outcomes import Outcome, TestResult
+from pytest_vllm_gates.outcomes import GONE, STANDING, Outcome, TestResult
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from pytest_vllm_gates.judge.waivers import Settled
+    from pytest_vllm_gates.catalog.waivers import Settled
 
 # The worst outcome of its tests is the gate's; a test that does not apply says nothing.
 SEVERITY = (

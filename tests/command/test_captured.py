@@ -14,7 +14,7 @@ import pytest
 import pytest_vllm_gates
 from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.incidents.read import Bundle, read
-from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
     from conftest import Fakes, Project
@@ -73,7 +73,7 @@ def test_what_is_not_as_expected_is_told_and_found_again(
 ) -> None:
     monkeypatch.chdir(project.path)
     for name in ("captured", "incidents"):
-        shutil.copy(GATES / f"test_{name}.py", shipped_gates.GATES)
+        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
     project.write("body.json", BODY)
     server = fakes("bangs", names=("qwen3.5",))
     assert capture(server.base_url) == 0  # the first answer is sound
@@ -98,7 +98,7 @@ def test_an_incident_that_quotes_a_key_is_found_again(
     monkeypatch.chdir(project.path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     for name in ("captured", "incidents"):
-        shutil.copy(GATES / f"test_{name}.py", shipped_gates.GATES)
+        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
     project.write("body.json", BODY.replace('"stream": true', '"stream": false'))
     server = fakes("echoes", key=KEY, names=("qwen3.5",))
     assert capture(server.base_url, "--expect", "content lacks You sent") == 1
@@ -180,7 +180,7 @@ def test_prompts_can_be_left_out(here: Path) -> None:
 
 def test_gates_with_nothing_to_judge_are_not_missed(project: Project) -> None:
     for name in ("captured", "incidents"):
-        shutil.copy(GATES / f"test_{name}.py", shipped_gates.GATES)
+        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
 
     def missed() -> list[str]:
         project.gates("-m", "boot")

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.diagnosis import signature
-from pytest_vllm_gates.report import signatures
+from pytest_vllm_gates.report import checks as report_checks
 
 CAUSE = "(EngineCore pid=1) ValueError: No available memory for the cache blocks."
 PAGE = Path(__file__).parents[2] / "docs" / "signatures.md"
@@ -129,6 +129,6 @@ def test_a_class_that_there_is_not_is_told(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_page_of_signatures_is_up_to_date() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == signatures.markdown(signature.load_all()), (
+    assert page == report_checks.signature_page(signature.load_all()), (
         "write it anew: vllm-gates signatures --markdown > docs/signatures.md"
     )

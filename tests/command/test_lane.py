@@ -10,6 +10,7 @@ import pytest
 from drive.environment_site import Site, site_fixture  # noqa: F401, TC002 - a fixture
 from drive.site_packages import distribution, interpreter
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.environment import environment
@@ -316,7 +317,7 @@ def test_the_real_cpu_lane_frozen_differs_from_itself_in_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     cpu = lanes.load("cpu", tmp_path)
-    environment.prepare(cpu, cache=environment.default_cache(), progress=print)
+    environment.prepare(cpu, cache=files.default_cache(), progress=print)
     capsys.readouterr()
     found = as_json(capsys, "freeze", "stable", "--from", "cpu")
     assert found["packages"] > 140

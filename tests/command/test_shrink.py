@@ -10,11 +10,12 @@ from incident_bundles import SENT, incident
 
 from pytest_vllm_gates.catalog.matrix import Asked
 from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import write as incidents_write
 from pytest_vllm_gates.incidents.read import Bundle, read
 from pytest_vllm_gates.incidents.shrink import Part, Whittler
-from pytest_vllm_gates.incidents.types import CellSends, Sent, Walk
+from pytest_vllm_gates.incidents.types import CellSends, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.server.types import Endpoint
+from pytest_vllm_gates.client.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,7 +6,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Self
 
-from pytest_vllm_gates.facts.timing import Planned
+from pytest_vllm_gates.load.types import Planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable

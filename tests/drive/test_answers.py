@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts.timing import Raw
 from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.types import Raw
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
 CHUNKED = STREAM + b"Transfer-Encoding: chunked\r\n\r\n"

@@ -13,14 +13,14 @@ import pytest
 
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.lane import Lane
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair, Scatter, planned
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair, Scatter, planned_throughput
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.machine.types import Machine
 from pytest_vllm_gates.throughput.baselines import OURS, Baselines
 from pytest_vllm_gates.throughput.conditions import conditions, machine_name
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.baseline import Conditions
+    from pytest_vllm_gates.throughput.conditions import Conditions
 
 MACHINE = Machine("Linux", "3.11", "A Processor 9000 @ 3 GHz", 2, 24 * 2**30, ())
 LANE = Lane(name="cpu", file=Path("cpu.toml"), title="x", command=("x",), env={"A": "1"})
@@ -36,7 +36,7 @@ def now(machine: Machine = MACHINE, **more: Any) -> Conditions:
         "lane": LANE,
         "checkpoint": Checkpoint("miniature", "org/model", "abc"),
         "serve": {"enforce_eager": True},
-        "plan": planned(),
+        "plan": planned_throughput(),
     }
     return conditions(machine=machine, family="qwen3.5", **(given | more))
 
@@ -70,7 +70,7 @@ def test_boots_add_up_and_the_newest_versions_count(tmp_path: Path) -> None:
             {"serve": {"enforce_eager": False}},
             "flags.enforce_eager was True and is False",
         ),
-        ({"plan": planned({"requests": 9})}, "work.requests was 64 and is 9"),
+        ({"plan": planned_throughput({"requests": 9})}, "work.requests was 64 and is 9"),
         (
             {"checkpoint": Checkpoint("miniature", "org/model", "def")},
             "model.revision was abc and is def",
@@ -158,7 +158,7 @@ def test_a_calibration_is_kept_for_its_conditions(tmp_path: Path) -> None:
     found = at(tmp_path).calibration()
     assert found
     assert (found.pair_sd, found.pairs) == (SCATTER, 5)
-    assert at(tmp_path, now(plan=planned({"requests": 9}))).calibration() is None
+    assert at(tmp_path, now(plan=planned_throughput({"requests": 9}))).calibration() is None
     assert at(tmp_path).recorded() == ([], [])
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(UserError, match="corrupt"):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.test_loading import Server as Completions
-from pytest_vllm_gates.catalog.plans import planned
-from pytest_vllm_gates.drive.yardstick import Yardstick, work
+from pytest_vllm_gates.catalog.plans import planned_throughput
 from pytest_vllm_gates.long_context.prompts import metrics
+from pytest_vllm_gates.machine.cpu import Yardstick, work
 from pytest_vllm_gates.throughput.blocks import Driver, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PLAN = planned({"concurrency": 2, "requests": 4, "prompt_tokens": 6, "output_tokens": 5})
+PLAN = planned_throughput({"concurrency": 2, "requests": 4, "prompt_tokens": 6, "output_tokens": 5})
 
 
 @pytest.fixture

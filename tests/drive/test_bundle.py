@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.drive import installed
-from pytest_vllm_gates.environment import bundle, environment, fatbin
-from pytest_vllm_gates.facts.bundle import Bundle, Kernels, Unmet
+from pytest_vllm_gates.environment import bundle, environment, fatbin, installed
+from pytest_vllm_gates.environment.types import Bundle, Kernels, Unmet
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,7 +195,7 @@ def test_a_lanes_libraries_are_looked_at_first(site: Path) -> None:
 @pytest.mark.parametrize("name", ["cpu", pytest.param("cpu-previous", marks=pytest.mark.slow)])
 def test_released_vllms_are_read(name: str, tmp_path: Path) -> None:
     made = environment.prepare(
-        lanes.load(name, tmp_path), cache=environment.default_cache(), progress=print
+        lanes.load(name, tmp_path), cache=files.default_cache(), progress=print
     )
     found = bundle.read(made.folders, made.versions)
     assert (found.device, found.unmet) == ("cpu", ())

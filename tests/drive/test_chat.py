@@ -11,9 +11,9 @@ from openai.types.chat import ChatCompletionChunk
 from drive.scripted import Said, serving
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.conversation import Conversation
+from pytest_vllm_gates.client.answer import ToolCall, Usage
 from pytest_vllm_gates.client.chat import Chat, assemble
-from pytest_vllm_gates.facts.answer import ToolCall, Usage
-from pytest_vllm_gates.server.types import Endpoint
+from pytest_vllm_gates.client.endpoint import Endpoint
 
 
 def chunk(

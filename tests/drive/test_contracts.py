@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.catalog import conversation
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.contracts import types as contracts_types
 from pytest_vllm_gates.contracts.client import Asking
-from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family

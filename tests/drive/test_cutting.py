@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.scripted import Said, Scripted, serving
+from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.conversations.checks import finish, stops
 from pytest_vllm_gates.conversations.limits import LONGEST, STOPS, Pieces, limits, limits_in_a_call
-from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

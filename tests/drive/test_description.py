@@ -17,7 +17,7 @@ from pytest_vllm_gates.lanes import describe as lanes_describe
 from pytest_vllm_gates.lanes.diff import differences
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.bundle_diff import BundleDescription
+    from pytest_vllm_gates.lanes.describe import BundleDescription
 
 NOWHERE = Path("/nowhere")
 MACHINE = recorded("h100x8")

@@ -9,14 +9,14 @@ import openai
 import pytest
 
 from drive.answering import answering
-from pytest_vllm_gates.judge.effects import missing
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 from pytest_vllm_gates.robustness import sampling_effects
+from pytest_vllm_gates.robustness.sampling_effects import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pytest_vllm_gates.facts.effects import Effect
+    from pytest_vllm_gates.robustness.sampling_effects import Effect
 
 WORDS = ["It", " is", " cold", ".", " today", ", in", "deed", "1", "2", "3", "4", "5"]
 GREEDY = tuple(range(len(WORDS)))

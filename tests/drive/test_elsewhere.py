@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.drive.elsewhere.python_text import arguments_at, value_at
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.importers import curl, har, openai_log, vllm_log
+from pytest_vllm_gates.incidents.importers.vllm_log import arguments_at, value_at
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,11 @@ from drive.encoder_site import MODULE, interpreter
 from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.rendering import Endless, Refused
+from pytest_vllm_gates.goldens import Refused
 from pytest_vllm_gates.prompts import encoder as encoders
 from pytest_vllm_gates.prompts.encoder import Encoder
 from pytest_vllm_gates.prompts.reference import Reference
+from pytest_vllm_gates.prompts.types import Endless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from packaging.requirements import Requirement
 
-from pytest_vllm_gates.drive import installed
-from pytest_vllm_gates.environment import relock, uv
+from pytest_vllm_gates.environment import installed, relock, uv
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.environment_site import Site, site_fixture  # noqa: F401, TC001 - a fixture
+from pytest_vllm_gates import files
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.errors import UserError
 
@@ -203,6 +204,6 @@ def test_a_lock_that_pins_nothing_is_refused_with_its_line(
 
 def test_the_cache_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_GATES_CACHE", str(tmp_path))
-    assert environment.default_cache() == tmp_path
+    assert files.default_cache() == tmp_path
     monkeypatch.delenv("VLLM_GATES_CACHE")
-    assert environment.default_cache().name == "pytest-vllm-gates"
+    assert files.default_cache().name == "pytest-vllm-gates"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import sources
+from pytest_vllm_gates.environment import uv as environment_uv
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a home whose pip configuration is the only one there is."""
-    monkeypatch.setattr(sources, "pip_files", lambda _: [tmp_path / "system", tmp_path / "user"])
+    monkeypatch.setattr(
+        environment_uv, "pip_files", lambda _: [tmp_path / "system", tmp_path / "user"]
+    )
     return tmp_path
 
 
 def handed_on(environ: Mapping[str, str]) -> dict[str, str]:
-    return sources.for_uv(environ)[0]
+    return environment_uv.for_uv(environ)[0]
 
 
 def test_files_speak_uvs_words(home: Path) -> None:
@@ -67,8 +69,8 @@ def test_what_was_said_to_uv_itself_wins_over_pip(home: Path, name: str) -> None
 
 def test_no_index_is_handed_on(home: Path) -> None:
     (home / "user").write_text("[global]\nno-index = true\n")
-    assert sources.for_uv({})[1] == ["--no-index"]
-    assert sources.for_uv({"PIP_NO_INDEX": "0"})[1] == []
+    assert environment_uv.for_uv({})[1] == ["--no-index"]
+    assert environment_uv.for_uv({"PIP_NO_INDEX": "0"})[1] == []
 
 
 def test_settings_that_would_change_what_is_installed_are_not_handed_on(home: Path) -> None:
@@ -86,7 +88,7 @@ def test_a_file_pip_could_not_read_either_is_passed_over(home: Path) -> None:
 
 
 def test_pips_files_are_the_ones_pip_documents(tmp_path: Path) -> None:
-    found = [str(path) for path in sources.pip_files({"HOME": str(tmp_path)})]
+    found = [str(path) for path in environment_uv.pip_files({"HOME": str(tmp_path)})]
     assert f"{tmp_path}/.pip/pip.conf" in found
     assert "/etc/pip.conf" in found
     assert found.index("/etc/pip.conf") < found.index(f"{tmp_path}/.pip/pip.conf")
@@ -94,7 +96,7 @@ def test_pips_files_are_the_ones_pip_documents(tmp_path: Path) -> None:
 
 def test_a_named_file_replaces_the_users_own_and_wins(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "PIP_CONFIG_FILE": "/named"}
-    found = [str(path) for path in sources.pip_files(environ)]
+    found = [str(path) for path in environment_uv.pip_files(environ)]
     assert found[-1] == "/named"
     assert not any(path.startswith(str(tmp_path)) for path in found)
-    assert sources.pip_files({"PIP_CONFIG_FILE": "/dev/null"}) == []
+    assert environment_uv.pip_files({"PIP_CONFIG_FILE": "/dev/null"}) == []

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pynvml
 from machines import Nvml, recorded
 
-from pytest_vllm_gates.drive import gpu_activity
+from pytest_vllm_gates.machine import nvml
 
 if TYPE_CHECKING:
     import pytest
 
 
 def test_every_gpu_is_looked_at_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_activity, "LOOK_S", 0.001)
+    monkeypatch.setattr(nvml, "LOOK_S", 0.001)
     Nvml(recorded("h100x8")).install(monkeypatch)
-    with gpu_activity.watched() as told:
+    with nvml.watched() as told:
         assert told == {}
         time.sleep(0.01)
     assert told == {
@@ -31,7 +31,7 @@ def test_every_gpu_is_looked_at_until_the_end(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_refused_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     Nvml(recorded("gb10")).install(monkeypatch)
-    with gpu_activity.watched() as told:
+    with nvml.watched() as told:
         pass
     assert "gpu_power_w" not in told
     assert told["gpu_utilization"] == 0.8
@@ -42,6 +42,6 @@ def test_without_a_driver_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", refuse)
-    with gpu_activity.watched() as told:
+    with nvml.watched() as told:
         pass
     assert told == {}

@@ -9,9 +9,9 @@ import pytest
 from drive.scripted import Said, Scripted, serving
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.conversations.checks.tool_calls import altered
 from pytest_vllm_gates.conversations.forced_calls import BEFORE, Forced
-from pytest_vllm_gates.drive.hostile_calls import hostile_calls, long_call
-from pytest_vllm_gates.judge.arguments import altered
+from pytest_vllm_gates.conversations.forced_cases import hostile_calls, long_call
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.client.exchange import Sent, told
 from pytest_vllm_gates.incidents import parts as incidents_parts
-from pytest_vllm_gates.incidents.types import Sent, told
-from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

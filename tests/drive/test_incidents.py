@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, strategies as st
 from incident_bundles import BODY, PIECES, SENT, incident, written
 
+from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import read as incidents_read, write as incidents_write
-from pytest_vllm_gates.incidents.types import NAME, SCHEMA, Sent, schema
+from pytest_vllm_gates.incidents.types import NAME, SCHEMA, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,6 @@ import pynvml
 import pytest
 from machines import CAPABILITIES, RECORDED, Memory, Nvml, recorded, stand_in
 
-from pytest_vllm_gates.drive import container
 from pytest_vllm_gates.machine import inspect as machine_inspect, nvidia_smi, nvml
 
 if TYPE_CHECKING:
@@ -195,11 +194,11 @@ def test_containers_are_known_by_what_they_leave(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text)
-    assert container.kind(tmp_path) == kind
+    assert machine_inspect.kind(tmp_path) == kind
 
 
 @pytest.mark.parametrize(("text", "limit"), [("8589934592\n", 8 * GIB), ("max\n", None)])
 def test_a_containers_limit_of_memory(text: str, limit: int | None, tmp_path: Path) -> None:
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/memory.max").write_text(text)
-    assert container.memory_limit(tmp_path) == limit
+    assert machine_inspect.memory_limit(tmp_path) == limit

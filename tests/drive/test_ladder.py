@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.facts.said import Said
-from pytest_vllm_gates.long_context.client import Climber, Ladder, resident_bytes
+from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.long_context.client import Climber, Ladder
 from pytest_vllm_gates.long_context.prompts import metrics
 from pytest_vllm_gates.long_context.types import Rung
-from pytest_vllm_gates.server.types import Endpoint
+from pytest_vllm_gates.process.process import resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,9 @@ import pytest
 from survivors import alive, none_of, until
 
 from drive.launch_plans import LIMITS, lane, plan_of
+from pytest_vllm_gates.client import ready
 from pytest_vllm_gates.process.guard import descendants
-from pytest_vllm_gates.server import launch, ready
+from pytest_vllm_gates.server import launch
 
 if TYPE_CHECKING:
     from conftest import Fakes

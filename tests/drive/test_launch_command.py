@@ -12,7 +12,7 @@ import pytest
 from drive.launch_plans import lane, plan_of
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.lane import Lane
-from pytest_vllm_gates.drive import lane_variables
+from pytest_vllm_gates.environment import overlay as environment_overlay
 from pytest_vllm_gates.server import launch
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ def test_flags_go_where_the_command_says(plan: launch.Plan) -> None:
 def test_nothing_of_this_python_leaks_into_the_servers(
     plan: launch.Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in lane_variables.FOREIGN:
+    for name in environment_overlay.FOREIGN:
         monkeypatch.setenv(name, "/of/this/python")
     monkeypatch.setenv("KEPT", "1")
     env = launch.environment(replace(plan, python=Path("/env/bin/python")), "key")
-    assert not set(lane_variables.FOREIGN) & set(env)
+    assert not set(environment_overlay.FOREIGN) & set(env)
     assert env["KEPT"] == "1"
     assert env["VLLM_API_KEY"] == "key"
     assert env["PATH"].split(os.pathsep)[0] == "/env/bin"

@@ -14,18 +14,17 @@ import pytest
 
 from drive.scripted import Said as ScriptedSaid, serving
 from pytest_vllm_gates.catalog import family as families
-from pytest_vllm_gates.facts.isolation import Questions
-from pytest_vllm_gates.facts.said import Said
-from pytest_vllm_gates.facts.timing import Driven, Workers
-from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.catalog.plans import planned_traffic
+from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.client.questions import Questions
 from pytest_vllm_gates.load import arrivals, checks as judge, driver
 from pytest_vllm_gates.load.driver import Loader
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.requests import Maker
 from pytest_vllm_gates.load.trace import Arrival, Given, Taken
-from pytest_vllm_gates.load.types import Limit
+from pytest_vllm_gates.load.types import Driven, Limit, Workers
 from pytest_vllm_gates.long_context.prompts import metrics
-from pytest_vllm_gates.server.types import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.types import Loaded, Phase
     from pytest_vllm_gates.server.metrics import Metrics
 
-TRAFFIC = planned(
+TRAFFIC = planned_traffic(
     {
         "concurrency": 3, "requests": 9, "seconds": 5, "rate": 40.0,
         "prompt_tokens": [20, 30], "output_tokens": [3, 6], "shared_tokens": 8,

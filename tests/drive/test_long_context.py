@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drive.scripted import Said, serving
-from pytest_vllm_gates.facts.long_context import load
-from pytest_vllm_gates.facts.numerics import Reference, Scores
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
+from pytest_vllm_gates.long_context.types import load
+from pytest_vllm_gates.numerics.client import Reference, Scores
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from drive.raw_server import ANSWER, Server, plain, requests
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.timing import Driven, Planned
 from pytest_vllm_gates.load.generator.loop import Loop
 from pytest_vllm_gates.load.generator.measure import measure, why_not
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.generator.socket_client import STAMP, TIMESPEC, Clock, Flight, Target
 from pytest_vllm_gates.load.latency import latency
-from pytest_vllm_gates.server.types import Endpoint
+from pytest_vllm_gates.load.types import Driven, Planned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

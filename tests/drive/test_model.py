@@ -16,7 +16,7 @@ from pytest_vllm_gates.errors import UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.preflight.types import Model
+    from pytest_vllm_gates.checkpoints.files import Model
 
 
 def tensors(*, cut: int = 0) -> bytes:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.facts.stream import Timed
+    from pytest_vllm_gates.conversations.pace import Timed
 
 BODY = {"messages": [{"role": "user", "content": "Write."}]}
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.drive import parsers
+from pytest_vllm_gates.environment import parsers
 
 if TYPE_CHECKING:
     from pathlib import Path

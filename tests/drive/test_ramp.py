@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given, strategies as st
 from judge.test_loaded import answer, phase
 
-from pytest_vllm_gates.drive.ramp import Climb, count
-from pytest_vllm_gates.facts.traffic import planned
-from pytest_vllm_gates.load.ramp import capacity
+from pytest_vllm_gates.catalog.plans import planned_traffic
+from pytest_vllm_gates.load.ramp import Climb, capacity, count
 from pytest_vllm_gates.load.types import Limit
-from pytest_vllm_gates.long_context.types import Hang
+from pytest_vllm_gates.server.watchdog import Hang
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.load.types import Phase, Step
 
-PLAN = planned({"ramp": {"growth": 2.0, "steps": 6, "refine": 2}}).ramp
+PLAN = planned_traffic({"ramp": {"growth": 2.0, "steps": 6, "refine": 2}}).ramp
 SLOW = Limit("too slow", clients=False)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.catalog import family as families
-from pytest_vllm_gates.facts.rendering import Endless
 from pytest_vllm_gates.prompts.random import PLAIN, explore, plainly, requests, texts
+from pytest_vllm_gates.prompts.types import Endless
 
 FAMILIES = ("qwen3.5", "gemma/3", "deepseek")
 EXAMPLES = 60

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import fakeserver
 import pytest
 
-from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client import http, ready as client_ready
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.server import ready
-from pytest_vllm_gates.server.types import Endpoint
 
 Fakes = Callable[..., fakeserver.Fake]
 
@@ -40,17 +40,19 @@ def test_what_speaks_another_language_is_not_healthy(fakes: Fakes) -> None:
 def test_a_key_that_is_refused_is_told(fakes: Fakes) -> None:
     with (
         http.client(endpoint(fakes(key="theirs"))) as client,
-        pytest.raises(ready.NotServing, match="refused the API key"),
+        pytest.raises(client_ready.NotServing, match="refused the API key"),
     ):
-        ready.served_models(client)
+        client_ready.served_models(client)
 
 
 def test_models_that_are_no_models_are_told(fakes: Fakes) -> None:
     with (
         http.client(endpoint(fakes("no-openai"))) as client,
-        pytest.raises(ready.NotServing, match=r"answered 200 with .*OpenAI-compatible server\?"),
+        pytest.raises(
+            client_ready.NotServing, match=r"answered 200 with .*OpenAI-compatible server\?"
+        ),
     ):
-        ready.served_models(client)
+        client_ready.served_models(client)
 
 
 @pytest.mark.parametrize("faults", ["", "spaces"])
@@ -74,16 +76,16 @@ def test_a_chat_that_comes_back_is_timed(fakes: Fakes, faults: str) -> None:
     ],
 )
 def test_a_chat_that_does_not_come_back_is_told(fakes: Fakes, faults: str, said: str) -> None:
-    with pytest.raises(ready.NotServing, match=said):
+    with pytest.raises(client_ready.NotServing, match=said):
         ready.first_chat(endpoint(fakes(faults)), 0.3 if r"0\.3" in said else 5.0)
 
 
 def test_a_chat_that_never_ends_is_told(fakes: Fakes) -> None:
     # Longer than any pause of a busy machine: a chat that stops is told in other words.
-    with pytest.raises(ready.NotServing, match="the first chat did not end within 2 s"):
+    with pytest.raises(client_ready.NotServing, match="the first chat did not end within 2 s"):
         ready.first_chat(endpoint(fakes("chat-never-ends")), 2.0)
 
 
 def test_a_server_that_is_not_there_is_told() -> None:
-    with pytest.raises(ready.NotServing, match="the first chat broke off"):
+    with pytest.raises(client_ready.NotServing, match="the first chat broke off"):
         ready.first_chat(Endpoint("http://127.0.0.1:9/v1", "m"), 5.0)

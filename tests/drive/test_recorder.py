@@ -16,9 +16,8 @@ from drive.scripted import Said, Scripted, serving
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.answer import Recording
 from pytest_vllm_gates.client.chat import Chat
-from pytest_vllm_gates.client.recorder import HEADER, Recorder
-from pytest_vllm_gates.facts.tape import Tape
-from pytest_vllm_gates.server.types import Endpoint
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.client.recorder import HEADER, Recorder, Tape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

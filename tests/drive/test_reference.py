@@ -12,9 +12,10 @@ import pytest
 from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.rendering import Endless, Refused
+from pytest_vllm_gates.goldens import Refused
 from pytest_vllm_gates.prompts import template as prompts_template
 from pytest_vllm_gates.prompts.reference import Reference
+from pytest_vllm_gates.prompts.types import Endless
 
 if TYPE_CHECKING:
     from pathlib import Path

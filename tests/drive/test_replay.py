@@ -13,12 +13,13 @@ from incident_bundles import incident
 from drive.scripted import Said, Scripted, serving
 from pytest_vllm_gates.catalog.matrix import Asked, Cell
 from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.client.exchange import Sent
+from pytest_vllm_gates.client.recorder import Tape
 from pytest_vllm_gates.conversations.walk import WIDE_TOKENS
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.tape import Tape
 from pytest_vllm_gates.incidents import read as incidents_read, write as incidents_write
 from pytest_vllm_gates.incidents.replay import AS_SENT, AsSent, ReplayedWalk
-from pytest_vllm_gates.incidents.types import CellSends, Sent, Walk
+from pytest_vllm_gates.incidents.types import CellSends, Walk
 
 if TYPE_CHECKING:
     from pathlib import Path

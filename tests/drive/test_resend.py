@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.drive.resend import readdressed
+from pytest_vllm_gates.incidents.replay import readdressed
 
 
 @pytest.mark.parametrize(

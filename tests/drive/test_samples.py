@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.drive.measuring.samples import KEPT, sent, worth_keeping
-from pytest_vllm_gates.facts.timing import Planned, Raw
+from pytest_vllm_gates.load.generator.samples import KEPT, sent, worth_keeping
+from pytest_vllm_gates.load.types import Planned, Raw
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 REQUEST = Planned("a", "/prefix/v1/completions", b'{"n": 1}')

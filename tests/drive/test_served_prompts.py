@@ -9,7 +9,7 @@ import pytest
 
 from drive.answering import answering
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.facts.rendering import Refused
+from pytest_vllm_gates.goldens import Refused
 from pytest_vllm_gates.prompts import served
 
 if TYPE_CHECKING:

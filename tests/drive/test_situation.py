@@ -12,9 +12,9 @@ from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.checkpoints import files as checkpoints_files
+from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.environment.environment import Environment
 from pytest_vllm_gates.preflight import gather as preflight_gather
-from pytest_vllm_gates.preflight.types import Model
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family

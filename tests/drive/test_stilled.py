@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.catalog.plans import Block, planned
-from pytest_vllm_gates.drive.stilled import stilled
-from pytest_vllm_gates.server.types import Endpoint
+from pytest_vllm_gates.catalog.plans import Block, planned_throughput
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.process.process import stilled
 from pytest_vllm_gates.throughput.blocks import Driver, Server
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_the_other_server_stands_still_while_one_is_measured(
         return Block(name, 0.0, 1.0, 1, 0.1, 0.1)
 
     monkeypatch.setattr(Driver, "block", block)
-    groups = [*Driver(planned(), (), 1.0).groups(ours, theirs, "seed", 2)]
+    groups = [*Driver(planned_throughput(), (), 1.0).groups(ours, theirs, "seed", 2)]
     assert len(groups) == 2
     assert seen == [(False, True)] * 8
     assert not any(still(pid, expected=False) for pid in pids)

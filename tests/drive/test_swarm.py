@@ -20,13 +20,13 @@ import pytest
 import zmq
 
 from drive.raw_server import ANSWER, Server, requests
-from pytest_vllm_gates.facts.timing import ALONE, Driven, Planned, Raw, Workers
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.load.generator import messages
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.latency import latency
+from pytest_vllm_gates.load.types import ALONE, Driven, Planned, Raw, Workers
 from pytest_vllm_gates.process import guard
-from pytest_vllm_gates.server.types import Endpoint
 
 SCRIPT = Path(__file__).with_name("streaming_script.py")
 KEY = "key-0123456789abcdef"

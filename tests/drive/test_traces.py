@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, strategies as st
 
+from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.traffic import planned
 from pytest_vllm_gates.load import traces
 from pytest_vllm_gates.load.trace import Arrival, Given
 from pytest_vllm_gates.load.traces import take
@@ -61,7 +61,7 @@ def written(folder: Path, text: str | bytes) -> Path:
 
 
 def taken(folder: Path, text: str | bytes, **traffic: Any) -> Taken:
-    return take(written(folder, text), planned({"seconds": 60, **traffic}))
+    return take(written(folder, text), planned_traffic({"seconds": 60, **traffic}))
 
 
 def arrivals(found: Taken) -> list[tuple[float, int, int]]:
@@ -133,7 +133,7 @@ def test_a_huge_trace_is_not_read_to_its_end(
     with path.open("w") as file:
         file.write(AZURE)
         file.truncate(2**33)  # 8 GiB, a hole that takes no room on the disk
-    assert len(take(path, planned({"requests": 3})).entries) == 3
+    assert len(take(path, planned_traffic({"requests": 3})).entries) == 3
     assert read == [1, 2, 3, 4]
 
 
@@ -225,9 +225,9 @@ def test_a_line_without_end_is_refused_and_not_read_whole(
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--load-trace .*nothing: does not exist\nname a trace"):
-        take(tmp_path / "nothing", planned())
+        take(tmp_path / "nothing", planned_traffic())
     with pytest.raises(UserError, match="is no file"):
-        take(tmp_path, planned())
+        take(tmp_path, planned_traffic())
 
 
 def test_a_plan_too_short_for_two_requests_says_how_fast_to_replay(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import statistics
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.catalog.plans import planned_traffic
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.load.requests import Maker, arrivals, constant, poisson
 from pytest_vllm_gates.load.trace import BLOCK_TOKENS, Arrival, Given
-from pytest_vllm_gates.server.types import Endpoint
 
 ENDPOINT = Endpoint("http://127.0.0.1:1/under/v1", "mini")
-TRAFFIC = planned({"prompt_tokens": [20, 40], "output_tokens": [5, 9], "shared_tokens": 10})
+TRAFFIC = planned_traffic({"prompt_tokens": [20, 40], "output_tokens": [5, 9], "shared_tokens": 10})
 TEXT = tuple(range(1000, 1400))
 
 
@@ -78,7 +78,7 @@ def test_a_constant_rate_has_equal_gaps() -> None:
 def test_a_trace_is_replayed_to_the_token_or_cut_to_fit(
     at_s: float, prompt: int, output: int, context: int
 ) -> None:
-    maker = Maker(ENDPOINT, planned({"trace_speed": 4.0}), TEXT)
+    maker = Maker(ENDPOINT, planned_traffic({"trace_speed": 4.0}), TEXT)
     made, cut = maker.replay("trace", [Arrival(at_s, prompt, output)], context)
     (one,) = made.planned
     body, asked = json.loads(one.body), made.asked[one.name]

@@ -12,9 +12,8 @@ import pytest
 from drive.scripted import Said, Scripted, serving
 from pytest_vllm_gates.catalog import family as families, toml
 from pytest_vllm_gates.client.chat import Chat
-from pytest_vllm_gates.conversations.forced_calls import BEFORE, Forced
+from pytest_vllm_gates.conversations.forced_calls import BEFORE, Forced, TypedCalls
 from pytest_vllm_gates.conversations.forced_cases import CALLS, typed_calls
-from pytest_vllm_gates.facts.reply import TypedCalls
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from e2e.served import LANE, ROOT
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import environment
 
@@ -27,7 +28,7 @@ def write(folder: Path, name: str, **tables: Mapping[str, Any] | str) -> Environ
     serves from, which is the shipped lane's.
     """
     shipped = lanes.load(LANE, ROOT)
-    ready = environment.prepare(shipped, cache=environment.default_cache(), progress=print)
+    ready = environment.prepare(shipped, cache=files.default_cache(), progress=print)
     text = (lanes.SHIPPED / f"{LANE}.toml").read_text(encoding="utf-8")
     found = {key: value for key, value in tomllib.loads(text).items() if key not in MAKING}
     found |= {"title": f"the CPU lane as {name}", "python": str(ready.python)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
     from pytest_vllm_gates.catalog.family import CheckpointEntry, Family
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 ROOT = Path(__file__).parents[2]
 LANE = "cpu"
@@ -38,7 +39,7 @@ class Served:
         lane: Lane = lanes.load(LANE, ROOT)
         update = {key: getattr(lane, key) | dict(value) for key, value in (more or {}).items()}
         lane = lane.model_copy(update=update)
-        ready = environment.prepare(lane, cache=environment.default_cache(), progress=progress)
+        ready = environment.prepare(lane, cache=files.default_cache(), progress=progress)
         self._server = Server(
             Plan(
                 family=self.family,

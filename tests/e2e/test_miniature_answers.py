@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from _pytest.mark import ParameterSet
 
-    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.report.progress import Progress
 
 pytestmark = pytest.mark.real

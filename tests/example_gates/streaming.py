@@ -11,7 +11,7 @@ from pytest_vllm_gates.conversations.checks.agreement import differences
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.client.chat import Chat
-    from pytest_vllm_gates.run.evidence import Evidence
+    from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.streaming
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
+from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
 
 
 def test_an_answer_is_told_without_its_tokens() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.facts.baseline import Conditions
+from pytest_vllm_gates.throughput.conditions import Conditions
 
 HERE = Conditions({"gpu": "H100", "cores": 8}, {"name": "m"}, "cuda", {"seed": 1}, {"requests": 9})
 

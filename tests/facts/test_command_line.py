@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts.command_line import without
+from pytest_vllm_gates.catalog.flags import without
 
 OTHERS = st.lists(st.sampled_from(["--model", "qwen3.5", "-q", "--pairs-of=3", "m", "mine/"]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.facts.departure import Departure
+from pytest_vllm_gates.isolation.cancel import Departure
 
 LEFT = Departure(
     streamed=True, clients=4, asked_tokens=1000, before=1, during=5, after=1, tokens_before=400,

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
+from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.expectation import FORMS, Expectation, parse, parse_all
-from pytest_vllm_gates.incidents.expectation import broken, completion
-from pytest_vllm_gates.incidents.types import Sent
+from pytest_vllm_gates.incidents.expectation import (
+    FORMS,
+    Expectation,
+    broken,
+    completion,
+    parse,
+    parse_all,
+)
 
 CALL = {"index": 0, "function": {"name": "look_up", "arguments": '{"a": 1}'}}
 

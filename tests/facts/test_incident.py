@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.incidents.types import Lane, Sent, schema, told
+from pytest_vllm_gates.client.exchange import Sent, told
+from pytest_vllm_gates.incidents.types import Lane, schema
 from pytest_vllm_gates.redaction.redactor import REDACTED
 
 

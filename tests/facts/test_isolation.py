@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_vllm_gates.client.questions import load
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.isolation import load
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.facts.said import Said
-from pytest_vllm_gates.long_context.types import Climbed, Hang, Reply, Rest, Rung
+from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.long_context.types import Climbed, Reply, Rung
+from pytest_vllm_gates.server.watchdog import Hang, Rest
 
 REST = Rest(Said(content="Paris."), in_flight=0, kv_usage=0.25, memory_bytes=None)
 CLIMBED = Climbed(

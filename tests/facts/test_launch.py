@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.server.failure import Confidence, Diagnosis, Explanation
-from pytest_vllm_gates.server.types import Boot, BootTimes, Endpoint, Failure
+from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
 
 DIAGNOSIS = Diagnosis(
     "MEMORY", "it is short of memory", "boot", "load", "failure", Confidence.LIKELY,

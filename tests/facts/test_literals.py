@@ -7,8 +7,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.diagnosis import signature
-from pytest_vllm_gates.facts import literals
+from pytest_vllm_gates.diagnosis import literals, signature
 
 PATTERNS = [
     pattern

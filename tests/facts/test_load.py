@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_vllm_gates.facts.load import Load
-from pytest_vllm_gates.facts.said import Said
+from pytest_vllm_gates.client.completion import Said
 from pytest_vllm_gates.load.types import Loaded, Phase
-from pytest_vllm_gates.long_context.types import Rest
+from pytest_vllm_gates.server.metrics import Load
+from pytest_vllm_gates.server.watchdog import Rest
 
 LOAD = Load(1.0, running=2, waiting=3, generated=40, read=50, preempted=6, kv_usage=0.123456)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.long_context import load
+from pytest_vllm_gates.long_context.types import load
 
 
 def test_paragraphs_come_round_again_under_another_number() -> None:

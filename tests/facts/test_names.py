@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 from texts import texts
 
+from pytest_vllm_gates.catalog.toml import choose, fold, nearest
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.names import choose, fold, nearest
 
 KNOWN = ("deepseek", "gemma", "glm", "qwen3.5")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts import replay
+from pytest_vllm_gates.incidents import types as incidents_types
 
 
 def test_a_bundle_may_set_nothing_that_runs_code() -> None:
-    rules = replay.load()
+    rules = incidents_types.load()
     assert rules.lane.serve and rules.lane.env
     dangerous = {"trust_remote_code", "chat_template", "middleware", "worker_cls", "api_key"}
     assert not dangerous & set(rules.lane.serve)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.conversations.forced_calls import Hostile, HostileTexts
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.reply import Hostile, HostileTexts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.said import SHOWN, Said
+from pytest_vllm_gates.client.completion import SHOWN, Said
 
 
 def test_thoughts_and_words_are_shown_together_and_not_too_long() -> None:

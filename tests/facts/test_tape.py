@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.tape import Tape
-from pytest_vllm_gates.incidents.types import Sent
+from pytest_vllm_gates.client.exchange import Sent
+from pytest_vllm_gates.client.recorder import Tape
 
 
 def sent(name: str, size: int = 0) -> Sent:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.catalog.plans import planned
+from pytest_vllm_gates.catalog.plans import planned_throughput
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def test_a_lane_has_the_last_word_key_by_key() -> None:
-    found = planned({"requests": 8, "against": {"groups": 9}}, {"against": {"margin": 0.2}})
+    found = planned_throughput(
+        {"requests": 8, "against": {"groups": 9}}, {"against": {"margin": 0.2}}
+    )
     assert (found.requests, found.against.groups, found.against.margin) == (8, 9, 0.2)
     assert found.work == {
         "concurrency": 16, "requests": 8, "prompt_tokens": 512, "output_tokens": 128,
@@ -24,7 +26,7 @@ def test_a_lane_has_the_last_word_key_by_key() -> None:
 
 @pytest.mark.parametrize(("most", "pairs"), [(16, (3, 16)), (3, (3, 3)), (2, (2, 2))])
 def test_a_run_may_take_more_pairs_or_fewer(most: int, pairs: tuple[int, int]) -> None:
-    plan = planned({"against": {"pairs": [3, 8], "groups": 9}}, {})
+    plan = planned_throughput({"against": {"pairs": [3, 8], "groups": 9}}, {})
     found = plan.of_pairs(most)
     assert found.against.pairs == pairs
     assert (found.against.groups, found.work) == (9, plan.work)
@@ -42,7 +44,7 @@ def test_a_run_may_take_more_pairs_or_fewer(most: int, pairs: tuple[int, int]) -
 )
 def test_what_is_no_plan_is_refused_by_name(change: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        planned(change)
+        planned_throughput(change)
 
 
 def test_a_fault_in_a_lane_is_told_with_the_file(tmp_path: Path) -> None:
@@ -55,4 +57,4 @@ def test_a_fault_in_a_lane_is_told_with_the_file(tmp_path: Path) -> None:
 
 def test_a_number_for_all_figures_is_refused_with_their_names() -> None:
     with pytest.raises(ValueError, match=r"pair_sd: a key for each figure \(output_tokens_per_s, "):
-        planned({"against": {"pair_sd": 0.02}})
+        planned_throughput({"against": {"pair_sd": 0.02}})

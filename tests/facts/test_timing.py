@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.facts.timing import Raw
+from pytest_vllm_gates.load.types import Raw
 
 RAW = Raw("one", intended_s=1.0, sent_s=1.5, ended_s=2.0, answer=b"", arrivals=())
 

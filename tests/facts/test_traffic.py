@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.traffic import planned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def test_a_lane_has_the_last_word_key_by_key() -> None:
     family = {"concurrency": 32, "limits": {"ttft_p95_s": 2.0, "itl_p95_s": 0.05}}
     lane = {"concurrency": 16, "limits": {"itl_p95_s": 0.1}}
-    found = planned(family, lane)
+    found = planned_traffic(family, lane)
     assert found.concurrency == 16
     assert (found.limits.ttft_p95_s, found.limits.itl_p95_s) == (2.0, 0.1)
-    assert found.requests == planned().requests
+    assert found.requests == planned_traffic().requests
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_lane_has_the_last_word_key_by_key() -> None:
 )
 def test_what_is_no_traffic_is_refused_by_name(change: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        planned(change)
+        planned_traffic(change)
 
 
 def test_a_lane_whose_load_is_none_names_its_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_vllm_gates.catalog import waivers
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,6 +150,6 @@ def test_the_example_of_the_docs_is_one(tmp_path: Path) -> None:
     (example,) = (part for part in page.split("```toml\n") if part.startswith("[[waiver]]"))
     (tmp_path / waivers.NAME).write_text(example.partition("```")[0])
     (found,) = load(tmp_path)
-    assert found.gate in shipped_gates.gate_files()
-    source = shipped_gates.gate_files()[found.gate].read_text(encoding="utf-8")
+    assert found.gate in session_collection.gate_files()
+    source = session_collection.gate_files()[found.gate].read_text(encoding="utf-8")
     assert f"def {found.test}(" in source

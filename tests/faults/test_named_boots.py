@@ -19,10 +19,11 @@ from e2e import gates
 from e2e.served import LANE, ROOT, subject_of
 from sweeps import sweep
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.run.explaining import explainer
 from pytest_vllm_gates.server.launch import Limits, Plan, Server
+from pytest_vllm_gates.session.explain import explainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,7 @@ def booted(way: Way, lane: Lane, folder: Path, progress: Progress, **serve: Any)
     config = json.loads((weights / "config.json").read_text(encoding="utf-8"))
     (weights / "config.json").write_text(json.dumps(config | way.config), encoding="utf-8")
     way.spoil(weights)
-    ready = environment.prepare(lane, cache=environment.default_cache(), progress=progress)
+    ready = environment.prepare(lane, cache=files.default_cache(), progress=progress)
     env = lane.env | ({"HF_HUB_OFFLINE": "1"} if way.source else {})
     plan = Plan(
         family=family,

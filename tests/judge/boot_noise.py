@@ -6,9 +6,9 @@ import math
 import random
 from typing import Any
 
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair, planned
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair, planned_throughput
 
-PLAN = planned()
+PLAN = planned_throughput()
 GROUPS = PLAN.against.groups
 
 

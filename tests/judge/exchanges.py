@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.matrix import Asked, Cell
-from pytest_vllm_gates.client.answer import Exchange
-from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
+from pytest_vllm_gates.client.answer import Answer, Exchange, ToolCall, Usage
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
 from pytest_vllm_gates.conversations.checks.agreement import differences, divergence
-from pytest_vllm_gates.facts.answer import Answer, ToolCall, Usage
 
 WEATHER = ToolCall("get_weather", '{"city": "Oslo", "days": 2}', "call-1")
 TIME = ToolCall("get_time", "{}", "call-2")

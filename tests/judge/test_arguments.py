@@ -10,10 +10,10 @@ import pytest
 
 from judge.exchanges import answer
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.drive.hostile_calls import TEXTS
-from pytest_vllm_gates.facts.answer import Answer, ToolCall
-from pytest_vllm_gates.facts.reply import HostileTexts, Reply
-from pytest_vllm_gates.judge.arguments import altered
+from pytest_vllm_gates.client.answer import Answer, ToolCall
+from pytest_vllm_gates.conversations.checks.tool_calls import altered
+from pytest_vllm_gates.conversations.forced_calls import HostileTexts, Reply
+from pytest_vllm_gates.conversations.forced_cases import TEXTS
 
 TEXT = 'say "hi"\n2>&1'
 

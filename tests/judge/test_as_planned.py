@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.judge.as_planned import differences, serving
+from pytest_vllm_gates.memory_plan.fit import differences, serving
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import GIB, MemoryPlan, Pool, Room, Serving, Weights

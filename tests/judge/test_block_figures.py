@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_vllm_gates.catalog.plans import Block, Group, Pair
-from pytest_vllm_gates.judge.block_figures import MOST, of_pairs, side_by_side
+from pytest_vllm_gates.throughput.blocks import MOST, of_pairs, side_by_side
 
 
 def block(itl_s: float, *faults: str) -> Block:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts.bundle_diff import BundleDescription, BundleDiff
+from pytest_vllm_gates.lanes.describe import BundleDescription, BundleDiff
 from pytest_vllm_gates.lanes.diff import AXES, differences
 from pytest_vllm_gates.redaction.redactor import REDACTED
 from pytest_vllm_gates.redaction.shown import seal
-from pytest_vllm_gates.report import bundle_diff as report
+from pytest_vllm_gates.report import environment as report
 
 VERSIONS = {
     "vllm": "0.32.0", "torch": "2.13.0+cu130", "triton": "3.7.1", "nvidia-nccl-cu13": "2.29.7",
@@ -206,7 +206,9 @@ def test_a_changed_secret_is_told_and_not_shown() -> None:
     assert told(differences(side("a", "one"), side("b", "one"))) == []
     found = differences(side("a", "hf_one"), side("b", "hf_two"))
     assert told(found) == [("environment", "HF_TOKEN", REDACTED, REDACTED)]
-    assert "hf_" not in json.dumps(report.document(found)) + "\n".join(report.lines(found))
+    assert "hf_" not in json.dumps(report.diff_document(found)) + "\n".join(
+        report.diff_lines(found)
+    )
 
 
 @given(st.sampled_from(AXES), st.sampled_from(AXES))

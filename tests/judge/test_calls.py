@@ -11,7 +11,7 @@ from judge.exchanges import TIME, TOOLS, WEATHER, answer, exchange
 from pytest_vllm_gates.conversations.checks import tool_calls
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.answer import Answer, ToolCall
+    from pytest_vllm_gates.client.answer import Answer, ToolCall
 
 REQUEST = {"tools": TOOLS, "tool_choice": "auto"}
 NAMED = {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "get_weather"}}}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judge.exchanges import answer, family
-from pytest_vllm_gates.judge import cuts
+from pytest_vllm_gates.conversations.checks import finish as checks_finish
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.client.answer import Answer
 
 QWEN = family("qwen3.5")
 PLAIN = answer("Paris it is.", reasoning="They ask.", token_ids=(1, 2, 3, 4))
@@ -33,7 +33,7 @@ def cut(content: str, reasoning: str, tokens: tuple[int, ...] = (1, 2)) -> Answe
     ],
 )
 def test_a_beginning_is_right(one: Answer) -> None:
-    assert list(cuts.beginning(one, PLAIN, QWEN)) == []
+    assert list(checks_finish.beginning(one, PLAIN, QWEN)) == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_beginning_is_right(one: Answer) -> None:
     ],
 )
 def test_what_stands_elsewhere_is_told(one: Answer, says: str) -> None:
-    (found,) = cuts.beginning(one, PLAIN, QWEN)
+    (found,) = checks_finish.beginning(one, PLAIN, QWEN)
     assert found.startswith(says)
 
 
@@ -55,4 +55,4 @@ def test_what_stands_elsewhere_is_told(one: Answer, says: str) -> None:
     ("tokens", "same"), [((1, 2), True), ((), True), ((1, 2, 3, 4), True), ((1, 9), False)]
 )
 def test_only_the_same_tokens_can_be_compared(*, tokens: tuple[int, ...], same: bool) -> None:
-    assert cuts.comparable(cut("", "They", tokens), PLAIN) is same
+    assert checks_finish.comparable(cut("", "They", tokens), PLAIN) is same

@@ -9,8 +9,8 @@ from pytest_vllm_gates.client.answer import Recording
 from pytest_vllm_gates.conversations.checks import content, framing, tool_calls
 from pytest_vllm_gates.conversations.checks.agreement import canonical
 from pytest_vllm_gates.conversations.checks.tokens import _leaves
-from pytest_vllm_gates.facts.reply import Reply
-from pytest_vllm_gates.judge.arguments import altered
+from pytest_vllm_gates.conversations.checks.tool_calls import altered
+from pytest_vllm_gates.conversations.forced_calls import Reply
 
 DEEP = "[" * 100_000
 CALL = replace(WEATHER, arguments=DEEP)

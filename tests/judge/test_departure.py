@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.facts.departure import Departure
+from pytest_vllm_gates.isolation.cancel import Departure
 from pytest_vllm_gates.isolation.checks import fault, why_undecided
 
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.load import drift
 from pytest_vllm_gates.load.types import Block
 
-LIMITS = planned().limits
+LIMITS = planned_traffic().limits
 BLOCKS = 20
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.effects import Effect, Generated
-from pytest_vllm_gates.judge.effects import missing
+from pytest_vllm_gates.robustness.sampling_effects import Effect, Generated, missing
 
 HOT = {"temperature": 2.0, "logprobs": 1}
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from judge.explaining import MEMORY, classes, said, signature
+from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.diagnosis import explain, machine
-from pytest_vllm_gates.diagnosis.signature import load_all
-from pytest_vllm_gates.facts.bundle import Bundle, Kernels, Unmet
-from pytest_vllm_gates.facts.machine_rules import RULES
+from pytest_vllm_gates.diagnosis.signature import RULES, load_all
+from pytest_vllm_gates.environment.types import Bundle, Kernels, Unmet
 from pytest_vllm_gates.machine.types import Driver, Gpu, Limits, Machine
-from pytest_vllm_gates.preflight.types import Model, Situation
+from pytest_vllm_gates.preflight.types import Situation
 from pytest_vllm_gates.server.failure import Confidence
 
 GIB = 2**30

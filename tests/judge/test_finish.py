@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from judge.exchanges import WEATHER, answer, exchange, family
+from pytest_vllm_gates.client.answer import Answer, Usage
 from pytest_vllm_gates.conversations.checks import finish
-from pytest_vllm_gates.facts.answer import Answer, Usage
 
 QWEN = family("qwen3.5")
 NOTHING = "finish_reason is 'stop', and there is neither content nor a call"

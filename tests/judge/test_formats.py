@@ -10,7 +10,7 @@ from judge.exchanges import WEATHER, answer, exchange
 from pytest_vllm_gates.conversations.checks.content import json_value, judged, pattern
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.client.answer import Answer
 
 SCHEMA = {
     "type": "object",

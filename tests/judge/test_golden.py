@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 from texts import texts
 
-from pytest_vllm_gates.facts.rendering import Refused, Rendering
 from pytest_vllm_gates.goldens import (
     CorruptGolden,
+    Refused,
+    Rendering,
     changed_parts,
     conversation_golden,
     disagreement,

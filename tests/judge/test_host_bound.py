@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from judge.boot_noise import Noise
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair, planned
-from pytest_vllm_gates.judge import host_bound
-from pytest_vllm_gates.throughput import decide as judge
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair, planned_throughput
+from pytest_vllm_gates.throughput import decide as judge, host_bound
 from pytest_vllm_gates.throughput.decide import Answer
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "throughput" / "h100-qwen3.5.json"
 WORK = {"concurrency": 16, "requests": 16, "prompt_tokens": 256, "output_tokens": 64}
-PLAN = planned(WORK, {"against": {"groups": 20}})
+PLAN = planned_throughput(WORK, {"against": {"groups": 20}})
 UNTOLD = PLAN.model_copy(update={"host_bound": None})
 WAITED = "waited for the machine's processor, of which this is the pace"
 
@@ -95,7 +94,7 @@ def test_a_busy_gpu_is_held_to_its_own_scatter() -> None:
 
 def test_a_wider_scatter_of_the_lanes_own_counts() -> None:
     wide = dict.fromkeys(judge.SLOWDOWNS, 0.2)
-    plan = planned(WORK, {"baseline": {"boot_sd": wide}})
+    plan = planned_throughput(WORK, {"baseline": {"boot_sd": wide}})
     found, note = host_bound.of_boots(boots(), plan)
     assert (found, bool(note)) == (plan.baseline.boot_sd, True)
     bound = PLAN.host_bound

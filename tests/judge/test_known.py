@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.catalog.known_defects import KnownDefect
-from pytest_vllm_gates.facts.finding import Case, Finding
-from pytest_vllm_gates.judge.known import Sorted, sort
+from pytest_vllm_gates.catalog.known_defects import KnownDefect, Sorted, sort
+from pytest_vllm_gates.outcomes import Case, Finding
 
 STREAMED = Case("streamed", {"mode": "streamed", "tools": "auto"})
 WHOLE = Case("whole", {"mode": "whole", "tools": "auto"})

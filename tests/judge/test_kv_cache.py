@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_vllm_gates.facts import vllm_versions as versions
-from pytest_vllm_gates.facts.model_shape import Kind
+from pytest_vllm_gates.memory_plan import types as versions
 from pytest_vllm_gates.memory_plan.cache import (
     Bucket,
     Demand,
@@ -19,6 +18,7 @@ from pytest_vllm_gates.memory_plan.cache import (
     needed_bytes,
     pool,
 )
+from pytest_vllm_gates.memory_plan.types import Kind
 
 NOW = versions.parsed("0.32.0")
 

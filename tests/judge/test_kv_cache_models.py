@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.model_shape import Kind
 from pytest_vllm_gates.memory_plan.cache import stages
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
-from pytest_vllm_gates.memory_plan.types import GIB, MemoryPlan, Room, Serving
+from pytest_vllm_gates.memory_plan.types import GIB, Kind, MemoryPlan, Room, Serving
 
 MODELS: dict[str, Any] = tomllib.loads(
     (Path(__file__).parent / "kv_cache_models.toml").read_text(encoding="utf-8")

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.said import Said
+from pytest_vllm_gates.client.completion import Said
 from pytest_vllm_gates.long_context import checks as long_context_checks
-from pytest_vllm_gates.long_context.types import Climb, Climbed, Hang, Refusal, Reply, Rest, Rung
+from pytest_vllm_gates.long_context.types import Climb, Climbed, Refusal, Reply, Rung
 from pytest_vllm_gates.numerics.checks import tolerance
+from pytest_vllm_gates.server.watchdog import Hang, Rest
 
 BF16 = tolerance("bfloat16")
 PARIS = Said(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts.timing import Answered
 from pytest_vllm_gates.load.latency import Limits, goodput, latency, percentile
+from pytest_vllm_gates.load.types import Answered
 
 
 def answer(*tokens: tuple[float, int], intended: float = 1.0, ended: float = 9.0) -> Answered:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from judge.exchanges import WEATHER, answer, exchange, family
-from pytest_vllm_gates.facts.answer import ToolCall
-from pytest_vllm_gates.judge.leaks import markers
+from pytest_vllm_gates.client.answer import ToolCall
+from pytest_vllm_gates.conversations.checks.content import markers
 
 QWEN = family("qwen3.5")
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.load import Load
-from pytest_vllm_gates.facts.said import Said
-from pytest_vllm_gates.facts.timing import Answered
-from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.catalog.plans import planned_traffic
+from pytest_vllm_gates.client.completion import Said
 from pytest_vllm_gates.load import checks as judge
-from pytest_vllm_gates.load.types import Asked, Limit, Loaded, Phase, Ride, Step
-from pytest_vllm_gates.long_context.types import Hang, Rest
+from pytest_vllm_gates.load.types import Answered, Asked, Limit, Loaded, Phase, Ride, Step
+from pytest_vllm_gates.server.metrics import Load
+from pytest_vllm_gates.server.watchdog import Hang, Rest
 
-LIMITS = planned().limits
+LIMITS = planned_traffic().limits
 PARIS = Said(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))
 USERS, TOKENS = 4, 20
 IDLE = Load(at=0.0, running=0, waiting=0, generated=100, read=1000, preempted=0, kv_usage=0.0)

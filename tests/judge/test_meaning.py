@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.catalog import family as families
-from pytest_vllm_gates.facts.rendering import Refused, Rendering
+from pytest_vllm_gates.goldens import Refused, Rendering
 from pytest_vllm_gates.prompts import meaning
 
 QWEN = families.load("qwen3.5", Path("/nowhere"))

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.model_shape import Kind, State
 from pytest_vllm_gates.memory_plan.config import model_types
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
-from pytest_vllm_gates.memory_plan.types import GIB, Room, Serving
+from pytest_vllm_gates.memory_plan.types import GIB, Kind, Room, Serving, State
 
 PLAIN = {"num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.said import Said
-from pytest_vllm_gates.judge.nonces import faults
+from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.questions import faults
 
 NONCES = ("aa11", "bb22", "cc33")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts.numerics import Reference, Scores
 from pytest_vllm_gates.goldens import CorruptGolden
 from pytest_vllm_gates.numerics import checks as numerics_checks
+from pytest_vllm_gates.numerics.client import Reference, Scores
 
 BF16 = numerics_checks.tolerance("bfloat16")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.conversations.checks.pace import faults, undecided
-from pytest_vllm_gates.facts.stream import Timed
+from pytest_vllm_gates.conversations.pace import Timed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

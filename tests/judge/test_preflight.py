@@ -9,10 +9,11 @@ import pytest
 from situations import HOPPER, LANE, check, situation
 
 from pytest_vllm_gates.catalog.lane import Expects
-from pytest_vllm_gates.facts.bundle import Bundle, Unmet
+from pytest_vllm_gates.checkpoints.files import Model
+from pytest_vllm_gates.environment.types import Bundle, Unmet
 from pytest_vllm_gates.machine.types import Driver, Limits
 from pytest_vllm_gates.preflight import checks as preflight_checks
-from pytest_vllm_gates.preflight.types import Check, Model, Node, State
+from pytest_vllm_gates.preflight.types import Check, Node, State
 
 
 def test_a_sound_bundle_passes_every_check() -> None:

@@ -10,8 +10,8 @@ from machines import recorded
 from situations import CPU, HOPPER, LANE, WHEEL, check, with_gpus
 
 from pytest_vllm_gates.catalog.lane import Expects
+from pytest_vllm_gates.environment.types import Bundle, Kernels
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.bundle import Bundle, Kernels
 from pytest_vllm_gates.machine.types import Driver
 from pytest_vllm_gates.preflight.types import State
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from situations import DEEPSEEK, LANE, QWEN, check
 
-from pytest_vllm_gates.facts.bundle import Bundle
-from pytest_vllm_gates.preflight.types import Model, State
+from pytest_vllm_gates.checkpoints.files import Model
+from pytest_vllm_gates.environment.types import Bundle
+from pytest_vllm_gates.preflight.types import State
 
 
 def test_a_checkpoint_that_cannot_be_had() -> None:

@@ -9,7 +9,8 @@ import pytest
 from machines import GIB, recorded
 from situations import CPU, DEEPSEEK, HOPPER, LANE, QWEN, check, with_gpus
 
-from pytest_vllm_gates.preflight.types import Check, Model, State
+from pytest_vllm_gates.checkpoints.files import Model
+from pytest_vllm_gates.preflight.types import Check, State
 
 
 @pytest.mark.parametrize(

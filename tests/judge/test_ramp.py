@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from judge.test_loaded import answer, phase
-from pytest_vllm_gates.facts.traffic import planned
+from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.load import ramp as judge
 from pytest_vllm_gates.load.types import Limit, Phase, Schedule, Step
-from pytest_vllm_gates.long_context.types import Hang
+from pytest_vllm_gates.server.watchdog import Hang
 
-TRAFFIC = planned()
+TRAFFIC = planned_traffic()
 RATE = 10.0
 
 

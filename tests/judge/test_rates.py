@@ -7,7 +7,13 @@ from math import comb
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.judge.rates import LEAST_CHANCE, chance_of_fewer, interval, laid_out, read
+from pytest_vllm_gates.conversations.checks.tool_calls import (
+    LEAST_CHANCE,
+    chance_of_fewer,
+    interval,
+    laid_out,
+    read,
+)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, strategies as st
 from incident_bundles import incident
 
-from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.incidents.compare import Answer, compare, decide, pairs
-from pytest_vllm_gates.incidents.types import Finding as Told, Sent
-from pytest_vllm_gates.outcomes import Outcome
+from pytest_vllm_gates.incidents.types import Finding as Told
+from pytest_vllm_gates.outcomes import Case, Finding, Outcome
 
 LEAK = "content holds the marker '</think>'"
 DIED = "the server died while serving (exit status -9): ENGINE_DEAD\nAPIConnectionError: no"

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts.finding import Finding
-from pytest_vllm_gates.facts.reaction import Checkup, Reaction, Treatment
-from pytest_vllm_gates.facts.said import Said
+from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.outcomes import Finding
 from pytest_vllm_gates.robustness import checks as robustness_checks
-from pytest_vllm_gates.robustness.types import Misuse
+from pytest_vllm_gates.robustness.types import Checkup, Misuse, Reaction, Treatment
 
 HEALTHY = Said(content="Paris.", finish_reason="stop", token_ids=(1, 2))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.judge.rollback import Back, back
+from pytest_vllm_gates.session.rollback import Back, back
 from pytest_vllm_gates.verdict.verdict import Promotion
 
 

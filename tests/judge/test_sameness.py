@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_vllm_gates.client.completion import Said
 from pytest_vllm_gates.client.sameness import MARGIN_NATS, compare
-from pytest_vllm_gates.facts.said import Said
 
 ALONE = Said(
     content="one two three",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from texts import texts
 
-from pytest_vllm_gates.judge.sense import why_degenerate
+from pytest_vllm_gates.client.sameness import why_degenerate
 
 MARKERS = ("<|im_end|>", "<think>", "</think>", "<tool_call>")
 

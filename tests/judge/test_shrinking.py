@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.judge.shrinking import shrink
+from pytest_vllm_gates.incidents.shrink import shrink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.facts import watched
-from pytest_vllm_gates.facts.watched import Watched
 from pytest_vllm_gates.outcomes import Outcome, TestResult
 from pytest_vllm_gates.verdict import compare_lanes
+from pytest_vllm_gates.verdict.compare_lanes import Watched
 
 WATCHED = (
     Watched(gate="startup", test="test_starts", where="how it starts"),
@@ -138,10 +137,10 @@ def test_what_one_lane_did_not_look_at_is_no_drift() -> None:
 
 
 def test_what_is_watched_is_a_check_of_a_gate() -> None:
-    from pytest_vllm_gates.run import shipped_gates  # noqa: PLC0415 - the gates' files
+    from pytest_vllm_gates.session import collection as session_collection  # noqa: PLC0415 - the gates' files
 
-    for one in watched.load():
-        source = (shipped_gates.GATES / f"test_{one.gate}.py").read_text(encoding="utf-8")
+    for one in compare_lanes.load():
+        source = (session_collection.GATES / f"test_{one.gate}.py").read_text(encoding="utf-8")
         assert f"def {one.test}(" in source
         assert one.key is None or f'evidence["{one.key}"]' in source, one
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judge.test_loaded import IDLE, LIMITS, TOKENS, USERS, answer, phase
-from pytest_vllm_gates.judge import slo
+from pytest_vllm_gates.load import latency
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.timing import Answered
+    from pytest_vllm_gates.load.types import Answered
 
 
 def test_figures_have_the_fields_names() -> None:
-    found = slo.figures(phase(), LIMITS)
+    found = latency.figures(phase(), LIMITS)
     assert found["output_tokens_per_s"] == USERS * TOKENS / 2.0
     assert found["requests_per_s"] == found["goodput_per_s"] == 2.0
     assert found["ttft_s"]["p50"] == pytest.approx(0.06)
@@ -28,7 +28,7 @@ def test_figures_are_rounded_and_those_that_do_not_exist_are_left_out() -> None:
     short = replace(answer(1), tokens=((0.5, 1),), ended_s=0.75)
     uneven = replace(answer(2), tokens=((1 / 3, 1), (4 / 3, 1), (1.5, 1)), ended_s=2.0)
     late = (1 / 3, 1 / 7)
-    found = slo.figures(phase(short, uneven, took_s=3.0, late_s=late), LIMITS)
+    found = latency.figures(phase(short, uneven, took_s=3.0, late_s=late), LIMITS)
     assert found == {
         "output_tokens_per_s": 1.33,
         "requests_per_s": 0.667,
@@ -40,22 +40,22 @@ def test_figures_are_rounded_and_those_that_do_not_exist_are_left_out() -> None:
         "sent_late_p99_s": 0.3314,
         "counted_by": ["usage"],
     }
-    nothing = slo.figures(phase(replace(answer(1), error="no"), late_s=()), LIMITS)
+    nothing = latency.figures(phase(replace(answer(1), error="no"), late_s=()), LIMITS)
     assert "ttft_s" not in nothing
     assert nothing["sent_late_p99_s"] is None
 
 
 def beyond(*answers: Answered, **limits: Any) -> list[str]:
-    return [*slo.beyond(phase(*answers), LIMITS.model_copy(update=limits))]
+    return [*latency.beyond(phase(*answers), LIMITS.model_copy(update=limits))]
 
 
 def test_a_request_is_good_within_both_of_its_limits() -> None:
     late = [answer(number, each=0.5) for number in range(2)]
     good = [answer(number) for number in range(2, 4)]
-    figures = slo.figures(phase(*late, *good), LIMITS)
+    figures = latency.figures(phase(*late, *good), LIMITS)
     assert (figures["requests_per_s"], figures["goodput_per_s"]) == (2.0, 1.0)
     strict = LIMITS.model_copy(update={"ttft_p95_s": 0.01})
-    assert slo.figures(phase(*late, *good), strict)["goodput_per_s"] == 0.0
+    assert latency.figures(phase(*late, *good), strict)["goodput_per_s"] == 0.0
 
 
 def test_what_is_at_its_limit_is_within_it() -> None:
@@ -90,7 +90,7 @@ def test_preemptions_are_those_of_the_phase(
 ) -> None:
     seen = [None if one is None else replace(IDLE, preempted=one) for one in (before, after)]
     found = replace(phase(), before=seen[0], after=seen[1])
-    says = slo.beyond(found, LIMITS.model_copy(update={"preemptions": 2}))
+    says = latency.beyond(found, LIMITS.model_copy(update={"preemptions": 2}))
     assert [one[:10] for one in says] == told
-    none = slo.beyond(found, LIMITS.model_copy(update={"preemptions": 0}))
+    none = latency.beyond(found, LIMITS.model_copy(update={"preemptions": 0}))
     assert len([*none]) == (None not in seen)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_vllm_gates.goldens import CorruptGolden
-from pytest_vllm_gates.judge.startup import changes, parsed, written
-from pytest_vllm_gates.server.startup_check import Startup
+from pytest_vllm_gates.server.startup_check import Startup, changes, parsed, written
 
 BEFORE = Startup(
     {"attention_backend": "FLASH_ATTN", "enforce_eager": "False", "mode": "level: 3"},

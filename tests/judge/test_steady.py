@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from pytest_vllm_gates.judge.steady import warm_up
+from pytest_vllm_gates.throughput.statistics import warm_up
 
 
 def series(cold: int, count: int = 40) -> list[float]:

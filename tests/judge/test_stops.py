@@ -9,10 +9,10 @@ import pytest
 
 from judge.exchanges import WEATHER, answer, exchange
 from pytest_vllm_gates.conversations.checks import stops
-from pytest_vllm_gates.facts.stopping import NEVER
+from pytest_vllm_gates.conversations.walk import NEVER
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.client.answer import Answer
 
 PLAIN = answer(
     "The sea is wide.\nIt never sleeps.", reasoning="Two lines.", token_ids=(1, 2, 3, 4, 5)

@@ -9,8 +9,8 @@ from hypothesis import given, strategies as st
 
 from judge.exchanges import exchange
 from pytest_vllm_gates.client.answer import Recording
-from pytest_vllm_gates.facts.finding import Finding
-from pytest_vllm_gates.judge.stream_pieces import MOST, of_first, pieces
+from pytest_vllm_gates.conversations.checks.framing import MOST, of_first, pieces
+from pytest_vllm_gates.outcomes import Finding
 
 
 def event(**delta: Any) -> bytes:

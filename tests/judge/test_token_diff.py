@@ -7,8 +7,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.facts.rendering import Rendering
-from pytest_vllm_gates.goldens import prompt_golden, refusal_golden
+from pytest_vllm_gates.goldens import Rendering, prompt_golden, refusal_golden
 from pytest_vllm_gates.prompts.layout import (
     MOST_COMPARED,
     MOST_IN_A_RUN,

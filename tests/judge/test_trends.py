@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from runs import entry
 
-from pytest_vllm_gates.judge.trends import trends
+from pytest_vllm_gates.history.types import trends
 
 
 def boots(*values: float, **changes: object) -> list[object]:

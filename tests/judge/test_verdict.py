@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 from texts import texts
 
-from pytest_vllm_gates.catalog.waivers import Waiver
-from pytest_vllm_gates.facts.finding import GONE, STANDING
-from pytest_vllm_gates.judge.waivers import Settled, State
+from pytest_vllm_gates.catalog.waivers import Settled, State, Waiver
 from pytest_vllm_gates.outcomes import (
+    GONE,
+    STANDING,
     Blocked,
     Inconclusive,
     MissingBaseline,

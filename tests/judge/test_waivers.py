@@ -8,9 +8,8 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.catalog.waivers import Waiver
-from pytest_vllm_gates.facts.names import matches
-from pytest_vllm_gates.judge.waivers import Settled, of_lane
+from pytest_vllm_gates.catalog.toml import matches
+from pytest_vllm_gates.catalog.waivers import Settled, Waiver, of_lane
 from pytest_vllm_gates.outcomes import Outcome, TestResult
 
 TODAY = datetime.date(2026, 11, 22)

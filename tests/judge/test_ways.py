@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from judge.exchanges import answer, exchange
-from pytest_vllm_gates.conversations.checks import finish
-from pytest_vllm_gates.facts.answer import Answer, Usage
-from pytest_vllm_gates.judge import ways
+from pytest_vllm_gates.client.answer import Answer, Usage
+from pytest_vllm_gates.conversations.checks import agreement, finish
 
 NOTHING = "finish_reason is 'stop', and there is neither content nor a call"
 TWO = Usage(10, 2)
@@ -32,4 +31,4 @@ def test_a_stream_of_other_tokens_is_an_answer_of_its_own(
     whole: Answer | None, streamed: Answer | None, widened: Answer | None, sentences: list[str]
 ) -> None:
     one = exchange(whole, streamed=streamed, widened=widened)
-    assert list(ways.told(one, finish.empty_stop)) == sentences
+    assert list(agreement.told(one, finish.empty_stop)) == sentences

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from judge.exchanges import answer, exchange, family
+from pytest_vllm_gates.client.answer import Answer, ToolCall
 from pytest_vllm_gates.conversations.checks import tokens
-from pytest_vllm_gates.facts.answer import Answer, ToolCall
 
 FAMILIES = ("qwen3.5", "deepseek", "glm", "gemma", "deepseek/r1", "deepseek/v3.2", "glm/4.5")
 WEATHER = ("get_weather", {"city": "Oslo"})

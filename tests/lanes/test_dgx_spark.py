@@ -10,6 +10,7 @@ import pytest
 from machines import recorded
 
 from lanes.test_overlay import OVERLAY as CPU_OVERLAY, module, run
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment, overlay
@@ -215,7 +216,7 @@ def test_the_repair_can_be_left_out(tmp_path: Path) -> None:
 def test_the_kernels_that_are_guarded_are_those_of_the_real_vllm() -> None:
     """Their names and the operator's arguments hold in the vLLM of the lane's version."""
     cpu = environment.prepare(
-        lanes.load("cpu", NOWHERE), cache=environment.default_cache(), progress=print
+        lanes.load("cpu", NOWHERE), cache=files.default_cache(), progress=print
     )
     assert cpu.python is not None and cpu.vllm == "0.32.0"
     code = """

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import fakeserver
 import pytest
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import environment
 
@@ -151,7 +152,7 @@ def test_the_pages_own_blocks_are_whole() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_vllm_has_the_flags_that_a_lane_sets(name: str, documented: Project) -> None:
     lane = lanes.load("cpu", documented.path)
-    found = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    found = environment.prepare(lane, cache=files.default_cache(), progress=print)
     (packages,) = found.folders
     configs = [path.read_text() for path in (packages / "vllm" / "config").glob("*.py")]
     for flag in lanes.load(name, documented.path).serve:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.drive import installed
+from pytest_vllm_gates.environment import installed
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:

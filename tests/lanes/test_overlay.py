@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import environment, overlay
 from pytest_vllm_gates.errors import UserError
@@ -273,7 +274,7 @@ for style, mended in ((True, True), (False, False)):
 )
 def python(request: pytest.FixtureRequest) -> Path:
     lane = lanes.load(request.param, Path("/nowhere"))
-    found = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    found = environment.prepare(lane, cache=files.default_cache(), progress=print)
     assert found.python is not None
     return found.python
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import miniatures
+from pytest_vllm_gates import files, miniatures
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.environment import environment
@@ -41,7 +41,7 @@ def test_a_rebuilt_miniature_answers_as_the_shipped_one(tmp_path: Path) -> None:
         for dialogue in load_dialogues(NAME)
     }
     lane = lanes.load("cpu", tmp_path)
-    made = environment.prepare(lane, cache=environment.default_cache(), progress=lambda _: None)
+    made = environment.prepare(lane, cache=files.default_cache(), progress=lambda _: None)
     assert made.python is not None
     answers = [
         numerics_client.compute(one, made.python, lane.overlay_path, prompts).cases

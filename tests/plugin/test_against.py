@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import pytest_vllm_gates
-from pytest_vllm_gates.facts import command_line
-from pytest_vllm_gates.run import other_lane, shipped_gates
+from pytest_vllm_gates.catalog import flags as catalog_flags
+from pytest_vllm_gates.session import against, collection as session_collection
 
 if TYPE_CHECKING:
     from conftest import Fakes, Project
@@ -113,13 +113,13 @@ def test_a_run_of_its_own_is_reported_without_being_asked(project: Project) -> N
 )
 def test_what_is_this_runs_alone_is_not_handed_on(given: list[str], kept: list[str]) -> None:
 
-    assert command_line.without(given, other_lane.VALUED, other_lane.FLAGS) == kept
+    assert catalog_flags.without(given, against.VALUED, against.FLAGS) == kept
 
 
 def test_a_lane_that_runs_already_is_held_against_its_baseline(
     project: Project, fakes: Fakes
 ) -> None:
-    shutil.copy(PACKAGE_GATES / "test_throughput.py", shipped_gates.GATES)
+    shutil.copy(PACKAGE_GATES / "test_throughput.py", session_collection.GATES)
     project.lane()
     server = fakes()
     lane = f'title = "it runs"\nbase_url = "{server.base_url}"\ncheckpoint = "miniature"\n'

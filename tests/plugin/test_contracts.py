@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.catalog import conversation
-from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Fakes, Project
 
-SHIPPED_GATE = shipped_gates.GATES / "test_contracts.py"
+SHIPPED_GATE = session_collection.GATES / "test_contracts.py"
 ASKED = tuple(conversation.SHIPPED.glob("t*-*.toml"))
 FOLDER = "golden/qwen3.5/miniature"
 CHECKS = {
@@ -30,7 +30,7 @@ CHECKS = {
 @pytest.fixture
 def contracts(project: Project) -> Project:
     """A project whose gates are contracts alone, with the conversations that they ask."""
-    shutil.copy(SHIPPED_GATE, shipped_gates.GATES)
+    shutil.copy(SHIPPED_GATE, session_collection.GATES)
     for path in ASKED:
         shutil.copy(path, conversation.SHIPPED)
     return project

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_vllm_gates.gates
-from pytest_vllm_gates.incidents import read as bundles, writing as incidents
-from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.incidents import read as bundles
+from pytest_vllm_gates.session import collection as session_collection, write_incident as incidents
 
 if TYPE_CHECKING:
     from conftest import Project, Result
@@ -25,7 +25,7 @@ GATE = Path(pytest_vllm_gates.gates.__file__).with_name("test_incidents.py")
 
 @pytest.fixture(autouse=True)
 def _gate(project: Project) -> None:  # noqa: ARG001 - its gates are those that are shipped
-    shutil.copy(GATE, shipped_gates.GATES)
+    shutil.copy(GATE, session_collection.GATES)
 
 
 def left(project: Project) -> list[bundles.Bundle]:
@@ -282,7 +282,7 @@ def test_a_lane_of_the_bundle_that_could_run_anything_is_not_booted(project: Pro
 
 def test_a_test_that_is_no_longer_there_is_told(project: Project) -> None:
     lost_reasoning(project)
-    (shipped_gates.GATES / "test_streaming.py").unlink()
+    (session_collection.GATES / "test_streaming.py").unlink()
     result = project.pytest("--repro", "copied")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert f"no test {LOST} of a gate 'streaming' is here" in result.stderr.str()
@@ -319,7 +319,7 @@ def test_a_kept_incident_that_cannot_be_read_is_a_failure(project: Project) -> N
 
 def test_a_kept_incident_whose_test_is_gone_is_a_failure(project: Project) -> None:
     shutil.move(lost_reasoning(project), project.path / "golden/incidents/leak")
-    (shipped_gates.GATES / "test_streaming.py").unlink()
+    (session_collection.GATES / "test_streaming.py").unlink()
     assert project.gates().ret == 1
     (reason,) = [one for one in project.verdict()["reasons"] if "FAIL" in one]
     assert f"there is no test {LOST} of a gate 'streaming' any more" in reason

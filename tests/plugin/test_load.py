@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from drive import test_loading as counting
 
-from pytest_vllm_gates.run import shipped_gates
+from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conftest import Project
 
-LOAD = shipped_gates.GATES / "test_load.py"
+LOAD = session_collection.GATES / "test_load.py"
 
 AZURE = """\
 TIMESTAMP,ContextTokens,GeneratedTokens
@@ -79,7 +79,7 @@ def only_load(
     """Put the load gate in place of those a project's tests have."""
     gates = tmp_path_factory.mktemp("gates")
     shutil.copy(LOAD, gates)
-    monkeypatch.setattr(shipped_gates, "GATES", gates)
+    monkeypatch.setattr(session_collection, "GATES", gates)
 
 
 def run(project: Project, url: str, *arguments: str, rate: float = 20.0) -> dict[str, Any]:

@@ -59,9 +59,9 @@ def test_typed_in_their_order_they_promote(project: Project) -> None:
 
 @pytest.mark.parametrize("path", ["test_boot.py", "test_boot.py::test_boots"])
 def test_a_path_to_a_single_gate_is_left_out(project: Project, path: str) -> None:
-    from pytest_vllm_gates.run import shipped_gates  # noqa: PLC0415 - where the fixture has put the gates
+    from pytest_vllm_gates.session import collection as session_collection  # noqa: PLC0415 - where the fixture has put the gates
 
-    result = project.gates(str(shipped_gates.GATES / path), "--rootdir=.")
+    result = project.gates(str(session_collection.GATES / path), "--rootdir=.")
     (command,) = told(result)
     assert command.endswith(" --model qwen3.5 --lane fake --gates-report out --rootdir=.")
     assert "verdict: PROMOTE" in typed(project, command).outlines

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates import option_list, option_values, options
-from pytest_vllm_gates.facts.timing import Workers
+from pytest_vllm_gates.load.types import Workers
 
 if TYPE_CHECKING:
     from conftest import Project

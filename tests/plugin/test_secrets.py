@@ -39,7 +39,7 @@ OWN_GATE = """
 import logging, os, sys
 import pytest
 
-from pytest_vllm_gates.facts.finding import Case, Finding
+from pytest_vllm_gates.outcomes import Case, Finding
 from pytest_vllm_gates.outcomes import Inconclusive
 
 PLANT = os.environ["PLANT_TOKEN"]

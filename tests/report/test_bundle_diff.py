@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.facts.bundle_diff import BundleDiff, Change
-from pytest_vllm_gates.report.bundle_diff import document, lines
+from pytest_vllm_gates.lanes.describe import BundleDiff, Change
+from pytest_vllm_gates.report.environment import diff_document, diff_lines
 
 DIFF = BundleDiff(
     "canary",
@@ -20,7 +20,7 @@ DIFF = BundleDiff(
 
 
 def test_a_person_reads_a_table_under_the_lanes_names() -> None:
-    assert [*lines(DIFF)] == [
+    assert [*diff_lines(DIFF)] == [
         "                         canary        stable",
         "vllm           vllm      0.33.0        0.32.0",
         "               xgrammar  0.3.0         -",
@@ -32,7 +32,7 @@ def test_a_person_reads_a_table_under_the_lanes_names() -> None:
 
 
 def test_a_program_reads_all_of_it() -> None:
-    found = document(DIFF)
+    found = diff_document(DIFF)
     assert found["axes"] == ["vllm", "chat template"]
     assert found["changed"][2] == {
         "axis": "chat template", "name": "glm", "ours": "a" * 64, "theirs": "b" * 64,
@@ -43,16 +43,17 @@ def test_a_program_reads_all_of_it() -> None:
 
 def test_nothing_is_said_to_be_the_same_that_is_not_known() -> None:
     assert (
-        next(lines(BundleDiff("a", "b", (), ("flags",), ()))) == "nothing differs between a and b"
+        next(diff_lines(BundleDiff("a", "b", (), ("flags",), ())))
+        == "nothing differs between a and b"
     )
-    assert next(lines(BundleDiff("a", "b", (), ("flags",), ("machine",)))) == (
+    assert next(diff_lines(BundleDiff("a", "b", (), ("flags",), ("machine",)))) == (
         "nothing that can be known differs between a and b"
     )
 
 
 def test_of_many_changes_the_first_are_listed() -> None:
     changed = tuple(Change("CUDA", f"nvidia-{number:02}", "1", None) for number in range(30))
-    told = [*lines(BundleDiff("a", "b", changed, (), ()))]
+    told = [*diff_lines(BundleDiff("a", "b", changed, (), ()))]
     assert len(told) == 10
     assert told[-1].strip() == "… and 22 more"
-    assert len(document(BundleDiff("a", "b", changed, (), ()))["changed"]) == 30
+    assert len(diff_document(BundleDiff("a", "b", changed, (), ()))["changed"]) == 30

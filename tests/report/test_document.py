@@ -12,16 +12,15 @@ import pytest
 
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.lane import Lane
-from pytest_vllm_gates.catalog.waivers import Waiver
+from pytest_vllm_gates.catalog.waivers import Waiver, of_lane
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.diagnosis import explain, signature
-from pytest_vllm_gates.facts.bundle import Bundle, Kernels
-from pytest_vllm_gates.facts.finding import GONE, STANDING
-from pytest_vllm_gates.judge.waivers import of_lane
+from pytest_vllm_gates.environment.types import Bundle, Kernels
 from pytest_vllm_gates.machine.types import Machine
-from pytest_vllm_gates.outcomes import Outcome, TestResult
+from pytest_vllm_gates.outcomes import GONE, STANDING, Outcome, TestResult
 from pytest_vllm_gates.report import document
 from pytest_vllm_gates.report.environment import bundle_document
-from pytest_vllm_gates.server.types import Boot, BootTimes, Endpoint, Failure
+from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
 from pytest_vllm_gates.verdict.verdict import Verdict, decide
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(document.SCHEMA.read_text()))

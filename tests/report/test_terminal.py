@@ -7,10 +7,8 @@ import re
 
 import pytest
 
-from pytest_vllm_gates.catalog.waivers import Waiver
-from pytest_vllm_gates.facts.finding import GONE, STANDING
-from pytest_vllm_gates.judge.waivers import State, of_lane
-from pytest_vllm_gates.outcomes import Outcome, TestResult
+from pytest_vllm_gates.catalog.waivers import State, Waiver, of_lane
+from pytest_vllm_gates.outcomes import GONE, STANDING, Outcome, TestResult
 from pytest_vllm_gates.report import terminal
 from pytest_vllm_gates.verdict.verdict import Promotion, decide
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from drive.test_loading import Handler, Server as Completions
 
-from pytest_vllm_gates.catalog.plans import planned
+from pytest_vllm_gates.catalog.plans import planned_throughput
 from pytest_vllm_gates.outcomes import Blocked
 from pytest_vllm_gates.process import guard
-from pytest_vllm_gates.run.launching import Launch
 from pytest_vllm_gates.server.types import Boot, Failure
 from pytest_vllm_gates.session import against
 from pytest_vllm_gates.session.against import Comparison, first_is_theirs
+from pytest_vllm_gates.session.boot import Launch
 from pytest_vllm_gates.throughput.decide import Answer
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FEW = {"pairs": [1, 2], "groups": 4, "margin": 0.9}
-PLAN = planned(
+PLAN = planned_throughput(
     {
         "concurrency": 2, "requests": 2, "prompt_tokens": 6, "output_tokens": 3, "against": FEW,
         "unfit": {"client_late": 1.0, "steal": 1.0, "others": 1.0},

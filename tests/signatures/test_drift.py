@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vllm_gates import files as files_module
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.environment import environment
@@ -57,7 +58,7 @@ def sources(packages: Path) -> str:
 def packages(request: pytest.FixtureRequest) -> Path:
     """Return where a lane's packages lie."""
     lane = lanes.load(request.param, Path("/nowhere"))
-    found = environment.prepare(lane, cache=environment.default_cache(), progress=print)
+    found = environment.prepare(lane, cache=files_module.default_cache(), progress=print)
     assert found.python is not None
     return next(found.python.parent.parent.glob("lib/python3*/site-packages"))
 

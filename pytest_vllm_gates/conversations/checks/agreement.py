@@ -1,17 +1,23 @@
-"""Do two answers to the same request say the same, field by field?"""
+"""Do two answers to the same request say the same, field by field?
+
+What every way of answering is to keep: whole, and streamed where that was generated differently.
+
+A streamed answer of the same tokens is held against the whole one, field by field (`agreement.py`),
+so that judging the whole one judges both. One of other tokens is an answer of its own.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pytest_vllm_gates.facts.answer import Answer, ToolCall
+    from pytest_vllm_gates.client.answer import Answer, Exchange, ToolCall
 
 SHOWN = 60
-
 
 WHOLE_AND_STREAMED = ("whole", "streamed")
 
@@ -112,3 +118,13 @@ def _names(calls: Sequence[ToolCall]) -> str:
 
 def _shown(text: str) -> str:
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
+
+
+def told(exchange: Exchange, judge: Callable[[Exchange], Iterable[str]]) -> Iterator[str]:
+    """Yield what a judge of whole answers says of an exchange, whichever way it was answered."""
+    yield from judge(exchange)
+    ways = (("streamed", exchange.streamed), ("streamed in wide deltas", exchange.widened))
+    for name, answer in ways:
+        if exchange.whole and answer and divergence(exchange.whole, answer) is not None:
+            for sentence in judge(replace(exchange, whole=answer)):
+                yield f"{name}, of other tokens: {sentence}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_vllm_gates.facts.stream import Timed
+    from pytest_vllm_gates.conversations.pace import Timed
 
 FEWEST_TOKENS = 20
 SPREAD_SHARE = 0.1

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.conversations.checks.agreement import differences
-from pytest_vllm_gates.facts.stopping import cut
-from pytest_vllm_gates.judge.leaks import fields
+from pytest_vllm_gates.conversations.checks.content import fields
+from pytest_vllm_gates.conversations.walk import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_vllm_gates.client.answer import Exchange
-    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.client.answer import Answer, Exchange
 
 SHOWN = 80
 LONGEST_TOKEN = 16

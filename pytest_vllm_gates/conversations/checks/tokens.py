@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_vllm_gates.catalog.family import Family, Tools
-    from pytest_vllm_gates.client.answer import Exchange
-    from pytest_vllm_gates.facts.answer import Answer, ToolCall
+    from pytest_vllm_gates.client.answer import Answer, Exchange, ToolCall
 
 SHOWN = 80
 PLACES = re.compile("NAME|KEY|VALUE|ARGUMENTS")

@@ -1,15 +1,26 @@
-"""Are tool calls what a client can act on: declared, valid, complete and asked for?"""
+"""Are tool calls what a client can act on: declared, valid, complete and asked for?
+
+Do a call's arguments arrive as the model wrote them, however awkward their texts or types?
+
+Is a share of valid answers lower than the recorded one, by more than chance?
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import re
+from math import comb
 from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.conversations.checks.agreement import differences
+from pytest_vllm_gates.goldens import settings_golden
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pytest_vllm_gates.client.answer import Exchange
-    from pytest_vllm_gates.facts.answer import Answer
+    from pytest_vllm_gates.client.answer import Answer, Exchange
+    from pytest_vllm_gates.conversations.forced_calls import Reply
 
 SHOWN = 120
 
@@ -112,3 +123,116 @@ def chosen(exchange: Exchange) -> Iterator[str]:
 
 def _names(answer: Answer) -> str:
     return ", ".join(call.name for call in answer.tool_calls)
+
+
+SHOWN_VALUE = 100
+
+
+def altered(reply: Reply) -> Iterator[str]:
+    """Yield what is wrong with the call that came of a forced reply."""
+    if reply.exact:
+        calls = reply.whole.tool_calls
+        if len(calls) != 1:
+            yield f"whole: one call was written and {len(calls)} came"
+        else:
+            yield from _altered(_values(calls[0].arguments), reply.arguments)
+    for sentence in differences(reply.whole, reply.streamed):
+        yield f"streamed: {sentence}"
+    for sentence in differences(reply.whole, reply.widened, ("whole", "wide")):
+        yield f"wide: {sentence}"
+
+
+def _altered(came: dict[str, Any], written: Any) -> Iterator[str]:
+    for name, value in written.items():
+        if name not in came:
+            yield f"whole: {name} is missing, written was {_shown(value)}"
+        elif not _same(came[name], value):
+            yield f"whole: {name} is {_shown(came[name])}, written was {_shown(value)}"
+    for name in came.keys() - written.keys():
+        yield f"whole: {name} was not written, and is {_shown(came[name])}"
+
+
+def _values(arguments: str) -> dict[str, Any]:
+    """Return a call's arguments; none where they are no object."""
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def _same(came: Any, written: Any) -> bool:
+    """Return whether two JSON values are one: 1 is 1.0, and neither is true."""
+    if isinstance(written, dict) and isinstance(came, dict):
+        return came.keys() == written.keys() and all(
+            _same(came[name], value) for name, value in written.items()
+        )
+    if isinstance(written, list) and isinstance(came, list):
+        return len(came) == len(written) and all(map(_same, came, written))
+    if isinstance(written, bool) or isinstance(came, bool):
+        return came is written
+    return bool(came == written)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return repr(
+            value
+            if len(value) <= SHOWN_VALUE
+            else f"{value[:SHOWN_VALUE]}… ({len(value)} characters)"
+        )
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "something deeply nested"
+    return text if len(text) <= SHOWN_VALUE else f"{text[:SHOWN_VALUE]}…"
+
+
+LEAST_CHANCE = 0.001
+"""A run fails when what it saw has a smaller chance than this under the recorded rate."""
+
+LAID_OUT = re.compile(r"^(valid|of) = (\d+)$", re.MULTILINE)
+
+
+def chance_of_fewer(valid: int, of: int, valid_before: int, of_before: int) -> float:
+    """Return the chance of `valid` or fewer of `of` when both rates are in truth the same.
+
+    Fisher's exact test, one-sided: given how many of all answers were valid, the number among the
+    later ones is hypergeometric (R. A. Fisher, "On the interpretation of chi-squared from
+    contingency tables", 1922).
+    """
+    total, total_valid = of + of_before, valid + valid_before
+    ways = comb(total, of)
+    fewest = max(0, of - (total - total_valid))
+    cases = (
+        comb(total_valid, some) * comb(total - total_valid, of - some)
+        for some in range(fewest, valid + 1)
+    )
+    return sum(cases) / ways
+
+
+def interval(times: int, of: int, z: float = 1.959964) -> tuple[float, float]:
+    """Return the rates that `times` of `of` speaks for, at 95 % confidence unless `z` says else.
+
+    Wilson's score interval (E. B. Wilson, "Probable inference, the law of succession, and
+    statistical inference", 1927): unlike the usual one it holds for few tries and for rates near 0
+    and 1.
+    """
+    rate, more = times / of, z * z / of
+    middle = rate + more / 2
+    reach = z * math.sqrt(rate * (1 - rate) / of + more / (4 * of))
+    low, high = ((middle + sign * reach) / (1 + more) for sign in (-1, 1))
+    return max(0.0, low), min(1.0, high)
+
+
+def laid_out(valid: int, of: int) -> str:
+    """Return a rate as a golden's text."""
+    return settings_golden("sampled answers that were valid tool calls", {"valid": valid, "of": of})
+
+
+def read(text: str) -> tuple[int, int]:
+    """Return (valid, of) from a golden's text; raises `ValueError` when it holds none."""
+    found = {name: int(count) for name, count in LAID_OUT.findall(text)}
+    if found.keys() != {"valid", "of"} or found["valid"] > found["of"]:
+        raise ValueError(f"no rate such as 'valid = 20' and 'of = 20' in {text!r}")
+    return found["valid"], found["of"]

@@ -10,8 +10,8 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pytest_vllm_gates.client.exchange import Sent, told
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents.types import Sent, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

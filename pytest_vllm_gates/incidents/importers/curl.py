@@ -13,7 +13,7 @@ from pytest_vllm_gates.incidents.importers import BODY_BYTES, request
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_vllm_gates.incidents.types import Sent
+    from pytest_vllm_gates.client.exchange import Sent
 
 # Options by what becomes of their value.
 DATA = {"-d", "--data", "--data-ascii", "--data-raw", "--data-binary", "--json"}

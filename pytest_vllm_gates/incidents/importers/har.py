@@ -8,9 +8,9 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.client.exchange import Sent, told
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.importers import V1, request
-from pytest_vllm_gates.incidents.types import Sent, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,14 +6,14 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.drive.elsewhere.python_text import value_at
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.importers import path_of, request
+from pytest_vllm_gates.incidents.importers.vllm_log import value_at
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.incidents.types import Sent
+    from pytest_vllm_gates.client.exchange import Sent
 
 OPTIONS = "Request options: {"
 SILENT = "Building HTTP request: method="

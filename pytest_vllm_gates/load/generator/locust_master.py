@@ -28,9 +28,9 @@ from locust.env import Environment
 from locust.exception import RPCError
 
 from pytest_vllm_gates import __version__
-from pytest_vllm_gates.facts.timing import Driven, Planned, Raw
 from pytest_vllm_gates.load.generator import messages
 from pytest_vllm_gates.load.generator.locust_user import LoadUser
+from pytest_vllm_gates.load.types import Driven, Planned, Raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,8 +18,8 @@ from locust.exception import StopUser
 from pytest_vllm_gates.load.generator.socket_client import SPIN_S, Clock, Flight
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.timing import Planned, Raw
     from pytest_vllm_gates.load.generator.socket_client import Target
+    from pytest_vllm_gates.load.types import Planned, Raw
 
 
 class Share:

@@ -9,8 +9,8 @@ import math
 import select
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.timing import Driven, Planned, Raw
 from pytest_vllm_gates.load.generator.socket_client import SPIN_S, Clock, Flight, stamping
+from pytest_vllm_gates.load.types import Driven, Planned, Raw
 
 if TYPE_CHECKING:
     import socket

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pytest_vllm_gates.drive.measuring import samples
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.facts.timing import ALONE
+from pytest_vllm_gates.load.generator import samples
 from pytest_vllm_gates.load.generator.program import Job
+from pytest_vllm_gates.load.types import ALONE
 from pytest_vllm_gates.process.process import GuardedProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_vllm_gates.facts.timing import Driven, Planned, Workers
-    from pytest_vllm_gates.server.types import Endpoint
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.load.types import Driven, Planned, Workers
 
 PROGRAM = "pytest_vllm_gates.load.generator.program"
 SWARM = "pytest_vllm_gates.load.generator.locust_master"

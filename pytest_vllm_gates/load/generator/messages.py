@@ -11,7 +11,7 @@ import hmac
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.facts.timing import Planned, Raw
+from pytest_vllm_gates.load.types import Planned, Raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from pytest_vllm_gates.facts.timing import Answered
+from pytest_vllm_gates.load.types import Answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_vllm_gates.facts.timing import Raw
+    from pytest_vllm_gates.load.types import Raw
 
 HEAD_END = b"\r\n\r\n"
 CHUNKED = b"chunked"

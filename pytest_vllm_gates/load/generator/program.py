@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.timing import ALONE
 from pytest_vllm_gates.load.generator.loop import Loop
 from pytest_vllm_gates.load.generator.socket_client import Target
+from pytest_vllm_gates.load.types import ALONE
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.timing import Planned, Workers
+    from pytest_vllm_gates.load.types import Planned, Workers
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.facts.timing import Raw
+from pytest_vllm_gates.load.types import Raw
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.facts.timing import Planned
+    from pytest_vllm_gates.load.types import Planned
 
 STAMP = getattr(socket, "SO_TIMESTAMPNS", 35)
 """Linux's number on every architecture that Python runs on but MIPS, PA-RISC and SPARC."""

@@ -7,15 +7,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.report import wording
+from pytest_vllm_gates.report import terminal
 from pytest_vllm_gates.report.html import memory as html_memory, prompts, streams, throughput
-from pytest_vllm_gates.report.html.bounds import first, listing, mapping, number
+from pytest_vllm_gates.report.html.drawing import first, listing, mapping, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_vllm_gates.report.html.bounds import Limits
-    from pytest_vllm_gates.report.html.lanes import Lanes
+    from pytest_vllm_gates.report.html.drawing import Limits
+    from pytest_vllm_gates.report.html.sections import Lanes
 
 BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE", "WAIVED")
 """What is laid out, by weight: what keeps a bundle back, and what would but for a waiver."""
@@ -142,7 +142,7 @@ class _Reader:
     def _entry(self, anchor: str, gate: str, group: list[dict[str, Any]]) -> Entry:
         one, limits = group[0], self._limits
         name, evidence = str(one.get("test", "?")), mapping(one.get("evidence"))
-        reason, added = wording.for_readers(str(one.get("reason", "")))
+        reason, added = terminal.for_readers(str(one.get("reason", "")))
         says, _, more = reason.partition("\n")
         timeline, incidents = self._streams((self._name, gate, name), evidence)
         entry = Entry(

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_vllm_gates.memory_plan.types import GIB
-from pytest_vllm_gates.report.html.bounds import mapping, number
-from pytest_vllm_gates.report.html.drawing import Drawing, Scale
+from pytest_vllm_gates.report.html.drawing import Drawing, Scale, mapping, number
 
 ROW_HEIGHT = 48
 BAR_HEIGHT = 20

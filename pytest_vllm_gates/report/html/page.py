@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.files import write_whole
-from pytest_vllm_gates.report import wording
+from pytest_vllm_gates.report import terminal
 from pytest_vllm_gates.report.html import sections
-from pytest_vllm_gates.report.html.bounds import Limits, clean, cut, listing, mapping
+from pytest_vllm_gates.report.html.drawing import Limits, clean, cut, listing, mapping
 from pytest_vllm_gates.report.html.families import families
-from pytest_vllm_gates.report.html.lanes import Lanes
+from pytest_vllm_gates.report.html.sections import Lanes
 from pytest_vllm_gates.report.html.trends import trends
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _render(lanes: Lanes, limits: Limits) -> str:
             # Only this very style is allowed: none that somebody's output brings.
             style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
             head=sections.head(document),
-            reasons=_few(wording.reasons(listing(document.get("reasons"))), limits),
+            reasons=_few(terminal.reasons(listing(document.get("reasons"))), limits),
             next=_few(document.get("next"), limits),
             rollback=mapping(document.get("rollback")) or None,
             repro=mapping(document.get("repro")) or None,

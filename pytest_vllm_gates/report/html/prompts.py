@@ -6,10 +6,10 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.report.html.bounds import first, listing, mapping
+from pytest_vllm_gates.report.html.drawing import first, listing, mapping
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.report.html.bounds import Limits
+    from pytest_vllm_gates.report.html.drawing import Limits
 
 KEY = "prompt"
 SAME, REMOVED, ADDED, SKIPPED = "same", "removed", "added", "skipped"

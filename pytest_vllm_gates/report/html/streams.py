@@ -8,14 +8,13 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.report.html.bounds import listing, mapping, number, spread
-from pytest_vllm_gates.report.html.drawing import Drawing, Scale
+from pytest_vllm_gates.report.html.drawing import Drawing, Scale, listing, mapping, number, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from pytest_vllm_gates.report.html.bounds import Limits
+    from pytest_vllm_gates.report.html.drawing import Limits
 
 Piece = tuple[float, str | int]
 """Seconds since the request, and the text that came or how many characters it had."""

@@ -7,13 +7,20 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.report.html.bounds import listing, mapping, number, spread
-from pytest_vllm_gates.report.html.drawing import Drawing, Scale, scale
+from pytest_vllm_gates.report.html.drawing import (
+    Drawing,
+    Scale,
+    listing,
+    mapping,
+    number,
+    scale,
+    spread,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.report.html.bounds import Limits
+    from pytest_vllm_gates.report.html.drawing import Limits
 
 FIGURES = {
     "output_tokens_per_s": ("output tokens a second", "tokens/s", True),

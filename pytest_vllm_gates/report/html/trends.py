@@ -6,13 +6,12 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.report.html.bounds import listing, mapping, number
-from pytest_vllm_gates.report.html.drawing import Drawing, Scale, scale
+from pytest_vllm_gates.report.html.drawing import Drawing, Scale, listing, mapping, number, scale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.report.html.bounds import Limits
+    from pytest_vllm_gates.report.html.drawing import Limits
 
 HEIGHT = 64
 MOST_FIGURES = 12

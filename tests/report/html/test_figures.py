@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.memory_plan.types import GIB
 from pytest_vllm_gates.report.html import drawing
-from pytest_vllm_gates.report.html.bounds import Limits, clean, cut, spread
+from pytest_vllm_gates.report.html.drawing import Limits, clean, cut, spread
 from pytest_vllm_gates.report.html.memory import memory
 from pytest_vllm_gates.report.html.prompts import lines_with_marks, token_diff
 from pytest_vllm_gates.report.html.throughput import comparison

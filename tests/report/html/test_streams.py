@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.report.html import streams
-from pytest_vllm_gates.report.html.bounds import Limits
-from pytest_vllm_gates.report.html.lanes import Lanes
+from pytest_vllm_gates.report.html.drawing import Limits
+from pytest_vllm_gates.report.html.sections import Lanes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,52 @@
+"""One request as it was sent, with everything that came back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.redaction.redactor import REDACTED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Headers whose values say nothing of who asked.
+TOLD_HEADERS = {
+    "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type",
+    "date", "host", "server", "transfer-encoding", "user-agent", "x-request-id",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One request as it was sent, with everything that came back."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+    name: str = ""
+    status: int | None = None
+    response_headers: Mapping[str, str] = field(default_factory=dict)
+    pieces: tuple[tuple[float, bytes], ...] = ()
+    """The response's body as it arrived, with the seconds since the request was sent."""
+    error: str = ""
+    cut_bytes: int = 0
+    """How much of the response came after what is kept of it."""
+
+    @property
+    def answer(self) -> bytes:
+        """The response's body."""
+        return b"".join(piece for _, piece in self.pieces)
+
+    @property
+    def size(self) -> int:
+        """Bytes of memory it takes, roughly."""
+        return len(self.body) + sum(len(piece) + 128 for _, piece in self.pieces) + 1024
+
+
+def told(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers as a bundle may hold them."""
+    return {
+        name: value if name.lower() in TOLD_HEADERS else REDACTED for name, value in headers.items()
+    }

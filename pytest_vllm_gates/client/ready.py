@@ -1,0 +1,29 @@
+"""The models that a server lists, and the error of one that is up but does not serve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2 as httpx
+
+PROBE_TIMEOUT_S = 5.0
+
+
+class NotServing(Exception):  # noqa: N818 - a state of the server, told to a person
+    """The server is up but does not serve; the text says what it answered instead."""
+
+
+def served_models(
+    client: httpx.Client, timeout_s: float = PROBE_TIMEOUT_S
+) -> dict[str, dict[str, Any]]:
+    """Return `/v1/models` by id; raises `NotServing` when it is not what OpenAI's API says."""
+    reply = client.get("/v1/models", timeout=timeout_s)
+    if reply.status_code == httpx.codes.UNAUTHORIZED:
+        raise NotServing("the server refused the API key (401 on /v1/models)")
+    try:
+        return {str(model["id"]): model for model in reply.json()["data"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotServing(
+            f"/v1/models answered {reply.status_code} with {reply.text[:200]!r}; "
+            "is this an OpenAI-compatible server?"
+        ) from error

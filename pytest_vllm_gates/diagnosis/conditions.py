@@ -1,0 +1,110 @@
+"""Whether the lines around a match are those that its signature is meant for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from pytest_vllm_gates.diagnosis.signature import Signature
+
+MAX_WAITING = 100
+
+
+@dataclass
+class Waiting:
+    """A match whose following lines decide."""
+
+    signature: Signature
+    hit: Hit
+    boot: int
+    until: int
+    near: bool
+    """Whether a line it must be near has come."""
+
+
+class Conditions:
+    """What was seen of the lines that signatures' conditions name."""
+
+    def __init__(self, places: Mapping[str, int], exit_status: int | None) -> None:
+        self._places = places
+        self._exit_status = exit_status
+        self._passed: set[int] = set()
+        """Patterns that an earlier line of this boot matches."""
+        self._waiting: list[Waiting] = []
+
+    def begin(self) -> None:
+        """Forget what was before: the server was started anew."""
+        self._passed.clear()
+
+    def note(self, number: int, found: Collection[int]) -> Iterator[tuple[Signature, Hit, int]]:
+        """Take in what a line matches; yield the matches that it settles."""
+        if not self._waiting:
+            return
+        still = []
+        for one in self._waiting:
+            when = one.signature.when
+            in_time = number <= one.until
+            if in_time and self._any(when.not_near, found):
+                continue
+            one.near = one.near or (in_time and self._any(when.near, found))
+            if (one.near and not when.not_near) or not in_time:
+                if one.near:
+                    yield one.signature, one.hit, one.boot
+                continue
+            still.append(one)
+        self._waiting = still
+
+    def passed(self, found: Collection[int]) -> None:
+        """Take in that a line is past, so that later ones come after it."""
+        self._passed.update(found)
+
+    @property
+    def wait(self) -> bool:
+        """Whether there is a match that following lines decide."""
+        return bool(self._waiting)
+
+    def met(self, signature: Signature, hit: Hit, boot: int, seen: Callable[[int], bool]) -> bool:
+        """Return whether all conditions hold; one that following lines decide waits for them.
+
+        `seen` says whether the line, or one of those before it that count, matches a pattern.
+        """
+        when = signature.when
+        if when.exit_status and self._exit_status not in (None, *when.exit_status):
+            return False
+        if when.after and not self._any(when.after, self._passed):
+            return False
+        if when.not_after and self._any(when.not_after, self._passed):
+            return False
+        if any(seen(self._places[one]) for one in when.not_near):
+            return False
+        near = not when.near or any(seen(self._places[one]) for one in when.near)
+        if near and not when.not_near:
+            return True
+        if len(self._waiting) < MAX_WAITING:
+            self._waiting.append(Waiting(signature, hit, boot, hit.number + when.within, near))
+        return False
+
+    def settle(self) -> Iterator[tuple[Signature, Hit, int]]:
+        """Yield what waited in vain for a line that would have spoken against it."""
+        for one in self._waiting:
+            if one.near:
+                yield one.signature, one.hit, one.boot
+        self._waiting = []
+
+    def _any(self, patterns: Collection[str], found: Collection[int]) -> bool:
+        return any(self._places[one] in found for one in patterns)
+
+
+@dataclass
+class Hit:
+    """A line that a signature's patterns match."""
+
+    number: int
+    text: str
+    level: str
+    process: str
+    captures: dict[str, str]
+    pattern: int

@@ -1,0 +1,132 @@
+"""Which literal pieces a line must hold for a pattern to match it, and one pattern for them all.
+
+A log is searched once for the pieces of every pattern together; only lines that hold one are
+looked at closely. The pieces are compared in small letters, and hold nothing that JSON escapes.
+"""
+
+from __future__ import annotations
+
+import re
+from re import _parser  # type: ignore[attr-defined]  # the one place that knows a pattern's parts
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MIN_CHARACTERS = 4
+"""Of a piece that is searched for."""
+
+CHECKED_CHARACTERS = 2
+"""Of a piece that a line found by another one must hold, too."""
+
+ENOUGH_CHARACTERS = 20
+
+LEVEL = " error: "
+"""Stands in every line of a traceback that a server logs: found everywhere, it tells nothing."""
+
+KEPT_CHARACTERS = 5
+
+# Characters as logs have them, rare ones first: a search stops at what a piece begins with.
+RARE_FIRST = "$*@~+#?|!;j`^%zxq}{b'[],_y=()wgud9836457-vmfacklhs:/n2ri.pe0to1 "
+
+# What stands otherwise in a JSON line, and what small letters do not settle.
+ESCAPED = re.compile(r"[^ !#-%'-;=?-\[\]-~]")
+
+Choice = frozenset[str]
+"""Pieces of which a matching line holds at least one."""
+
+
+def choices(pattern: str) -> tuple[Choice, ...]:
+    """Return, for each place of a pattern, the pieces of which a line it matches holds one."""
+    return tuple(dict.fromkeys(_choices(_parser.parse(pattern))))
+
+
+def required(pattern: str) -> Choice:
+    """Return the pieces by which to search for lines that `pattern` could match.
+
+    Raises `ValueError` where there is none of four characters.
+    """
+    long_enough = [
+        frozenset(map(_rare, one))
+        for one in choices(pattern)
+        if min(map(len, one)) >= MIN_CHARACTERS
+    ]
+    telling = (one for one in long_enough if not any(piece in LEVEL for piece in one))
+    best = _best(telling) or _best(long_enough)
+    if best is None:
+        raise ValueError(
+            f"{pattern!r} has no literal piece of {MIN_CHARACTERS} characters to look for first"
+        )
+    return best
+
+
+def any_of(pieces: Iterable[str]) -> re.Pattern[bytes]:
+    """Return a pattern that finds each of these pieces, the longest where several begin alike."""
+    root: dict[str, Any] = {}
+    for piece in pieces:
+        node = root
+        for character in piece:
+            node = node.setdefault(character, {})
+        node[""] = {}
+    return re.compile(_alternatives(root).encode("ascii"))
+
+
+def _alternatives(node: dict[str, Any]) -> str:
+    parts = []
+    for character, below in sorted(node.items()):
+        if not character:
+            continue
+        parts.append(re.escape(character) + _alternatives(below))
+    if not parts:
+        return ""
+    joined = parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+    if "" not in node:
+        return joined
+    return f"(?:{joined})?"
+
+
+def _choices(sequence: Any) -> Iterator[Choice]:
+    """Yield every choice of pieces that a matching line must meet."""
+    run = ""
+    for operation, argument in sequence:
+        if str(operation) == "LITERAL":
+            run += chr(argument)
+            continue
+        if str(operation) == "AT":
+            continue
+        yield from _pieces(run)
+        run = ""
+        yield from _inside(str(operation), argument)
+    yield from _pieces(run)
+
+
+def _inside(operation: str, argument: Any) -> Iterator[Choice]:
+    if operation == "SUBPATTERN":
+        yield from _choices(argument[-1])
+    elif operation in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
+        if argument[0]:
+            yield from _choices(argument[2])
+    elif operation == "ATOMIC_GROUP":
+        yield from _choices(argument)
+    elif operation == "BRANCH":
+        bests = [_best(_choices(one)) for one in argument[1]]
+        if all(bests):
+            yield frozenset[str]().union(*(one for one in bests if one))
+
+
+def _pieces(run: str) -> Iterator[Choice]:
+    for piece in ESCAPED.split(run):
+        if len(piece) >= CHECKED_CHARACTERS:
+            yield frozenset({piece.lower()})
+
+
+def _rare(piece: str) -> str:
+    """Return the part of a piece that begins with its rarest character and still says enough."""
+    last = max(0, len(piece) - min(KEPT_CHARACTERS, max(MIN_CHARACTERS, len(piece) - 1)))
+    start = min(range(last + 1), key=lambda at: RARE_FIRST.find(piece[at]))
+    return piece[start : start + ENOUGH_CHARACTERS]
+
+
+def _best(choices: Iterable[Choice]) -> Choice | None:
+    """Return the choice that says most: long pieces, and few of them."""
+    return max(choices, key=lambda one: (min(len(piece) for piece in one), -len(one)), default=None)

@@ -1,1 +1,0 @@
-"""What makes things happen: environment, process, server, chat."""

@@ -1,1 +1,0 @@
-"""Programs that other interpreters run; they import nothing of this package."""

@@ -1,1 +1,0 @@
-"""What a run comes to, and what is said at its end."""

@@ -1,1 +1,0 @@
-"""Typed records of what is given: family, lane, checkpoint, conversation, machine, outcome."""

@@ -1,1 +1,0 @@
-"""What decides: goldens, agreement of answers, sense of an answer, the verdict."""

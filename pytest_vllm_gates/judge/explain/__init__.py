@@ -1,1 +1,0 @@
-"""Parts of `explain` that are not moved yet."""

@@ -1,1 +1,0 @@
-"""Checks that are not moved yet."""

@@ -1,0 +1,175 @@
+"""What a given cache memory holds: the printed figures, and the limits found by trying.
+
+Is what a server reports of its memory what the plan says?
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from math import floor
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.memory_plan import cache as memory_plan_cache, types as versions
+from pytest_vllm_gates.memory_plan.types import GIB, HALF_A_DIGIT, Kind, Serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.memory_plan.cache import Bucket, Demand
+    from pytest_vllm_gates.memory_plan.types import MemoryPlan, Pool, Version
+    from pytest_vllm_gates.server.startup_check import Startup
+
+LONG = 2**27
+"""A context no model has: what a long one costs a token is measured below it."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How vLLM lays the cache out, for asking it what a given memory holds."""
+
+    buckets: tuple[Bucket, ...]
+    demand: Demand
+    version: Version
+    parts: Sequence[range] | None
+
+    def pool(self, available: int) -> Pool:
+        """Return the pool that `available` bytes make."""
+        return memory_plan_cache.pool(
+            self.buckets, available, self.demand, self.version, self.parts
+        )
+
+    def needed(self, context: int) -> int:
+        """Return the bytes vLLM asks for before it serves `context` tokens."""
+        demand = replace(self.demand, context=context)
+        return memory_plan_cache.needed_bytes(self.buckets, demand, self.version, self.parts)
+
+
+def fitted(plan: MemoryPlan, available: int, layout: Layout) -> MemoryPlan:
+    """Return the plan with what `available` bytes hold."""
+    pool = layout.pool(available)
+    needed = layout.needed(layout.demand.context)
+    fits = needed <= available
+    notes = list(plan.notes)
+    usable = pool.concurrency * (1 - plan.headroom)
+    if fits and usable < 1:
+        notes.append(
+            f"it starts, but one request of {layout.demand.context:,} tokens leaves less than "
+            f"{plan.headroom:.0%} of the cache free"
+        )
+    longest = largest_context(available, layout)
+    notes += meanings(layout)
+    return replace(
+        plan,
+        pool=pool,
+        low=layout.pool(available - HALF_A_DIGIT),
+        high=layout.pool(available + HALF_A_DIGIT),
+        needed_bytes=needed,
+        fits=fits,
+        largest_context=longest,
+        largest_concurrency=floor(usable) if fits else 0,
+        notes=tuple(notes),
+    )
+
+
+def largest_context(available: int, layout: Layout) -> int:
+    """Return the longest context that vLLM would start with; 0 where not even one token fits."""
+    fits, too_long = 0, LONG
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        if layout.needed(middle) <= available:
+            fits = middle
+        else:
+            too_long = middle
+    return fits
+
+
+def token_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
+    """Return the bytes of one device that one more token of a long context costs."""
+    growing = sum(
+        1 / (bucket.page.block_size * demand.ranks)
+        for bucket in buckets
+        if bucket.page.kind in memory_plan_cache.GROWING
+    )
+    return round(growing * memory_plan_cache.bytes_per_block(buckets))
+
+
+def state_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
+    """Return the bytes of one device that a sequence's states hold, padding included."""
+    blocks = demand.states * sum(bucket.page.kind is Kind.STATE for bucket in buckets)
+    return blocks * memory_plan_cache.bytes_per_block(buckets)
+
+
+def meanings(layout: Layout) -> list[str]:
+    """Return how the printed figures are to be read, where their names mislead."""
+    if len(layout.buckets) == 1 and layout.buckets[0].page.kind in memory_plan_cache.GROWING:
+        return []
+    if layout.version < versions.TOKENS_ARE_WHOLE_REQUESTS:
+        if len(layout.buckets) == 1:
+            return []
+        return [
+            f"this vLLM prints the tokens of one of {len(layout.buckets)} groups as its KV cache "
+            "size; the concurrency it prints is that of the whole pool"
+        ]
+    return [
+        "this vLLM prints concurrency times context as its KV cache size; as some layers do not "
+        "grow with the context, the figure changes with --max-model-len and memory divided by it "
+        "is no cost of a token"
+    ]
+
+
+def gibibytes(count: int) -> str:
+    """Return bytes as vLLM prints them."""
+    return f"{count / GIB:.2f} GiB"
+
+
+MARGIN = 0.05
+
+ROUNDED_GIB = 0.005
+"""Half of the last digit that vLLM prints."""
+
+SEGMENT_GIB = 20 * 2**20 / GIB
+"""What torch's allocator may take at once beyond what was asked for (`kLargeBuffer` of
+c10/cuda/CUDACachingAllocator.h): vLLM prints what the device gave, not what the weights fill."""
+
+
+def serving(flags: Mapping[str, Any], version: str | None, device: str) -> Serving:
+    """Return the flags of a server as the plan takes them; those it does not know are left out."""
+    whole = {field.name: "int" in str(field.type) for field in fields(Serving)}
+    given = {
+        name: value
+        for name, value in flags.items()
+        if name in whole and (isinstance(value, int) or not whole[name])
+    }
+    speculative = flags.get("speculative_config")
+    if isinstance(speculative, dict) and "num_speculative_tokens" in speculative:
+        given["num_speculative_tokens"] = speculative["num_speculative_tokens"]
+    if version:
+        given["vllm_version"] = version
+    return Serving(**given, device=device)
+
+
+def differences(plan: MemoryPlan, told: Startup) -> Iterator[str]:
+    """Yield one sentence for every figure that is more than 5 % beside the plan.
+
+    The memory a log tells is rounded, so that the plan is an interval.
+    """
+    tokens, concurrency = (told.figures.get(name) for name in ("kv_tokens", "kv_concurrency"))
+    if plan.low and plan.high and tokens is not None:
+        yield from _beside("tokens of KV cache", tokens, plan.low.tokens, plan.high.tokens)
+    if plan.low and plan.high and concurrency is not None:
+        low, high = plan.low.concurrency, plan.high.concurrency
+        yield from _beside("requests of the longest length at once", concurrency, low, high)
+    weights = told.figures.get("weights_gib")
+    if plan.weights and weights is not None:
+        planned = plan.weights.bytes_per_device / GIB
+        slack = (ROUNDED_GIB, ROUNDED_GIB + SEGMENT_GIB)
+        yield from _beside("GiB of weights on a device", weights, planned, planned, slack)
+
+
+def _beside(
+    what: str, told: float, low: float, high: float, slack: tuple[float, float] = (0, 0)
+) -> Iterator[str]:
+    below, above = slack
+    if not low * (1 - MARGIN) - below <= told <= high * (1 + MARGIN) + above:
+        between = f"{low:,.6g}" if low == high else f"{low:,.6g} to {high:,.6g}"
+        yield f"{what}: planned {between}, and vLLM reports {told:,.6g}"

@@ -1,0 +1,99 @@
+"""What each layer of a model is, in the words of its config or of its class's pattern."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.memory_plan.config import TEXT_OF, model_types, number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+FULL = {"full_attention", "attention", "full", "global", "*", "global_attention"}
+
+SLIDING = {"sliding_attention", "sliding_window", "local_attention"}
+
+CHUNKED = {"chunked_attention"}
+
+STATELESS = {"-", "e", "mlp", "moe"}
+
+RECURRENT = {"linear_attention", "mamba", "m", "mamba2", "conv", "kda"}
+
+BOTH = {"hybrid"}
+
+
+def kinds_of(text: Mapping[str, Any], model_type: str, layers: int) -> list[str]:
+    """Return what each layer is, in the words of the config or of its class's pattern."""
+    pattern = text.get("hybrid_override_pattern")
+    listed = text.get("layer_types") or text.get("layers_block_type")
+    if isinstance(pattern, str) and pattern:
+        kinds = list(pattern.lower())
+    elif isinstance(listed, list):
+        kinds = [str(kind).lower() for kind in listed]
+    else:
+        kinds = _pattern(text, model_type, layers)
+    if len(kinds) < layers:
+        raise UserError(
+            f"config.json: {layers} layers, but {len(kinds)} of them are described (layer_types)"
+        )
+    return kinds[:layers]
+
+
+def _pattern(text: Mapping[str, Any], model_type: str, layers: int) -> list[str]:
+    known = model_types().get(TEXT_OF.get(model_type, model_type), {})
+    every, others = known.get("every"), str(known.get("others"))
+    given = text.get("sliding_window_pattern") or text.get("full_attention_interval")
+    if isinstance(given, str) and given:
+        words = {"L": "sliding_attention", "G": "full_attention"}
+        return [words.get(given[layer % len(given)], given) for layer in range(layers)]
+    if model_type in PATTERNS:
+        return PATTERNS[model_type](text, layers)
+    if isinstance(given, int) and given > 0 and every:
+        every = given
+    if not every:
+        return ["full_attention"] * layers
+    kinds = [others if (layer + 1) % every else "full_attention" for layer in range(layers)]
+    if model_type.startswith("gemma4"):
+        kinds[-1] = "full_attention"
+    if model_type == "exaone4" and text.get("sliding_window") is not None:
+        kinds[-1] = "full_attention"
+    if others == "sliding_attention" and text.get("sliding_window") is None:
+        return ["full_attention"] * layers
+    return kinds
+
+
+def _attends_at(indexes: Sequence[int], layers: int, others: str) -> list[str]:
+    chosen = set(indexes)
+    return ["full_attention" if layer in chosen else others for layer in range(layers)]
+
+
+def _jamba(text: Mapping[str, Any], layers: int) -> list[str]:
+    period, offset = number(text, "attn_layer_period"), number(text, "attn_layer_offset")
+    return _attends_at(range(offset, layers, period), layers, "mamba")
+
+
+def _kimi_linear(text: Mapping[str, Any], layers: int) -> list[str]:
+    linear = text.get("linear_attn_config") or {}
+    # This list counts layers from one.
+    return _attends_at([i - 1 for i in linear.get("full_attn_layers", ())], layers, "kda")
+
+
+def _minimax(text: Mapping[str, Any], layers: int) -> list[str]:
+    attends = text.get("attn_type_list") or [1] * layers
+    return ["full_attention" if kind else "linear_attention" for kind in attends]
+
+
+PATTERNS = {
+    "jamba": _jamba,
+    "kimi_linear": _kimi_linear,
+    "bamba": lambda text, layers: _attends_at(
+        text.get("attn_layer_indices") or (), layers, "mamba"
+    ),
+    "falcon_h1": lambda _, layers: ["hybrid"] * layers,
+    "lfm2": lambda text, layers: _attends_at(
+        text.get("full_attn_idxs") or range(layers), layers, "conv"
+    ),
+    "minimax_text_01": _minimax,
+    "minimax_m1": _minimax,
+}

@@ -1,0 +1,134 @@
+"""What each layer keeps in one block, from the model's shape and the server's flags.
+
+    attention, bytes a token   2 * max(1, heads // TP) * width * bytes of the cache's type
+    latent attention           (latent + rotary width) * bytes, the same on every device of TP
+    state, bytes a sequence    conv rows * channels / TP * bytes + heads / TP * elements * bytes
+
+Where layers of both kinds meet, vLLM (`Platform._align_hybrid_block_size`) makes the attention's
+block as long as a state needs, in steps of what the kernels take, and pads the state to that page:
+
+    block = step * ceil(state / (step * attention bytes a token))
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.memory_plan import types as versions
+from pytest_vllm_gates.memory_plan.cache import Page
+from pytest_vllm_gates.memory_plan.config import BYTES, PACKED_LATENT, model_bytes
+from pytest_vllm_gates.memory_plan.types import Kind
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.memory_plan.types import Cache, ModelShape, Serving, State
+
+CUDA_BLOCK, CPU_BLOCK = 16, 128
+
+LATENT_BLOCK, CPU_LATENT_BLOCK = 64, 16
+
+LATENT_STEP = 128
+
+
+def caches_of(shape: ModelShape, serving: Serving) -> list[Cache]:
+    """Return what the layers keep, the drafter's among them where it drafts."""
+    caches = list(shape.caches)
+    if serving.num_speculative_tokens:
+        drafter = list(shape.drafter)
+        if serving.drafter_layers is not None:
+            full = [
+                c for c in (*shape.drafter, *shape.caches) if c.kind in {Kind.FULL, Kind.LATENT}
+            ]
+            drafter = full[:1] * serving.drafter_layers
+        caches += drafter
+    return caches
+
+
+def token_bytes(cache: Cache, shape: ModelShape, serving: Serving, cache_type: str) -> int:
+    """Return the bytes of one token in one attention layer on one device."""
+    if cache.kind is Kind.INDEXER:
+        return cache.key
+    each = model_bytes(shape, serving) if cache_type == "auto" else BYTES.get(cache_type, 0)
+    if cache.kind is Kind.LATENT:
+        return PACKED_LATENT.get(cache_type) or cache.key * each
+    heads = max(1, cache.heads // serving.tensor_parallel_size)
+    return heads * (cache.key + cache.value) * each
+
+
+def state_bytes(state: State, shape: ModelShape, serving: Serving) -> int:
+    """Return the bytes of one sequence's state in one layer on one device."""
+    parts = serving.tensor_parallel_size
+    own = model_bytes(shape, serving)
+    conv = own if serving.mamba_cache_dtype == "auto" else BYTES[serving.mamba_cache_dtype]
+    asked = serving.mamba_ssm_cache_dtype
+    if asked == "auto":
+        asked = "float32" if serving.device == "cpu" else state.precision
+    memory = conv if asked == "auto" else BYTES[asked]
+    groups = state.groups
+    if groups % parts:
+        # Each device needs the groups of its heads, so they are repeated.
+        groups += parts - groups
+    channels = state.channels + groups * state.group_channels
+    for what, count in (("channels", channels), ("heads", state.heads)):
+        if count % parts:
+            raise UserError(
+                f"--tensor-parallel-size {parts} does not divide the recurrent layers' "
+                f"{count} {what}"
+            )
+    rows = state.rows + (serving.num_speculative_tokens if state.rows_per_draft else 0)
+    return channels // parts * rows * conv + state.heads // parts * state.head_elements * memory
+
+
+def block_size_of(shape: ModelShape, serving: Serving) -> int:
+    """Return the block size before any state asks for a longer one."""
+    latent = any(cache.kind is Kind.LATENT for cache in shape.caches)
+    if serving.device == "cpu":
+        return CPU_LATENT_BLOCK if latent else serving.block_size or CPU_BLOCK
+    if serving.block_size is not None:
+        return serving.block_size
+    return LATENT_BLOCK if latent else CUDA_BLOCK
+
+
+def pages(
+    shape: ModelShape, serving: Serving, cache_type: str, context: int, *, prefixes: bool
+) -> list[tuple[int, Page]]:
+    """Return each layer's page, one after the other as vLLM lists them.
+
+    Where prefixes are not cached, a state's block is as long as the context: it is only one.
+    """
+    caches = caches_of(shape, serving)
+    block = block_size_of(shape, serving)
+    states = {
+        cache.state: state_bytes(cache.state, shape, serving) for cache in caches if cache.state
+    }
+    attention = [cache for cache in caches if cache.state is None]
+    widest = max(states.values(), default=0)
+    if widest and attention:
+        first = next((c for c in attention if c.kind is not Kind.INDEXER), attention[0])
+        each = token_bytes(first, shape, serving, cache_type)
+        step = max(block, LATENT_STEP) if first.kind is Kind.LATENT else block
+        block = max(block, step * ceil(widest / (step * each)))
+        padded = block * each
+    else:
+        padded = widest
+    full = any(cache.kind is Kind.FULL for cache in attention)
+    older = versions.parsed(serving.vllm_version) < versions.HYBRID_MANAGER
+    whole = full and (older or serving.disable_hybrid_kv_cache_manager)
+    return [
+        (
+            cache.layer,
+            Page(Kind.STATE, block if prefixes else context, padded)
+            if cache.state
+            else _page(cache, block, token_bytes(cache, shape, serving, cache_type), whole),
+        )
+        for cache in caches
+    ]
+
+
+def _page(cache: Cache, block: int, each: int, whole: bool) -> Page:
+    """Return an attention layer's page; `whole` is whether its window is kept like the rest."""
+    # vLLM keeps chunked layers whole too, unless an environment variable asks otherwise.
+    if (cache.kind is Kind.SLIDING and whole) or cache.kind is Kind.CHUNKED:
+        return Page(Kind.FULL, block, block * each)
+    return Page(cache.kind, block, block * each, cache.window, cache.kind is not Kind.LATENT)

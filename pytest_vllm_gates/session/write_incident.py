@@ -1,0 +1,72 @@
+"""What a failed test leaves behind: an incident's bundle, written while its server still runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.session import results
+from pytest_vllm_gates.session.incidents import Contents
+from pytest_vllm_gates.session.items import gate_of, incident_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.session.run import Run, Subject
+
+FOLDER = "incidents"
+
+A_GATE = 5
+"""Bundles of one gate; what fails besides is told by the verdict, and mostly of the same cause."""
+
+_kept_key: pytest.StashKey[bool] = pytest.StashKey()
+
+
+def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
+    """Write the bundle of a test that fails, and have its report tell where."""
+    subject = results.subject_of(item)
+    if subject is None or not report.failed or item.stash.get(_kept_key, False):
+        return
+    item.stash[_kept_key] = True
+    path = keep(item, run, subject, results.reason_of(item))
+    if path is None:
+        return
+    item.user_properties.append(("incident", str(path)))
+    report.gate_incidents = [  # type: ignore[attr-defined]
+        {
+            "family": subject.family.name,
+            "gate": gate_of(item),
+            "test": item.nodeid.rpartition("::")[2],
+            "path": str(path),
+        }
+    ]
+
+
+def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | None:
+    """Write the bundle of a test that has just failed; return its folder.
+
+    None where none is wanted: incidents are off, it was an incident that was replayed, or the gate
+    has left enough of them. One that cannot be written is told at the end of the run.
+    """
+    from pytest_vllm_gates.incidents import write as incidents_write  # noqa: PLC0415
+
+    gate, test = gate_of(item), item.nodeid.rpartition("::")[2]
+    before = run.incidents_left.get((subject.family.name, gate), 0)
+    if not run.options.incidents or incident_of(item) or before >= A_GATE:
+        return None
+    run.incidents_left[subject.family.name, gate] = before + 1
+    try:
+        bundle = Contents(item, run, subject, says)
+        incident = bundle.incident()
+        name = incidents_write.name_of(incident.created, subject.family.name, gate, test)
+        clean = incidents_write.cleaned(incident, bundle.sends, bundle.files, run.redactor)
+        return incidents_write.write(folder(run), name, *clean)
+    except Exception as error:  # noqa: BLE001 - what is kept of a failure must not end the run
+        run.notes.append(f"no incident could be kept of {test}: {type(error).__name__}: {error}")
+        return None
+
+
+def folder(run: Run) -> Path:
+    """Return where the bundles of a run go: with its report, else beside the project's files."""
+    return (run.options.report_dir or run.options.rootdir) / FOLDER

@@ -1,0 +1,79 @@
+"""Was a server's pace its machine's processor's, though it serves on GPUs? Then boots differ more.
+
+A GPU that is busy for a small part of the time waits for the processor that feeds it. What a
+machine's processor does from one minute to the next falls on the figures then, and nothing that
+was measured on GPUs which are busy says by how much.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.catalog.plans import Scatter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_vllm_gates.catalog.plans import Block, Pair, Plan
+
+UTILIZATION = "gpu_utilization"
+
+BOOTS_OF_A_PAIR = 2
+
+
+def busy(blocks: Iterable[Block]) -> float | None:
+    """Return the share of the time that the GPUs were busy; None where none tells."""
+    told = [one.context[UTILIZATION] for one in blocks if UTILIZATION in one.context]
+    return statistics.fmean(told) if told else None
+
+
+def of_boots(boots: Sequence[Iterable[Block]], plan: Plan) -> tuple[Scatter, str]:
+    """Return how much these boots may differ by nature, and why by more than the plan says."""
+    known = plan.baseline.boot_sd
+    if (found := _waited(boots, plan)) is None:
+        return known, ""
+    share, bound = found
+    return _wider(known, bound, 1.0), _why(share)
+
+
+def of_pairs(pairs: Sequence[Pair], plan: Plan) -> tuple[Scatter, str]:
+    """Return how much these pairs may differ by nature, and why by more than the plan says.
+
+    Side by side, what the processor does meanwhile falls on both alike; one after the other, each
+    has its own.
+    """
+    known = plan.against.pair_sd
+    apart = [
+        [block for group in pair.groups for block in (*group.ours, *group.theirs)]
+        for pair in pairs
+        if not pair.side_by_side
+    ]
+    if (found := _waited(apart, plan)) is None:
+        return known, ""
+    share, bound = found
+    return _wider(known, bound, math.sqrt(BOOTS_OF_A_PAIR)), _why(share)
+
+
+def _waited(boots: Sequence[Iterable[Block]], plan: Plan) -> tuple[float, Scatter] | None:
+    """Return the smallest share that a boot's GPUs were busy, where that is too little."""
+    if plan.host_bound is None:
+        return None
+    least = min((share for one in boots if (share := busy(one)) is not None), default=None)
+    if least is None or least >= plan.host_bound.gpu_utilization:
+        return None
+    return least, plan.host_bound.boot_sd
+
+
+def _wider(known: Scatter, bound: Scatter, times: float) -> Scatter:
+    return Scatter(
+        **{name: max(known.of(name), times * bound.of(name)) for name in Scatter.model_fields}
+    )
+
+
+def _why(share: float) -> str:
+    return (
+        f"its GPU was busy {share:.0%} of the time and waited for the machine's processor, "
+        "of which this is the pace"
+    )
