@@ -19,10 +19,9 @@ import pytest
 
 from pytest_vllm_gates.catalog import conversation, family as families
 from pytest_vllm_gates.files import write_whole
-from pytest_vllm_gates.fixtures import goldens
 from pytest_vllm_gates.goldens import lock_golden
 from pytest_vllm_gates.report import document
-from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.session import collection as session_collection, golden_files
 
 # A busy machine is slow, and what is found is to be found again.
 hypothesis.settings.register_profile("ours", deadline=None, max_examples=60, derandomize=True)
@@ -228,7 +227,7 @@ def project(
         parts = {"messages": json.dumps(one.messages).encode()}
         path = shipped / "golden" / "qwen3.5" / "miniature" / f"{one.name}.txt"
         write_whole(path, lock_golden(one.title, parts))
-    monkeypatch.setattr(goldens, "shipped_root", lambda: shipped / "golden")
+    monkeypatch.setattr(golden_files, "shipped_root", lambda: shipped / "golden")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     pytester.makeini("[pytest]\n")
     found = Project(pytester)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.checkpoints import miniatures
 
 PAGE = (Path(__file__).parent.parent / "docs" / "families.md").read_text(encoding="utf-8")
 EVERY = list(families.every(Path("/nowhere")))

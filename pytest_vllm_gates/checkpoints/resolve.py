@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.toml import fold, nearest
-from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.checkpoints import miniatures, prompt_files
 from pytest_vllm_gates.client import http, ready
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.errors import UserError

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.client.recorder import Recorder
+    from pytest_vllm_gates.outcomes import Case
 
 NEVER = "~~ this text never occurs ~~"
 
@@ -221,3 +222,36 @@ class Asker:
 
     def _raw(self, answer: Answer) -> str | None:
         return http.detokenize(self._endpoint, answer.token_ids) if answer.token_ids else None
+
+
+@dataclass(frozen=True)
+class Walked:
+    """The matrix as it was asked of one family."""
+
+    exchanges: tuple[Exchange, ...]
+    not_applicable: Mapping[str, str]
+    requests: int
+    seconds: float
+    max_tokens: int
+
+    @property
+    def answered(self) -> tuple[Exchange, ...]:
+        """The cells that were answered at all; another check judges the others."""
+        return tuple(one for one in self.exchanges if not one.error)
+
+    @property
+    def cases(self) -> list[Case]:
+        """The answered cells as cases."""
+        return [one.case for one in self.answered]
+
+    @property
+    def plain_thought(self) -> Answer | None:
+        """The answer to a plain question with thinking on."""
+        return next(
+            (
+                one.whole
+                for one in self.answered
+                if one.thinks and one.cell.tools == "undeclared" and one.cell.format == "text"
+            ),
+            None,
+        )

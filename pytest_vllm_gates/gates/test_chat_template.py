@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.fixtures.goldens import Goldens
     from pytest_vllm_gates.goldens import Rendering
     from pytest_vllm_gates.prompts.reference import Reference
     from pytest_vllm_gates.session.boot import Launch
+    from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = [pytest.mark.chat_template, pytest.mark.without_weights]

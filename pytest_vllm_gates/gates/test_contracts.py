@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.contracts.types import Observed, Plan
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Run
 

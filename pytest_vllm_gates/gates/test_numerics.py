@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.fixtures.goldens import Goldens
     from pytest_vllm_gates.numerics.checks import Distance, Tolerance
     from pytest_vllm_gates.numerics.client import Scores
     from pytest_vllm_gates.prompts.reference import Reference as Renderer
+    from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Subject
 

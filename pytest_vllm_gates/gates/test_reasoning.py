@@ -16,9 +16,9 @@ from pytest_vllm_gates.outcomes import Finding, NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.conversations.walk import Walked
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.fixtures.conversations import Walked
-    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.reasoning

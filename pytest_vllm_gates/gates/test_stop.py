@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.conversations.limits import Limited, Pieces
+    from pytest_vllm_gates.conversations.walk import Walked
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.stop

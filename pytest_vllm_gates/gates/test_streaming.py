@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer, Exchange
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.conversations.pace import Paced
+    from pytest_vllm_gates.conversations.walk import Walked
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.streaming

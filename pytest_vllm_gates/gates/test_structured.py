@@ -15,8 +15,8 @@ from pytest_vllm_gates.outcomes import Finding, Inconclusive
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Exchange
+    from pytest_vllm_gates.conversations.walk import Walked
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.fixtures.conversations import Walked
     from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.structured

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.chat import Chat
     from pytest_vllm_gates.conversations.forced_calls import Forced
     from pytest_vllm_gates.conversations.sampled import Sampled
+    from pytest_vllm_gates.conversations.walk import Walked
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.fixtures.conversations import Walked
-    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
 
 pytestmark = pytest.mark.tools

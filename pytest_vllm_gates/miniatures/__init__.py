@@ -1,10 +1,5 @@
-"""The miniatures: tiny checkpoints of the families' real architectures, and what builds them.
+"""What builds the miniatures: tiny checkpoints of the families' real architectures.
 
-This module and `dialogues` need neither torch nor transformers; everything that does is
-imported by `python -m pytest_vllm_gates.miniatures build` alone.
+`dialogues` and `recipe` need neither torch nor transformers; everything that does is imported by
+`python -m pytest_vllm_gates.miniatures build` alone. `checkpoints/miniatures.py` finds the built ones.
 """
-
-from pytest_vllm_gates.miniatures.checkpoint import path
-from pytest_vllm_gates.miniatures.recipe import MiniatureError, names
-
-__all__ = ["MiniatureError", "names", "path"]

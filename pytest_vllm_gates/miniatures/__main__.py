@@ -8,8 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_vllm_gates.miniatures import MiniatureError, checkpoint, names
-from pytest_vllm_gates.miniatures.recipe import HERE, load
+from pytest_vllm_gates.checkpoints import miniatures
+from pytest_vllm_gates.checkpoints.miniatures import HERE, MiniatureError, names
+from pytest_vllm_gates.miniatures.recipe import load
 
 PROG = "python -m pytest_vllm_gates.miniatures"
 PROGRESS_EVERY_S = 15.0
@@ -79,7 +80,7 @@ def _verify(options: argparse.Namespace) -> int:
     failed = 0
     for name in options.names or names():
         try:
-            print(f"{name}: whole, {checkpoint.path(name)}")
+            print(f"{name}: whole, {miniatures.path(name)}")
         except MiniatureError as error:
             failed = 1
             print(f"error: {error}", file=sys.stderr)
@@ -92,7 +93,7 @@ def _build(options: argparse.Namespace) -> None:
         _build_elsewhere(options)
     from pytest_vllm_gates.miniatures.build import build  # noqa: PLC0415
 
-    output = options.output or checkpoint.CHECKPOINTS / options.name
+    output = options.output or miniatures.CHECKPOINTS / options.name
     build(options.name, output, seed=options.seed, say=_say)
     if sys.stderr.isatty():
         print(file=sys.stderr)

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pytest_vllm_gates.checkpoints.miniatures import MiniatureError, write_lock
 from pytest_vllm_gates.miniatures import dialogues, recipe, rendering
-from pytest_vllm_gates.miniatures.checkpoint import write_lock
 from pytest_vllm_gates.miniatures.noise import Noise
-from pytest_vllm_gates.miniatures.recipe import MiniatureError, Recipe
+from pytest_vllm_gates.miniatures.recipe import Recipe
 from pytest_vllm_gates.miniatures.tokenizer import MiniatureTokenizer, write_config
 
 # Only text models are built; a torchvision made for another torch would break their import.

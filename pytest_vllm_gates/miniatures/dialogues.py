@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
+from pytest_vllm_gates.checkpoints.miniatures import HERE
 from pytest_vllm_gates.miniatures import recipe as recipes
-from pytest_vllm_gates.miniatures.recipe import HERE, Known, Recipe
+from pytest_vllm_gates.miniatures.recipe import Known, Recipe
 
 TAUGHT = HERE / "taught"
 Mode = Literal["on", "off", "unset", "none"]

@@ -1,17 +1,16 @@
 """What is given for one miniature: its architecture, its tokens, how it thinks."""
 
+from __future__ import annotations
+
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-HERE = Path(__file__).parent
-RECIPES = HERE / "recipes"
+from pytest_vllm_gates.checkpoints.miniatures import RECIPES, MiniatureError, names
 
-
-class MiniatureError(Exception):
-    """Something about a miniature is wrong; the message ends with what to do."""
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,6 @@ class Recipe:
         """Return the path of one of its templates: its own, or its base's."""
         own = RECIPES / self.name / file_name
         return own if own.is_file() or not self.base else RECIPES / self.base / file_name
-
-
-def names() -> tuple[str, ...]:
-    """Every miniature there is a recipe for."""
-    return tuple(sorted(file.parent.name for file in RECIPES.glob("*/recipe.toml")))
 
 
 def load(name: str) -> Recipe:

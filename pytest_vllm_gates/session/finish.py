@@ -19,7 +19,6 @@ import pytest
 from pytest_vllm_gates import files
 from pytest_vllm_gates.environment import environment as environments
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.fixtures import goldens
 from pytest_vllm_gates.history import store as history_store
 from pytest_vllm_gates.history.types import entry
 from pytest_vllm_gates.incidents.types import CAPTURED
@@ -33,11 +32,13 @@ from pytest_vllm_gates.report import (
     publish,
     terminal,
 )
+from pytest_vllm_gates.report.document import Facts
 from pytest_vllm_gates.server.types import KEPT
 from pytest_vllm_gates.session import (
     against as session_against,
     collection,
     commands as session_commands,
+    golden_files,
     items,
 )
 from pytest_vllm_gates.session.rollback import rollback
@@ -45,7 +46,7 @@ from pytest_vllm_gates.verdict import compare_lanes
 from pytest_vllm_gates.verdict.verdict import Verdict, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.lanes.describe import BundleDescription, BundleDiff
@@ -72,6 +73,24 @@ def _environment(run: Run) -> Environment:
         return environments.at_hand(run.lane, cache=files.default_cache())
     except UserError:
         return environments.Environment(None)
+
+
+def report_facts(run: Run, arguments: Sequence[object]) -> Facts:
+    """Return what the report says of this run besides its verdict."""
+    return Facts(
+        command=["pytest", *map(str, arguments)],
+        lane=run.lane,
+        lane_why=run.lane_why,
+        repairs=[f"{repair.name}: {repair.summary}" for repair in run.repairs],
+        versions=run.versions,
+        inventory=run.inventory,
+        machine=run.machine,
+        checkpoints={one.family.name: one.checkpoint for one in run.subjects},
+        boots=run.boots,
+        titles=collection.titles(),
+        reproduce=session_commands.commands(run, collection.gate_files()),
+        redactor=run.redactor,
+    )
 
 
 def bundle(of: Run) -> BundleDiff | None:
@@ -173,7 +192,7 @@ def end(session: pytest.Session, of: Run, failed: Collection[str]) -> End:
     if replayed and int(session.exitstatus) in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         status = incidents_report.exit_status(replayed)
     diff = bundle(of)
-    facts = of.facts(session.config.invocation_params.args)
+    facts = report_facts(of, session.config.invocation_params.args)
     composed = report_document.compose(facts, verdict, status, _beside(of, diff))
     composed["history"] = remember(of, composed)
     composed["rollback"] = back = rollback(of, verdict.promotion, composed["history"][:-1])
@@ -237,7 +256,7 @@ def _unused_goldens(of: Run) -> list[Path]:
     return sorted(
         path
         for subject in of.subjects
-        for path in goldens.folder(of.options.rootdir, subject).glob("*.txt")
+        for path in golden_files.folder(of.options.rootdir, subject).glob("*.txt")
         if path not in of.goldens_used
     )
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.client.exchange import Sent
-    from pytest_vllm_gates.fixtures.conversations import Walked
-    from pytest_vllm_gates.fixtures.goldens import Goldens
+    from pytest_vllm_gates.conversations.walk import Walked
     from pytest_vllm_gates.incidents.types import CellSends, Incident, Walk as WalkFacts
     from pytest_vllm_gates.outcomes import Finding
     from pytest_vllm_gates.server.types import Failure
     from pytest_vllm_gates.session.boot import Launch
+    from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.run import Run, Subject
 
 WRONG_CELLS = 8

@@ -11,8 +11,6 @@ from pytest_vllm_gates.catalog.conversation import Conversation
 from pytest_vllm_gates.environment.overlay import Repair, repairs
 from pytest_vllm_gates.incidents.types import EXPECTED
 from pytest_vllm_gates.report import incidents as report
-from pytest_vllm_gates.report.document import Facts
-from pytest_vllm_gates.session import collection, commands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,23 +194,6 @@ class Run:
         """What the overlay of this run repairs."""
         left_out = self.options.without_repairs
         return tuple(one for one in repairs(self.overlay) if one.name not in left_out)
-
-    def facts(self, arguments: Sequence[object]) -> Facts:
-        """Return what the report says of this run besides its verdict."""
-        return Facts(
-            command=["pytest", *map(str, arguments)],
-            lane=self.lane,
-            lane_why=self.lane_why,
-            repairs=[f"{repair.name}: {repair.summary}" for repair in self.repairs],
-            versions=self.versions,
-            inventory=self.inventory,
-            machine=self.machine,
-            checkpoints={one.family.name: one.checkpoint for one in self.subjects},
-            boots=self.boots,
-            titles=collection.titles(),
-            reproduce=commands.commands(self, collection.gate_files()),
-            redactor=self.redactor,
-        )
 
     def renderer_is_enough(self, subject: Subject) -> bool:
         """Return whether no test of this run needs the weights, and the lane can do without."""

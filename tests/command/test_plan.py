@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vllm_gates.checkpoints.miniatures import CHECKPOINTS, names
 from pytest_vllm_gates.cli.main import main
-from pytest_vllm_gates.miniatures.checkpoint import CHECKPOINTS
-from pytest_vllm_gates.miniatures.recipe import names
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from machines import put_in_place
 
-from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.cli.main import main
 
 if TYPE_CHECKING:

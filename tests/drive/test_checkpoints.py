@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.checkpoints import miniatures, resolve as checkpoints_resolve
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.miniatures import checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +126,7 @@ def test_a_miniature_that_is_not_whole_is_told_with_what_mends_it(
 ) -> None:
     folder = tmp_path / "qwen3.5"
     shutil.copytree(miniatures.path("qwen3.5"), folder)
-    monkeypatch.setattr(checkpoint, "CHECKPOINTS", tmp_path)
+    monkeypatch.setattr(miniatures, "CHECKPOINTS", tmp_path)
     file = folder / ("lock.json" if fault == "no lock" else "model.safetensors")
     data = file.read_bytes()
     if fault == "cut":

@@ -9,9 +9,8 @@ import pytest
 from machines import recorded
 
 from drive.site_packages import distribution, interpreter
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog import family as families, lane as lanes
-from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.checkpoints import miniatures, resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.lanes import describe as lanes_describe
 from pytest_vllm_gates.lanes.diff import differences

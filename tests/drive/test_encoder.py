@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from drive.encoder_site import MODULE, interpreter
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.goldens import Refused
 from pytest_vllm_gates.prompts import encoder as encoders

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-from pytest_vllm_gates.checkpoints import files as checkpoints_files, prompt_files
+from pytest_vllm_gates.checkpoints import files as checkpoints_files, miniatures, prompt_files
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:

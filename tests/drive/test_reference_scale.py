@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.goldens import disagreement, first_difference, prompt_golden
 from pytest_vllm_gates.prompts.reference import Reference

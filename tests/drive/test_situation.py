@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from machines import recorded
 
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.lane import Lane
-from pytest_vllm_gates.checkpoints import files as checkpoints_files
+from pytest_vllm_gates.checkpoints import files as checkpoints_files, miniatures
 from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.environment.environment import Environment
 from pytest_vllm_gates.preflight import gather as preflight_gather

@@ -10,8 +10,8 @@ import pytest
 from sweeps import sweep
 
 from e2e import gates, own_lane
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.checkpoints import miniatures
 
 if TYPE_CHECKING:
     from pathlib import Path

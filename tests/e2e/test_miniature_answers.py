@@ -13,8 +13,8 @@ import pytest
 
 from e2e.fixtures import SHARED
 from e2e.served import Served, serves, subject_of
-from pytest_vllm_gates import miniatures
 from pytest_vllm_gates.catalog.conversation import Conversation
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.miniatures.comparison import differences
 from pytest_vllm_gates.miniatures.dialogues import Call, Dialogue, load_dialogues

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.memory_plan.fit import differences, serving
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import GIB, MemoryPlan, Pool, Room, Serving, Weights
-from pytest_vllm_gates.miniatures import checkpoint as miniatures
 from pytest_vllm_gates.server import startup
 from pytest_vllm_gates.server.startup_check import Startup
 
 HEALTHY = Path(__file__).parent.parent / "signatures" / "healthy"
-CHECKPOINTS = Path(miniatures.__file__).parent / "checkpoints"
+CHECKPOINTS = miniatures.CHECKPOINTS
 POOL = Pool(100, 10_000, 2.5)
 PLAN = MemoryPlan("QwenForCausalLM", "0.32.0", 4096, pool=POOL, low=POOL, high=POOL)
 TOLD = {"kv_tokens": 10_000.0, "kv_concurrency": 2.5, "weights_gib": 7.5}

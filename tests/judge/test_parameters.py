@@ -16,13 +16,12 @@ from judge.model_configs import (
     SMALL_MOE,
     SMALL_SPARSE,
 )
+from pytest_vllm_gates.checkpoints.miniatures import CHECKPOINTS, names
 from pytest_vllm_gates.checkpoints.safetensors import read, weights_bytes
 from pytest_vllm_gates.memory_plan.parameters import Role, parts
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import Serving
 from pytest_vllm_gates.memory_plan.weights import weights
-from pytest_vllm_gates.miniatures.checkpoint import CHECKPOINTS
-from pytest_vllm_gates.miniatures.recipe import names
 
 
 @pytest.mark.parametrize(("config", "count"), PUBLISHED)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.miniatures import __main__
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pytest
 
-from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.miniatures import comparison, dialogues, recipe, rendering
 
 KINDS = {

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates import miniatures
-from pytest_vllm_gates.miniatures import checkpoint
+from pytest_vllm_gates.checkpoints import miniatures
 
-SHIPPED = [name for name in miniatures.names() if (checkpoint.CHECKPOINTS / name).is_dir()]
+SHIPPED = [name for name in miniatures.names() if (miniatures.CHECKPOINTS / name).is_dir()]
 MOST_BYTES = 3_000_000
 MOST_BYTES_TOGETHER = 16_000_000
 
 
 def size_of(name: str) -> int:
-    return sum(file.stat().st_size for file in (checkpoint.CHECKPOINTS / name).iterdir())
+    return sum(file.stat().st_size for file in (miniatures.CHECKPOINTS / name).iterdir())
 
 
 def test_every_recipe_has_a_checkpoint() -> None:
@@ -42,8 +41,8 @@ def test_are_small_together() -> None:
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the shipped Qwen3.5 miniature that `path` finds instead of the shipped one."""
     folder = tmp_path / "qwen3.5"
-    shutil.copytree(checkpoint.CHECKPOINTS / "qwen3.5", folder)
-    monkeypatch.setattr(checkpoint, "CHECKPOINTS", tmp_path)
+    shutil.copytree(miniatures.CHECKPOINTS / "qwen3.5", folder)
+    monkeypatch.setattr(miniatures, "CHECKPOINTS", tmp_path)
     return folder
 
 

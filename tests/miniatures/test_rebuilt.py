@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import files, miniatures
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.miniatures.dialogues import load_dialogues
 from pytest_vllm_gates.numerics import client as numerics_client

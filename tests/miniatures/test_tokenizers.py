@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer
 
-from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.miniatures import dialogues, recipe, rendering
 from pytest_vllm_gates.prompts.types import as_served
 

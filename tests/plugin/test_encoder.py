@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.checkpoints import miniatures
 
 if TYPE_CHECKING:
     from conftest import Project, Result

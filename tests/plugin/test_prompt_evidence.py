@@ -6,7 +6,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates import miniatures
+from pytest_vllm_gates.checkpoints import miniatures
 
 if TYPE_CHECKING:
     import pytest

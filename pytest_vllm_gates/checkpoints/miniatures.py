@@ -1,14 +1,31 @@
 """The shipped files: where they are and whether they are whole."""
 
+from __future__ import annotations
+
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.miniatures.recipe import HERE, MiniatureError, names
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+HERE = Path(__file__).parent.parent / "miniatures"
+
+RECIPES = HERE / "recipes"
+
+
+class MiniatureError(Exception):
+    """Something about a miniature is wrong; the message ends with what to do."""
+
+
+def names() -> tuple[str, ...]:
+    """Every miniature there is a recipe for."""
+    return tuple(sorted(file.parent.name for file in RECIPES.glob("*/recipe.toml")))
+
 
 CHECKPOINTS = HERE / "checkpoints"
+
 LOCK = "lock.json"
 
 
