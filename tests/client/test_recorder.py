@@ -1,0 +1,138 @@
+"""Responses are kept as they arrive for requests that ask for it, from several threads at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+import openai
+import pytest
+from servers.scripted import Said, Scripted, serving
+
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.answer import Recording
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.client.recorder import HEADER, Recorder, Tape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.catalog.family import Family
+
+ASKED = {"messages": [{"role": "user", "content": "Hello"}]}
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with serving(lambda body: Said(str(body["messages"][-1]["content"]))) as server:
+        yield server
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder(verify=False)
+
+
+def test_a_stream_is_kept_as_it_arrived(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+    chat = Chat(server.endpoint, qwen, recorder)
+    assert chat.stream(ASKED, {HEADER: "one"}).content == "Hello"
+    kept = recorder.take("one")
+    assert kept.kind == "text/event-stream"
+    assert kept.body.startswith(b"data: {")
+    assert kept.body.endswith(b"data: [DONE]\n\n")
+    times = [at for at, _ in kept.pieces]
+    assert times == sorted(times)
+    assert times[0] > 0
+    chat.client.close()
+
+
+def test_a_recording_is_taken_once(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+    chat = Chat(server.endpoint, qwen, recorder)
+    chat.stream(ASKED, {HEADER: "one"})
+    assert recorder.take("one") != Recording()
+    assert recorder.take("one") == Recording()
+    assert recorder.take("another") == Recording()
+    chat.client.close()
+
+
+def test_what_does_not_ask_is_not_kept(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+    chat = Chat(server.endpoint, qwen, recorder)
+    assert chat.ask(ASKED).content == "Hello"
+    assert recorder._recordings == {}
+    chat.client.close()
+
+
+def test_a_stream_left_early_is_kept_as_far_as_it_came(
+    server: Scripted, recorder: Recorder
+) -> None:
+    with httpx.Client(transport=recorder) as client:
+        url = f"{server.endpoint.base_url}/chat/completions"
+        body = {**ASKED, "stream": True}
+        with client.stream("POST", url, json=body, headers={HEADER: "one"}) as reply:
+            next(reply.iter_bytes(16))
+        kept = recorder.take("one")
+    assert len(kept.pieces) == 1
+
+
+def test_threads_do_not_mix(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+    chat = Chat(server.endpoint, qwen, recorder)
+    words = [f"word{number}" for number in range(16)]
+
+    def ask(word: str) -> bytes:
+        body = {"messages": [{"role": "user", "content": word}]}
+        chat.stream(body, {HEADER: word})
+        return recorder.take(word).body
+
+    with ThreadPoolExecutor(8) as pool:
+        bodies = list(pool.map(ask, words))
+    for word, body in zip(words, bodies, strict=True):
+        assert f'"{word}"'.encode() in body
+        assert body.count(b'"word') == 1
+    chat.client.close()
+
+
+def test_what_passes_is_on_the_tape(server: Scripted, qwen: Family) -> None:
+    tape = Tape()
+    endpoint = replace(server.endpoint, tape=tape)
+    chat = Chat(endpoint, qwen)
+    chat.ask(ASKED)
+    chat.stream(ASKED, {HEADER: "one"})
+    chat.client.close()
+    whole, streamed = tape.of()
+    assert (whole.method, whole.path, whole.status) == ("POST", "/v1/chat/completions", 200)
+    assert json.loads(whole.body)["messages"] == ASKED["messages"]
+    assert json.loads(whole.answer)["choices"][0]["message"]["content"] == "Hello"
+    assert streamed.answer.endswith(b"data: [DONE]\n\n")
+    assert streamed.response_headers["content-type"] == "text/event-stream"
+    assert whole.headers["authorization"] == "[redacted]"
+
+
+def test_what_is_never_answered_is_on_the_tape(qwen: Family) -> None:
+    tape = Tape()
+    chat = Chat(Endpoint("http://127.0.0.1:9/v1", "alias", tape=tape), qwen)
+    with pytest.raises(openai.APIConnectionError):
+        chat.ask(ASKED)
+    chat.client.close()
+    (one,) = tape.of()
+    assert (one.status, one.error.partition(":")[0]) == (None, "ConnectError")
+
+
+def test_what_is_asked_again_and_again_is_not(server: Scripted) -> None:
+    tape = Tape()
+    with http.client(replace(server.endpoint, tape=tape)) as client:
+        for path in ("/health", "/metrics", "/version"):
+            client.get(path)
+    assert [one.path for one in tape.of()] == ["/version"]
+
+
+def test_paths_are_below_the_servers_root(server: Scripted) -> None:
+    tape = Tape()
+    url = server.endpoint.base_url.replace("/v1", "/behind/a/gateway/v1")
+    with contextlib.suppress(httpx.HTTPError):  # it knows no such path
+        http.post(Endpoint(url, "alias", tape=tape), "/tokenize", {})
+    assert [one.path for one in tape.of()] == ["/tokenize"]

@@ -1,0 +1,136 @@
+"""A call's arguments arrive as they were written, however awkward their texts or types."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conversations.exchanges import answer
+from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.client.answer import Answer, ToolCall
+from pytest_vllm_gates.conversations.checks.tool_calls import altered
+from pytest_vllm_gates.conversations.forced_calls import HostileTexts, Reply
+from pytest_vllm_gates.conversations.forced_cases import TEXTS
+
+TEXT = 'say "hi"\n2>&1'
+
+
+def saved(text: Any, calls: int = 1) -> Answer:
+    call = ToolCall("save_note", json.dumps({"text": text}), "call-1")
+    return answer("Noted.", tool_calls=(call,) * calls)
+
+
+def told(
+    whole: Answer, streamed: Answer | None = None, wide: Answer | None = None, exact: bool = True
+) -> list[str]:
+    reply = Reply("quotes", {"text": TEXT}, exact, {}, whole, streamed or whole, wide or whole)
+    return list(altered(reply))
+
+
+def test_what_was_written_is_right() -> None:
+    assert told(saved(TEXT)) == []
+
+
+@pytest.mark.parametrize(
+    ("whole", "sentence"),
+    [
+        (saved('say "hi"'), "whole: text is 'say \"hi\"', written was 'say \"hi\"\\n2>&1'"),
+        (saved(""), "whole: text is '', written was"),
+        (saved(None), "whole: text is null, written was"),
+        (saved(7), "whole: text is 7, written was"),
+        (saved(TEXT, calls=2), "whole: one call was written and 2 came"),
+        (answer("Noted."), "whole: one call was written and 0 came"),
+    ],
+)
+def test_another_text_is_told(whole: Answer, sentence: str) -> None:
+    (found,) = told(whole)
+    assert found.startswith(sentence)
+
+
+@pytest.mark.parametrize("arguments", ["", "{", "[]", '"text"', "{}"])
+def test_arguments_that_hold_no_text_are_told(arguments: str) -> None:
+    call = ToolCall("save_note", arguments, "call-1")
+    (found,) = told(answer("Noted.", tool_calls=(call,)))
+    assert found.startswith("whole: text is missing")
+
+
+@pytest.mark.parametrize(
+    ("written", "came", "sentence"),
+    [
+        (2, "2", "value is '2', written was 2"),
+        (True, 1, "value is 1, written was true"),
+        (0, False, "value is false, written was 0"),
+        (None, "None", "value is 'None', written was null"),
+        (None, False, "value is false, written was null"),
+        (9007199254740993, 9007199254740992, "value is 9007199254740992, written was"),
+        ({"a": [1, True]}, {"a": [1, 1]}, 'value is {"a": [1, 1]}, written was {"a": [1, true]}'),
+        ({"a": 1}, '{"a": 1}', """value is '{"a": 1}', written was {"a": 1}"""),
+        ({"a": 1}, {"a": 1, "b": 2}, "value is"),
+        ([1], [1, 1], "value is [1, 1], written was [1]"),
+        ([1], {"0": 1}, "value is"),
+    ],
+)
+def test_another_type_is_told(written: Any, came: Any, sentence: str) -> None:
+    call = ToolCall("save_note", json.dumps({"value": came}), "call-1")
+    whole = answer("Noted.", tool_calls=(call,))
+    (found,) = altered(Reply("one", {"value": written}, True, {}, whole, whole, whole))
+    assert found.startswith(f"whole: {sentence}")
+
+
+@pytest.mark.parametrize("value", [None, True, 0, 2.5, "", [], {}, {"a": [None, {"b": 1.5}]}])
+def test_the_same_value_is_right(value: Any) -> None:
+    call = ToolCall("save_note", json.dumps({"value": value}), "call-1")
+    whole = answer("Noted.", tool_calls=(call,))
+    assert [*altered(Reply("one", {"value": value}, True, {}, whole, whole, whole))] == []
+
+
+def test_a_whole_number_has_no_other_type() -> None:
+    call = ToolCall("save_note", '{"value": 3}', "call-1")
+    whole = answer("Noted.", tool_calls=(call,))
+    assert [*altered(Reply("one", {"value": 3.0}, True, {}, whole, whole, whole))] == []
+
+
+def test_each_argument_is_told_by_its_name() -> None:
+    call = ToolCall("save_note", '{"one": "1", "more": [2]}', "call-1")
+    whole = answer("Noted.", tool_calls=(call,))
+    reply = Reply("all", {"one": 1, "two": 2}, True, {}, whole, whole, whole)
+    assert [*altered(reply)] == [
+        "whole: one is '1', written was 1",
+        "whole: two is missing, written was 2",
+        "whole: more was not written, and is [2]",
+    ]
+
+
+def test_a_format_that_cannot_carry_the_text_is_held_to_itself() -> None:
+    other = saved("something else")
+    assert told(other, exact=False) == []
+    assert told(other, streamed=saved(TEXT), exact=False) != []
+
+
+def test_each_way_is_told_by_its_name() -> None:
+    whole, lost = saved(TEXT), saved("")
+    assert [one.partition(": ")[0] for one in told(whole, streamed=lost)] == ["streamed"]
+    assert [one.partition(": ")[0] for one in told(whole, wide=lost)] == ["wide"]
+    (sentence,) = told(whole, wide=replace(whole, tool_calls=()))
+    assert sentence.startswith("wide: tool_calls: 1 in the whole answer (save_note), 0 in the wide")
+
+
+def test_long_texts_are_cut_and_measured() -> None:
+    reply = Reply("long", {"text": "x" * 10_000}, True, {}, saved("y" * 4096), saved(""), saved(""))
+    sentence = next(altered(reply))
+    assert "(4096 characters)" in sentence
+    assert "(10000 characters)" in sentence
+    assert len(sentence) < 400
+
+
+def test_the_shipped_texts_hold_what_parsers_trip_over() -> None:
+    texts = toml.load(TEXTS, HostileTexts).texts
+    assert len({one.name for one in texts}) == len(texts)
+    every = "\0".join(one.text for one in texts)
+    wanted = ['"', "\\", "\n", "{", "}", "[", "<", ">", "&", "2>&1", "${close}", "${open}", "東"]
+    assert [one for one in wanted if one not in every] == []
+    assert "" in [one.text for one in texts]
+    assert max(len(one.text) * one.times for one in texts) >= 10_000

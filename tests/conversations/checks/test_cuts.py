@@ -1,0 +1,58 @@
+"""What a limit cut off is the beginning of the answer, each part in its field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conversations.exchanges import answer, family
+from pytest_vllm_gates.conversations.checks import finish as checks_finish
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.client.answer import Answer
+
+QWEN = family("qwen3.5")
+PLAIN = answer("Paris it is.", reasoning="They ask.", token_ids=(1, 2, 3, 4))
+
+
+def cut(content: str, reasoning: str, tokens: tuple[int, ...] = (1, 2)) -> Answer:
+    return answer(content, reasoning=reasoning, finish_reason="length", token_ids=tokens)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        cut("", "They"),
+        cut("", "They ask.\n"),
+        cut("", ""),
+        cut("\n\nParis", "They ask."),
+        cut("Paris \N{REPLACEMENT CHARACTER}", "They ask."),
+        cut("", "They ask.</thi"),
+        PLAIN,
+    ],
+)
+def test_a_beginning_is_right(one: Answer) -> None:
+    assert list(checks_finish.beginning(one, PLAIN, QWEN)) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (cut("They", ""), "content is 'They', and begins with 'Paris it is.' where nothing is cut"),
+        (cut("They", "", ()), "content is 'They'"),
+        (cut("", "They ask.Paris"), "reasoning is 'They ask.Paris', and begins with 'They ask.'"),
+        (cut("</think>Paris", "They ask."), "content is '</think>Paris'"),
+        (cut("aris", "They ask."), "content is 'aris'"),
+    ],
+)
+def test_what_stands_elsewhere_is_told(one: Answer, says: str) -> None:
+    (found,) = checks_finish.beginning(one, PLAIN, QWEN)
+    assert found.startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "same"), [((1, 2), True), ((), True), ((1, 2, 3, 4), True), ((1, 9), False)]
+)
+def test_only_the_same_tokens_can_be_compared(*, tokens: tuple[int, ...], same: bool) -> None:
+    assert checks_finish.comparable(cut("", "They", tokens), PLAIN) is same

@@ -1,0 +1,200 @@
+"""Tool calls are what a client can act on: declared, valid, complete and asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from conversations.exchanges import TIME, TOOLS, WEATHER, answer, exchange
+from pytest_vllm_gates.conversations.checks import tool_calls
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.client.answer import Answer, ToolCall
+
+REQUEST = {"tools": TOOLS, "tool_choice": "auto"}
+NAMED = {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "get_weather"}}}
+
+
+def called(*made: ToolCall, **fields: Any) -> Answer:
+    return answer("", tool_calls=made, **fields)
+
+
+def with_arguments(text: str) -> ToolCall:
+    return replace(WEATHER, arguments=text)
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        answer(),
+        called(WEATHER, TIME),
+        called(replace(TIME, arguments='{"zone": "UTC"}')),
+        called(with_arguments('{"ci'), finish_reason="length"),
+    ],
+    ids=["none", "two", "no parameters declared", "cut by the limit"],
+)
+def test_calls_a_tool_can_take_are_valid(whole: Answer) -> None:
+    assert list(tool_calls.valid(whole, REQUEST)) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "sentence"),
+    [
+        (
+            replace(WEATHER, name="getWeather"),
+            "tool_calls[0].name is 'getWeather'; declared are get_weather, get_time",
+        ),
+        (replace(WEATHER, name=""), "tool_calls[0].name is ''"),
+        (with_arguments(""), "tool_calls[0].arguments is no JSON (Expecting value"),
+        (with_arguments('{"city": "Os'), "tool_calls[0].arguments is no JSON (Unterminated string"),
+        (with_arguments('{"city": "a"}{}'), "tool_calls[0].arguments is no JSON (Extra data"),
+        (with_arguments('"{}"'), "tool_calls[0].arguments is no object: '\"{}\"'"),
+        (with_arguments("[]"), "tool_calls[0].arguments is no object: '[]'"),
+        (with_arguments("{}"), "tool_calls[0].arguments: 'city' is a required property"),
+        (
+            with_arguments('{"city": 7}'),
+            "tool_calls[0].arguments.city: 7 is not of type 'string'",
+        ),
+    ],
+)
+def test_a_call_no_tool_can_take_is_told(made: ToolCall, sentence: str) -> None:
+    (found,) = tool_calls.valid(called(made), REQUEST)
+    assert found.startswith(sentence)
+
+
+def test_every_wrong_call_is_told_and_no_right_one() -> None:
+    wrong = [replace(TIME, name="x"), *map(with_arguments, ("{", "[]", "{}"))]
+    found = list(tool_calls.valid(called(TIME, *wrong, TIME), REQUEST))
+    assert [one[:13] for one in found] == [f"tool_calls[{place}]" for place in (1, 2, 3, 4)]
+
+
+def test_a_call_where_nothing_is_declared_is_undeclared() -> None:
+    (found,) = tool_calls.valid(called(WEATHER), {})
+    assert found == "tool_calls[0].name is 'get_weather'; declared are none"
+
+
+@pytest.mark.parametrize(
+    ("whole", "found"),
+    [
+        (called(WEATHER), []),
+        (answer("No."), ["no call came; content is 'No.'"]),
+        (called(finish_reason="length"), ["the answer was cut by the limit of tokens"]),
+        (called(with_arguments("{}")), ["tool_calls[0].arguments: 'city' is a required property"]),
+    ],
+)
+def test_a_sampled_answer_has_to_be_a_valid_call(whole: Answer, found: list[str]) -> None:
+    assert list(tool_calls.one_valid_call(whole, REQUEST)) == found
+
+
+@pytest.mark.parametrize(
+    ("whole", "found"),
+    [
+        (called(WEATHER, finish_reason="tool_calls"), []),
+        (called(WEATHER, TIME, finish_reason="tool_calls"),
+         ["parallel_tool_calls is false, and 2 calls came: get_weather, get_time"]),
+        (answer("No."), ["parallel_tool_calls is false, and 0 calls came: nothing"]),
+        (answer("", finish_reason="length"), []),
+        (called(WEATHER, finish_reason="length"), []),
+        (called(WEATHER, TIME, finish_reason="length"),
+         ["parallel_tool_calls is false, and 2 calls came: get_weather, get_time"]),
+        (called(WEATHER, finish_reason="stop"), ["finish_reason is 'stop', and there is a call"]),
+        (called(with_arguments("{}"), finish_reason="tool_calls"),
+         ["tool_calls[0].arguments: 'city' is a required property"]),
+    ],
+)  # fmt: skip
+def test_one_call_comes_where_one_was_allowed(whole: Answer, found: list[str]) -> None:
+    assert list(tool_calls.one_at_a_time(whole, REQUEST)) == found
+
+
+@pytest.mark.parametrize(
+    ("ids", "sentence"),
+    [
+        (["a", "b"], None),
+        (["a", None], "tool_calls[1].id is missing: its result cannot be sent back"),
+        (["", "b"], "tool_calls[0].id is missing"),
+        (["a", "a"], "tool_calls[1].id is 'a', which is another call's"),
+    ],
+)
+def test_every_call_has_an_id_of_its_own(ids: list[str | None], sentence: str | None) -> None:
+    found = list(tool_calls.identified(called(*(replace(TIME, id=one) for one in ids))))
+    assert found[0].startswith(sentence) if sentence else found == []
+
+
+@pytest.mark.parametrize(
+    ("whole", "tools", "sentence"),
+    [
+        (called(WEATHER), "auto", None),
+        (answer(), "auto", None),
+        (called(WEATHER, finish_reason="stop"), "named", None),
+        (called(WEATHER, finish_reason="length"), "auto", None),
+        (None, "auto", None),
+        (
+            answer(finish_reason="tool_calls"),
+            "auto",
+            "finish_reason is 'tool_calls', and there is no call",
+        ),
+        (
+            called(WEATHER, TIME, finish_reason="stop"),
+            "auto",
+            "finish_reason is 'stop', and there are calls: get_weather, get_time",
+        ),
+        (
+            called(WEATHER, finish_reason="stop"),
+            "required",
+            "finish_reason is 'stop', and there are calls: get_weather",
+        ),
+    ],
+)
+def test_calls_and_finish_reason_agree(
+    whole: Answer | None, tools: str, sentence: str | None
+) -> None:
+    found = list(tool_calls.finish(exchange(whole, tools=tools)))
+    assert found == ([sentence] if sentence else [])
+
+
+@pytest.mark.parametrize(
+    ("whole", "fields", "sentence"),
+    [
+        (answer(), {"tools": "none"}, None),
+        (answer(), {"tools": "auto"}, None),
+        (called(WEATHER), {"tools": "auto"}, None),
+        (called(TIME), {"tools": "required"}, None),
+        (called(WEATHER), {"tools": "named", "request": NAMED}, None),
+        (None, {"tools": "required"}, None),
+        (answer(stop_reason="x"), {"tools": "required", "stop_at": "x"}, None),
+        (answer(finish_reason="length"), {"tools": "required"}, None),
+        (
+            called(WEATHER),
+            {"tools": "none"},
+            "no tool was to be called (none), and get_weather is",
+        ),
+        (called(TIME), {}, "no tool was to be called (undeclared), and get_time is"),
+        (
+            answer("No."),
+            {"tools": "required"},
+            "a call was required, and none came; content is 'No.'",
+        ),
+        (
+            answer("No."),
+            {"tools": "named", "request": NAMED},
+            "get_weather was to be called, once, and nothing is",
+        ),
+        (
+            called(TIME),
+            {"tools": "named", "request": NAMED},
+            "get_weather was to be called, once, and get_time is",
+        ),
+        (
+            called(WEATHER, WEATHER),
+            {"tools": "named", "request": NAMED},
+            "get_weather was to be called, once, and get_weather, get_weather is",
+        ),
+    ],
+)
+def test_tool_choice_is_kept(
+    whole: Answer | None, fields: dict[str, Any], sentence: str | None
+) -> None:
+    found = list(tool_calls.chosen(exchange(whole, **fields)))
+    assert found == ([sentence] if sentence else [])

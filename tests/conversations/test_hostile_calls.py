@@ -1,0 +1,132 @@
+"""A server is made to write awkward calls, and what it did not write is told and not judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from servers.scripted import Said, Scripted, serving
+
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.conversations.checks.tool_calls import altered
+from pytest_vllm_gates.conversations.forced_calls import BEFORE, Forced
+from pytest_vllm_gates.conversations.forced_cases import hostile_calls, long_call
+from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.family import Family
+
+
+def obeys(body: dict[str, Any]) -> Said:
+    """Write what the grammar leaves, in a call of which no parser makes anything."""
+    return Said(body["structured_outputs"]["choice"][0])
+
+
+def forced(family: Family, says: Callable[[dict[str, Any]], Said]) -> tuple[Forced, Scripted]:
+    with serving(says) as server:
+        chat = Chat(server.endpoint, family)
+        try:
+            return hostile_calls(chat, server.endpoint, family), server
+        finally:
+            chat.client.close()
+
+
+FAMILIES = ("qwen3.5", "deepseek", "glm", "gemma")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_text_is_written_as_the_familys_own_call(name: str, tmp_path: Path) -> None:
+    family = families.load(name, tmp_path)
+    assert family.tools is not None
+    found, server = forced(family, obeys)
+    assert found.not_written == {}
+    assert len(found.replies) >= 15
+    for reply in found.replies:
+        (written,) = reply.request["structured_outputs"]["choice"]
+        assert written.startswith(BEFORE)
+        assert family.tools.markers[0] in written
+        assert "save_note" in written
+        assert "${" not in written
+        assert reply.request["max_tokens"] > len(server.ids(written))
+    assert max(len(reply.arguments["text"]) for reply in found.replies) >= 10_000
+
+
+def test_a_call_that_stays_text_is_told(qwen: Family) -> None:
+    found, _ = forced(qwen, obeys)
+    told = [one for reply in found.replies for one in altered(reply)]
+    assert told[0] == "whole: one call was written and 0 came"
+
+
+def test_a_text_that_holds_the_familys_tags_may_come_out_otherwise(qwen: Family) -> None:
+    found, _ = forced(qwen, obeys)
+    inexact = {reply.name for reply in found.replies if not reply.exact}
+    assert inexact == {"own-close", "own-open"}
+
+
+def test_arguments_in_json_carry_everything(tmp_path: Path) -> None:
+    found, _ = forced(families.load("deepseek", tmp_path), obeys)
+    assert all(reply.exact for reply in found.replies)
+
+
+def test_what_was_not_written_is_not_judged(qwen: Family) -> None:
+    def sometimes(body: dict[str, Any]) -> Said:
+        if "☔" in body["structured_outputs"]["choice"][0]:
+            return Said("No.")
+        return obeys(body)
+
+    found, _ = forced(qwen, sometimes)
+    assert found.not_written == {
+        "scripts": "the tokens that came are others than the ones the grammar leaves"
+    }
+    assert "scripts" not in {reply.name for reply in found.replies}
+
+
+@pytest.mark.parametrize(
+    ("says", "why"),
+    [
+        (lambda _: Said("No."), "the tokens that came are others"),
+        (lambda _: Said(status=400), "BadRequestError: "),
+    ],
+    ids=["disobeys", "refuses"],
+)
+def test_a_server_that_writes_none_proves_nothing(
+    qwen: Family, says: Callable[[dict[str, Any]], Said], why: str
+) -> None:
+    with pytest.raises(Inconclusive) as caught:
+        forced(qwen, says)
+    assert "the server did not write what structured_outputs.choice leaves it" in str(caught.value)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("gemma/3", "gemma/3 calls no tools"),
+        ("deepseek/r1", "deepseek/r1 always thinks first"),
+    ],
+)
+def test_a_family_that_cannot_is_not_asked(name: str, why: str, tmp_path: Path) -> None:
+    family = families.load(name, tmp_path)
+    with pytest.raises(NotApplicable, match=why):
+        forced(family, obeys)
+    with serving(obeys) as server, pytest.raises(NotApplicable, match=why):
+        long_call(server.endpoint, family)
+
+
+def test_a_long_call_takes_long_enough_to_be_seen(qwen: Family) -> None:
+    with serving(obeys) as server:
+        body = long_call(server.endpoint, qwen)
+        (written,) = body["structured_outputs"]["choice"]
+        assert len(server.ids(written)) > 200
+    assert body["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_a_server_that_fails_on_it_is_told(qwen: Family) -> None:
+    found, _ = forced(qwen, lambda _: Said(status=500))
+    assert found.replies == []
+    assert set(found.failed) == set(found.not_written)
+    assert all("no chat today" in what for what in found.failed.values())

@@ -1,0 +1,125 @@
+"""One question is asked again, with pieces of its answer as stops and limits about its length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from servers.scripted import Said, Scripted, serving
+
+from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.conversations.checks import finish, stops
+from pytest_vllm_gates.conversations.limits import LONGEST, STOPS, Pieces, limits, limits_in_a_call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.catalog.family import Family
+
+THOUGHT = "Two lines. No more."
+SAYS = "The sea is wide and never sleeps, it counts the secrets that it keeps."
+BODY = {"messages": [{"role": "user", "content": "Write."}], "max_tokens": 300}
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with serving(lambda _: Said(SAYS, THOUGHT)) as server:
+        yield server
+
+
+@pytest.fixture
+def chat(server: Scripted, qwen: Family) -> Iterator[Chat]:
+    chat = Chat(server.endpoint, qwen)
+    yield chat
+    chat.client.close()
+
+
+def explored(pieces: Pieces) -> list[list[str]]:
+    found: list[list[str]] = []
+    pieces.explore(found.append)
+    return found
+
+
+def test_stops_are_pieces_of_the_answer(chat: Chat) -> None:
+    found = explored(Pieces(chat, BODY))
+    assert 0 < len(found) <= STOPS
+    for stop in found:
+        assert 1 <= len(stop) == len(set(stop)) <= 3
+        for one in stop:
+            assert one in THOUGHT or one in SAYS
+            assert one.strip()
+            assert len(one) <= LONGEST
+
+
+def test_the_same_stops_come_every_time(chat: Chat) -> None:
+    assert explored(Pieces(chat, BODY)) == explored(Pieces(chat, BODY))
+
+
+def test_they_come_from_all_of_the_answer_and_several_at_once(chat: Chat) -> None:
+    found = explored(Pieces(chat, BODY))
+    assert any(one in THOUGHT for stop in found for one in stop)
+    assert any(one in SAYS for stop in found for one in stop)
+    assert any(len(stop) > 1 for stop in found)
+
+
+def test_a_stop_is_sent_with_the_question(chat: Chat, server: Scripted) -> None:
+    pieces = Pieces(chat, BODY)
+    whole, request = pieces.ask(["wide"])
+    assert (whole.content, whole.stop_reason) == ("The sea is ", "wide")
+    assert request == {**BODY, "stop": ["wide"]}
+    assert server.asked[-1]["stop"] == ["wide"]
+    assert "stop" not in server.asked[0]
+    assert stops.cut_at_first(["wide"], whole, pieces.plain) == []
+
+
+def test_what_a_check_says_is_heard(chat: Chat) -> None:
+    def refuse(_: list[str]) -> None:
+        raise AssertionError("as told")
+
+    with pytest.raises(AssertionError, match="as told"):
+        Pieces(chat, BODY).explore(refuse)
+
+
+def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
+    plain = chat.ask(BODY)
+    assert plain.usage is not None
+    length = plain.usage.completion_tokens
+    thought = round(length / 2 * len(THOUGHT) / len(THOUGHT + SAYS))
+    found = limits(chat, BODY, plain)
+    assert [one.max_tokens for one in found] == [
+        limit
+        for limit in (1, length // 2, length, length + 1, thought)
+        for _ in ("whole", "streamed")
+    ]
+    assert [one.due for one in found] == [*["length"] * 4, *["stop"] * 4, *["length"] * 2]
+    assert {one.how: one.plain for one in found} == {"whole": plain, "streamed": chat.stream(BODY)}
+    for one in found:
+        assert list(finish.limit(one.answer, one.max_tokens)) == []
+        assert list(finish.told(one.answer, one.due)) == []
+        assert one.request["max_tokens"] == one.max_tokens
+    assert len({one.name for one in found}) == len(found)
+
+
+def test_a_server_that_counts_nothing_has_no_limits(chat: Chat) -> None:
+    assert limits(chat, BODY, Answer("", SAYS, (), "stop", None)) == []
+    call = ToolCall("get_time", "{}", "call-1")
+    assert limits_in_a_call(chat, BODY, Answer("", "", (call,), "tool_calls", None)) == []
+
+
+def test_an_answer_that_did_not_think_is_not_cut_there(chat: Chat) -> None:
+    plain = Answer("", SAYS, (), "stop", Usage(3, 8))
+    assert {one.kind for one in limits(chat, BODY, plain)} == {
+        "one token", "half", "exact", "one more",
+    }  # fmt: skip
+
+
+def test_a_call_is_cut_before_its_end(chat: Chat, server: Scripted) -> None:
+    call = ToolCall("get_time", "{}", "call-1")
+    plain = Answer("", "", (call,), "tool_calls", Usage(3, 5))
+    found = limits_in_a_call(chat, BODY, plain)
+    assert [(one.max_tokens, one.due) for one in found] == [
+        (limit, "length") for limit in (1, 2) for _ in ("whole", "streamed")
+    ]
+    assert [one["max_tokens"] for one in server.asked] == [BODY["max_tokens"], 1, 1, 2, 2]
+    assert limits_in_a_call(chat, BODY, Answer("", SAYS, (), "stop", Usage(3, 5))) == []

@@ -1,0 +1,72 @@
+"""A stream's pieces are timed, and whether the server answered something else meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from servers.scripted import Said, Scripted, serving
+
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.conversations.pace import TIMES, measure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.conversations.pace import Timed
+
+BODY = {"messages": [{"role": "user", "content": "Write."}]}
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    calls = [("get_weather", '{"city": "Oslo"}')]
+    with serving(lambda _: Said("It is cold.", "Hm.", calls)) as server:
+        yield server
+
+
+@pytest.fixture
+def chat(server: Scripted, qwen: Family) -> Iterator[Chat]:
+    chat = Chat(server.endpoint, qwen)
+    yield chat
+    chat.client.close()
+
+
+def test_every_piece_that_carries_text_is_timed(chat: Chat, server: Scripted) -> None:
+    (stream,) = measure(chat, server.endpoint, BODY, "an answer", lambda _: False).streams
+    assert stream.what == "an answer"
+    assert list(stream.times) == sorted(stream.times)
+    assert len(stream.times) == len(stream.sizes)
+    texts = ("Hm.", "It is cold.", "get_weather", '{"city": "Oslo"}')
+    assert sum(stream.sizes) == sum(len(one) for one in texts)
+    assert min(stream.sizes) > 0
+    assert stream.tokens == len(server.ids("".join(("Hm.", "It is cold.", *texts[2:]))))
+
+
+def test_a_stream_without_faults_is_not_asked_for_again(chat: Chat, server: Scripted) -> None:
+    assert len(measure(chat, server.endpoint, BODY, "an answer", lambda _: False).streams) == 1
+
+
+def test_one_with_faults_is_until_one_has_none(chat: Chat, server: Scripted) -> None:
+    faults = iter([True, True, False])
+    found = measure(chat, server.endpoint, BODY, "an answer", lambda _: next(faults))
+    assert len(found.streams) == 3
+    assert found.request == BODY
+
+
+def test_what_is_wrong_every_time_is_asked_for_eight_times(chat: Chat, server: Scripted) -> None:
+    judged: list[Timed] = []
+
+    def never(stream: Timed) -> bool:
+        judged.append(stream)
+        return True
+
+    found = measure(chat, server.endpoint, BODY, "an answer", never)
+    assert [*found.streams] == judged
+    assert len(judged) == TIMES == len(server.asked)
+
+
+def test_the_server_is_silent_between_its_answers(chat: Chat, server: Scripted) -> None:
+    (stream,) = measure(chat, server.endpoint, BODY, "an answer", lambda _: False).streams
+    assert stream.silence_between(1e9, 3e9) == 2e9

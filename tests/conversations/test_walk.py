@@ -1,0 +1,218 @@
+"""The matrix is walked: every cell whole, streamed and wide, stops taken from what came before."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from servers.scripted import Said, Scripted, serving
+
+from pytest_vllm_gates.catalog import conversation as conversations, family as families
+from pytest_vllm_gates.catalog.conversation import Conversation
+from pytest_vllm_gates.catalog.matrix import Asked, Matrix
+from pytest_vllm_gates.client.recorder import HEADER
+from pytest_vllm_gates.conversations.checks import framing
+from pytest_vllm_gates.conversations.walk import WIDE_TOKENS, Walk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.answer import Exchange
+
+HELLO = Conversation(name="hello", title="hello", messages=({"role": "user", "content": "Hello"},))
+WEATHER = HELLO.model_copy(
+    update={
+        "name": "weather",
+        "tools": ({"type": "function", "function": {"name": "get_weather"}},),
+    }
+)
+WAIT_S = 5.0
+STOPS = ("unset", "occurs", "in_reasoning", "straddles", "never", "token_ids")
+
+
+def small(stops: tuple[str, ...] = STOPS, thinking: tuple[str, ...] = ("unset",)) -> Matrix:
+    """Return a matrix of one question, asked with these stops."""
+    plain = {"tools": ("undeclared",), "format": ("text",), "turns": ("single",)}
+    return Matrix(
+        dimensions={"thinking": thinking, **plain, "stop": stops},
+        asked=(Asked(turns="single", tools=("undeclared",), format="text", conversation="hello"),),
+    )
+
+
+def says(_: dict[str, Any]) -> Said:
+    return Said("The sea is wide and never sleeps.", "Two lines will do.")
+
+
+def walked(
+    server: Scripted, family: Family, cells: Matrix, *more: Conversation
+) -> tuple[Walk, dict[str, Exchange]]:
+    walk = Walk(server.endpoint, family, cells, (HELLO, *more), 300)
+    exchanges = walk.run()
+    return walk, {
+        one.cell.stop if one.cell.turns == "single" else one.cell.turns: one for one in exchanges
+    }
+
+
+def test_every_cell_is_asked_in_three_ways(qwen: Family) -> None:
+    with serving(says) as server:
+        walk, found = walked(server, qwen, small())
+    assert set(found) == set(STOPS)
+    assert walk.requests == len(server.asked) == 3 * len(STOPS)
+    for one in found.values():
+        assert one.error == ""
+        assert one.whole and one.streamed and one.widened
+        assert one.request["max_tokens"] == 300
+        assert list(framing.faults(one.stream)) == []
+        assert one.stream.pieces != ()
+    kinds = [(body.get("stream", False), body.get("stream_interval")) for body in server.asked]
+    for kind in ((False, None), (True, None), (True, WIDE_TOKENS)):
+        assert kinds.count(kind) == len(STOPS)
+
+
+def test_the_raw_text_is_that_of_the_tokens(qwen: Family) -> None:
+    with serving(says) as server:
+        _, found = walked(server, qwen, small(("unset",)))
+    assert found["unset"].raw == "Two lines will do.The sea is wide and never sleeps."
+
+
+def test_stops_are_taken_from_the_answer_without_one(qwen: Family) -> None:
+    with serving(says) as server:
+        _, found = walked(server, qwen, small())
+    plain = found["unset"].whole
+    assert plain is not None
+    for kind in ("occurs", "straddles", "in_reasoning"):
+        one = found[kind]
+        assert one.unstopped == plain
+        assert isinstance(one.stop, str)
+        assert one.stop in (plain.reasoning if kind == "in_reasoning" else plain.content)
+        assert one.request["stop"] == [one.stop]
+        assert one.stopped
+    assert found["token_ids"].request["stop_token_ids"] == [found["token_ids"].stop]
+    assert found["token_ids"].stop in plain.token_ids
+    assert not found["never"].stopped
+    assert found["never"].whole == plain
+
+
+def test_a_stop_does_not_wait_for_another_answer(qwen: Family) -> None:
+    stopped, in_time = threading.Event(), []
+
+    def slow(body: dict[str, Any]) -> Said:
+        if body.get("stop"):
+            stopped.set()
+        elif body["messages"][0]["content"] == "Tell me a story.":
+            in_time.append(stopped.wait(WAIT_S))
+        return says(body)
+
+    story = HELLO.model_copy(
+        update={
+            "name": "story", "ask": True,
+            "messages": ({"role": "user", "content": "Tell me a story."},),
+        }
+    )  # fmt: skip
+    with serving(slow) as server:
+        walked(server, qwen, small(("unset", "occurs")), story)
+    assert in_time == [True] * 3
+
+
+def test_where_an_answer_offers_no_stop_the_reason_is_told(qwen: Family) -> None:
+    with serving(lambda _: Said("Yes")) as server:
+        walk, found = walked(server, qwen, small())
+    assert set(found) == {"unset", "never"}
+    assert len(walk.not_applicable) == 4
+    assert set(walk.not_applicable.values()) == {"the answer without a stop offers none to set"}
+
+
+def test_what_a_family_cannot_do_is_not_asked(tmp_path: Path) -> None:
+    deepseek = families.load("deepseek", tmp_path)
+    cells = small(("unset", "in_reasoning"), ("unset", "on"))
+    with serving(says) as server:
+        walk, _ = walked(server, deepseek, cells)
+        assert list(walk.not_applicable.values()) == [
+            "deepseek does not think when it is not told to"
+        ]
+    gemma = families.load("gemma/3", tmp_path)
+    with serving(says) as server:
+        walk, _ = walked(server, gemma, small(("unset",), ("unset", "on")))
+    assert [*walk.not_applicable.values()] == ["gemma/3 has no thinking switch"]
+
+
+def test_a_request_that_fails_is_told_and_hides_no_other(qwen: Family) -> None:
+    def refuses(body: dict[str, Any]) -> Said:
+        return Said(status=400) if "stop" in body else says(body)
+
+    with serving(refuses) as server:
+        _, found = walked(server, qwen, small(("unset", "never", "token_ids")))
+    assert found["never"].error.startswith("answered 400: ")
+    assert "no chat today" in found["never"].error
+    assert found["never"].whole is None
+    assert found["unset"].error == found["token_ids"].error == ""
+
+
+def test_what_has_no_plain_answer_is_not_asked_with_a_stop(qwen: Family) -> None:
+    with serving(lambda _: Said(status=500)) as server:
+        _, found = walked(server, qwen, small())
+    assert set(found) == {"unset"}
+    assert found["unset"].error.startswith("answered 500")
+
+
+def test_conversations_that_want_an_answer_are_asked_besides(qwen: Family) -> None:
+    more = HELLO.model_copy(update={"name": "mine", "ask": True})
+    silent = HELLO.model_copy(update={"name": "silent"})
+    with serving(says) as server:
+        _, found = walked(server, qwen, small(("unset",)), more, silent)
+    assert set(found) == {"unset", "mine"}
+
+
+def test_tools_go_with_the_choice(qwen: Family) -> None:
+    cells = Matrix(
+        dimensions={
+            "thinking": ("unset",), "tools": ("auto", "required", "named", "none"),
+            "format": ("text",), "stop": ("unset",), "turns": ("single",),
+        },
+        asked=(
+            Asked(
+                turns="single",
+                tools=("auto", "required", "named", "none"),
+                format="text",
+                conversation="weather",
+            ),
+        ),
+    )  # fmt: skip
+    with serving(lambda _: Said("", calls=[("get_weather", "{}")])) as server:
+        walk = Walk(server.endpoint, qwen, cells, (WEATHER,), 300)
+        found = {one.cell.tools: one for one in walk.run()}
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    choices = {tools: one.request["tool_choice"] for tools, one in found.items()}
+    assert choices == {"auto": "auto", "required": "required", "named": named, "none": "none"}
+    for one in found.values():
+        assert one.whole and [call.name for call in one.whole.tool_calls] == ["get_weather"]
+
+
+@pytest.mark.parametrize(
+    ("thinking", "default", "thinks"),
+    [
+        ("on", "qwen3.5", True),
+        ("off", "qwen3.5", False),
+        ("unset", "qwen3.5", True),
+        ("unset", "deepseek", False),
+        ("unset", "gemma", False),
+    ],
+)
+def test_a_cell_knows_whether_the_model_is_to_think(
+    thinking: str, default: str, thinks: bool, tmp_path: Path
+) -> None:
+    family = families.load(default, tmp_path)
+    with serving(says) as server:
+        _, found = walked(server, family, small(("unset",), (thinking,)))
+    assert found["unset"].thinks == thinks
+
+
+def test_the_shipped_conversations_can_be_walked(qwen: Family, tmp_path: Path) -> None:
+    every = conversations.load_all(tmp_path)
+    with serving(says) as server:
+        walk = Walk(server.endpoint, qwen, small(("unset",)), (HELLO, *every), 300)
+        found = walk.run()
+    assert len(found) == 1 + len([one for one in every if one.ask])
+    assert HEADER == "x-request-id"

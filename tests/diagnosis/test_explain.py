@@ -1,0 +1,376 @@
+"""Each rule by which one of many lines becomes the answer, or none does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from diagnosis.explaining import (
+    COMMON,
+    DISK_FULL,
+    HEALTHY,
+    MEMORY,
+    MEMORY_SHORT,
+    READY,
+    STAMP,
+    classes,
+    said,
+    signature,
+)
+from pytest_vllm_gates.diagnosis import explain
+from pytest_vllm_gates.server.failure import Confidence
+
+TRACEBACK = "Traceback (most recent call last):"
+WRAPPER = "RuntimeError: the engine did not start"
+TAPE_FULL = signature("TAPE", r"tape (?P<tape>\w+) is full")
+APART = [f"line {number} of something else" for number in range(200)]
+
+
+def test_a_healthy_log_has_nothing_claimed_of_it() -> None:
+    found = said(*HEALTHY)
+    assert (found.id, found.error, found.warnings, found.candidates) == (None, (), (), ())
+    assert found.lines() == ["nothing wrong is said"]
+    assert found.lines_read == len(HEALTHY)
+
+
+def test_an_empty_log_says_nothing() -> None:
+    assert said().id is None
+    assert said(exit_status=0).id is None
+
+
+def test_a_failure_is_told_with_cause_fix_and_line() -> None:
+    found = said(*HEALTHY, f"(EngineCore pid=2) ERROR {STAMP} [a.py:1] OSError: disk sda is full")
+    assert found.answer
+    assert (found.id, found.answer.line) == ("DISK", len(HEALTHY) + 1)
+    assert found.answer.quoted == "OSError: disk sda is full"
+    assert dict(found.answer.captures) == {"disk": "sda"}
+    assert found.lines()[0] == "DISK (certain): it is DISK"
+    assert "  next:  mend DISK" in found.lines()
+
+
+def test_captures_fill_cause_and_fixes() -> None:
+    one = signature("ONE", r"needs (?P<need>\S+) GiB", r"needs too much memory")
+    one["text"] = {
+        "cause": "It needs {need} GiB.",
+        "cause_plain": "It needs too much.",
+        "fixes": ["add {need} GiB", "pass '{\"a\": 1}'"],
+    }
+    filled = said("it needs 12.5 GiB", by=classes(one)).answer
+    plain = said("it needs too much memory", by=classes(one)).answer
+    assert filled
+    assert plain
+    assert (filled.cause, filled.fixes) == (
+        "It needs 12.5 GiB.",
+        ("add 12.5 GiB", "pass '{\"a\": 1}'"),
+    )
+    assert (plain.cause, plain.fixes) == ("It needs too much.", ("pass '{\"a\": 1}'",))
+
+
+def test_a_later_line_nearby_fills_what_the_first_one_misses() -> None:
+    one = signature("ONE", "needs too much memory", r"needs (?P<need>\S+) GiB")
+    found = said("it needs too much memory", "it needs 9 GiB", by=classes(one)).answer
+    assert found
+    assert (found.line, found.times, dict(found.captures)) == (1, 2, {"need": "9"})
+
+
+def test_a_wrapper_is_never_the_answer_beside_a_failure() -> None:
+    found = said(WRAPPER, *APART, MEMORY)
+    assert (found.id, [one.id for one in found.wrappers]) == ("MEMORY", ["WRAPPER"])
+
+
+def test_a_wrapper_alone_is_the_answer_and_no_more_than_possible() -> None:
+    found = said(*HEALTHY[:4], WRAPPER)
+    assert found.answer
+    assert (found.id, found.answer.confidence) == ("WRAPPER", Confidence.POSSIBLE)
+
+
+def test_an_error_that_nobody_knows_is_told_and_not_its_wrapper() -> None:
+    found = said("before", TRACEBACK, "ValueError: a new one", "after", WRAPPER)
+    assert (found.id, found.error_line) == ("UNKNOWN", 3)
+    assert found.error == ("before", TRACEBACK, "ValueError: a new one", "after", WRAPPER)
+    assert found.brief == "UNKNOWN: ValueError: a new one"
+
+
+def test_of_several_unknown_errors_the_earliest_is_told() -> None:
+    found = said("ValueError: first", *APART, "ValueError: second")
+    assert (found.error_line, found.error_text) == (1, "ValueError: first")
+
+
+def test_the_traceback_below_a_wrappers_headline_is_looked_into() -> None:
+    found = said("ERROR the engine did not start", TRACEBACK, "ValueError: unheard of")
+    assert (found.id, found.error_text) == ("UNKNOWN", "ValueError: unheard of")
+
+
+def test_an_earlier_unknown_error_lowers_the_confidence_and_is_shown() -> None:
+    full = "OSError: disk sda is full"
+    found = said("ValueError: unheard of", *APART, full, *APART, "ValueError: later")
+    assert found.answer
+    assert (found.id, found.error_line) == ("DISK", 1)
+    assert found.answer.confidence is Confidence.LIKELY
+    assert said(MEMORY, *APART, "ValueError: later").error == ()
+
+
+def test_the_earliest_of_two_failures_is_the_root() -> None:
+    found = said(MEMORY, *APART, "OSError: disk sda is full")
+    assert (found.id, [one.id for one in found.candidates]) == ("MEMORY", ["DISK"])
+
+
+def test_in_one_error_block_the_more_specific_is_the_root() -> None:
+    found = said(MEMORY, "OSError: disk sda is full")
+    assert found.answer
+    assert found.id == "DISK"
+    assert found.answer.confidence is Confidence.CERTAIN
+    found = said("disk sda is full", MEMORY, by=classes(DISK_FULL, TAPE_FULL, MEMORY_SHORT))
+    assert found.answer
+    assert found.answer.confidence is Confidence.CERTAIN
+    found = said("disk sda is full", "tape x is full", by=classes(DISK_FULL, TAPE_FULL))
+    assert found.answer
+    assert (found.id, found.answer.confidence) == ("DISK", Confidence.LIKELY)
+
+
+def test_exceptions_of_which_one_led_to_the_other_are_one_block() -> None:
+    chain = "The above exception was the direct cause of the following exception:"
+    found = said(MEMORY, *APART[:40], chain, *APART[:40], "OSError: disk sda is full")
+    assert found.id == "DISK"
+    assert said(MEMORY, *APART[:80], "OSError: disk sda is full").id == "MEMORY"
+
+
+def test_on_one_line_the_pattern_that_says_more_wins() -> None:
+    short, long = signature("SHORT", "of memory"), signature("LONG", "short of memory")
+    assert said(MEMORY, by=classes(short, long)).id == "LONG"
+    assert said(MEMORY, by=classes(long, short)).id == "LONG"
+
+
+def test_what_a_client_did_wrong_explains_no_death() -> None:
+    refused = "ValueError: the prompt is too long"
+    alone = said(*HEALTHY, refused)
+    assert (alone.id, alone.refused) == ("REFUSED", True)
+    assert "  the server itself is well: it refused requests of this kind" in alone.lines()
+    assert said(refused, *APART, MEMORY).id == "MEMORY"
+    assert said(refused, *APART, "ValueError: unheard of", WRAPPER).id == "UNKNOWN"
+    died = said(refused, *APART, exit_status=1)
+    assert (died.id, died.error[-1]) == ("UNKNOWN", APART[-1])
+
+
+def test_warnings_stand_beside_the_answer_and_are_none_themselves() -> None:
+    found = said(*HEALTHY, "WARNING falling back to slow")
+    assert (found.id, [one.id for one in found.warnings]) == (None, ["WARNED"])
+    found = said("falling back to slow", *APART, MEMORY)
+    assert (found.id, [one.id for one in found.warnings]) == ("MEMORY", ["WARNED"])
+
+
+@pytest.mark.parametrize("ranks", [[0, 1, 2, 3], [3, 1, 0, 2]])
+def test_what_several_ranks_say_is_told_once(ranks: list[int]) -> None:
+    lines = [f"(Worker_TP{rank} pid={rank}) ERROR {STAMP} [a.py:1] {MEMORY}" for rank in ranks]
+    found = said(*lines).answer
+    assert found
+    assert (found.line, found.times) == (1, 4)
+    assert found.processes == ("Worker_TP0", "Worker_TP1", "Worker_TP2", "Worker_TP3")
+    assert found.confidence is Confidence.CERTAIN
+
+
+@pytest.mark.parametrize(
+    ("when", "before", "after", "meant"),
+    [
+        ({"after": [READY]}, [READY], [], True),
+        ({"after": [READY]}, [], [READY], False),
+        ({"not_after": [READY]}, [READY], [], False),
+        ({"not_after": [READY]}, [], [READY], True),
+        ({"near": ["sampler"], "within": 5}, ["the sampler"], [], True),
+        ({"near": ["sampler"], "within": 5}, [], ["a", "b", "the sampler"], True),
+        ({"near": ["sampler"], "within": 5}, ["the sampler", *APART[:6]], [], False),
+        ({"near": ["sampler"], "within": 5}, [], [*APART[:6], "the sampler"], False),
+        ({"near": ["sampler", "graphs"], "within": 5}, ["the graphs"], [], True),
+        ({"not_near": ["sampler"], "within": 5}, ["the sampler"], [], False),
+        ({"not_near": ["sampler"], "within": 5}, [], ["the sampler"], False),
+        ({"not_near": ["sampler"], "within": 5}, ["the sampler", *APART[:6]], APART[:9], True),
+        ({"not_near": ["sampler"], "within": 5}, [], [], True),
+    ],
+)
+def test_a_condition_must_hold(
+    when: dict[str, Any], before: list[str], after: list[str], meant: bool
+) -> None:
+    one = signature("ONE", "short of memory", when=when)
+    found = said("start", *before, MEMORY, *after, by=classes(one))
+    assert found.id == ("ONE" if meant else "UNKNOWN")
+
+
+def test_the_signature_whose_conditions_hold_beats_the_general_one() -> None:
+    run = signature("RUN", "short of memory", when={"after": [READY]})
+    general = signature("GENERAL", "short of memory")
+    assert said(READY, MEMORY, by=classes(general, run)).id == "RUN"
+    assert said(MEMORY, READY, by=classes(general, run)).id == "GENERAL"
+
+
+def test_conditions_hold_across_blocks() -> None:
+    one = signature("ONE", "short of memory", when={"near": ["sampler"], "after": [READY]})
+    blocks = [f"{READY}\nthe sampler\n".encode(), b"x\n" * 5, f"{MEMORY}\n".encode()]
+    assert explain.explain(blocks, classes(one)).id == "ONE"
+    blocks = [f"{READY}\n{MEMORY}\n".encode(), b"x\n" * 5, b"the sampler\n"]
+    assert explain.explain(blocks, classes(one)).id == "ONE"
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "sure"),
+    [(-9, "ONE", Confidence.CERTAIN), (1, None, None), (None, "ONE", Confidence.LIKELY)],
+)
+def test_an_exit_status_that_is_not_known_counts_against_it(
+    status: int | None, answer: str | None, sure: Confidence | None
+) -> None:
+    one = signature("ONE", "the end came suddenly", when={"exit_status": [-9, 137]})
+    found = said("the end came suddenly", by=classes(one), exit_status=status)
+    assert (found.answer.id if found.answer else None) == answer
+    assert (found.answer.confidence if found.answer else None) == sure
+
+
+def test_an_exit_status_alone_is_an_answer_where_nothing_else_is() -> None:
+    killed = signature("KILLED", when={"exit_status": [-9]})
+    by = (*COMMON, *classes(killed))
+    found = said(*HEALTHY, by=by, exit_status=-9)
+    assert found.answer
+    assert (found.id, found.answer.line) == ("KILLED", None)
+    assert said(*HEALTHY, MEMORY, by=by, exit_status=-9).id == "MEMORY"
+    assert said(*HEALTHY, by=by).id is None
+
+
+def test_a_process_that_failed_without_a_known_word_is_unknown() -> None:
+    found = said(*HEALTHY, "the last words", exit_status=3)
+    assert (found.id, found.error[-1]) == ("UNKNOWN", "the last words")
+    assert said(*HEALTHY, exit_status=-15).id is None
+    assert said(exit_status=3).error == ("the log is empty",)
+
+
+def test_what_breaks_after_the_end_was_asked_for_is_no_failure() -> None:
+    end = f"(APIServer pid=1) INFO {STAMP} [l.py:1] [shutdown] API server: stopping engine client"
+    found = said(*HEALTHY, end, TRACEBACK, WRAPPER, "ValueError: too late")
+    assert (found.id, found.wrappers) == (None, ())
+    assert said(*HEALTHY, MEMORY, end, WRAPPER).id == "MEMORY"
+
+
+def test_of_several_boots_the_last_that_failed_is_explained() -> None:
+    found = said(*HEALTHY, MEMORY, WRAPPER, *HEALTHY, "OSError: disk sda is full", WRAPPER)
+    assert (found.id, [one.id for one in found.candidates]) == ("DISK", ["MEMORY"])
+    assert said(*HEALTHY, MEMORY, WRAPPER, *HEALTHY).id == "MEMORY"
+
+
+def test_what_came_before_an_earlier_boot_ended_is_no_condition_of_this_one() -> None:
+    run = signature("RUN", "short of memory", when={"after": [READY]})
+    load = signature("LOAD", "short of memory", when={"not_after": [READY]})
+    by = (*classes(run, load), *COMMON[1:])
+    found = said(*HEALTHY, MEMORY, *HEALTHY[:4], MEMORY, by=by)
+    assert (found.id, [one.id for one in found.candidates]) == ("LOAD", ["RUN"])
+
+
+def test_a_server_that_was_killed_and_started_anew_is_another_boot() -> None:
+    load = signature("LOAD", "short of memory", when={"not_after": [READY]})
+    assert said(*HEALTHY, *APART, *HEALTHY[:4], MEMORY, by=classes(load)).id == "LOAD"
+    assert said(*HEALTHY, *APART, MEMORY, by=classes(load)).id == "UNKNOWN"
+    near = signature("NEAR", "short of memory", when={"not_near": ["loading"]})
+    again = [*HEALTHY[:4], *APART[:25], "loading", *HEALTHY[:4], MEMORY, *HEALTHY[:2]]
+    assert said(*again, by=classes(near)).id == "NEAR"
+    assert said(*HEALTHY[:2], *HEALTHY[:2], READY, MEMORY, by=classes(load)).id == "UNKNOWN"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"INFO {STAMP} [logger.py:1] Received request chat-1: prompt: '{MEMORY}'",
+        f"DEBUG {STAMP} [logger.py:1] Generated response chat-1: output: '{MEMORY}'",
+    ],
+)
+def test_what_a_client_sent_betrays_nothing(line: str) -> None:
+    assert said(*HEALTHY, line).id is None
+
+
+def test_the_code_of_a_traceback_betrays_nothing() -> None:
+    code = [
+        '  File "/x/short of memory.py", line 1, in f',
+        '    raise MemoryShort("short of memory")',
+    ]
+    assert said(TRACEBACK, *code, "ValueError: something else").id == "UNKNOWN"
+    prefix = f"(EngineCore pid=2) ERROR {STAMP} [a.py:1] "
+    mixed = [prefix + code[0], f"(Worker_TP1 pid=3) ERROR {STAMP} [a.py:1] hello", prefix + code[1]]
+    assert said(*mixed, "ValueError: something else").id == "UNKNOWN"
+    assert said("    short of memory, as gcc would say it").id == "MEMORY"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"WARNING {STAMP} [a.py:1] Error in reading: OSError: no such file, trying again",
+        "'(ReadTimeoutError(\"pool\"), 'x')' thrown while requesting HEAD https://x, retrying",
+        "/x.py:1: DeprecationWarning: the old Error: is deprecated",
+        f"INFO {STAMP} [a.py:1] Route: /v1/errors, Methods: POST",
+    ],
+)
+def test_a_line_that_only_speaks_of_errors_is_none(line: str) -> None:
+    assert said(*HEALTHY, line, *HEALTHY[-3:]).id is None
+
+
+def test_an_error_that_the_server_survived_is_told_as_such() -> None:
+    served = ['INFO: 1.1.1.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'] * 40
+    found = said(TRACEBACK, "ValueError: unheard of", *served)
+    assert found.survived
+    assert (found.id, found.name, found.well) == (None, "", True)
+    assert "the server went on serving" in "\n".join(found.lines())
+    found = said(*served, TRACEBACK, "ValueError: unheard of")
+    assert (found.survived, found.id) == (False, "UNKNOWN")
+
+
+def test_a_server_that_went_down_after_all_was_not_well() -> None:
+    served = ['INFO: 1.1.1.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'] * 40
+    found = said(TRACEBACK, "ValueError: unheard of", *served, exit_status=1)
+    assert (found.well, found.id) == (False, "UNKNOWN")
+
+
+def test_a_progress_bar_hides_nothing() -> None:
+    found = said(*HEALTHY, "Loading: 10%\rLoading: 20%\r" + MEMORY)
+    assert found.answer
+    assert (found.id, found.answer.line) == ("MEMORY", len(HEALTHY) + 1)
+
+
+def test_bytes_that_do_not_decode_hide_nothing() -> None:
+    assert explain.explain([b"\xff\xfe\n" + MEMORY.encode() + b"\xff"], COMMON).id == "MEMORY"
+
+
+def test_an_error_beside_one_that_is_known_is_of_its_block() -> None:
+    assert said("ValueError: so it began", MEMORY).error == ()
+    assert said("ValueError: so it began", *APART, MEMORY).error != ()
+
+
+def test_a_match_that_waits_when_the_server_is_started_anew_is_still_the_old_boots() -> None:
+    one = signature("ONE", "short of memory", when={"not_near": ["the sampler"], "within": 99})
+    found = said(*HEALTHY[:2], *APART[:25], MEMORY, *HEALTHY[:2], "the sampler", by=classes(one))
+    assert found.answer and (found.id, found.answer.line) == ("ONE", 28)
+
+
+def test_of_a_match_told_without_end_a_hundred_wait() -> None:
+    one = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 1000})
+    found = said(*[MEMORY] * 150, "the sampler", by=classes(one))
+    assert found.answer and (found.answer.line, found.answer.times) == (1, 100)
+
+
+def test_indented_text_below_no_frame_is_no_code() -> None:
+    assert said("what it said:", "    short of memory").id == "MEMORY"
+    other = f"(Worker_TP1 pid=3) ERROR {STAMP} [a.py:1] hello"
+    assert said(other, "    more of it", "    short of memory").id == "MEMORY"
+
+
+def test_an_empty_part_of_a_progress_bar_is_nothing() -> None:
+    assert said(f"Loading\r\r{MEMORY}\r").id == "MEMORY"
+
+
+def test_the_first_line_counts_though_a_later_one_was_sure_before_it() -> None:
+    one = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 40})
+    quoted = "Received request x: the sampler"
+    found = said(MEMORY, quoted, MEMORY, "the sampler", by=classes(one))
+    assert found.answer and (found.answer.line, found.answer.times) == (1, 2)
+
+
+def test_what_was_passed_over_in_one_boot_counts_in_the_next() -> None:
+    run = signature("RUN", "short of memory", when={"after": [READY]})
+    first = [*HEALTHY, *[READY] * 1100]
+    blocks = [first, [*APART], [*HEALTHY[:2], READY, MEMORY]]
+    text = ["".join(f"{line}\n" for line in lines).encode() for lines in blocks]
+    assert explain.explain(text, classes(run)).id == "RUN"

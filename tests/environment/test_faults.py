@@ -1,0 +1,195 @@
+"""Whatever happens while an environment is made, none is ever taken for whole that is not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from environment.site import Site, site_fixture  # noqa: F401, TC001 - a fixture
+from pytest_vllm_gates.errors import UserError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAKE = """
+import sys
+from pathlib import Path
+from pytest_vllm_gates.drive import environment, uv
+from pytest_vllm_gates.facts import lane
+program, project, cache = sys.argv[1:]
+uv.find_uv_bin = lambda: program
+found = environment.prepare(
+    lane.load("small", Path(project)), cache=Path(cache), progress=print
+)
+print("made" if found.made else "found", flush=True)
+"""
+
+LIMIT_S = 20.0
+
+
+def start(site: Site, **env: str) -> subprocess.Popen[str]:
+    """Prepare the lane in a process of its own."""
+    program = site.calls_file.with_name("uv")
+    return subprocess.Popen(
+        [sys.executable, "-c", MAKE, str(program), str(site.project), str(site.cache)],
+        env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def until_installing(site: Site, calls: int = 2) -> None:
+    """Wait until uv is in the middle of an install."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (
+        len(site.calls()) >= calls
+        and list(site.folder.glob("*.building-*/*/lib/*/site-packages/*.dist-info"))
+    ):
+        assert time.monotonic() < deadline, "uv was never called"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_making_leaves_nothing_that_looks_whole(
+    site: Site, tmp_path: Path, number: signal.Signals
+) -> None:
+    maker = start(site, FAKE_UV_GO=str(tmp_path / "go"))
+    until_installing(site)
+    maker.send_signal(number)
+    maker.communicate(timeout=LIMIT_S)
+    assert all(".building-" in name for name in site.made())
+    again = site.prepare()
+    assert again.made
+    assert len(site.made()) == 1, "what the dead builder left is removed"
+
+
+def test_ctrl_c_clears_up_at_once(site: Site, tmp_path: Path) -> None:
+    maker = start(site, FAKE_UV_GO=str(tmp_path / "go"))
+    until_installing(site)
+    pressed = time.monotonic()
+    maker.send_signal(signal.SIGINT)
+    maker.communicate(timeout=LIMIT_S)
+    assert time.monotonic() - pressed < 5
+    assert site.made() == []
+
+
+def test_what_another_lanes_dead_builder_left_is_removed_too(site: Site, tmp_path: Path) -> None:
+    maker = start(site, FAKE_UV_GO=str(tmp_path / "go"))
+    until_installing(site)
+    maker.kill()
+    maker.communicate(timeout=LIMIT_S)
+    time.sleep(0.3)  # the guard ends uv
+    site.write("other.toml", 'title = "other"\nlock = "other.txt"\n')
+    site.write("other.txt", "beta==1.0\n")
+    site.prepare("other")
+    assert [name.partition("-")[0] for name in site.made()] == ["other"]
+
+
+def test_what_a_living_builder_works_on_is_left_alone(site: Site, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    maker = start(site, FAKE_UV_GO=str(go))
+    until_installing(site)
+    site.write("other.toml", 'title = "other"\nlock = "other.txt"\n')
+    site.write("other.txt", "beta==1.0\n")
+    site.prepare("other")
+    go.touch()
+    out, err = maker.communicate(timeout=LIMIT_S)
+    assert out.splitlines()[-1] == "made", err
+
+
+def test_of_two_runs_one_makes_it_and_the_other_waits_and_says_so(
+    site: Site, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    first = start(site, FAKE_UV_GO=str(go))
+    until_installing(site)
+    threading.Timer(1.5, go.touch).start()
+    second = site.prepare()
+    out, err = first.communicate(timeout=LIMIT_S)
+    assert out.splitlines()[-1] == "made", err
+    assert not second.made
+    assert second.vllm == "0.32.0"
+    assert "lane small: another run is making its environment (0 s)" in site.said
+    assert len(site.calls()) == 2
+
+
+def test_the_one_who_waited_makes_it_when_the_maker_dies(site: Site, tmp_path: Path) -> None:
+    first = start(site, FAKE_UV_GO=str(tmp_path / "go"))
+    until_installing(site)
+    threading.Timer(0.5, first.kill).start()
+    assert site.prepare().made
+    first.communicate(timeout=LIMIT_S)
+    assert len(site.made()) == 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "cause", "advice"),
+    [
+        ("disk", "the disk is full", "free some space under "),
+        ("network", "a package index cannot be reached", "check the network and the sources"),
+        ("no-version", "the configured package sources do not have what the lock pins",
+         "see your sources: python -m pip config list"),
+        ("offline", "uv is told to do without the network, and its cache does not have what the "
+         "lock pins", "unset UV_OFFLINE"),
+        ("nothing-known", "uv ended with status 1", "then run again"),
+    ],
+)  # fmt: skip
+def test_a_failure_names_lane_cause_next_step_and_uvs_last_words(
+    site: Site, monkeypatch: pytest.MonkeyPatch, trouble: str, cause: str, advice: str
+) -> None:
+    monkeypatch.setenv("FAKE_UV", trouble)
+    with pytest.raises(UserError) as failed:
+        site.prepare()
+    lines = str(failed.value).splitlines()
+    assert lines[0] == f"lane small: its environment could not be made: {cause}"
+    assert lines[1].startswith(advice)
+    assert lines[2].startswith("  uv: error: ")
+    assert site.made() == []
+    monkeypatch.delenv("FAKE_UV")
+    assert site.prepare().made
+
+
+def test_torch_found_nowhere_says_that_both_were_asked(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_UV", "no-torch-anywhere")
+    with pytest.raises(UserError) as failed:
+        site.prepare()
+    assert str(failed.value).splitlines()[0] == (
+        "lane small: torch==2.13.0+cpu for Python 3.11.7 is in no configured source, and "
+        "PyTorch's index (torch backend 'cpu') did not give it either: "
+        "a package index cannot be reached"
+    )
+
+
+def test_an_install_that_is_not_the_lock_is_not_kept(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_UV", "wrong")
+    with pytest.raises(UserError) as failed:
+        site.prepare()
+    assert "uv did not install what" in str(failed.value)
+    assert "  - alpha 9.9 is installed, the lock says ==1.0" in str(failed.value)
+    assert site.made() == []
+
+
+def test_a_cache_that_cannot_be_written_is_a_mistake_one_can_mend(site: Site) -> None:
+    site.cache.write_text("a file where the folder should be")
+    with pytest.raises(UserError, match=r"(?s)Not a directory.*VLLM_GATES_CACHE"):
+        site.prepare()
+
+
+def test_a_missing_uv_is_said_with_the_command_that_installs_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("pytest_vllm_gates.environment.uv.find_uv_bin", gone)
+    with pytest.raises(UserError, match="install it: python -m pip install uv"):
+        site.prepare()

@@ -1,0 +1,77 @@
+"""Lanes whose environment is somebody else's business."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from environment.site import Site, site_fixture  # noqa: F401, TC001 - a fixture
+from pytest_vllm_gates.environment.environment import Environment
+from pytest_vllm_gates.errors import UserError
+
+
+def interpreter(site: Site, *distributions: str) -> str:
+    """Make something that answers like an interpreter with these distributions."""
+    packages = site.project / "packages"
+    packages.mkdir()
+    for one in distributions:
+        (packages / f"{one}.dist-info").mkdir()
+    program = site.project / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def given(site: Site, python: str) -> Environment:
+    site.write("mine.toml", f'title = "mine"\npython = "{python}"\n')
+    return site.prepare("mine")
+
+
+def test_an_interpreter_is_asked_for_what_it_has(site: Site) -> None:
+    python = interpreter(site, "vllm-0.33.0", "torch-2.14.0", "Flash_Attn-3.0")
+    found = given(site, python)
+    assert str(found.python) == python
+    assert found.vllm == "0.33.0"
+    assert found.versions["torch"] == "2.14.0"
+    assert found.versions["flash-attn"] == "3.0"
+    assert not found.made
+
+
+def test_an_interpreter_is_looked_for_beside_the_lane(site: Site) -> None:
+    python = interpreter(site, "vllm-0.33.0")
+    assert str(given(site, "../python").python).endswith("lanes/../python")
+    assert python
+
+
+def test_a_missing_interpreter_is_named(site: Site) -> None:
+    with pytest.raises(UserError, match="the interpreter '/nowhere/python' does not exist"):
+        given(site, "/nowhere/python")
+
+
+def test_an_interpreter_without_vllm_is_refused_with_the_command_that_installs_it(
+    site: Site,
+) -> None:
+    python = interpreter(site, "torch-2.14.0")
+    with pytest.raises(UserError) as refused:
+        given(site, python)
+    assert str(refused.value).endswith(
+        f"the interpreter '{python}' has no vllm\ninstall it: {python} -m pip install vllm"
+    )
+
+
+def test_something_that_is_no_interpreter_is_refused_with_its_words(site: Site) -> None:
+    program = site.project / "python"
+    program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    program.chmod(0o755)
+    with pytest.raises(UserError, match="does not work: no such luck"):
+        given(site, str(program))
+
+
+@pytest.mark.parametrize(
+    "form", ['command = ["docker", "run", "vllm/vllm-openai"]', 'base_url = "http://host/v1"']
+)
+def test_nothing_is_made_for_what_runs_elsewhere(site: Site, form: str) -> None:
+    site.write("there.toml", f'title = "there"\n{form}\n')
+    assert site.prepare("there") == Environment(None)
+    assert site.calls() == []

@@ -1,0 +1,130 @@
+"""An incident's requests go out again, in the same bytes but for the model's name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import pytest
+from incident_bundles import incident
+from servers.scripted import Said, Scripted, serving
+
+from pytest_vllm_gates.catalog.matrix import Asked, Cell
+from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.client.exchange import Sent
+from pytest_vllm_gates.client.recorder import Tape
+from pytest_vllm_gates.conversations.walk import WIDE_TOKENS
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.incidents import read as incidents_read, write as incidents_write
+from pytest_vllm_gates.incidents.replay import AS_SENT, AsSent, ReplayedWalk
+from pytest_vllm_gates.incidents.types import CellSends, Walk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.catalog.family import Family
+
+CELL = Cell("unset", "undeclared", "text", "unset", "hello")
+STOPPING = replace(CELL, stop="occurs")
+ASKED = Asked(turns="hello", tools=("undeclared",), format="text", conversation="hello")
+# As no program of ours would write it.
+ODD = (
+    b'{ "messages":[{"role":"user","content":"Say \\u0041 \\"model\\": \\"alias\\""}],\n'
+    b'"max_tokens" : 50,"model" :  "alias", "return_token_ids":true%s}'
+)
+WAYS = {
+    "whole": b"",
+    "streamed": b', "stream": true, "stream_options": {"include_usage": true}',
+    "widened": b', "stream": true, "stream_interval": 20',
+    "stopping": b', "stop": ["sea"]',
+}
+
+
+def bundle_of(folder: Path, *, widened: bool = True) -> incidents_read.Bundle:
+    """Write a bundle of two cells."""
+    headers = {"x-request-id": "gates-odd"}
+    sends = [
+        Sent("POST", "/v1/chat/completions", headers if way == "streamed" else {}, ODD % more, way)
+        for way, more in WAYS.items()
+        if widened or way != "widened"
+    ]
+    plain = CellSends(
+        cell=CELL.traits, asked=ASKED, thinks=True, whole="whole", streamed="streamed",
+        widened="widened" if widened else None,
+    )  # fmt: skip
+    stopping = CellSends(
+        cell=STOPPING.traits, asked=ASKED, thinks=True, whole="stopping", unstopped="whole",
+        stop="sea",
+    )  # fmt: skip
+    told = incident(walk=Walk(max_tokens=50, cells=(stopping, plain)))
+    return incidents_read.read(incidents_write.write(folder, "odd", told, sends, {}))
+
+
+def replayed(server: Scripted, family: Family, bundle: incidents_read.Bundle) -> dict[str, Any]:
+    endpoint = replace(server.endpoint, tape=Tape())
+    assert bundle.incident.walk
+    walk = ReplayedWalk(endpoint, family, bundle, bundle.incident.walk)
+    found = {one.cell: one for one in walk.run()}
+    assert endpoint.tape
+    sent = [one for one in endpoint.tape.of() if one.path == "/v1/chat/completions"]
+    return {"cells": found, "bodies": [one.body for one in sent], "sent": sent}
+
+
+def says(_: dict[str, Any]) -> Said:
+    return Said("The sea is wide.", "Two words.")
+
+
+def test_a_walk_goes_out_byte_for_byte(qwen: Family, tmp_path: Path) -> None:
+    with serving(says) as server:
+        found = replayed(server, qwen, bundle_of(tmp_path))
+    for way, more in WAYS.items():
+        assert (ODD % more) in found["bodies"], way
+    (named,) = [one for one in found["sent"] if one.headers.get("x-request-id") == "gates-odd"]
+    assert json.loads(named.body)["stream_options"] == {"include_usage": True}
+    assert not any(AS_SENT in one.headers for one in found["sent"])
+
+
+def test_what_comes_back_is_an_exchange_as_the_gates_judge_them(
+    qwen: Family, tmp_path: Path
+) -> None:
+    with serving(says) as server:
+        cells = replayed(server, qwen, bundle_of(tmp_path))["cells"]
+    plain, stopping = cells[CELL], cells[STOPPING]
+    assert plain.whole.content == plain.streamed.content == "The sea is wide."
+    assert plain.stream.body.endswith(b"[DONE]\n\n")
+    assert plain.request == {
+        "messages": [{"role": "user", "content": 'Say A "model": "alias"'}],
+        "max_tokens": 50,
+        "return_token_ids": True,
+    }
+    assert (stopping.stop, stopping.unstopped.content) == ("sea", "The sea is wide.")
+    assert stopping.request["stop"] == ["sea"]
+
+
+def test_a_way_that_was_not_kept_is_asked_as_the_gates_do(qwen: Family, tmp_path: Path) -> None:
+    with serving(says) as server:
+        replayed(server, qwen, bundle_of(tmp_path, widened=False))
+        wide = [body for body in server.asked if body.get("stream_interval") == WIDE_TOKENS]
+    assert len(wide) == 2
+    assert all(body["messages"][0]["content"].startswith("Say A") for body in wide)
+
+
+def test_a_request_that_is_no_chat_is_told(qwen: Family, tmp_path: Path) -> None:
+    cell = CellSends(cell=CELL.traits, asked=ASKED, thinks=True, whole="a")
+    walk = Walk(max_tokens=1, cells=(cell,))
+    sent = Sent("POST", "/v1/chat/completions", {}, b"no json", "a")
+    folder = incidents_write.write(tmp_path, "a", incident(walk=walk), [sent], {})
+    bundle = incidents_read.read(folder)
+    with serving(says) as server, pytest.raises(UserError, match="holds no chat request for 'a'"):
+        ReplayedWalk(server.endpoint, qwen, bundle, walk).run()
+
+
+def test_what_names_no_send_goes_out_as_it_is(qwen: Family, tmp_path: Path) -> None:
+    with serving(says) as server:
+        inner = httpx.HTTPTransport()
+        chat = Chat(server.endpoint, qwen, AsSent(bundle_of(tmp_path), "alias", inner))
+        chat.ask({"messages": [{"role": "user", "content": "Hello"}]})
+        chat.client.close()
+        assert server.asked[-1]["messages"] == [{"role": "user", "content": "Hello"}]

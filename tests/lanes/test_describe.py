@@ -1,0 +1,126 @@
+"""A lane's bundle in plain words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from environment.site_packages import distribution, interpreter
+from machines import recorded
+
+from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.checkpoints import miniatures, resolve as checkpoints_resolve
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.lanes import describe as lanes_describe
+from pytest_vllm_gates.lanes.diff import differences
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.lanes.describe import BundleDescription
+
+NOWHERE = Path("/nowhere")
+MACHINE = recorded("h100x8")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    packages = tmp_path / "packages"
+    distribution(packages, "vllm", "0.32.0")
+    files = {"torch/version.py": "cuda: str | None = '13.0'\n"}
+    distribution(packages, "torch", "2.13.0", files)
+    interpreter(tmp_path / "bin" / "python", packages)
+    (tmp_path / "lanes").mkdir()
+    return tmp_path
+
+
+def write(project: Path, name: str, text: str) -> lanes.Lane:
+    (project / "lanes" / f"{name}.toml").write_text(f'title = "{name}"\n{text}')
+    return lanes.load(name, project)
+
+
+def describe(lane: lanes.Lane, *models: str, **given: Any) -> BundleDescription:
+    known = [families.load(model, NOWHERE) for model in models]
+    at_hand = environment.at_hand(lane, cache=NOWHERE)
+    subjects = [(family, checkpoints_resolve.resolve(family, "miniature")) for family in known]
+    return lanes_describe.of(lane, at_hand, MACHINE, subjects, **given)
+
+
+def test_an_environment_is_described_by_its_files(project: Path) -> None:
+    lane = write(project, "mine", 'python = "../bin/python"\n[serve]\nmax-model-len = 8192\n')
+    found = describe(lane, "glm")
+    assert found.versions == {"vllm": "0.32.0", "torch": "2.13.0"}
+    assert [*found.contents] == ["torch", "vllm"]
+    assert found.python and found.python.startswith("3.")
+    assert (found.cuda, found.driver, found.driver_cuda) == ("13.0", "550.90.07", "12.4")
+    assert found.flags is not None
+    assert found.flags["glm"]["max_model_len"] == "8192"
+    assert found.machine is not None
+    assert found.machine["GPU"] == "8 x NVIDIA H100 80GB HBM3 (9.0)"
+    assert found.templates is not None and found.tokenizers is not None
+    assert len(found.templates["glm"] or "") == len(found.tokenizers["glm"] or "") == 64
+    assert found.checkpoints is not None
+    assert found.checkpoints["glm"]["source"] == str(miniatures.path("glm-4.7"))
+
+
+def test_a_lane_against_itself_differs_in_nothing(project: Path) -> None:
+    lane = write(project, "mine", 'python = "../bin/python"\n')
+    found = differences(describe(lane, "glm", "gemma"), describe(lane, "glm", "gemma"))
+    assert (found.changed, found.unknown) == ((), ())
+
+
+def test_a_lane_that_is_not_made_yet_is_known_by_its_lock() -> None:
+    found = describe(lanes.load("cuda", NOWHERE), "glm")
+    assert found.versions is not None
+    assert found.versions["vllm"] == "0.32.0"
+    assert (found.contents, found.cuda) == ({}, "13.0")
+
+
+def test_without_a_family_the_lanes_own_flags_are_compared(project: Path) -> None:
+    one = write(project, "one", 'python = "../bin/python"\n[serve]\nseed = 1\n')
+    two = write(project, "two", 'python = "../bin/python"\n[serve]\nseed = 2\n')
+    found = differences(describe(one), describe(two))
+    (change,) = found.changed
+    assert (change.axis, change.name, change.ours) == ("flags", "seed", "1")
+    assert found.unknown == ("chat template", "tokenizer", "checkpoint")
+
+
+def test_only_what_takes_effect_of_an_overlay_is_described(project: Path) -> None:
+    lane = lanes.load("cpu", NOWHERE)
+    assert describe(lane).overlay == {}
+    whole = describe(lane, overlay=lane.overlay_path).overlay
+    less = describe(lane, overlay=lane.overlay_path, without=["rotary_embedding"]).overlay
+    assert whole is not None and less is not None
+    assert {*whole} - {*less} == {"vllm_gates_repairs/rotary_embedding.py"}
+    assert project
+
+
+def test_what_runs_elsewhere_is_not_known(project: Path) -> None:
+    ssh = describe(write(project, "there", 'command = ["ssh", "host", "vllm", "serve"]\n'))
+    assert (ssh.versions, ssh.cuda, ssh.driver, ssh.machine) == (None, None, None, None)
+    docker = describe(write(project, "docker", 'command = ["docker", "run", "vllm/vllm-openai"]\n'))
+    assert (docker.versions, docker.driver) == (None, "550.90.07")
+    url = describe(write(project, "url", 'base_url = "http://host:8000/v1"\n'), "glm")
+    assert url.start == {"base_url": "http://host:8000/v1"}
+    assert (url.flags, url.environment, url.templates) == (None, None, None)
+
+
+def test_no_secret_is_in_it_and_a_changed_one_shows(project: Path) -> None:
+    lane = """
+command = ["docker", "run", "--env=HF_TOKEN=hf_{0}", "--api-key", "sk_{0}", "image"]
+[env]
+MY_SECRET = "s_{0}"
+PROXY = "http://me:p_{0}@proxy"
+[serve]
+hf_token = "hf_{0}"
+max_num_batched_tokens = 2048
+"""
+    one = describe(write(project, "one", lane.format("one")), "glm")
+    two = describe(write(project, "two", lane.format("two")), "glm")
+    assert all(f"_{name}" not in repr(side) for side in (one, two) for name in ("one", "two"))
+    assert one.flags is not None
+    assert one.flags["glm"]["max_num_batched_tokens"] == "2048"
+    changed = {(change.axis, change.name) for change in differences(one, two).changed}
+    assert changed == {
+        ("environment", "MY_SECRET"), ("environment", "PROXY"), ("start", "command"),
+        ("flags", "glm: hf_token"),
+    }  # fmt: skip

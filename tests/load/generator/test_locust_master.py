@@ -1,0 +1,237 @@
+"""Loads under locust: workers share the requests, and what comes is that of the single loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+import msgpack
+import pytest
+import zmq
+from servers.raw import ANSWER, Server, requests
+
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.load.generator import messages
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.latency import latency
+from pytest_vllm_gates.load.types import ALONE, Driven, Planned, Raw, Workers
+from pytest_vllm_gates.process import guard
+
+SCRIPT = Path(__file__).parents[2] / "servers" / "streaming_script.py"
+KEY = "key-0123456789abcdef"
+SECRET = "secret-0123456789abcdef"
+TWO = Workers(2)
+
+
+def endpoint(port: int) -> Endpoint:
+    return Endpoint(f"http://127.0.0.1:{port}/v1", "scripted", KEY)
+
+
+def workers() -> dict[int, bytes]:
+    """Return the command line of every worker process of this one, by its id."""
+    found = {}
+    for pid in guard.descendants(os.getpid()):
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"generator.worker_program" in line:
+            found[pid] = line
+    return found
+
+
+def connections(pid: int, port: int) -> int:
+    """Return how many connections a process holds to a port of this machine."""
+    inodes = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        inodes.update(re.findall(r"socket:\[(\d+)\]", str(descriptor.readlink())))
+    lines = Path(f"/proc/{pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    rows = [line.split() for line in lines]
+    return sum(row[2].endswith(f":{port:04X}") and row[9] in inodes for row in rows)
+
+
+def test_users_are_spread_and_each_request_is_sent_once() -> None:
+    asked: list[bytes] = []
+    held: list[int] = []
+    shown: list[bytes] = []
+
+    lock = threading.Lock()
+
+    def serve(client: socket.socket, data: bytes) -> None:
+        asked.append(data)
+        deadline = time.monotonic() + 20
+        while server.most_at_once < 5 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        with lock:  # nobody is answered before the first five have been looked at
+            if not held:
+                found = workers()
+                shown.extend(found.values())
+                shown.extend(Path(f"/proc/{pid}/environ").read_bytes() for pid in found)
+                held.extend(connections(pid, server.port) for pid in found)
+        client.sendall(ANSWER)
+
+    planned = [
+        Planned(str(number), "/v1/x", f'{{"number": {number}}}'.encode()) for number in range(23)
+    ]
+    with Server(serve) as server:
+        load = measure(endpoint(server.port), planned, 5, workers=TWO)
+    bodies = Counter(data.partition(b"\r\n\r\n")[2] for data in asked)
+    assert bodies == Counter(one.body for one in planned)
+    assert all(f"Authorization: Bearer {KEY}".encode() in data for data in asked)
+    assert sorted(raw.name for raw in load.raws) == sorted(one.name for one in planned)
+    assert {(raw.answer, raw.error) for raw in load.raws} == {(ANSWER, "")}
+    assert server.most_at_once == 5
+    assert sorted(held) == [2, 3]
+    assert len(shown) == 4
+    assert not any(KEY.encode() in text for text in shown)
+    assert workers() == {}
+    ends = [raw.ended_s for raw in load.raws]
+    assert ends == sorted(ends)
+    assert 0 < max(ends) <= load.took_s
+
+
+def scripted(planned: list[Planned], users: int | None, by: Workers) -> tuple[Driven, list[float]]:
+    """Return what came of a load on the streaming script, and the gaps the script sent."""
+    argv = [sys.executable, str(SCRIPT), str(len(planned)), "10", "0.03", "2"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout
+        port = int(script.stdout.readline())
+        load = measure(endpoint(port), planned, users, workers=by)
+        return load, json.loads(script.stdout.readline())
+
+
+def gaps(load: Driven) -> list[float]:
+    """Return the gaps between tokens that did not come together."""
+    found = [latency(answered(raw)) for raw in load.raws]
+    return [gap for one in found if one for gap in one.itl_s[::2]]
+
+
+def test_open_arrivals_are_those_of_the_single_loop() -> None:
+    planned = requests(16, every_s=0.02)
+    alone, truth_alone = scripted(planned, None, ALONE)
+    both, truth_both = scripted(planned, None, TWO)
+    for load, truth in ((alone, truth_alone), (both, truth_both)):
+        assert [answered(raw).error for raw in load.raws] == [""] * 16
+        assert sorted(raw.intended_s for raw in load.raws) == [one.at_s for one in planned]
+        assert len(gaps(load)) == len(truth)
+        assert median(gaps(load)) == pytest.approx(median(truth), rel=0.1)
+    by_name = {raw.name: raw for raw in alone.raws}
+    for raw in both.raws:
+        other = by_name[raw.name]
+        assert raw.answer == other.answer
+        assert raw.sent_s is not None and raw.sent_s >= raw.intended_s
+        # Two runs on a machine that may be busy: the same zero, and the same course.
+        assert raw.ended_s == pytest.approx(other.ended_s, abs=1.0)
+        assert raw.arrivals[-1][1] == other.arrivals[-1][1] == len(raw.answer)
+
+
+def test_a_worker_that_dies_is_named_and_nothing_waits_for_it() -> None:
+    killed: list[int] = []
+    lock = threading.Lock()
+
+    def serve(*_: object) -> None:
+        with lock:
+            if not killed:
+                killed.append(min(workers()))
+                os.kill(killed[0], signal.SIGKILL)
+        over.wait(30)
+
+    over = threading.Event()
+    begun = time.monotonic()
+    with Server(serve) as server, pytest.raises(RuntimeError) as raised:
+        measure(endpoint(server.port), requests(9), 4, workers=TWO)
+    over.set()
+    assert time.monotonic() - begun < 20
+    told = rf"load worker \d of 2 \(process {killed[0]} on .+\) ended with status -9; [45] requests"
+    assert re.search(told, str(raised.value))
+    assert workers() == {}
+
+
+def test_workers_from_elsewhere_serve_one_load_after_the_other() -> None:
+    """The second load's server is not there: every request fails, and the load does not."""
+    with socket.socket() as free, socket.socket() as nobody:
+        free.bind(("127.0.0.1", 0))
+        nobody.bind(("127.0.0.1", 0))
+        port, gone = free.getsockname()[1], nobody.getsockname()[1]
+        free.close()
+        heard: list[bool] = []
+
+        def serve(client: socket.socket, _: bytes) -> None:
+            heard.append(stranger(port))
+            client.sendall(ANSWER)
+
+        program = "pytest_vllm_gates.load.generator.locust_worker"
+        argv = [sys.executable, "-m", program, "--master", f"127.0.0.1:{port}"]
+        env = {**os.environ, messages.SECRET_VARIABLE: SECRET}
+        by = Workers(1, f"127.0.0.1:{port}", SECRET)
+        with (
+            Server(serve) as server,
+            subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as far,
+        ):
+            try:
+                load = measure(endpoint(server.port), requests(1), 1, workers=by)
+                failed = measure(endpoint(gone), requests(5, every_s=0.01), workers=by)
+            finally:
+                far.send_signal(signal.SIGINT)
+                far.wait(20)
+    assert [(raw.answer, raw.error) for raw in load.raws] == [(ANSWER, "")]
+    assert heard == [False]
+    assert len(failed.raws) == 5
+    assert all("cannot connect: " in raw.error and "refused" in raw.error for raw in failed.raws)
+
+
+def stranger(port: int) -> bool:
+    """Return whether a master answers one that does not know the secret."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as asking:
+        asking.linger = 0
+        asking.setsockopt(zmq.IDENTITY, b"stranger")
+        asking.connect(f"tcp://127.0.0.1:{port}")
+        wrong = {"proof": messages.proof("another", "stranger"), "pid": 1, "version": "0"}
+        for kind, data in [(messages.ADMIT, wrong), ("client_ready", "2.0"), ("spawning", None)]:
+            asking.send(msgpack.dumps((kind, data, "stranger")))
+        asking.send(b"\xc1 no message at all")
+        return bool(asking.poll(500))
+
+
+def test_requests_are_dealt_out_as_there_are_users() -> None:
+    parts = messages.dealt(requests(10), {"a": 3, "b": 1, "c": 0})
+    assert [[int(one.name) for one in part] for part in parts.values()] == [
+        [0, 2, 3, 4, 6, 7, 8],
+        [1, 5, 9],
+        [],
+    ]
+
+
+def test_what_is_sent_comes_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "SLICE_BYTES", 100)
+    raws = [
+        Raw(str(number), 0.5, None, 1.5, b"\xff\0" * 30, ((0.75, 3), (1.0, 60)), 0.25, "broke")
+        for number in range(3)
+    ]
+    slices = [msgpack.loads(msgpack.dumps(rows)) for rows in messages.raw_rows(raws)]
+    assert [len(rows) for rows in slices] == [2, 1]
+    assert [messages.raw(row) for rows in slices for row in rows] == raws
+    planned = requests(2, every_s=0.5, body=b"\xff")
+    (rows,) = messages.planned_rows(planned)
+    assert [messages.planned(row) for row in msgpack.loads(msgpack.dumps(rows))] == planned
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("host", ("host", 5557)), ("10.0.0.1:9", ("10.0.0.1", 9))]
+)
+def test_an_address_has_a_port(text: str, found: tuple[str, int]) -> None:
+    assert messages.address(text) == found
+
+
+@pytest.mark.parametrize("text", ["", ":1", "host:", "host:0", "host:65536", "host:x"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not HOST:PORT"):
+        messages.address(text)

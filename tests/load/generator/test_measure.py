@@ -1,0 +1,204 @@
+"""Loads over real sockets: what goes out when, what is kept of what comes, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from servers.raw import ANSWER, Server, plain, requests
+
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.load.generator.loop import Loop
+from pytest_vllm_gates.load.generator.measure import measure, why_not
+from pytest_vllm_gates.load.generator.parse import answered
+from pytest_vllm_gates.load.generator.socket_client import STAMP, TIMESPEC, Clock, Flight, Target
+from pytest_vllm_gates.load.latency import latency
+from pytest_vllm_gates.load.types import Driven, Planned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SCRIPT = Path(__file__).parents[2] / "servers" / "streaming_script.py"
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Callable[[socket.socket, bytes], None]], Server]]:
+    started: list[Server] = []
+
+    def begin(serve: Callable[[socket.socket, bytes], None]) -> Server:
+        started.append(Server(serve))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.close()
+
+
+def drive(
+    port: int, planned: list[Planned], users: int | None = None, silence_s: float = 60
+) -> Driven:
+    target = Target("127.0.0.1", port, {"X-Own": "yes"})
+    return Loop(target, silence_s=silence_s).run(planned, users)
+
+
+def test_a_request_is_whole_whatever_its_size(start: Callable[..., Server]) -> None:
+    seen: list[bytes] = []
+
+    def serve(client: socket.socket, data: bytes) -> None:
+        seen.append(data)
+        plain(client, data)
+
+    load = drive(start(serve).port, requests(1, body=b"x" * 3_000_000), users=1)
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /v1/x HTTP/1.1\r\n")
+    assert b"\r\nX-Own: yes\r\n" in head
+    assert b"\r\nConnection: close\r\n" in head
+    assert body == b"x" * 3_000_000
+    (raw,) = load.raws
+    assert (raw.answer, raw.error) == (ANSWER, "")
+    assert raw.sent_s is not None
+    assert raw.intended_s <= raw.sent_s <= raw.arrivals[0][0] <= raw.ended_s <= load.took_s
+    assert abs(load.begun_unix_s - time.time()) < 60
+
+
+def test_an_answer_is_no_earlier_than_its_request() -> None:
+    """The kernel stamps an answer while the client is kept from noting when it had sent."""
+    clock = Clock(100.0)
+    flight = Flight(requests(1)[0], 0.0, b"")
+    flight.sent_s = flight.last_s = 0.7
+    for at_s, data in ((0.5, b"x" * 10), (0.9, b"y" * 20)):
+        stamp = TIMESPEC.pack(100, round(at_s * 1e9))
+        flight.reads.append((1.2, [(socket.SOL_SOCKET, STAMP, stamp)], data))
+    raw = flight.ended("", clock)
+    times, sizes = zip(*raw.arrivals, strict=True)
+    assert times == pytest.approx((0.5, 0.9))
+    assert sizes == (10, 30)
+    assert [raw.sent_s, raw.ended_s] == pytest.approx([0.5, 0.9])
+    assert raw.lag_s == pytest.approx(0.7)
+    flight.last_s = 3.0
+    assert flight.ended("nothing came", clock).ended_s == 3.0, "what failed ended when it did"
+
+
+def test_what_has_no_stamp_came_when_it_was_read() -> None:
+    flight = Flight(requests(1)[0], 0.0, b"")
+    flight.reads.append((1.2, [], b"x"))
+    assert flight.ended("", Clock(100.0)).arrivals == ((1.2, 1),)
+
+
+def test_so_many_users_ask_at_once_and_no_more(start: Callable[..., Server]) -> None:
+    def serve(client: socket.socket, data: bytes) -> None:
+        time.sleep(0.02)
+        plain(client, data)
+
+    server = start(serve)
+    load = drive(server.port, requests(20), users=4)
+    assert len(load.raws) == 20
+    assert server.most_at_once <= 4
+    assert not any(raw.error for raw in load.raws)
+
+
+def test_requests_go_out_at_their_times_whoever_still_waits(start: Callable[..., Server]) -> None:
+    def serve(client: socket.socket, data: bytes) -> None:
+        time.sleep(0.3)
+        plain(client, data)
+
+    server = start(serve)
+    load = drive(server.port, requests(10, every_s=0.02))
+    assert sorted(raw.intended_s for raw in load.raws) == [0.02 * one for one in range(10)]
+    assert all(raw.sent_s is not None and raw.sent_s >= raw.intended_s for raw in load.raws)
+    assert server.most_at_once > 1
+
+
+def test_the_kernels_time_is_kept_and_not_that_of_a_late_read(start: Callable[..., Server]) -> None:
+    sent: list[float] = []
+
+    def serve(client: socket.socket, _: bytes) -> None:
+        for part in (ANSWER[:20], ANSWER[20:]):
+            client.sendall(part)
+            sent.append(time.monotonic())
+            time.sleep(0.1)
+
+    loop = Loop(Target("127.0.0.1", start(serve).port, {}), silence_s=60)
+    turn = loop._turn
+
+    def late(due_s: float | None) -> None:
+        turn(due_s)
+        time.sleep(0.05)
+
+    loop._turn = late  # type: ignore[method-assign]
+    (raw,) = loop.run(requests(1), users=1).raws
+    (first, _), (second, size) = raw.arrivals
+    assert size == len(ANSWER)
+    assert second - first == pytest.approx(sent[1] - sent[0], abs=0.02)
+    assert raw.lag_s > 0.005
+
+
+@pytest.mark.parametrize(
+    ("serve", "says"),
+    [
+        (lambda client, _: client.sendall(ANSWER[:9]), ""),
+        (lambda client, _: client.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"), "the connection broke: "),
+        (lambda *_: time.sleep(2.0), "nothing came for 0.2 s"),
+    ],
+    ids=["ends", "resets", "silent"],
+)  # fmt: skip
+def test_what_goes_wrong_is_told(
+    serve: Callable[[socket.socket, bytes], None], says: str, start: Callable[..., Server]
+) -> None:
+    silence_s = 0.2 if says.startswith("nothing") else 60
+    (raw,) = drive(start(serve).port, requests(1), users=1, silence_s=silence_s).raws
+    assert raw.error.startswith(says)
+    assert answered(raw).error
+
+
+def test_one_that_is_silent_is_given_up_while_others_are_busy(start: Callable[..., Server]) -> None:
+    def serve(client: socket.socket, data: bytes) -> None:
+        time.sleep(9.0 if b"/silent" in data else 0.05)
+        plain(client, data)
+
+    silent = Planned("silent", "/silent", b"")
+    load = drive(start(serve).port, [silent, *requests(40)], users=2, silence_s=1.0)
+    (at,) = [number for number, raw in enumerate(load.raws) if raw.name == "silent"]
+    assert load.raws[at].error == "nothing came for 1 s"
+    assert at < len(load.raws) - 1
+
+
+def test_a_server_that_is_not_there_fails_every_request() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        load = drive(free.getsockname()[1], requests(3, every_s=0.0))
+    assert len(load.raws) == 3
+    assert all("ECONNREFUSED" in raw.error or "refused" in raw.error for raw in load.raws)
+
+
+def test_a_load_is_driven_from_a_process_of_its_own_and_agrees_with_the_script() -> None:
+    argv = [sys.executable, str(SCRIPT), "16", "10", "0.03", "2"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout
+        endpoint = Endpoint(f"http://127.0.0.1:{int(script.stdout.readline())}/v1", "scripted")
+        answers = [answered(raw) for raw in measure(endpoint, requests(16), users=16).raws]
+        truth: list[float] = json.loads(script.stdout.readline())
+    assert [one.error for one in answers if one.error] == []
+    assert {(one.output_tokens, one.prompt_tokens, one.counted_by) for one in answers} == {
+        (20, 7, "usage")
+    }
+    found = sorted(
+        gap for one in answers if (figures := latency(one)) for gap in figures.itl_s[::2]
+    )
+    assert len(found) == len(truth)
+    assert found[len(found) // 2] == pytest.approx(truth[len(truth) // 2], rel=0.1)
+
+
+def test_a_server_behind_tls_is_not_measured() -> None:
+    with pytest.raises(UserError, match="name the server's own address"):
+        measure(Endpoint("https://serve.example/v1", "m"), requests(1), users=1)
+    assert "plain HTTP" in why_not(Endpoint("https://serve.example/v1", "m"))
+    assert why_not(Endpoint("http://serve.example:8000/v1", "m")) == ""

@@ -1,0 +1,294 @@
+"""Every phase of a load is driven, others ask along, and what goes wrong ends it in time."""
+
+from __future__ import annotations
+
+import json
+import socket
+import statistics
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from servers.scripted import Said as ScriptedSaid, serving
+
+from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.catalog.plans import planned_traffic
+from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.client.questions import Questions
+from pytest_vllm_gates.load import arrivals, checks as judge, driver
+from pytest_vllm_gates.load.driver import Loader
+from pytest_vllm_gates.load.generator.measure import measure
+from pytest_vllm_gates.load.requests import Maker
+from pytest_vllm_gates.load.trace import Arrival, Given, Taken
+from pytest_vllm_gates.load.types import Driven, Limit, Workers
+from pytest_vllm_gates.long_context.prompts import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.load.types import Loaded, Phase
+    from pytest_vllm_gates.server.metrics import Metrics
+
+TRAFFIC = planned_traffic(
+    {
+        "concurrency": 3, "requests": 9, "seconds": 5, "rate": 40.0,
+        "prompt_tokens": [20, 30], "output_tokens": [3, 6], "shared_tokens": 8,
+    }
+)  # fmt: skip
+CHAT = "/v1/chat/completions"
+QUESTIONS = Questions(answer_tokens=8, filler="Hm. ", questions=("Why?", "Who?"))
+
+
+class Server(ThreadingHTTPServer):
+    """Streams completions, answers chats, and counts; `hangs` completions it never answers."""
+
+    daemon_threads = True
+    request_queue_size = 1024
+
+    def __init__(self, *, hangs: bool) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.hangs = hangs
+        self.over = threading.Event()
+        self.lock = threading.Lock()
+        self.generated = self.read = 0
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(f"http://127.0.0.1:{self.server_port}/v1", "alias")
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name above
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        self._reply(
+            "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
+            f"vllm:generation_tokens_total {self.server.generated}\n"
+            f"vllm:prompt_tokens_total {self.server.read}\n"
+        )
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/v1/completions":
+            self._completion(body)
+            return
+        choice = (body.get("structured_outputs") or {}).get("choice")
+        text = choice[0] if choice else body["messages"][-1]["content"]
+        part = {"content": text}
+        if body.get("stream"):
+            event = {"choices": [{"delta": part, "finish_reason": "stop"}]}
+            self._reply(f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n")
+        else:
+            whole = {"choices": [{"message": part, "finish_reason": "stop"}]}
+            self._reply(json.dumps(whole))
+
+    def _completion(self, body: dict[str, Any]) -> None:
+        if self.server.hangs:
+            self.server.over.wait(30)
+        prompt, tokens = len(body["prompt"]), body["max_tokens"]
+        events = [
+            {
+                "choices": [{"text": "x", "token_ids": [7]}],
+                "usage": {"prompt_tokens": prompt, "completion_tokens": number},
+            }
+            for number in range(1, tokens + 1)
+        ]
+        with self.server.lock:
+            self.server.generated += tokens
+            self.server.read += prompt
+        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
+        self._reply("".join([*lines, "data: [DONE]\n\n"]), "text/event-stream")
+
+    def _reply(self, text: str, kind: str = "application/json") -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    found = Server(hangs=getattr(request, "param", False))
+    threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
+    yield found
+    found.over.set()
+    found.shutdown()
+    found.server_close()
+
+
+def loader(endpoint: Endpoint, told: Metrics | None, error: str = "", **more: Any) -> Loader:
+    given: dict[str, Any] = {"stall_s": 20.0, "traffic": TRAFFIC} | more
+    return Loader(
+        endpoint=endpoint,
+        family=families.load("qwen3.5", Path()),
+        text=range(200),
+        questions=QUESTIONS,
+        metrics=told,
+        canary=lambda: Said(content="Paris.", error=error),
+        answer_s=10.0,
+        **given,
+    )
+
+
+def load(endpoint: Endpoint, **more: Any) -> Loaded:
+    with metrics(endpoint) as told:
+        return loader(endpoint, told, **more).load()
+
+
+def test_every_phase_is_driven_and_counted(server: Server) -> None:
+    found = load(server.endpoint)
+    assert [one.name for one in found.phases] == ["streams", "arrivals", "crowd"]
+    assert [len(one.answers) for one in found.phases] == [9, 9, 9]
+    assert judge.unanswered(found, TRAFFIC.limits)[0] == []
+    findings, cases = judge.uncounted(found)
+    assert (findings, [case.name for case in cases]) == ([], ["streams", "arrivals"])
+    assert {ride.name for ride in found.rides} >= {"Why?", "ticket, whole"}
+    assert judge.changed(found, invariant=True)[0] == []
+    assert judge.crossed(found)[0] == []
+    assert judge.unwell(found, invariant=True)[0] == []
+    assert found.soak == ()
+
+
+def test_no_request_goes_out_after_its_seconds(server: Server) -> None:
+    slow = TRAFFIC.model_copy(update={"rate": 2.0, "seconds": 1.0})
+    found = load(server.endpoint, traffic=slow)
+    assert len(found.phases[1].answers) <= 2
+
+
+@pytest.mark.parametrize("server", [True], indirect=True)
+def test_a_server_that_hangs_ends_the_load(server: Server) -> None:
+    found = load(server.endpoint, stall_s=0.5)
+    (phase,) = found.phases
+    assert phase.hang
+    assert phase.hang.health == "200"
+    assert found.rest is None
+    assert all("nothing came for 0.5 s" in one.error for one in phase.answers)
+
+
+def test_a_server_that_does_not_answer_to_begin_with_is_not_loaded(server: Server) -> None:
+    found = load(server.endpoint, error="answered 500")
+    assert (found.phases, found.rides, server.generated) == ((), (), 0)
+
+
+def test_workers_share_every_phase(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared: list[Workers] = []
+
+    def alone(*given: Any, workers: Workers, **more: Any) -> Driven:
+        shared.append(workers)
+        return measure(*given, **more)
+
+    monkeypatch.setattr(driver, "measure", alone)
+    monkeypatch.setattr(driver, "LEAST_BLOCK_S", 0.1)
+    found = load(server.endpoint, soak_s=0.2, workers=Workers(2))
+    assert shared == [Workers(2)] * (len(found.phases) + len(found.soak))
+    assert len(shared) > 3
+
+
+def test_a_soak_is_kept_in_blocks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "LEAST_BLOCK_S", 0.1)
+    found = load(server.endpoint, soak_s=5.0)
+    assert len(found.soak) >= 2
+    assert [one.at_s for one in found.soak] == sorted(one.at_s for one in found.soak)
+    assert all(one.requests and not one.failed for one in found.soak)
+    assert all(one.memory_bytes is None for one in found.soak)
+
+
+def test_arrivals_are_those_that_were_asked_for(server: Server) -> None:
+    constant = TRAFFIC.model_copy(update={"process": "constant"})
+    _, phase, _ = load(server.endpoint, traffic=constant).phases
+    assert phase.schedule
+    assert (phase.schedule.process, phase.schedule.rate) == ("constant", 40.0)
+    assert phase.schedule.intended_s == pytest.approx([number / 40 for number in range(9)])
+    pairs = zip(phase.schedule.intended_s, phase.schedule.sent_s, strict=True)
+    assert all(sent is not None and sent >= intended for intended, sent in pairs)
+
+
+def test_a_trace_is_replayed_in_place_of_arrivals(server: Server) -> None:
+    entries = (Arrival(0.0, 50, 4), Arrival(0.2, 30, 100), Arrival(0.4, 600, 5))
+    fast = TRAFFIC.model_copy(update={"trace_speed": 2.0})
+    trace = Taken("trace.csv", "BurstGPT trace", entries, left_out=1)
+    found = load(server.endpoint, traffic=fast, trace=trace, context=120)
+    streams, phase, crowd = found.phases
+    assert [streams.name, phase.name, crowd.name] == ["streams", "trace", "crowd"]
+    asked = [(one.prompt_tokens, one.output_tokens) for one in phase.asked.values()]
+    assert asked == [(50, 4), (20, 100), (115, 5)]
+    assert phase.schedule
+    assert phase.schedule.intended_s == pytest.approx([0.0, 0.1, 0.2])
+    assert judge.unanswered(found, fast.limits)[0] == judge.uncounted(found)[0] == []
+    assert found.trace
+    assert found.trace.as_evidence() == {
+        "file": "trace.csv", "format": "BurstGPT trace", "requests": 3, "left_out": 1, "cut": 2,
+        "speed": 2.0,
+    }  # fmt: skip
+
+
+def test_a_batch_file_goes_out_at_the_planned_rate() -> None:
+    body = {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
+    entries = [Given(f"request-{number}", CHAT, {**body, "seed": number}) for number in range(300)]
+    trace = Taken("batch.jsonl", "OpenAI batch file", tuple(entries), left_out=0)
+    quick = TRAFFIC.model_copy(update={"seconds": 1.0})
+    with serving(lambda _: ScriptedSaid("It is cold.")) as scripted:
+        one = loader(scripted.endpoint, None, traffic=quick)
+        maker = Maker(scripted.endpoint, quick, range(200))
+        phase, replay = one._replay(maker, trace, 100.0)
+    assert len(phase.answers) == replay.requests
+    assert 80 <= replay.requests <= 100  # so many a second, for the second that is planned
+    assert replay.speed is None
+    assert {one.error for one in phase.answers} == {""}
+    assert phase.schedule
+    assert (phase.schedule.process, phase.schedule.rate) == ("poisson", 100.0)
+    assert [one["seed"] for one in sorted(scripted.asked, key=lambda one: int(one["seed"]))] == [
+        *range(replay.requests)
+    ]
+    sent = scripted.asked[0]
+    assert (sent["model"], sent["stream"], sent["temperature"]) == ("alias", True, 0.5)
+    assert sent["stream_options"]["continuous_usage_stats"] is True
+
+
+def test_a_ramp_goes_up_until_a_rate_is_not_kept(server: Server) -> None:
+    ramp = {"growth": 4.0, "seconds": 0.1, "refine": 0}
+    quick = TRAFFIC.model_copy(update={"ramp": TRAFFIC.ramp.model_copy(update=ramp), "rate": 100.0})
+    told: list[str] = []
+
+    def judged(rate: float, _: Phase) -> Limit | None:
+        return Limit("enough", clients=False) if rate > 1000 else None
+
+    found = load(server.endpoint, traffic=quick, ramp=judged, progress=told.append)
+    assert [step.rate for step in found.ramp] == [100.0, 400.0, 1600.0]
+    assert [len(step.phase.answers) for step in found.ramp] == [20, 40, 160]
+    assert told[-1] == "qwen3.5: ramp, 1600 requests a second not kept: enough"
+    assert found.rest is not None
+    assert [one.name for one in found.phases] == ["streams", "arrivals", "crowd"]
+
+
+@pytest.fixture
+def silent() -> Iterator[Endpoint]:
+    """A server that takes connections, many or few, and does nothing with them."""
+    with socket.create_server(("127.0.0.1", 0), backlog=4096) as listening:
+        yield Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "alias")
+
+
+def test_a_rate_beyond_the_client_is_its_own_limit(silent: Endpoint) -> None:
+    fast = TRAFFIC.model_copy(update={"requests": 4000, "process": "constant"})
+    one = loader(silent, None, traffic=fast, stall_s=0.2)
+    phase = one._arrivals("arrivals", Maker(silent, fast, range(200)), 1e6)
+    says = arrivals.not_as_asked(phase)
+    assert says.startswith(("this client falls ", "this client could not send ")), says
+
+
+def test_connections_a_server_is_slow_to_take_are_no_delay_of_the_clients() -> None:
+    plan = TRAFFIC.model_copy(update={"requests": 30})
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as listening:
+        endpoint = Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "alias")
+        one = loader(endpoint, None, traffic=plan, stall_s=0.5)
+        phase = one._arrivals("arrivals", Maker(endpoint, plan, range(200)), 60.0)
+    assert all(answer.error for answer in phase.answers)
+    assert arrivals.not_as_asked(phase) == ""
+    assert statistics.median(phase.late_s) < 0.2

@@ -1,0 +1,93 @@
+"""A ramp goes up while rates are kept, down where even the first is not, and closes in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, strategies as st
+
+from load.test_checks import answer, phase
+from pytest_vllm_gates.catalog.plans import planned_traffic
+from pytest_vllm_gates.load.ramp import Climb, capacity, count
+from pytest_vllm_gates.load.types import Limit
+from pytest_vllm_gates.server.watchdog import Hang
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.load.types import Phase, Step
+
+PLAN = planned_traffic({"ramp": {"growth": 2.0, "steps": 6, "refine": 2}}).ramp
+SLOW = Limit("too slow", clients=False)
+
+
+def climb(start: float, most: float, limit: Limit = SLOW) -> tuple[Step, ...]:
+    """Climb on a server that keeps rates up to `most`."""
+    return Climb(PLAN, lambda _: phase(), lambda rate, _: limit if rate > most else None).climb(
+        start
+    )
+
+
+def rates(steps: tuple[Step, ...]) -> list[float]:
+    return [one.rate for one in steps]
+
+
+def test_up_until_a_rate_is_not_kept_and_then_half_way_between() -> None:
+    found = climb(1.0, 5.0)
+    assert rates(found) == pytest.approx([1, 2, 4, 8, 4 * math.sqrt(2), 4 * 2**0.25])
+    assert capacity(found) == pytest.approx(4 * 2**0.25)
+
+
+def test_down_where_the_first_is_not_kept() -> None:
+    found = climb(8.0, 3.0)
+    assert rates(found)[:3] == [8, 4, 2]
+    assert capacity(found) == pytest.approx(2 * math.sqrt(2))
+
+
+def test_a_server_that_keeps_everything_is_offered_no_more_than_the_steps() -> None:
+    found = climb(1.0, math.inf)
+    assert rates(found) == [1, 2, 4, 8, 16, 32]
+    assert capacity(found) == 32
+
+
+def test_a_server_that_keeps_nothing_has_no_capacity() -> None:
+    found = climb(1.0, 0.0)
+    assert len(found) == PLAN.steps
+    assert capacity(found) is None
+
+
+def test_the_clients_limit_ends_it() -> None:
+    found = climb(1.0, 3.0, Limit("this client falls behind", clients=True))
+    assert rates(found) == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        phase(hang=Hang(silent_s=30.0, running=8, waiting=2, health="200", stacks=None)),
+        phase(replace(answer(0), error="the connection broke")),
+    ],
+    ids=["hangs", "answers nothing"],
+)
+def test_a_server_that_does_not_answer_any_more_ends_it(broken: Phase) -> None:
+    steps = Climb(PLAN, lambda _: broken, lambda *_: SLOW).climb(1.0)
+    assert rates(steps) == [1.0]
+
+
+@given(start=st.floats(0.01, 1000), most=st.floats(0.01, 1000))
+def test_what_is_found_lies_within_what_the_server_keeps(start: float, most: float) -> None:
+    steps = climb(start, most)
+    assert len(steps) <= PLAN.steps + PLAN.refine
+    found = capacity(steps)
+    assert found is None or found <= most
+    kept = [one for one in steps if not one.limit]
+    if kept and len(kept) < len(steps):
+        # Between kept and not kept lies the step, halved as often as it was refined.
+        assert found is not None
+        assert most < found * PLAN.growth ** (1 / 2**PLAN.refine) * 1.001
+
+
+def test_a_step_has_enough_requests_for_a_percentile() -> None:
+    plan = PLAN.model_copy(update={"seconds": 8.0})
+    assert [count(rate, plan) for rate in (0.1, 2.5, 10.0)] == [20, 20, 80]

@@ -1,0 +1,71 @@
+"""Long prompts have the length that is asked for, and a needle is found where it was hidden."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from servers.scripted import Said, serving
+
+from pytest_vllm_gates.long_context import prompts as long_context_prompts
+from pytest_vllm_gates.long_context.types import load
+from pytest_vllm_gates.numerics.client import Reference, Scores
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.catalog.family import Family
+
+NUMBER = re.compile(r"key is (\d{6})\.")
+
+
+def finds(body: dict[str, Any]) -> Said:
+    """Answer with the number that stands in the text."""
+    found = NUMBER.search(body["messages"][-1]["content"])
+    return Said(f"It is {found[1]}." if found else "There is none.")
+
+
+def test_a_prompt_has_the_tokens_asked_for() -> None:
+    with serving(lambda _: Said()) as server:
+        ids = long_context_prompts.token_ids(server.endpoint, load(), 5000)
+        again = long_context_prompts.token_ids(server.endpoint, load(), 700)
+        assert server.text(list(ids)).startswith("1. The tide comes in")
+    assert len(ids) == 5000
+    assert again == ids[:700]
+
+
+def test_paragraphs_are_numbered_so_that_none_is_like_another() -> None:
+    lines = list(load().text_of(30))
+    assert len(set(lines)) == 30
+    assert all(line.endswith("\n") for line in lines)
+
+
+def test_ends_keep_a_token_more_than_their_scores() -> None:
+    whole = Scores(tuple(range(10)), tuple(-float(i) for i in range(9)), (1,), (-0.1,), (5.0,))
+    kept = long_context_prompts.ends(Reference("w", "s", {"10 tokens": whole}), 3).cases[
+        "10 tokens"
+    ]
+    assert kept.prompt == (6, 7, 8, 9)
+    assert kept.prompt_logprobs == (-6.0, -7.0, -8.0)
+    assert kept.output == (1,)
+
+
+def test_a_needle_is_hidden_where_it_is_said_to_be(qwen: Family) -> None:
+    with serving(finds) as server:
+        haystack = long_context_prompts.Haystack(server.endpoint, qwen, load())
+        places = []
+        for depth in (0.0, 0.5, 1.0):
+            assert haystack.ask(2000, depth).found
+            text = server.asked[-1]["messages"][-1]["content"]
+            hidden = NUMBER.search(text)
+            assert hidden is not None
+            places.append(hidden.start() / len(text))
+            assert 1000 < len(server.ids(text)) < 2000
+    assert places[0] < 0.05
+    assert 0.4 < places[1] < 0.6
+    assert places[2] > 0.9
+
+
+def test_a_checkpoint_that_finds_nothing_says_so(qwen: Family) -> None:
+    with serving(lambda _: Said("I only know what I was taught.")) as server:
+        hay = long_context_prompts.Haystack(server.endpoint, qwen, load()).ask(160, 0.5)
+    assert not hay.found
+    assert "taught" in hay.shown

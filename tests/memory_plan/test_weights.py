@@ -1,0 +1,192 @@
+"""Bytes of the weights follow the quantisation and the devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from memory_plan.model_configs import DEEPSEEK_V3, GPT_OSS, LLAMA_8B, MADE
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.memory_plan.shape import shape_of
+from pytest_vllm_gates.memory_plan.types import GIB, Serving
+from pytest_vllm_gates.memory_plan.weights import unknown_method, weights
+
+
+def test_a_count_for_which_the_config_lacks_something_leaves_the_size_unknown() -> None:
+    shape = shape_of({**LLAMA_8B, "intermediate_size": "wide"})
+    assert weights(shape, Serving(), None) is None
+    given = weights(shape, Serving(tensor_parallel_size=2, pipeline_parallel_size=2), 4000)
+    assert given is not None
+    assert (given.bytes_total, given.bytes_per_device, given.parameters) == (4000, 1000, None)
+    assert given.source == "the checkpoint's files"
+
+
+def test_what_a_count_rests_on_is_said() -> None:
+    plain = weights(shape_of(LLAMA_8B), Serving(), None)
+    unknown = weights(shape_of({**LLAMA_8B, "model_type": "brandnew"}), Serving(), None)
+    assert plain and unknown
+    assert plain.unsure == (
+        "the weights' size is counted from the config; the checkpoint's files know it",
+    )
+    assert unknown.unsure[1:] == ("the type 'brandnew' is not known here: counted like Llama's",)
+    assert unknown.bytes_total == plain.bytes_total
+
+
+@pytest.mark.parametrize(
+    ("quantisation", "gib"),
+    [
+        (None, 14.96),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 8.46),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, 5.33),
+        ({"quant_method": "gptq", "bits": 8, "group_size": 128}, 8.61),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 5.61),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 5.61),
+        ({"quant_method": "modelopt", "quantization": {"quant_algo": "NVFP4"}}, 5.61),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, 8.46),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 8.46),
+        ({"quant_method": "compressed-tensors", "config_groups": {
+            "group_0": {"weights": {"num_bits": 8, "group_size": None}}}}, 8.46),
+        ({"quant_method": "fp8", "modules_to_not_convert": ["self_attn", "layers.0.mlp"]}, 9.71),
+        ({"quant_method": "compressed-tensors", "config_groups": {
+            "group_0": {"weights": {"num_bits": 4, "group_size": 128}}}}, 5.31),
+    ],
+)  # fmt: skip
+def test_bytes_follow_the_quantisation(quantisation: dict[str, Any] | None, gib: float) -> None:
+    config = {**LLAMA_8B, **({"quantization_config": quantisation} if quantisation else {})}
+    found = weights(shape_of(config), Serving(), None)
+    assert found is not None
+    assert round(found.bytes_total / GIB, 2) == gib
+
+
+@pytest.mark.parametrize(
+    ("asked", "method"),
+    [("fp8", "fp8"), ("AWQ", "awq"), ("bitsandbytes", "bitsandbytes"), ("experts_int8", None)],
+)
+def test_a_flag_quantises_what_the_checkpoint_does_not(asked: str, method: str | None) -> None:
+    by_flag = weights(shape_of(LLAMA_8B), Serving(quantization=asked), None)
+    config = {**LLAMA_8B, **({"quantization_config": {"quant_method": method}} if method else {})}
+    assert by_flag == weights(shape_of(config), Serving(), None)
+
+
+def size_of(**quantisation: Any) -> int:
+    config = {**LLAMA_8B, "quantization_config": quantisation}
+    found = weights(shape_of(config), Serving(), None)
+    assert found is not None
+    return found.bytes_total
+
+
+PROJECTED, REST = 6_979_321_856, 2 * 1_050_939_392
+
+
+def test_bits_and_groups_are_read_as_each_method_spells_them() -> None:
+    four, eight = PROJECTED * (0.5 + 2.5 / 128) + REST, PROJECTED * (1 + 3 / 128) + REST
+    assert size_of(quant_method="awq") == size_of(quant_method="gptq", bits=4) == four
+    assert size_of(quant_method="awq", w_bit=8) == size_of(quant_method="gptq", bits=8) == eight
+    assert size_of(quant_method="awq", group_size=64) == PROJECTED * (0.5 + 2.5 / 64) + REST
+    assert size_of(quant_method="awq", group_size=-1) == PROJECTED // 2 + REST
+    assert size_of(quant_method="bitsandbytes") == PROJECTED * (0.5 + 4 / 64) + REST
+
+
+@pytest.mark.parametrize(
+    ("kept", "each"),
+    [
+        ({"num_bits": 1}, 1 / 8),
+        ({"num_bits": 16}, 2),
+        ({"num_bits": 8, "group_size": 0}, 1),
+        ({"num_bits": 8, "group_size": 1}, 3),
+    ],
+)
+def test_compressed_tensors_say_bits_and_groups(kept: dict[str, int], each: float) -> None:
+    groups = {"group_0": {"weights": kept}}
+    size = size_of(quant_method="compressed-tensors", config_groups=groups)
+    assert size == PROJECTED * each + REST
+
+
+def test_a_role_is_left_as_it_is_where_all_of_it_is_named() -> None:
+    def size(*names: str, key: str = "ignore") -> int:
+        quantisation = {"quant_method": "fbgemm_fp8", key: names}
+        config = {**MADE["a shared expert with a gate"][0], "quantization_config": quantisation}
+        found = weights(shape_of(config), Serving(), None)
+        assert found is not None
+        return found.bytes_total
+
+    quantised = size()
+    # A parameter that is left as it is takes a byte more.
+    assert size("self_attn") - quantised == 786_432
+    assert size("mlp") - quantised == 393_216
+    assert size("mlp.experts") - quantised == 393_216 + 1_572_864
+    assert size("experts", key="modules_to_not_convert") - quantised == 1_572_864
+    assert size("mlp.shared_expert", "mlp.gate", "layers.3.self_attn", "lm_head") == quantised
+
+
+def test_the_methods_that_are_known_are_listed() -> None:
+    with pytest.raises(UserError) as caught:
+        weights(shape_of(LLAMA_8B), Serving(quantization="zzzz"), None)
+    first, listed = str(caught.value).splitlines()
+    assert first == "--quantization 'zzzz' is not known"
+    assert listed.startswith("known: auto-round, auto_round, awq, ")
+    assert unknown_method(shape_of(LLAMA_8B)) is None
+    fp8 = shape_of({**LLAMA_8B, "quantization_config": {"quant_method": "fp8"}})
+    assert unknown_method(fp8) is None
+
+
+def test_a_flag_that_does_not_say_the_bits_leaves_the_size_unknown() -> None:
+    serving = Serving(quantization="compressed-tensors")
+    assert weights(shape_of(LLAMA_8B), serving, None) is None
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {},
+        {"group_0": "int4"},
+        {"group_0": {"weights": None}},
+        {"group_0": {"weights": {"num_bits": True}}},
+        {"group_0": {"weights": {"num_bits": 0}}},
+        {"group_0": {"weights": {"num_bits": 17}}},
+        {"group_0": {"weights": {"num_bits": "4"}}},
+    ],
+)
+def test_compressed_tensors_of_no_known_bits_leave_the_size_unknown(group: Any) -> None:
+    quantisation = {"quant_method": "compressed-tensors", "config_groups": group}
+    shape = shape_of({**LLAMA_8B, "quantization_config": quantisation})
+    assert weights(shape, Serving(), None) is None
+    assert unknown_method(shape) == "compressed-tensors"
+
+
+def test_only_the_experts_of_gpt_oss_are_quantised() -> None:
+    config = {**GPT_OSS, "num_hidden_layers": 24, "num_local_experts": 32}
+    found = weights(shape_of(config), Serving(), None)
+    assert found is not None
+    # A server says: "Model loading took 13.72 GiB memory".
+    assert found.bytes_total / GIB == pytest.approx(12.8, abs=0.1)
+
+
+def test_latent_projections_are_whole_on_every_device() -> None:
+    found = weights(shape_of(DEEPSEEK_V3), Serving(tensor_parallel_size=8), None)
+    assert found is not None
+    assert found.bytes_per_device > found.bytes_total / 8
+
+
+def test_what_is_whole_is_divided_by_the_stages_alone() -> None:
+    serving = Serving(tensor_parallel_size=2, pipeline_parallel_size=2)
+    found = weights(shape_of(LLAMA_8B), serving, None)
+    assert found
+    # Two norms a layer and one at the end, two bytes each.
+    whole = (2 * 32 + 1) * 4096 * 2
+    assert found.bytes_per_device == (found.bytes_total - whole) // 4 + whole // 2
+    assert (found.source, found.parameters) == ("counted from the config", 8_030_261_248)
+
+
+def test_what_is_whole_is_quantised_too() -> None:
+    def whole(**more: Any) -> int:
+        one, two = (
+            weights(shape_of({**DEEPSEEK_V3, **more}), Serving(tensor_parallel_size=count), None)
+            for count in (1, 2)
+        )
+        assert one and two
+        return 2 * two.bytes_per_device - one.bytes_total
+
+    quantised = whole(quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})
+    assert quantised < 0.8 * whole(quantization_config=None)

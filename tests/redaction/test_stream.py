@@ -1,0 +1,63 @@
+"""Nothing secret gets through in pieces, and nothing is held back for ever."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import given, strategies as st
+
+from pytest_vllm_gates.redaction.redactor import REDACTED, Redactor
+from pytest_vllm_gates.redaction.stream import LONGEST_LINE, CleanText, Stream
+from redaction.secret_values import OPENAI, VALUES
+
+
+@given(
+    VALUES,
+    st.lists(st.sampled_from(["letmein", " ", "\n", "\r", "x", f"Bearer {OPENAI}", "VALUE", "é"])),
+    st.lists(st.integers(0, 200)),
+)
+def test_a_stream_is_what_the_whole_would_be_wherever_it_is_split(
+    value: str, words: list[str], cuts: list[int]
+) -> None:
+    redactor = Redactor([value])
+    data = "".join(words).replace("VALUE", value).encode()
+    stream, clean, begin = Stream(redactor), b"", 0
+    for end in [*sorted(cuts), len(data)]:
+        clean += stream.feed(data[begin:end])
+        begin = max(begin, end)
+    assert clean + stream.end() == redactor.data(data)
+
+
+def test_a_secret_in_a_line_that_never_ends_is_not_passed_on() -> None:
+    stream = Stream(Redactor(["correct-horse-9"]))
+    told = b""
+    for _ in range(3):
+        told += stream.feed(b"." * (LONGEST_LINE - 5) + b"correct-")
+        told += stream.feed(b"horse-9")
+    assert told, "it is not held back for ever"
+    told += stream.end()
+    assert told.count(REDACTED.encode()) == 3
+    assert b"horse" not in told
+
+
+def test_what_is_printed_goes_on_line_by_line() -> None:
+    there = io.StringIO()
+    clean = CleanText(there, Redactor(["correct-horse-9"]))
+    assert clean.write("one\ncorrect-") == len("one\ncorrect-")
+    assert there.getvalue() == "one\n"
+    print("horse-9\nlast", end="", file=clean, flush=True)
+    assert there.getvalue() == f"one\n{REDACTED}\n"
+    assert not clean.isatty()
+    clean.close()
+    assert there.getvalue() == f"one\n{REDACTED}\nlast"
+    assert not there.closed
+    clean.close()
+    assert there.getvalue().endswith("\nlast"), "what is left is told once"
+
+
+def test_a_silent_line_is_passed_on_but_for_its_last_words() -> None:
+    stream = Stream(Redactor())
+    stream.feed(b"still loading the weights, Authorization: Bearer ")
+    assert stream.idle() == b"still loading the weights, "
+    assert stream.feed(b"letmein\n") == f"Authorization: Bearer {REDACTED}\n".encode()
+    assert stream.idle() == b""

@@ -1,0 +1,229 @@
+"""Parameters are asked for one by one, and what comes is put together choice by choice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import openai
+import pytest
+from servers.answering import answering
+
+from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
+from pytest_vllm_gates.robustness import sampling_effects
+from pytest_vllm_gates.robustness.sampling_effects import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pytest_vllm_gates.robustness.sampling_effects import Effect
+
+WORDS = ["It", " is", " cold", ".", " today", ", in", "deed", "1", "2", "3", "4", "5"]
+GREEDY = tuple(range(len(WORDS)))
+PROMPT = [100, 101]
+CHAT = {"messages": [{"role": "user", "content": "How is it?"}]}
+
+
+def engine(body: dict[str, Any]) -> tuple[int, ...]:
+    """Return the tokens of an engine that does as it is told, by what it is never asked twice."""
+    barred = {int(one) for one in body.get("logit_bias", {})}
+    for word in body.get("bad_words", ()):
+        barred |= {at for at, one in enumerate(WORDS) if one.strip() == word}
+    if "min_tokens" in body:
+        barred |= set(body["stop_token_ids"])
+    allowed = body.get("allowed_token_ids", GREEDY)
+    ids = [one for one in GREEDY if one in allowed and one not in barred]
+    for at, one in enumerate(ids):
+        if WORDS[one].strip() in body.get("stop", ()):
+            return tuple(ids[: at + 1])
+    return tuple(ids)
+
+
+def choice(body: dict[str, Any], ids: tuple[int, ...], index: int) -> dict[str, Any]:
+    scored = None
+    if "logprobs" in body:
+        scored = {
+            "token_logprobs": [-0.1] * len(ids),
+            "top_logprobs": [{"a": -0.1, "b": -2.0}] * len(ids),
+            "tokens": [WORDS[one] for one in ids],
+            "text_offset": [0] * len(ids),
+        }
+    text = "".join(WORDS[one] for one in ids)
+    return {"index": index, "text": text, "token_ids": list(ids), "logprobs": scored}
+
+
+def obeys(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    if path == "/detokenize":
+        return 200, {"prompt": "".join(WORDS[one] for one in body["tokens"])}
+    if path == "/tokenize" and "messages" in body:
+        return 200, {"tokens": PROMPT}
+    if path == "/tokenize":
+        return 200, {"tokens": [at for at, one in enumerate(WORDS) if one == body["prompt"]]}
+    head = {"id": "1", "object": "text_completion", "created": 0, "model": "alias"}
+    ids = engine(body)
+    end = "stop" if body.get("stop") else "length"
+    each = range(body.get("n", 1))
+    if not body.get("stream"):
+        choices = [choice(body, ids, index) | {"finish_reason": end} for index in each]
+        return 200, {**head, "choices": choices}
+    events = [
+        {**head, "choices": [choice(body, (one,), index) | {"finish_reason": None}]}
+        for one in ids
+        for index in each
+    ]
+    for event in events[-len(each) :]:
+        event["choices"][0]["finish_reason"] = end  # type: ignore[index]
+    return 200, events
+
+
+def asked(reply: Callable[[str, dict[str, Any]], tuple[int, Any]] = obeys) -> list[Effect]:
+    with answering(reply) as (endpoint, _):
+        client = openai.OpenAI(base_url=endpoint.base_url, api_key="none", max_retries=0)
+        try:
+            return sampling_effects.ask(client, endpoint, CHAT)
+        finally:
+            client.close()
+
+
+def told(found: list[Effect]) -> dict[str, list[str]]:
+    return {one.name: said for one in found if (said := [*missing(one)])}
+
+
+def test_an_engine_that_obeys_is_right() -> None:
+    found = asked()
+    assert told(found) == {}
+    assert {one.parameter for one in found} == {
+        "top_k", "top_p", "min_p", "logit_bias", "allowed_token_ids", "min_tokens", "logprobs", "n",
+        "bad_words", "include_stop_str_in_output",
+    }  # fmt: skip
+    assert {one.parameter for one in found if one.how == "streamed"} == {"logprobs", "n"}
+    assert all(one.request["prompt"] == PROMPT for one in found)
+
+
+def test_a_stream_comes_to_what_a_whole_answer_is() -> None:
+    found = {one.name: one for one in asked()}
+    for name in ("logprobs", "n"):
+        assert found[f"{name}, streamed"].choices == found[f"{name}, whole"].choices
+
+
+IGNORED = {
+    "logit_bias": "logit_bias forbids token 0, and it came",
+    "bad_words": "bad_words forbids token 2, and it came",
+    "allowed_token_ids": "allowed_token_ids leaves tokens [0, 1], and tokens",
+    "n": "2 choices were asked for (n), and 1 came",
+    "logprobs": "12 tokens came, log-probabilities of 0, and",
+}
+
+
+@pytest.mark.parametrize("parameter", IGNORED)
+def test_a_gateway_that_drops_a_parameter_is_seen(parameter: str) -> None:
+    def drops(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        return obeys(path, {name: value for name, value in body.items() if name != parameter})
+
+    found = told(asked(drops))
+    assert {name.partition(",")[0] for name in found} >= {parameter}
+    assert found[f"{parameter}, whole"][0].startswith(IGNORED[parameter])
+
+
+def test_an_engine_that_stops_too_early_is_seen() -> None:
+    def early(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        status, said = obeys(path, body)
+        if "min_tokens" in body:
+            said["choices"][0]["token_ids"] = [0]
+        return status, said
+
+    assert told(asked(early)) == {"min_tokens, whole": ["min_tokens is 4, and 1 tokens came"]}
+
+
+def test_an_engine_that_narrows_nothing_is_seen() -> None:
+    def hot(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        status, said = obeys(path, body)
+        if body.get("temperature", 0) > 1 and "top_p" not in body:
+            said["choices"][0]["logprobs"]["token_logprobs"] = [-2.0] * len(GREEDY)
+        return status, said
+
+    assert [*told(asked(hot))] == ["top_k, whole", "min_p, whole"]
+
+
+def test_what_is_refused_is_told_and_is_no_fault() -> None:
+    def refuses(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if "min_p" in body:
+            return 400, {"error": {"message": "min_p is not supported with speculation"}}
+        return obeys(path, body)
+
+    found = asked(refuses)
+    assert told(found) == {}
+    (refused,) = [one for one in found if one.refused]
+    assert (refused.parameter, "with speculation" in refused.refused) == ("min_p", True)
+
+
+def test_what_the_server_dies_of_is_a_fault() -> None:
+    def dies(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if "bad_words" in body:
+            return 500, {"error": {"message": "EngineCore"}}
+        return obeys(path, body)
+
+    (sentence,) = told(asked(dies))["bad_words, whole"]
+    assert sentence.startswith("the server fails: InternalServerError: ")
+
+
+def test_a_server_that_fails_at_once_is_told() -> None:
+    def dead(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        return obeys(path, body) if path == "/tokenize" else (500, {"error": {"message": "dead"}})
+
+    (only,) = asked(dead)
+    assert told([only])["none, whole"][0].startswith("the server fails: InternalServerError")
+
+
+def test_a_server_that_takes_no_prompts_is_not_judged() -> None:
+    def chats_only(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        return obeys(path, body) if path == "/tokenize" else (404, {"detail": "Not Found"})
+
+    with pytest.raises(NotApplicable, match="answers no completion: NotFoundError"):
+        asked(chats_only)
+
+
+@pytest.mark.parametrize("said", [(404, {"detail": "Not Found"}), (200, {}), (200, "no")])
+def test_a_server_that_tells_no_prompt_is_not_judged(said: tuple[int, Any]) -> None:
+    with pytest.raises(NotApplicable, match=r"tells no chat's prompt \(/tokenize\)"):
+        asked(lambda *_: said)
+
+
+def test_a_server_that_tells_no_tokens_is_not_judged() -> None:
+    def silent(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        status, said = obeys(path, body)
+        for one in said.get("choices", ()):
+            del one["token_ids"]
+        return status, said
+
+    with pytest.raises(Inconclusive, match="tells no tokens"):
+        asked(silent)
+
+
+def test_a_server_that_dies_of_the_prompt_is_no_server_without_one() -> None:
+    with pytest.raises(httpx.HTTPStatusError, match="500"):
+        asked(lambda *_: (500, {"error": {"message": "EngineCore"}}))
+
+
+def test_a_place_without_alternatives_is_told() -> None:
+    def untold(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        status, said = obeys(path, body)
+        if body.get("logprobs") == 2 and not body.get("stream"):
+            said["choices"][0]["logprobs"]["top_logprobs"][3] = {}
+        return status, said
+
+    found = told(asked(untold))
+    assert found == {
+        "logprobs, whole": ["12 tokens came, log-probabilities of 12, and the best at 11 places"]
+    }
+
+
+def test_an_answer_without_a_word_leaves_words_out() -> None:
+    def numbers(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if path == "/detokenize":
+            return 200, {"prompt": "7"}
+        return obeys(path, body)
+
+    assert {one.parameter for one in asked(numbers)}.isdisjoint(
+        {"bad_words", "include_stop_str_in_output"}
+    )

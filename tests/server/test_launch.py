@@ -1,0 +1,249 @@
+"""A boot comes back as a server that answers or as a failure that says why, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from survivors import alive, none_of, until
+
+from pytest_vllm_gates.client import ready
+from pytest_vllm_gates.process.guard import descendants
+from pytest_vllm_gates.server import launch
+from server.launch_plans import LIMITS, lane, plan_of
+
+if TYPE_CHECKING:
+    from conftest import Fakes
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.server.types import Failure
+
+
+@pytest.fixture
+def plan(tmp_path: Path, qwen: Family) -> launch.Plan:
+    return plan_of(qwen, tmp_path / "server")
+
+
+Boots = Callable[..., launch.Server]
+
+
+@pytest.fixture
+def boots(plan: launch.Plan) -> Iterator[Boots]:
+    """Boot a fake server that goes wrong as told; it ends with the test."""
+    started: list[launch.Server] = []
+
+    def boot(faults: str = "", limits: launch.Limits = LIMITS, **how: Any) -> launch.Server:
+        faulty = plan.lane.model_copy(update={"env": {"FAKE": faults}})
+        said = how.pop("said", [])
+        planned = replace(plan, lane=faulty, limits=limits)
+        started.append(launch.Server(planned, said.append, **how))
+        return started[-1]
+
+    yield boot
+    for server in started:
+        server.stop(0.2)
+
+
+def failure(server: launch.Server) -> Failure:
+    """Return why a boot failed, having seen that nothing of it is left."""
+    assert server.boot.failure is not None
+    assert server.boot.endpoint is None
+    assert not server.alive()
+    return server.boot.failure
+
+
+def test_a_server_that_answers_a_real_chat_has_booted(boots: Boots) -> None:
+    said: list[str] = []
+    server = boots(said=said)
+    assert server.boot.failure is None
+    assert server.boot.endpoint is not None
+    assert server.boot.endpoint.base_url.startswith("http://127.0.0.1:")
+    assert re.fullmatch(r"qwen3\.5-[0-9a-f]{8}", server.boot.endpoint.model)
+    times = server.boot.times
+    assert times is not None
+    assert times.first_token_s is not None
+    assert 0 < times.first_token_s < times.first_chat_s
+    assert times.health_s < times.first_chat_s < LIMITS.boot_s
+    assert server.boot.evidence["boot_attempts"] == 1
+    assert Path(server.boot.evidence["log"]).read_text()
+    assert re.match(r"qwen3\.5: booting weights on lane fake, \d+ s", said[0])
+
+
+def test_stopping_a_server_ends_all_of_it(boots: Boots) -> None:
+    server = boots("spawns")
+    assert server.process is not None
+    tree = [server.process.pid, *descendants(server.process.pid)]
+    assert len(tree) == 3
+    assert server.stop() == 128 + 15
+    assert none_of(tree)
+
+
+def test_two_boots_have_two_keys_and_two_aliases(boots: Boots) -> None:
+    one, other = boots().boot.endpoint, boots().boot.endpoint
+    assert one is not None
+    assert other is not None
+    assert one.model != other.model
+    assert one.api_key != other.api_key
+    assert len(one.api_key or "") >= 32
+
+
+def test_the_key_is_never_shown(boots: Boots) -> None:
+    server = boots()
+    assert server.boot.endpoint is not None
+    key = server.boot.endpoint.api_key
+    assert key is not None
+    assert key not in repr(server.boot)
+    assert key not in " ".join(server.boot.evidence["command"])
+    assert key not in Path(server.boot.evidence["log"]).read_text()
+
+
+def test_a_server_that_dies_before_it_is_ready_is_told_with_its_words(boots: Boots) -> None:
+    server = boots("dies")
+    told = failure(server).explain()
+    assert told.startswith("the server ended before it was ready (exit status 1)")
+    assert "    ValueError: No available memory for the cache blocks." in told
+    assert f"whole log: {server.boot.evidence['log']}" in told
+
+
+def test_a_command_that_does_not_exist_is_told(plan: launch.Plan) -> None:
+    server = launch.Server(replace(plan, lane=lane("/nowhere/docker", "run")), lambda _: None)
+    told = failure(server)
+    assert told.what == "the server ended before it was ready (exit status 127)"
+    assert told.excerpt == ("cannot start /nowhere/docker: No such file or directory",)
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ("chat-500", "the first chat was answered 500: .*no chat today"),
+        ("chat-hangs", r"the first chat (brought nothing for|did not end within) 0\.5 s"),
+    ],
+)
+def test_a_server_that_fails_its_first_prompt_has_not_booted(
+    boots: Boots, faults: str, said: str
+) -> None:
+    limits = replace(LIMITS, stall_s=0.5) if faults == "chat-hangs" else LIMITS
+    told = failure(boots(faults, limits)).what
+    assert re.search("the server came up healthy and failed its first prompt: " + said, told)
+
+
+def test_a_server_that_dies_of_its_first_prompt_is_told_with_status_and_words(
+    boots: Boots,
+) -> None:
+    told = failure(boots("dies-after:0"))
+    assert told.what.startswith("the server came up healthy and failed its first prompt")
+    assert told.what.endswith("(exit status 9)")
+    assert any("an illegal memory access" in line for line in told.excerpt)
+
+
+def test_a_silent_server_is_given_up_before_the_total_limit(boots: Boots) -> None:
+    begun = time.monotonic()
+    told = failure(boots("silent", launch.Limits(boot_s=60.0, stall_s=1.0))).what
+    assert re.fullmatch(r"the server made no progress for \d+ s \(--stall-timeout\)", told)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_server_that_talks_for_ever_is_given_up_at_the_total_limit(boots: Boots) -> None:
+    told = failure(boots("chatters", launch.Limits(boot_s=1.0, stall_s=10.0))).what
+    assert re.fullmatch(r"the server was not ready after \d+ s \(--boot-timeout\)", told)
+
+
+def test_a_server_that_died_while_serving_is_told(boots: Boots) -> None:
+    server = boots()
+    assert server.alive()
+    assert server.process is not None
+    server.process.stop(0)
+    assert not server.alive()
+    assert server.died().what == (
+        "the server died while serving (killed with SIGKILL: often the kernel, out of host memory)"
+    )
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A port somebody listens on who never answers."""
+    monkeypatch.setattr(ready, "PROBE_TIMEOUT_S", 0.2)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def test_a_port_taken_meanwhile_is_met_with_another_try(
+    boots: Boots, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = launch.free_port
+    ports = iter([taken])
+    monkeypatch.setattr(launch, "free_port", lambda: next(ports, None) or free())
+    said: list[str] = []
+    server = boots(said=said)
+    assert server.boot.failure is None
+    assert server.boot.evidence["boot_attempts"] == 2
+    assert "qwen3.5: the port was taken meanwhile; trying another" in said
+    log = Path(server.boot.evidence["log"])
+    assert log.name == "server-2.log"
+    assert "Address already in use" in log.with_name("server.log").read_text()
+
+
+def test_a_port_that_is_taken_every_time_is_told(
+    boots: Boots, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "free_port", lambda: taken)
+    server = boots()
+    assert server.boot.evidence["boot_attempts"] == launch.PORT_TRIES
+    assert any("Address already in use" in line for line in failure(server).excerpt)
+
+
+def test_a_stranger_who_answers_on_the_port_is_not_taken_for_ours(
+    boots: Boots, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = fakes(names=("qwen3.5", "qwen3.5-00000000"))
+    monkeypatch.setattr(launch, "free_port", lambda: stranger.server_port)
+    told = failure(boots("silent", launch.Limits(boot_s=1.0, stall_s=9.0))).what
+    assert "was not ready" in told
+    assert stranger.chats == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug")])
+def test_an_interrupted_boot_leaves_nothing(plan: launch.Plan, error: BaseException) -> None:
+    tree: list[int] = []
+    env = {"FAKE": "spawns,silent"}
+
+    def interrupt(_: str) -> None:
+        tree[:] = descendants(os.getpid())
+        if len(tree) >= 3:  # the guard, the server, and what it spawned
+            raise error
+
+    begun = time.monotonic()
+    with pytest.raises(type(error)):
+        launch.Server(replace(plan, lane=plan.lane.model_copy(update={"env": env})), interrupt)
+    assert none_of(tree)
+    assert time.monotonic() - begun < LIMITS.boot_s
+
+
+def test_the_log_is_told_as_it_grows(boots: Boots) -> None:
+    heard: list[str] = []
+    boots(on_log=heard.append)
+    assert "a fake boots" in "".join(heard)
+
+
+def test_an_old_log_is_not_read_for_this_boots(boots: Boots, plan: launch.Plan) -> None:
+    plan.folder.mkdir(parents=True)
+    (plan.folder / "server.log").write_text("ImportError: of yesterday\n")
+    assert not any("yesterday" in line for line in failure(boots("dies")).excerpt)
+
+
+def test_a_free_port_is_free() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", launch.free_port()))
+
+
+def test_the_survivors_helper_sees_this_process() -> None:
+    assert alive(os.getpid())
+    until(lambda: True)

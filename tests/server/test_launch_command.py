@@ -1,0 +1,107 @@
+"""What a server is started with: its command line and its environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_vllm_gates.catalog.checkpoint import Checkpoint
+from pytest_vllm_gates.catalog.lane import Lane
+from pytest_vllm_gates.environment import overlay as environment_overlay
+from pytest_vllm_gates.server import launch
+from server.launch_plans import lane, plan_of
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.catalog.family import Family
+
+
+@pytest.fixture
+def plan(tmp_path: Path, qwen: Family) -> launch.Plan:
+    return plan_of(qwen, tmp_path / "server")
+
+
+def test_the_command_says_model_alias_and_loopback(plan: launch.Plan) -> None:
+    bare = replace(plan, python=Path("/env/bin/python"), lane=Lane(
+        name="own", file=Path("/x"), title="x", python="/env/bin/python",
+    ))  # fmt: skip
+    argv = launch.command(bare, 8123, "qwen3.5-ab")
+    assert argv[:3] == ["/env/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
+    told = " ".join(argv)
+    assert "--model org/weights" in told
+    assert "--served-model-name qwen3.5 qwen3.5-ab --host 127.0.0.1 --port 8123" in told
+    assert "--reasoning-parser qwen3" in told
+    assert "--revision" not in argv
+
+
+def test_a_revision_is_pinned(plan: launch.Plan) -> None:
+    pinned = replace(plan, checkpoint=Checkpoint(name="w", source="org/w", revision="abc123"))
+    argv = launch.command(pinned, 1, "a")
+    assert argv[argv.index("--revision") + 1] == "abc123"
+
+
+def test_the_lane_has_the_last_word_on_flags_then_the_checkpoint(plan: launch.Plan) -> None:
+    planned = replace(
+        plan,
+        family=plan.family.model_copy(update={"serve": {"max_model_len": 1, "dtype": "a", "x": 1}}),
+        checkpoint=replace(plan.checkpoint, serve={"max-model-len": 2, "dtype": "b"}),
+        lane=lane("run", serve={"max_model_len": 3}),
+    )
+    argv = launch.command(planned, 1, "a")
+    told = {flag: argv[argv.index(flag) + 1] for flag in ("--max-model-len", "--dtype", "--x")}
+    assert told == {"--max-model-len": "3", "--dtype": "b", "--x": "1"}
+    assert argv.count("--max-model-len") == 1
+
+
+def test_a_command_lanes_placeholders_are_filled(plan: launch.Plan) -> None:
+    argv = launch.command(replace(plan, lane=lane(
+        "docker", "run", "-p", "{port}:{port}", "image", "--of={model}",
+    )), 8123, "a")  # fmt: skip
+    assert argv[:6] == ["docker", "run", "-p", "8123:8123", "image", "--of=org/weights"]
+    assert argv[6:8] == ["--model", "org/weights"]
+
+
+def test_flags_go_where_the_command_says(plan: launch.Plan) -> None:
+    argv = launch.command(replace(plan, lane=lane("sh", "-c", "x", "{flags}", "end")), 1, "a")
+    assert argv[:4] == ["sh", "-c", "x", "--model"]
+    assert argv[-1] == "end"
+    assert "{flags}" not in argv
+
+
+def test_nothing_of_this_python_leaks_into_the_servers(
+    plan: launch.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in environment_overlay.FOREIGN:
+        monkeypatch.setenv(name, "/of/this/python")
+    monkeypatch.setenv("KEPT", "1")
+    env = launch.environment(replace(plan, python=Path("/env/bin/python")), "key")
+    assert not set(environment_overlay.FOREIGN) & set(env)
+    assert env["KEPT"] == "1"
+    assert env["VLLM_API_KEY"] == "key"
+    assert env["PATH"].split(os.pathsep)[0] == "/env/bin"
+
+
+def test_the_overlay_comes_first_on_the_import_path(plan: launch.Plan) -> None:
+    planned = replace(
+        plan, overlay=Path("/overlay"), lane=lane("run", env={"PYTHONPATH": "/lanes/own"})
+    )
+    assert launch.environment(planned, "key")["PYTHONPATH"] == "/overlay:/lanes/own"
+    assert launch.environment(replace(planned, overlay=None), "k")["PYTHONPATH"] == "/lanes/own"
+
+
+def test_the_lanes_environment_has_the_last_word(plan: launch.Plan) -> None:
+    planned = replace(plan, lane=lane("run", env={"NO_COLOR": "", "VLLM_API_KEY": "own"}))
+    env = launch.environment(planned, "key")
+    assert env["NO_COLOR"] == ""
+    own = replace(planned, env={"NO_COLOR": "2", "CUDA_VISIBLE_DEVICES": "3"})
+    assert launch.environment(own, "key")["NO_COLOR"] == "2"
+    assert launch.environment(own, "key")["CUDA_VISIBLE_DEVICES"] == "3"
+
+
+def test_local_weights_are_served_offline(plan: launch.Plan, tmp_path: Path) -> None:
+    local = replace(plan, checkpoint=Checkpoint(name="w", source=str(tmp_path)))
+    assert launch.environment(local, "key")["HF_HUB_OFFLINE"] == "1"
+    assert launch.environment(plan, "key").get("HF_HUB_OFFLINE") == os.environ.get("HF_HUB_OFFLINE")

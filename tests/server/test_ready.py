@@ -1,0 +1,91 @@
+"""A server serves when it is healthy, is ours, and has answered one real chat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from servers import stub
+
+from pytest_vllm_gates.client import http, ready as client_ready
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.server import ready
+
+Fakes = Callable[..., stub.Fake]
+
+
+def endpoint(server: stub.Fake, model: str = "m", key: str | None = None) -> Endpoint:
+    return Endpoint(server.base_url, model, key)
+
+
+def test_a_server_that_lists_our_alias_is_healthy(fakes: Fakes) -> None:
+    server = fakes(names=("qwen3.5", "alias"), key="key")
+    assert ready.healthy(endpoint(server, "alias", "key"))
+
+
+def test_another_server_on_the_port_is_not_ours(fakes: Fakes) -> None:
+    server = fakes(names=("qwen3.5", "another-alias"))
+    assert not ready.healthy(endpoint(server, "alias"))
+
+
+def test_a_server_that_does_not_know_our_key_is_not_ours(fakes: Fakes) -> None:
+    assert not ready.healthy(endpoint(fakes(key="theirs"), "m", "ours"))
+
+
+def test_what_speaks_another_language_is_not_healthy(fakes: Fakes) -> None:
+    assert not ready.healthy(endpoint(fakes("no-openai")))
+    assert not ready.healthy(Endpoint("http://127.0.0.1:9/v1", "m"))
+
+
+def test_a_key_that_is_refused_is_told(fakes: Fakes) -> None:
+    with (
+        http.client(endpoint(fakes(key="theirs"))) as client,
+        pytest.raises(client_ready.NotServing, match="refused the API key"),
+    ):
+        client_ready.served_models(client)
+
+
+def test_models_that_are_no_models_are_told(fakes: Fakes) -> None:
+    with (
+        http.client(endpoint(fakes("no-openai"))) as client,
+        pytest.raises(
+            client_ready.NotServing, match=r"answered 200 with .*OpenAI-compatible server\?"
+        ),
+    ):
+        client_ready.served_models(client)
+
+
+@pytest.mark.parametrize("faults", ["", "spaces"])
+def test_a_chat_that_comes_back_is_timed(fakes: Fakes, faults: str) -> None:
+    chat = ready.first_chat(endpoint(fakes(faults)), 5.0)
+    assert 0 < chat.first_token_s <= chat.total_s < 5
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ("chat-404", "the first chat was answered 404: .*no chat today"),
+        ("chat-500", "the first chat was answered 500: .*no chat today"),
+        ("chat-empty", "the first chat came back without a single token"),
+        ("chat-breaks", "the first chat broke off"),
+        ("chat-ends-early", "the first chat broke off: .*before its end"),
+        ("chat-errs", "the first chat ended in an error: .*EngineCore encountered"),
+        ("chat-errs,spaces", "the first chat ended in an error: .*EngineCore encountered"),
+        ("chat-babbles", "the first chat brought what is no JSON: '{not json'"),
+        ("chat-hangs", r"the first chat brought nothing for 0\.3 s while /health answered"),
+    ],
+)
+def test_a_chat_that_does_not_come_back_is_told(fakes: Fakes, faults: str, said: str) -> None:
+    with pytest.raises(client_ready.NotServing, match=said):
+        ready.first_chat(endpoint(fakes(faults)), 0.3 if r"0\.3" in said else 5.0)
+
+
+def test_a_chat_that_never_ends_is_told(fakes: Fakes) -> None:
+    # Longer than any pause of a busy machine: a chat that stops is told in other words.
+    with pytest.raises(client_ready.NotServing, match="the first chat did not end within 2 s"):
+        ready.first_chat(endpoint(fakes("chat-never-ends")), 2.0)
+
+
+def test_a_server_that_is_not_there_is_told() -> None:
+    with pytest.raises(client_ready.NotServing, match="the first chat broke off"):
+        ready.first_chat(Endpoint("http://127.0.0.1:9/v1", "m"), 5.0)

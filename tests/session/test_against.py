@@ -1,0 +1,181 @@
+"""Two lanes in pairs of boots: side by side where they fit, else by turns, and all of them end."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from load.test_driver import Handler, Server as Completions
+
+from pytest_vllm_gates.catalog.plans import planned_throughput
+from pytest_vllm_gates.outcomes import Blocked
+from pytest_vllm_gates.process import guard
+from pytest_vllm_gates.server.types import Boot, Failure
+from pytest_vllm_gates.session import against
+from pytest_vllm_gates.session.against import Comparison, first_is_theirs
+from pytest_vllm_gates.session.boot import Launch
+from pytest_vllm_gates.throughput.decide import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FEW = {"pairs": [1, 2], "groups": 4, "margin": 0.9}
+PLAN = planned_throughput(
+    {
+        "concurrency": 2, "requests": 2, "prompt_tokens": 6, "output_tokens": 3, "against": FEW,
+        "unfit": {"client_late": 1.0, "steal": 1.0, "others": 1.0},
+    }
+)  # fmt: skip
+SLOW_S = 0.1
+
+
+class Slow(Handler):
+    def do_POST(self) -> None:  # noqa: N802 - its name above
+        time.sleep(SLOW_S)
+        super().do_POST()
+
+
+@dataclass
+class Booted:
+    """A server that is up already, as a boot gives it."""
+
+    server: Completions
+    up: list[Booted]
+    process: None = None
+
+    def stop(self) -> int:
+        if self in self.up:
+            self.up.remove(self)
+        return 0
+
+
+@dataclass
+class Lane:
+    """Stands in for a run of one lane: it boots whatever it is told to."""
+
+    server: Completions
+    up: list[Booted]
+    booted: list[str]
+    fails: Callable[[list[Booted]], Boot | None] = lambda _: None
+    boots: dict[str, Boot] = field(default_factory=dict)
+    environment: None = None
+    lane: Any = field(default_factory=lambda: SimpleNamespace(name="a lane"))
+    machine: Any = field(default_factory=lambda: SimpleNamespace(gpus=()))
+    options: Any = field(default_factory=lambda: SimpleNamespace(stall_timeout_s=10.0))
+
+    def boot(self, folder: Path) -> tuple[Boot, Booted | None]:
+        self.booted.append(folder.name)
+        if failed := self.fails(self.up):
+            return failed, None
+        one = Booted(self.server, self.up)
+        self.up.append(one)
+        return Boot(endpoint=self.server.endpoint), one
+
+
+def lacks_memory(up: list[Booted]) -> Boot | None:
+    """Return the failure of a boot that preflight foresaw, where another server is up."""
+    checks = [{"name": "free_memory", "state": "fails"}, {"name": "port", "state": "ok"}]
+    return Boot(failure=Failure("no room"), evidence={"preflight": checks}) if up else None
+
+
+@pytest.fixture
+def server() -> Iterator[Completions]:
+    found = Completions(hangs=False)
+    threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
+    yield found
+    found.shutdown()
+    found.server_close()
+
+
+def compared(server: Completions, folder: Path, **theirs: Any) -> tuple[Comparison, Lane]:
+    up: list[Booted] = []
+    booted: list[str] = []
+    ours = Lane(server, up, booted)
+    return Comparison(
+        ours=ours,  # type: ignore[arg-type]
+        theirs=Lane(server, up, booted, **theirs),  # type: ignore[arg-type]
+        subject=SimpleNamespace(family=SimpleNamespace(name="a family")),  # type: ignore[arg-type]
+        plan=PLAN,
+        folder=folder,
+        progress=lambda _: None,
+        boot=lambda run, _, folder, __: run.boot(folder),
+        _text=range(40),
+    ), ours
+
+
+def test_servers_that_fit_are_asked_in_turns(server: Completions, tmp_path: Path) -> None:
+    found, ours = compared(server, tmp_path)
+    assert found.measure(whole=False).answer is Answer.NO_REGRESSION
+    (pair,) = found.pairs
+    assert (found.side_by_side, pair.side_by_side, len(pair.groups)) == (True, True, 4)
+    assert sorted(ours.booted) == ["0-ours", "0-theirs"]
+    assert ours.up == []
+    times = sorted(block.at_s for group in pair.groups for block in (*group.ours, *group.theirs))
+    assert len(set(times)) == 16
+
+
+def test_all_of_a_server_is_held_still_but_the_guard_that_ends_it(
+    server: Completions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "descendants", lambda root: [root + 1, root + 2])
+    booted = SimpleNamespace(process=SimpleNamespace(pid=40))
+    launched = Launch(Boot(endpoint=server.endpoint), booted)  # type: ignore[arg-type]
+    with against.server_of(launched, Lane(server, [], [])) as measured:  # type: ignore[arg-type]
+        assert (measured.processes(), measured.stoppable()) == ([40, 41, 42], [41, 42])
+
+
+def test_a_whole_run_uses_every_pair(server: Completions, tmp_path: Path) -> None:
+    found, _ = compared(server, tmp_path)
+    found.measure(whole=True)
+    assert len(found.pairs) == 2
+    kept = json.loads((tmp_path / "a family.json").read_text(encoding="utf-8"))
+    assert len(kept["pairs"]) == 2
+
+
+def test_servers_that_do_not_fit_follow_one_another(server: Completions, tmp_path: Path) -> None:
+    found, ours = compared(server, tmp_path, fails=lacks_memory)
+    ours.fails = lacks_memory
+    assert found.measure(whole=True).answer is Answer.NO_REGRESSION
+    assert (found.side_by_side, [len(pair.groups) for pair in found.pairs]) == (False, [4, 4])
+    assert not any(pair.side_by_side for pair in found.pairs)
+    first, second, again = ours.booted[:3]
+    assert first != second == again
+    assert len(ours.booted) == 5
+    assert ours.up == []
+    group = found.pairs[0].groups[0]
+    assert [one.name for one in group.ours] == [one.name for one in group.theirs]
+
+
+def test_a_lane_that_does_not_boot_blocks_and_leaves_nothing(
+    server: Completions, tmp_path: Path
+) -> None:
+    dead = Boot(failure=Failure("no such flag"))
+    found, ours = compared(server, tmp_path, fails=lambda _: dead)
+    with pytest.raises(Blocked, match="no such flag"):
+        found.measure(whole=False)
+    assert ours.up == []
+
+
+def test_a_slower_lane_is_a_regression(server: Completions, tmp_path: Path) -> None:
+    slow = Completions(hangs=False)
+    slow.RequestHandlerClass = Slow
+    threading.Thread(target=slow.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        found, ours = compared(server, tmp_path)
+        ours.server = slow
+        assert found.measure(whole=False).answer is Answer.REGRESSION
+    finally:
+        slow.shutdown()
+        slow.server_close()
+
+
+def test_either_lane_boots_first_by_lot() -> None:
+    drawn = [first_is_theirs(number) for number in range(40)]
+    assert sum(drawn) == 20
+    assert {(*drawn[at : at + 2],) for at in range(0, 40, 2)} == {(True, False), (False, True)}

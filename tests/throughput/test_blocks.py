@@ -1,0 +1,99 @@
+"""Blocks are the same requests on every server, none twice, and tell why they may say nothing."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from load.test_driver import Server as Completions
+
+from pytest_vllm_gates.catalog.plans import planned_throughput
+from pytest_vllm_gates.long_context.prompts import metrics
+from pytest_vllm_gates.machine.cpu import Yardstick, work
+from pytest_vllm_gates.throughput.blocks import Driver, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PLAN = planned_throughput({"concurrency": 2, "requests": 4, "prompt_tokens": 6, "output_tokens": 5})
+
+
+@pytest.fixture
+def server() -> Iterator[Completions]:
+    found = Completions(hangs=False)
+    threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
+    yield found
+    found.shutdown()
+    found.server_close()
+
+
+def driver(**more: object) -> Driver:
+    return Driver(PLAN, range(40), 10.0, **more)  # type: ignore[arg-type]
+
+
+def test_a_block_counts_what_came_and_what_the_server_says_of_it(server: Completions) -> None:
+    with metrics(server.endpoint) as told:
+        (block,) = driver().blocks(Server(server.endpoint, told), "seed", 1)
+    assert (block.faults, block.output_tokens) == ((), 20)
+    assert block.took_s > 0
+    assert block.output_tokens_per_s == pytest.approx(20 / block.took_s)
+    assert (block.cached, block.speed, block.server_cpu_s) == (0.0, None, None)
+    assert 0.0 <= block.steal <= 1.0
+    assert block.context == {"preempted": 0.0}
+
+
+def test_tokens_the_server_does_not_count_are_a_fault(server: Completions) -> None:
+    def generating() -> list[int]:
+        server.generated += 3
+        return []
+
+    with metrics(server.endpoint) as told:
+        assert told
+        one = Server(server.endpoint, told, processes=generating)
+        (block,) = driver().blocks(one, "seed", 1)
+    assert block.faults == ("the server's count of tokens is another than what came",)
+
+
+def test_requests_that_fail_are_a_fault() -> None:
+    gone = Completions(hangs=False)
+    endpoint = gone.endpoint
+    gone.server_close()
+    (block,) = driver().blocks(Server(endpoint, None), "seed", 1)
+    assert block.faults[0].startswith("requests failed: ")
+
+
+def test_the_machines_speed_stands_beside_each_block(server: Completions) -> None:
+    speeds = iter([1.0, 3.0, 5.0])
+    one = Server(server.endpoint, None)
+    found = [*driver(speed=lambda: next(speeds)).blocks(one, "seed", 2)]
+    assert [block.speed for block in found] == [2.0, 4.0]
+
+
+def test_groups_give_both_servers_the_same_and_none_the_same_twice(server: Completions) -> None:
+    one, other = (Server(server.endpoint, None) for _ in range(2))
+    groups = [*driver().groups(one, other, "seed", 6)]
+    names = [[block.name for block in group.ours] for group in groups]
+    assert names == [[block.name for block in group.theirs] for group in groups] or all(
+        {block.name for block in group.ours} == {block.name for block in group.theirs}
+        for group in groups
+    )
+    assert len({name for pair in names for name in pair}) == 12
+    first = ["ours" if g.ours[0].at_s < g.theirs[0].at_s else "theirs" for g in groups]
+    assert first.count("ours") == first.count("theirs") == 3
+
+
+def test_prompts_have_nothing_in_common_with_other_blocks(server: Completions) -> None:
+    made = driver()
+    one, again, another = (
+        made._maker(server.endpoint, name).make(name, [None] * 4).planned
+        for name in ("a", "a", "b")
+    )
+    assert [request.body for request in one] == [request.body for request in again]
+    assert {request.body for request in one}.isdisjoint(request.body for request in another)
+
+
+def test_a_machine_has_a_speed() -> None:
+    assert work(0.01) > 0
+    with Yardstick() as yardstick:
+        assert yardstick.speed() > 0

@@ -1,0 +1,312 @@
+"""Slower is told from as fast as ever, and doubt from both; what is unfit does not count."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair
+from pytest_vllm_gates.throughput import decide as judge
+from pytest_vllm_gates.throughput.decide import Answer, Decision
+from pytest_vllm_gates.throughput.statistics import Mean
+from throughput.boot_noise import GROUPS, PLAN, Noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def pairs(count: int, slower: float = 0.0, seed: int = 1) -> list[Pair]:
+    noise = Noise(seed)
+    return [noise.pair(slower) for _ in range(count)]
+
+
+def test_as_fast_as_recorded_passes() -> None:
+    noise = Noise()
+    found = judge.against_baseline(noise.boot(), [noise.boot() for _ in range(4)], PLAN)
+    assert found.answer is Answer.NO_REGRESSION
+    assert "of all gates at most 1.0% are wrong alarms" in found.sentence(PLAN.odds)
+
+
+def test_slower_than_recorded_is_a_regression_with_how_much() -> None:
+    noise = Noise()
+    found = judge.against_baseline(noise.boot(math.log(3)), [noise.boot()], PLAN)
+    assert found.answer is Answer.REGRESSION
+    assert -0.68 < found.as_evidence()["changes"]["output_tokens_per_s"]["change"] < -0.65
+
+
+def test_one_recorded_boot_is_not_enough_for_a_small_margin() -> None:
+    noise = Noise()
+    slower = -math.log1p(-PLAN.baseline.margin) * 0.6
+    found = judge.against_baseline(noise.boot(slower), [noise.boot()], PLAN)
+    assert found.answer is Answer.INCONCLUSIVE
+
+
+def test_faster_is_no_regression() -> None:
+    noise = Noise()
+    found = judge.against_baseline(noise.boot(-0.5), [noise.boot()] * 3, PLAN)
+    assert found.answer is Answer.NO_REGRESSION
+
+
+def test_a_machine_that_is_slow_today_is_not_the_server() -> None:
+    noise = Noise()
+    recorded, now = noise.boot(speed=2000.0), noise.boot(math.log(2), speed=1000.0)
+    assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Answer.NO_REGRESSION
+    now = [dataclasses.replace(one, speed=2000.0) for one in now]
+    assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Answer.REGRESSION
+
+
+def test_the_machines_speed_is_left_aside_where_a_recorded_boot_does_not_tell_it() -> None:
+    noise = Noise()
+    for speed in (1000.0, 0.001):
+        now = noise.boot(math.log(2), speed=speed)
+        assert judge.against_baseline(now, [noise.boot()] * 3, PLAN).answer is Answer.REGRESSION
+
+
+def test_a_warm_up_is_not_counted() -> None:
+    noise = Noise()
+    cold = [noise.block(1.0) for _ in range(6)]
+    now = [*cold, *noise.boot()][: PLAN.baseline.blocks]
+    found = judge.against_baseline(now, [noise.boot()] * 4, PLAN)
+    assert found.answer is Answer.NO_REGRESSION
+    assert 6 <= found.void["before the steady state"] <= 9
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "says"),
+    [
+        ({"faults": ("requests failed: 500",)}, "requests failed: 500"),
+        ({"steal": 0.5}, "the machine's host gave its time to others"),
+        ({"late_s": 9.0}, "the client sent its requests late"),
+    ],
+)
+def test_unfit_blocks_decide_nothing(spoilt: dict[str, Any], says: str) -> None:
+    noise = Noise()
+    now = noise.boot(3.0, **spoilt)
+    found = judge.against_baseline(now, [noise.boot()] * 3, PLAN)
+    assert found.answer is Answer.INCONCLUSIVE
+    assert f"{len(now)} of {len(now)} blocks are left out, mostly: {says}" in found.why
+    assert found.void == {says: len(now)}
+    group = Group((noise.block(**spoilt), noise.block()), (noise.block(), noise.block()))
+    assert judge.unfit_group(group, PLAN.unfit) == says
+
+
+def test_a_boot_beside_other_work_is_not_held_against_one_without() -> None:
+    noise = Noise()
+    busy = noise.boot(1.0, others=0.4)
+    found = judge.against_baseline(busy, [noise.boot()] * 3, PLAN)
+    assert found.answer is Answer.INCONCLUSIVE
+    assert "other processes took the processors' time" in found.why
+    found = judge.against_baseline(noise.boot(), [busy] * 3, PLAN)
+    assert (found.answer, found.why) == (
+        Answer.INCONCLUSIVE,
+        "no recorded boot has enough fit blocks",
+    )
+    quiet = noise.boot(others=0.08)
+    found = judge.against_baseline(quiet, [noise.boot()] * 3, PLAN)
+    assert found.answer is Answer.NO_REGRESSION
+
+
+def test_other_work_beside_two_servers_is_unfit_where_it_took_from_one() -> None:
+    noise = Noise()
+    busy, quiet = (noise.block(others=0.4),) * 2, (noise.block(others=0.0),) * 2
+    why = "other processes took more of the processors' time from one server"
+    assert judge.unfit_group(Group(busy, quiet), PLAN.unfit) == why
+    assert judge.unfit_group(Group(busy, busy), PLAN.unfit) == ""
+    untold = (noise.block(others=None),) * 2
+    assert judge.unfit_group(Group(busy, untold), PLAN.unfit) == ""
+
+
+def test_a_block_at_its_limits_is_fit() -> None:
+    long = dataclasses.replace(Noise().block(steal=PLAN.unfit.steal), took_s=2.0)
+    assert judge.unfit(dataclasses.replace(long, late_s=0.2), PLAN.unfit) == ""
+    assert judge.unfit(dataclasses.replace(long, late_s=0.21), PLAN.unfit)
+
+
+@pytest.mark.parametrize(("fit", "counts"), [(0.5, True), (0.47, False)])
+def test_a_boot_counts_if_half_of_its_blocks_are_fit(fit: float, counts: bool) -> None:
+    noise = Noise()
+    boot = noise.boot()
+    kept = int(fit * len(boot))
+    boot = boot[:kept] + [dataclasses.replace(one, steal=0.9) for one in boot[kept:]]
+    found, void = judge.boot_slowdowns(boot, PLAN, by_speed=False)
+    assert bool(found) == counts
+    assert void["the machine's host gave its time to others"] == len(boot) - kept
+    group = noise.pair().groups[0]
+    groups = [group] * int(fit * GROUPS)
+    assert bool(judge.pair_slowdowns(Pair(tuple(groups)), PLAN)[0]) == counts
+
+
+def test_without_a_recorded_boot_that_is_fit_nothing_is_said() -> None:
+    noise = Noise(sd=0.0)
+    now = [*noise.boot()[1:], noise.block(steal=0.9)]
+    found = judge.against_baseline(now, [noise.boot(steal=0.9)], PLAN)
+    why, stolen = "no recorded boot has enough fit blocks", found.void
+    assert found == Decision(Answer.INCONCLUSIVE, why, void=stolen)
+    assert stolen == {"the machine's host gave its time to others": 1}
+    assert found.sentence(PLAN.odds) == "INCONCLUSIVE: no recorded boot has enough fit blocks"
+
+
+def test_too_few_blocks_say_how_many_were_left_out_and_mostly_why() -> None:
+    noise = Noise()
+    spoilt = [noise.block(late_s=9.0)] * 3 + [noise.block(steal=0.9)] * 2
+    found = judge.against_baseline([*spoilt, noise.block()], [noise.boot()], PLAN)
+    assert found.why == "5 of 6 blocks are left out, mostly: the client sent its requests late"
+    found = judge.against_baseline([noise.block()], [noise.boot()], PLAN)
+    assert found.why == "0 of 1 blocks are left out, mostly: too few were made"
+
+
+def test_unlike_shares_in_the_cache_are_unfit() -> None:
+    noise = Noise()
+    one, other, near = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0, 0.02))
+    assert judge.unfit_group(Group(one, other), PLAN.unfit) == (
+        "the servers had unlike shares of the prompts in their caches"
+    )
+    assert judge.unfit_group(Group(near, other), PLAN.unfit) == ""
+    assert judge.unfit_group(Group(one, one), PLAN.unfit) == ""
+    untold = (noise.block(),) * 2
+    assert judge.unfit_group(Group(one, untold), PLAN.unfit) == ""
+
+
+def test_lanes_alike_pass_and_a_slower_one_does_not() -> None:
+    assert judge.against_lane(pairs(8), PLAN).answer is Answer.NO_REGRESSION
+    assert judge.against_lane(pairs(8, 0.08), PLAN).answer is Answer.REGRESSION
+    assert judge.against_lane(pairs(8, -0.08), PLAN).answer is Answer.NO_REGRESSION
+
+
+def test_two_pairs_are_enough_for_what_is_much_slower_and_for_nothing_else() -> None:
+    assert judge.against_lane(pairs(2, 0.25), PLAN).answer is Answer.REGRESSION
+    assert judge.against_lane(pairs(2), PLAN).answer is Answer.INCONCLUSIVE
+    found = judge.against_lane(pairs(1, 0.25), PLAN)
+    assert found.answer is Answer.INCONCLUSIVE
+    assert found.why == "1 pairs of boots with enough fit blocks, 2 are needed"
+
+
+def slower_by(tokens: float) -> Callable[[Block], Block]:
+    """Return what makes a block slower in its tokens per second, and in nothing else."""
+    return lambda block: dataclasses.replace(block, took_s=block.took_s * math.exp(tokens))
+
+
+def test_fewer_tokens_a_second_are_a_regression_by_themselves() -> None:
+    late = slower_by(0.08)
+    spoilt = [
+        Pair(tuple(Group((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
+        for pair in pairs(8)
+    ]
+    found = judge.against_lane(spoilt, PLAN)
+    assert (found.answer, found.why) == (Answer.REGRESSION, "")
+
+
+def test_the_warm_up_of_a_pair_is_not_counted() -> None:
+    cold, warm = pairs(1, 1.0)[0], pairs(1)[0]
+    pair = Pair((*cold.groups[:6], *warm.groups[6:]))
+    found, void = judge.pair_slowdowns(pair, PLAN)
+    assert 6 <= void["before the steady state"] <= 9
+    assert abs(found["output_tokens_per_s"]) < 0.05
+
+
+def test_a_pair_that_is_unfit_does_not_count() -> None:
+    noise = Noise(sd=0.0)
+    stolen = Group((noise.block(steal=0.9),) * 2, (noise.block(),) * 2)
+    found = judge.against_lane([noise.pair(), Pair((stolen,) * GROUPS)], PLAN)
+    assert found.answer is Answer.INCONCLUSIVE
+    assert found.why == (
+        "1 pairs of boots with enough fit blocks, 2 are needed: 40 of 80 groups of four blocks "
+        "are left out, mostly: the machine's host gave its time to others"
+    )
+    assert found.void == {"the machine's host gave its time to others": GROUPS}
+
+
+def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
+    def late(block: Block) -> Block:
+        return dataclasses.replace(block, ttft_s=2 * block.ttft_s)
+
+    spoilt = [
+        Pair(tuple(Group((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
+        for pair in pairs(8)
+    ]
+    found = judge.against_lane(spoilt, PLAN)
+    assert found.answer is Answer.REGRESSION
+    assert re.fullmatch(r"ttft_s is surely worse \(\+(9\d|10\d)\.\d%\)", found.why)
+
+
+def test_answers_in_one_piece_have_no_pace_to_compare() -> None:
+    noise = Noise()
+    boots = [[dataclasses.replace(one, itl_s=0.0) for one in noise.boot()] for _ in range(4)]
+    assert judge.against_baseline(boots[0], boots[1:], PLAN).answer is Answer.NO_REGRESSION
+
+
+def later_first_tokens(pair: Pair, slower: float) -> Pair:
+    """Return a pair in which our first tokens come later, and all else is as it was."""
+
+    def later(block: Block) -> Block:
+        return dataclasses.replace(block, ttft_s=block.ttft_s * math.exp(slower))
+
+    ours = [(later(group.ours[0]), later(group.ours[1])) for group in pair.groups]
+    return Pair(
+        tuple(Group(one, group.theirs) for one, group in zip(ours, pair.groups, strict=True))
+    )
+
+
+def test_a_figure_is_held_against_its_own_scatter() -> None:
+    """Of one lane here, the time to the first token differs by three times the throughput's sd."""
+    pairs = [later_first_tokens(Noise(sd=0.0).pair(0.0), slower) for slower in (0.09, 0.07)]
+    assert judge.against_lane(pairs, PLAN).answer is judge.Answer.NO_REGRESSION
+    sure = PLAN.calibrated(PLAN.against.pair_sd.model_copy(update={"ttft_s": 0.01}), 8)
+    decision = judge.against_lane(pairs, sure)
+    assert decision.answer is judge.Answer.REGRESSION
+    assert decision.why == "ttft_s is surely worse (+8.3%)"
+
+
+def test_a_mean_leaves_out_a_tenth_at_either_end() -> None:
+    assert judge.trimmed([90.0, -90.0, 70.0, -80.0, *[1.0, 2.0] * 8]) == 1.5
+    assert judge.trimmed([5.0, 1.0]) == 3.0
+
+
+# By the tables, t with 8 degrees: 2.896 at 1 %, 1.860 at 5 %.
+DECISION = Decision(
+    Answer.REGRESSION,
+    "itl_s is surely worse (+9.0%)",
+    {
+        "output_tokens_per_s": Mean(-math.log(0.9), 0.0200004, 8),
+        "ttft_s": Mean(math.log(1.2), 0.01, 8),
+    },
+    (0.01, 0.05),
+    {"the client sent its requests late": 3},
+)
+
+
+def test_a_decision_is_told_with_its_interval_and_its_odds() -> None:
+    assert DECISION.sentence(PLAN.odds) == (
+        "REGRESSION: -10.0% output_tokens_per_s (surely between -13.3% and -4.6%; of all gates at "
+        "most 1.0% are wrong alarms and 5.0% wrong passes); itl_s is surely worse (+9.0%)"
+    )
+    assert dataclasses.replace(DECISION, why="").sentence(PLAN.odds).endswith("wrong passes)")
+
+
+def test_a_decision_is_evidence_by_the_figures_names() -> None:
+    assert dataclasses.replace(DECISION, errors=(0.01, 1 / 21)).as_evidence() == {
+        "answer": "REGRESSION",
+        "why": "itl_s is surely worse (+9.0%)",
+        "changes": {
+            "output_tokens_per_s": {
+                "change": -0.1,
+                "at_best": pytest.approx(-0.0463, abs=1e-4),
+                "at_worst": pytest.approx(-0.1332, abs=5e-4),
+                "sd_error": 0.02,
+                "degrees": 8,
+            },
+            "ttft_s": {
+                "change": 0.2,
+                "at_best": pytest.approx(0.1657, abs=1e-4),
+                "at_worst": pytest.approx(0.2227, abs=1e-3),
+                "sd_error": 0.01,
+                "degrees": 8,
+            },
+        },
+        "errors_spent_now": [0.01, 0.047619],
+        "void": {"the client sent its requests late": 3},
+    }

@@ -1,0 +1,101 @@
+"""A GPU that waits for its processor is judged by what that does, as four boots of one showed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_vllm_gates.catalog.plans import Block, Group, Pair, planned_throughput
+from pytest_vllm_gates.throughput import decide as judge, host_bound
+from pytest_vllm_gates.throughput.decide import Answer
+from throughput.boot_noise import Noise
+
+RECORDED = Path(__file__).parent.parent / "recorded" / "throughput" / "h100-qwen3.5.json"
+WORK = {"concurrency": 16, "requests": 16, "prompt_tokens": 256, "output_tokens": 64}
+PLAN = planned_throughput(WORK, {"against": {"groups": 20}})
+UNTOLD = PLAN.model_copy(update={"host_bound": None})
+WAITED = "waited for the machine's processor, of which this is the pace"
+
+
+def boots() -> list[list[Block]]:
+    """Return four boots of one bundle on one H100, within twenty minutes."""
+    found: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    tokens = found["output_tokens"]
+    return [
+        [
+            Block(
+                "b", 0.0, tokens / pace, tokens, ttft_s, itl_s,
+                context={host_bound.UTILIZATION: boot["gpu_utilization"]},
+            )
+            for pace, ttft_s, itl_s in boot["blocks"]
+        ]
+        for boot in found["boots"]
+    ]  # fmt: skip
+
+
+def pair(ours: list[Block], theirs: list[Block], *, side_by_side: bool) -> Pair:
+    one, other = ours + ours, theirs + theirs
+    groups = tuple(
+        Group((one[at], one[at + 1]), (other[at], other[at + 1]))
+        for at in range(0, 2 * PLAN.against.groups, 2)
+    )
+    return Pair(groups, side_by_side=side_by_side)
+
+
+def test_boots_of_one_bundle_are_no_regression_of_each_other() -> None:
+    recorded, again, *_ = boots()
+    untold = judge.against_baseline(again, [recorded], UNTOLD)
+    assert untold.answer is Answer.REGRESSION
+    assert round(untold.as_evidence()["changes"][judge.PRIMARY]["change"], 3) == -0.146
+    found = judge.against_baseline(again, [recorded], PLAN)
+    assert found.answer is Answer.INCONCLUSIVE
+    assert found.why == f"its GPU was busy 6% of the time and {WAITED}"
+    assert WAITED in found.sentence(PLAN.odds)
+
+
+def test_every_boot_against_all_others_raises_no_alarm() -> None:
+    all_boots = boots()
+    for at, now in enumerate(all_boots):
+        others = all_boots[:at] + all_boots[at + 1 :]
+        for recorded in ([one] for one in others):
+            assert judge.against_baseline(now, recorded, PLAN).answer is not Answer.REGRESSION
+        assert judge.against_baseline(now, others, PLAN).answer is not Answer.REGRESSION
+
+
+def test_half_the_pace_is_seen_all_the_same() -> None:
+    recorded, again, *_ = boots()
+    half = [replace(one, took_s=2 * one.took_s) for one in again]
+    assert judge.against_baseline(half, [recorded], PLAN).answer is Answer.REGRESSION
+
+
+@pytest.mark.parametrize("side_by_side", [True, False])
+def test_only_boots_one_after_the_other_have_each_its_own_machine(*, side_by_side: bool) -> None:
+    recorded, again, *_ = boots()
+    two = [pair(again, recorded, side_by_side=side_by_side)] * 2
+    found = judge.against_lane(two, PLAN)
+    assert (found.answer is Answer.REGRESSION) == side_by_side
+    assert (WAITED in found.why) == (not side_by_side)
+    measured = PLAN.calibrated(PLAN.against.pair_sd, 8)
+    assert judge.against_lane(two, measured).answer is Answer.REGRESSION
+
+
+def test_a_busy_gpu_is_held_to_its_own_scatter() -> None:
+    noise = Noise()
+    for share in (0.5, 0.97):
+        told = {host_bound.UTILIZATION: share}
+        assert host_bound.of_boots([noise.boot(context=told)], PLAN) == (PLAN.baseline.boot_sd, "")
+    assert host_bound.of_boots([noise.boot()], PLAN) == (PLAN.baseline.boot_sd, "")
+    assert host_bound.of_pairs([noise.pair()], PLAN) == (PLAN.against.pair_sd, "")
+
+
+def test_a_wider_scatter_of_the_lanes_own_counts() -> None:
+    wide = dict.fromkeys(judge.SLOWDOWNS, 0.2)
+    plan = planned_throughput(WORK, {"baseline": {"boot_sd": wide}})
+    found, note = host_bound.of_boots(boots(), plan)
+    assert (found, bool(note)) == (plan.baseline.boot_sd, True)
+    bound = PLAN.host_bound
+    assert bound and host_bound.of_boots(boots(), PLAN)[0] == bound.boot_sd
