@@ -23,7 +23,7 @@ from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.latency import percentile
 from pytest_vllm_gates.load.requests import poisson
-from pytest_vllm_gates.load.types import Planned
+from pytest_vllm_gates.load.types import PlannedRequest
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
@@ -76,7 +76,7 @@ def main() -> int:
     server.start()
     endpoint = Endpoint(f"http://127.0.0.1:{ports.get(timeout=30)}/v1", "none")
     times = poisson(asked.rate, int(asked.rate * asked.seconds), "arrivals")
-    requests = [Planned(str(number), "/", b"{}", at) for number, at in enumerate(times)]
+    requests = [PlannedRequest(str(number), "/", b"{}", at) for number, at in enumerate(times)]
     driven = measure(endpoint, requests)
     server.terminate()
     if broken := [one.error for one in map(answered, driven.raws) if one.error]:

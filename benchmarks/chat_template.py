@@ -27,7 +27,7 @@ from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.goldens import first_difference, prompt_golden
-from pytest_vllm_gates.prompts.reference import Reference
+from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ def long_ones(model: str, endpoint: Endpoint) -> str:
     """Render, tokenise and compare a long conversation, and render by a long template."""
     family = families.load(model, Path())
     checkpoint = checkpoints_resolve.resolve(family, "miniature")
-    reference = Reference(checkpoint, {})
+    reference = ReferenceRenderer(checkpoint, {})
     each = len(reference.token_ids(2 * SENTENCE)) - len(reference.token_ids(SENTENCE))
     times = TOKENS // each + 1
     body = {"messages": [{"role": "user", "content": SENTENCE * times}]}
@@ -110,7 +110,7 @@ def long_ones(model: str, endpoint: Endpoint) -> str:
     while len(template.encode()) < TEMPLATE_BYTES:
         template = UNIT.replace("NUMBER", str(number)) + template
         number += 1
-    longer, made_s = timed(lambda: Reference(checkpoint, {"chat_template": template}))
+    longer, made_s = timed(lambda: ReferenceRenderer(checkpoint, {"chat_template": template}))
     short = {"messages": [{"role": "user", "content": SENTENCE}]}
     text, render_s = timed(lambda: longer.render(short))
     if text != reference.render(short):

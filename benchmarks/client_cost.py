@@ -51,7 +51,7 @@ from pytest_vllm_gates.load.requests import Maker
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_vllm_gates.load.types import Planned
+    from pytest_vllm_gates.load.types import PlannedRequest
 
 STREAMS = 64
 EVERY_S = 0.025
@@ -77,7 +77,7 @@ for line in sys.stdin:
 OWN = "from client_cost import {name} as run\n"
 
 
-def planned_requests(endpoint: Endpoint, tokens: int) -> Sequence[Planned]:
+def planned_requests(endpoint: Endpoint, tokens: int) -> Sequence[PlannedRequest]:
     """Return the requests of a load as the measuring client sends them."""
     same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
     maker = Maker(endpoint, planned_traffic(same, {"shared": 0.0}), range(8 * PROMPT_TOKENS))

@@ -30,10 +30,17 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair, Plan, Scatter, planned_throughput
+from pytest_vllm_gates.catalog.plans import (
+    Block,
+    BlockGroup,
+    Pair,
+    Scatter,
+    ThroughputPlan,
+    planned_throughput,
+)
 from pytest_vllm_gates.throughput.baselines import OURS
 from pytest_vllm_gates.throughput.calibration import scatter_of
-from pytest_vllm_gates.throughput.decide import Answer, against_lane
+from pytest_vllm_gates.throughput.decide import Conclusion, against_lane
 
 RECORDED = Path(__file__).parent / "recorded" / "aa_qwen3.5_cpu.json"
 LOSSES = (0.0, 0.025, 0.05, 0.1)
@@ -59,23 +66,23 @@ def drawn(pairs: list[Pair], loss: float, chance: random.Random) -> Pair:
     for group in chance.choices(pair.groups, k=len(pair.groups)):
         ours, theirs = (group.theirs, group.ours) if swapped else (group.ours, group.theirs)
         slower = (with_loss(ours[0], loss), with_loss(ours[1], loss))
-        groups.append(Group(slower, theirs))
+        groups.append(BlockGroup(slower, theirs))
     return Pair(tuple(groups), pair.boots_s, pair.took_s)
 
 
 def gate(
-    pairs: list[Pair], loss: float, plan: Plan, chance: random.Random
-) -> tuple[Answer, int, float]:
+    pairs: list[Pair], loss: float, plan: ThroughputPlan, chance: random.Random
+) -> tuple[Conclusion, int, float]:
     """Play one gate; return its answer, how many pairs it took, and how many minutes."""
     known: list[Pair] = []
-    answer = Answer.INCONCLUSIVE
-    while answer is Answer.INCONCLUSIVE and len(known) < plan.against.pairs[1]:
+    answer = Conclusion.INCONCLUSIVE
+    while answer is Conclusion.INCONCLUSIVE and len(known) < plan.against.pairs[1]:
         known.append(drawn(pairs, loss, chance))
         answer = against_lane(known, plan).answer
     return answer, len(known), sum(one.boots_s + one.took_s for one in known) / 60
 
 
-def _scatter(pairs: list[Pair], plan: Plan) -> Scatter:
+def _scatter(pairs: list[Pair], plan: ThroughputPlan) -> Scatter:
     found = scatter_of(pairs, plan)
     if found is None:
         sys.exit("no pair of boots has enough fit blocks: record them on a quiet machine")
@@ -97,9 +104,9 @@ def main() -> int:
     chance = random.Random(asked.seed)  # noqa: S311 - it hides nothing
     overall = ", ".join(f"{name} {sd:.2%}" for name, sd in _scatter(pairs, plan))
     print(f"{len(pairs)} pairs of boots, which differ by (sd) {overall}")
-    rates: dict[float, Counter[Answer]] = {}
+    rates: dict[float, Counter[Conclusion]] = {}
     for loss in LOSSES:
-        answers: Counter[Answer] = Counter()
+        answers: Counter[Conclusion] = Counter()
         needed: list[int] = []
         minutes: list[float] = []
         for _ in range(asked.gates):
@@ -112,15 +119,15 @@ def main() -> int:
             needed.append(count)
             minutes.append(took)
         rates[loss] = answers
-        told = ", ".join(f"{answers[one] / asked.gates:6.1%} {one}" for one in Answer)
+        told = ", ".join(f"{answers[one] / asked.gates:6.1%} {one}" for one in Conclusion)
         print(
             f"loss {loss:5.1%}: {told}; pairs: median {statistics.median(needed):.0f}, mean "
             f"{statistics.fmean(needed):.1f}; minutes: median {statistics.median(minutes):.0f}",
             flush=True,
         )
     share = 1 / asked.gates
-    alarms = rates[0.0][Answer.REGRESSION] * share
-    found = {loss: rates[loss][Answer.REGRESSION] * share for loss in (0.05, 0.1)}
+    alarms = rates[0.0][Conclusion.REGRESSION] * share
+    found = {loss: rates[loss][Conclusion.REGRESSION] * share for loss in (0.05, 0.1)}
     print(
         f"false alarms {alarms:.1%} (at most 1 %), 5 % slower found in {found[0.05]:.1%} (at least "
         f"95 %), 10 % slower in {found[0.1]:.1%} (all); odds of one gate in {asked.gates}: "

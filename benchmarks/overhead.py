@@ -26,7 +26,7 @@ from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.server.launch import Limits, Plan, Server
+from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan, Server
 
 MODEL = "qwen3.5"
 LANE = "cpu"
@@ -52,14 +52,14 @@ def boot(model: str, folder: Path, *, renderer: bool = False) -> Server:
     lane = lanes.load(LANE, folder)
     ready = environment.prepare(lane, cache=files.default_cache(), progress=print)
     server = Server(
-        Plan(
+        LaunchPlan(
             family=family,
             lane=lane,
             checkpoint=checkpoints_resolve.resolve(family, lane.checkpoint),
             python=ready.python,
             overlay=lane.overlay_path,
             folder=folder,
-            limits=Limits(boot_s=1800, stall_s=300),
+            limits=BootLimits(boot_s=1800, stall_s=300),
             renderer=renderer,
         ),
         lambda _: None,

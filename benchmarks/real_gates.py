@@ -31,7 +31,7 @@ from pydantic import TypeAdapter
 
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.catalog.plans import Pair, planned_throughput
-from pytest_vllm_gates.throughput.decide import PRIMARY, Answer, pair_slowdowns
+from pytest_vllm_gates.throughput.decide import PRIMARY, Conclusion, pair_slowdowns
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded" / "real_gates.jsonl"
@@ -87,13 +87,13 @@ def answered(output: str) -> str:
     said = [one for one in words if one]
     if not said:
         raise SystemExit(output)
-    return max((one for one in Answer if said[-1].startswith(one)), key=len)
+    return max((one for one in Conclusion if said[-1].startswith(one)), key=len)
 
 
 def told(gates: list[dict[str, Any]], slower: float) -> tuple[str, bool]:
     """Return what is said of all gates of a kind, and whether no more were wrong than may be."""
     answers = Counter(one["answer"] for one in gates)
-    found = answers[Answer.REGRESSION]
+    found = answers[Conclusion.REGRESSION]
     wrong, may_be = (len(gates) - found, MISSED * len(gates)) if slower else (found, 0.0)
     lost = 1 - math.exp(-statistics.fmean(x for one in gates for x in one["slowdowns"]))
     minutes = statistics.median(one["minutes"] for one in gates)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client.exchange import Sent
-from pytest_vllm_gates.incidents.types import Checkpoint, Finding, Incident, Lane
+from pytest_vllm_gates.incidents.types import (
+    Incident,
+    RecordedFinding,
+    ServedCheckpoint,
+    ServedLane,
+)
 from pytest_vllm_gates.incidents.write import write
 
 if TYPE_CHECKING:
@@ -32,12 +37,12 @@ def incident(**more: Any) -> Incident:
         "tool": {"name": "pytest-vllm-gates", "version": "1"},
         "family": "qwen3.5",
         "model": "alias",
-        "checkpoint": Checkpoint(name="miniature", source="/weights", revision=None),
-        "lane": Lane(name="cpu", title="a lane", form="lock", env={}, serve={}, overlay=()),
+        "checkpoint": ServedCheckpoint(name="miniature", source="/weights", revision=None),
+        "lane": ServedLane(name="cpu", title="a lane", form="lock", env={}, serve={}, overlay=()),
         "gate": "reasoning",
         "test": "test_no_marker_reaches_a_field[qwen3.5]",
         "says": "content holds a marker",
-        "findings": (Finding(case="plain", says="content holds a marker"),),
+        "findings": (RecordedFinding(case="plain", says="content holds a marker"),),
         "command": "pytest --repro {path}",
     }
     return Incident(**{**given, **more})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pynvml
 
 from pytest_vllm_gates.machine import nvidia_smi
-from pytest_vllm_gates.machine.types import Gpu, Limits, Machine
+from pytest_vllm_gates.machine.types import Gpu, Machine, ProcessLimits
 
 if TYPE_CHECKING:
     import pytest
@@ -41,7 +41,7 @@ def recorded(name: str, **changes: Any) -> Machine:
         gpus=tuple(gpu.name for gpu in gpus),
         devices=gpus,
         driver=driver,
-        limits=Limits((1024, 1048576), 8 * GIB, 8 * GIB),
+        limits=ProcessLimits((1024, 1048576), 8 * GIB, 8 * GIB),
     )
     return replace(found, **changes)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_vllm_gates.history.types import Entry
+from pytest_vllm_gates.history.types import HistoryEntry
 
 
-def entry(number: int = 0, **changes: Any) -> Entry:
+def entry(number: int = 0, **changes: Any) -> HistoryEntry:
     """Return a run; `number` is its day in November."""
     whole: dict[str, Any] = {
         "created": f"2026-11-{number + 1:02d}T08:37:08+00:00",
@@ -22,4 +22,4 @@ def entry(number: int = 0, **changes: Any) -> Entry:
         "checkpoints": {"qwen3.5": "miniature"},
         "figures": {"qwen3.5": {"boot_s": 50.0 + number, "ttft_s": 0.0589}},
     }
-    return Entry(**{**whole, **changes})
+    return HistoryEntry(**{**whole, **changes})

@@ -9,9 +9,9 @@ from machines import recorded
 
 from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.environment.types import Bundle, Kernels
-from pytest_vllm_gates.machine.types import Driver, Machine
+from pytest_vllm_gates.machine.types import Machine, NvidiaDriver
 from pytest_vllm_gates.preflight import checks as preflight_checks
-from pytest_vllm_gates.preflight.types import Check, Situation, State
+from pytest_vllm_gates.preflight.types import Check, CheckState, Situation
 
 WHEEL = Kernels((75, 80, 86, 90, 100, 120), ptx=(120,))
 LANE = Bundle(
@@ -49,7 +49,7 @@ DEEPSEEK: dict[str, Any] = {
     "rope_scaling": {"type": "yarn", "factor": 40, "original_max_position_embeddings": 4096},
     "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
 }  # fmt: skip
-HOPPER = recorded("h100x8", driver=Driver("580.95.05", "13.0", "NVML"))
+HOPPER = recorded("h100x8", driver=NvidiaDriver("580.95.05", "13.0", "NVML"))
 
 
 def situation(**given: Any) -> Situation:
@@ -62,7 +62,7 @@ def situation(**given: Any) -> Situation:
 def check(name: str, **given: Any) -> Check:
     (one,) = preflight_checks.run(situation(**given), [name])
     assert one.name == name
-    if one.state is State.FAILS:
+    if one.state is CheckState.FAILS:
         assert one.cause and one.fix
     return one
 

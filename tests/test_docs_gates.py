@@ -50,7 +50,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 TEST = re.compile(r"(?<!\w)test_\w+")
 OURS = ("pytest", "vllm-gates")
 # Tables whose keys a family and a lane pass on, and what they are checked against there.
-LAYERED: dict[str, type[BaseModel]] = {"load": plans.Traffic, "throughput": plans.Plan}
+LAYERED: dict[str, type[BaseModel]] = {"load": plans.Traffic, "throughput": plans.ThroughputPlan}
 VALUES = {"poisson", "constant"}
 TELLING = 16
 """Characters from which on words are a failure's own."""

@@ -12,7 +12,7 @@ from pytest_vllm_gates.server.types import Failure
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_vllm_gates.all_reduce.types import Summed
+    from pytest_vllm_gates.all_reduce.types import RankSum
     from pytest_vllm_gates.server.failure import Explanation
 
 GIGA = 1e9
@@ -39,11 +39,11 @@ def bandwidths(seen: Ranks) -> tuple[Bandwidth, ...]:
     return tuple(_bandwidth(sizes, seen.world) for sizes in zip(*_summed(seen), strict=False))
 
 
-def _summed(seen: Ranks) -> list[tuple[Summed, ...]]:
+def _summed(seen: Ranks) -> list[tuple[RankSum, ...]]:
     return [rank.summed for rank in seen.ranks]
 
 
-def _bandwidth(sizes: Sequence[Summed], world: int) -> Bandwidth:
+def _bandwidth(sizes: Sequence[RankSum], world: int) -> Bandwidth:
     round_s = sum(one.round_s for one in sizes) / len(sizes)
     algorithm = sizes[0].bytes / round_s / GIGA
     return Bandwidth(sizes[0].bytes, round_s, algorithm, algorithm * 2 * (world - 1) / world)

@@ -10,7 +10,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.all_reduce.types import KIB, Nodes, Plan, Rank, Ranks, Step, Summed, Wrong
+from pytest_vllm_gates.all_reduce.types import (
+    KIB,
+    AllReducePlan,
+    Nodes,
+    Rank,
+    Ranks,
+    RankStep,
+    RankSum,
+    WrongElement,
+)
 from pytest_vllm_gates.environment.overlay import lane_environment
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.process.process import GuardedProcess
@@ -47,7 +56,7 @@ class Task:
     world: int
     nodes: Nodes
     folder: Path
-    plan: Plan
+    plan: AllReducePlan
 
 
 def run(task: Task, progress: Callable[[str], None]) -> Ranks:
@@ -135,11 +144,11 @@ def _rank(number: int, path: Path) -> Rank:
         except ValueError:  # the end of the file, not yet whole
             break
         if "step" in said:
-            steps.append(Step(said["number"], said["step"], said["at_s"]))
+            steps.append(RankStep(said["number"], said["step"], said["at_s"]))
         elif "summed" in said["found"]:
             one = said["found"]["summed"]
-            wrong = Wrong(**one["wrong"]) if one["wrong"] else None
-            summed.append(Summed(one["bytes"], one["round_s"], wrong))
+            wrong = WrongElement(**one["wrong"]) if one["wrong"] else None
+            summed.append(RankSum(one["bytes"], one["round_s"], wrong))
         else:
             facts |= said["found"]
     failed = facts.pop("failed", "")
@@ -165,7 +174,7 @@ def _wait(
         )
 
 
-def _time(step: Step) -> float:
+def _time(step: RankStep) -> float:
     return step.at_s
 
 

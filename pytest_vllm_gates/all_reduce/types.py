@@ -24,7 +24,7 @@ ELSEWHERE = ("ray", "external_launcher")
 Size = Annotated[int, Field(gt=0)]
 
 
-class Plan(toml.Record):
+class AllReducePlan(toml.Record):
     """What is summed, and how long that may take."""
 
     sizes_kib: tuple[Size, ...] = Field(min_length=1)
@@ -34,7 +34,7 @@ class Plan(toml.Record):
     told: tuple[Pattern, ...]
     """What a log of NCCL's tells of the links, by name."""
 
-    def within(self, limit_s: float, stall_s: float) -> Plan:
+    def within(self, limit_s: float, stall_s: float) -> AllReducePlan:
         """Return the plan with limits that are no longer than these."""
         shorter = {
             "limit_s": min(self.limit_s, limit_s),
@@ -54,7 +54,7 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class Step:
+class RankStep:
     """Where a rank had come to, and the second of the machine's monotonic clock it did."""
 
     number: int
@@ -63,7 +63,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongElement:
     """The first element of a sum that is not what it has to be."""
 
     at: int
@@ -76,12 +76,12 @@ class Wrong:
 
 
 @dataclass(frozen=True)
-class Summed:
+class RankSum:
     """One size on one rank: bytes of the tensor, seconds of one all-reduce, what was wrong."""
 
     bytes: int
     round_s: float
-    wrong: Wrong | None = None
+    wrong: WrongElement | None = None
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Rank:
     """What one rank wrote down of itself."""
 
     number: int
-    steps: tuple[Step, ...] = ()
-    summed: tuple[Summed, ...] = ()
+    steps: tuple[RankStep, ...] = ()
+    summed: tuple[RankSum, ...] = ()
     failed: str = ""
     """The exception it ended with, in one line."""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -132,9 +132,9 @@ def in_words(size: int) -> str:
     return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
 
 
-def load() -> Plan:
+def load() -> AllReducePlan:
     """Return the plan that ships."""
-    return toml.load(FILE, Plan)
+    return toml.load(FILE, AllReducePlan)
 
 
 def backend(device: str | None) -> str:

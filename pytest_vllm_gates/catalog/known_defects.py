@@ -83,7 +83,7 @@ def load_all(project: Path) -> tuple[KnownDefect, ...]:
 
 
 @dataclass(frozen=True)
-class Sorted:
+class SortedFindings:
     """The findings of one check: the new ones, the known ones by defect, the defects now gone."""
 
     new: tuple[Finding, ...]
@@ -97,7 +97,7 @@ def sort(
     cases: Iterable[Case],
     defects: Sequence[KnownDefect],
     version: str | None,
-) -> Sorted:
+) -> SortedFindings:
     """Sort what `check` found in `cases` by what is known of this `version` of vLLM.
 
     A defect covers only the findings its entry describes. One of this version, for which there was
@@ -109,7 +109,7 @@ def sort(
     new = tuple(each for each in findings if not any(_covers(one, each) for one in here))
     wrong = [each.case for each in new]
     traits = [case.traits for case in cases if case not in wrong]
-    return Sorted(
+    return SortedFindings(
         new=new,
         known=tuple((one, some) for one, some in covered if some),
         gone=tuple(

@@ -31,7 +31,7 @@ IDLE = {
 }
 
 
-class Start(toml.Record):
+class StartCommand(toml.Record):
     """How this lane's vLLM is started: the interpreter's arguments before the flags.
 
     The default is the entry point every release so far has; from 0.30 on it is deprecated in
@@ -74,7 +74,7 @@ class Lane(toml.Record):
     overlay: str | None = None
     env: dict[str, str] = Field(default_factory=dict)
     serve: dict[str, Any] = Field(default_factory=dict)
-    start: Start = Start()
+    start: StartCommand = StartCommand()
     expects: Expects = Expects()
     waive: dict[str, str] = Field(default_factory=dict)
     """Preflight checks whose failure is no failure here, each with the reason."""

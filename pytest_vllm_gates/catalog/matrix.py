@@ -55,7 +55,7 @@ class Cell:
         return replace(self, stop=UNSET)
 
 
-class Asked(toml.Record):
+class ConversationRule(toml.Record):
     """Which conversation asks for a combination of turns, tools and format."""
 
     turns: str
@@ -103,18 +103,18 @@ class Matrix(toml.Record):
     """The dimensions, what asks for a combination, what is left out and what never is."""
 
     dimensions: dict[str, tuple[str, ...]]
-    asked: tuple[Asked, ...]
+    asked: tuple[ConversationRule, ...]
     senseless: tuple[Senseless, ...] = ()
     dangerous: tuple[Dangerous, ...] = Field(default=())
 
-    def asks(self, cell: Cell) -> Asked:
+    def asks(self, cell: Cell) -> ConversationRule:
         """Return what asks for a cell; raises `UserError` for one that nothing asks for."""
         asked = self._asking(cell)
         if asked is None:
             raise UserError(f"{SHIPPED.name}: no [[asked]] entry asks for {cell.name}")
         return asked
 
-    def _asking(self, cell: Cell) -> Asked | None:
+    def _asking(self, cell: Cell) -> ConversationRule | None:
         return next(
             (
                 one
@@ -164,9 +164,11 @@ def cell_of(conversation: Conversation) -> Cell:
     return Cell(conversation.thinking, tools, "text", UNSET, conversation.name)
 
 
-def asked_of(cell: Cell) -> Asked:
+def asked_of(cell: Cell) -> ConversationRule:
     """Return what asks for such a cell."""
-    return Asked(turns=cell.turns, tools=(cell.tools,), format=cell.format, conversation=cell.turns)
+    return ConversationRule(
+        turns=cell.turns, tools=(cell.tools,), format=cell.format, conversation=cell.turns
+    )
 
 
 def _pairs_of(cell: Cell) -> set[tuple[tuple[str, str], ...]]:

@@ -27,7 +27,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Limits(toml.Record):
+class LoadLimits(toml.Record):
     """What a server under its planned load has to keep; seconds and shares."""
 
     error_rate: Share
@@ -70,7 +70,7 @@ class Traffic(toml.Record):
     trace_speed: Positive
     """How many seconds of a trace go by in one of the replay's."""
     ramp: Ramp
-    limits: Limits
+    limits: LoadLimits
 
     @model_validator(mode="after")
     def _ordered(self) -> Traffic:
@@ -173,7 +173,7 @@ class Unfit(toml.Record):
     cached: Share
 
 
-class Plan(toml.Record):
+class ThroughputPlan(toml.Record):
     """Blocks of identical requests, what they are held against, and how surely."""
 
     concurrency: int = Field(gt=0)
@@ -187,13 +187,13 @@ class Plan(toml.Record):
     host_bound: HostBound | None = None
     """None where the machine's own scatter has been measured."""
 
-    def calibrated(self, pair_sd: Scatter, pairs: int) -> Plan:
+    def calibrated(self, pair_sd: Scatter, pairs: int) -> ThroughputPlan:
         """Return the plan with what so many pairs of boots of one lane have shown."""
         here = {"pair_sd": pair_sd, "degrees": pairs}
         against = self.against.model_copy(update=here)
         return self.model_copy(update={"against": against, "host_bound": None})
 
-    def of_pairs(self, most: int) -> Plan:
+    def of_pairs(self, most: int) -> ThroughputPlan:
         """Return the plan with so many pairs of boots at most."""
         pairs = (min(self.against.pairs[0], most), most)
         return self.model_copy(update={"against": self.against.model_copy(update={"pairs": pairs})})
@@ -246,7 +246,7 @@ class Block:
 class Pair:
     """One boot of each lane, and the blocks they had in turns."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[BlockGroup, ...]
     boots_s: float = 0.0
     """Seconds both boots took."""
     took_s: float = 0.0
@@ -256,16 +256,16 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Group:
+class BlockGroup:
     """Four blocks in a row: two of each lane, in the order A B B A or B A A B."""
 
     ours: tuple[Block, Block]
     theirs: tuple[Block, Block]
 
 
-def planned_throughput(*changes: Mapping[str, Any]) -> Plan:
+def planned_throughput(*changes: Mapping[str, Any]) -> ThroughputPlan:
     """Return the shipped plan with changes laid over it, the later one last.
 
     Raises `ValueError` naming the key for changes that make it no plan.
     """
-    return toml.layered(THROUGHPUT_FILE, Plan, "throughput", *changes)
+    return toml.layered(THROUGHPUT_FILE, ThroughputPlan, "throughput", *changes)

@@ -81,7 +81,7 @@ class Waiver(toml.Record):
         return today > self.until
 
 
-class _File(toml.Record):
+class _WaiverFile(toml.Record):
     waiver: tuple[Waiver, ...] = Field(default=())
 
 
@@ -99,7 +99,7 @@ def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[W
     path = project / NAME
     if not path.is_file():
         return ()
-    found = toml.load(path, _File).waiver
+    found = toml.load(path, _WaiverFile).waiver
     text, _ = toml.read(path)
     known = [one.name for one in families.every(project)] if found else []
     own_lanes = [*lanes.files(project), lanes.ATTACHED]
@@ -147,7 +147,7 @@ def _unknown(kind: str, name: str, known: Iterable[str]) -> str | None:
     return f"unknown {kind} {name!r}; {hint}"
 
 
-class State(StrEnum):
+class WaiverState(StrEnum):
     """What a waiver came to in one run."""
 
     USED = "used"
@@ -156,11 +156,11 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledWaiver:
     """A waiver that this run had to do with, what it came to, and that as a person reads it."""
 
     waiver: Waiver
-    state: State
+    state: WaiverState
     told: str
 
 
@@ -185,7 +185,7 @@ class Waivers:
             return Outcome.FAIL, f"its waiver expired on {until} (by {who}: {why}): {failure}"
         return Outcome.WAIVED, f"waived by {who} until {until} ({why}): {failure}"
 
-    def settle(self, results: Sequence[TestResult]) -> tuple[Settled, ...]:
+    def settle(self, results: Sequence[TestResult]) -> tuple[SettledWaiver, ...]:
         """Say what became of each waiver in a run; one whose gate did not run is not told."""
         return tuple(
             _settle(one, [each for each in results if _covers_test(one, each)], self.today)
@@ -199,7 +199,7 @@ def of_lane(waivers: Iterable[Waiver], lane: str, today: datetime.date) -> Waive
     return Waivers(tuple(one for one in waivers if one.lane in (None, lane)), today)
 
 
-def _settle(waiver: Waiver, covered: Sequence[TestResult], today: datetime.date) -> Settled:
+def _settle(waiver: Waiver, covered: Sequence[TestResult], today: datetime.date) -> SettledWaiver:
     outcomes = {one.outcome for one in covered}
     whose = f"{waiver.check} (by {waiver.who}, until {waiver.until}: {waiver.why})"
     if not covered:
@@ -209,10 +209,10 @@ def _settle(waiver: Waiver, covered: Sequence[TestResult], today: datetime.date)
     else:
         gone = ""
     if waiver.expired(today):
-        return Settled(waiver, State.EXPIRED, f"waiver, expired: {whose}{gone}")
+        return SettledWaiver(waiver, WaiverState.EXPIRED, f"waiver, expired: {whose}{gone}")
     if Outcome.WAIVED in outcomes:
-        return Settled(waiver, State.USED, f"waived: {whose}")
-    return Settled(waiver, State.UNUSED, f"waiver, unused: {whose}{gone}")
+        return SettledWaiver(waiver, WaiverState.USED, f"waived: {whose}")
+    return SettledWaiver(waiver, WaiverState.UNUSED, f"waiver, unused: {whose}{gone}")
 
 
 def _covers_test(waiver: Waiver, result: TestResult) -> bool:

@@ -35,7 +35,13 @@ from pytest_vllm_gates.incidents.importers import (
 )
 from pytest_vllm_gates.incidents.parts import body_of, seeds
 from pytest_vllm_gates.incidents.replay import resend
-from pytest_vllm_gates.incidents.types import CAPTURED, Checkpoint, Finding, Incident, Lane
+from pytest_vllm_gates.incidents.types import (
+    CAPTURED,
+    Incident,
+    RecordedFinding,
+    ServedCheckpoint,
+    ServedLane,
+)
 from pytest_vllm_gates.redaction import redactor as redaction_redactor
 from pytest_vllm_gates.redaction.prompts import HASH, KEEP, WAYS, Prompts
 
@@ -70,8 +76,8 @@ def declare_incident_options(parser: argparse.ArgumentParser) -> None:
 def write(
     options: argparse.Namespace,
     sends: Sequence[Sent],
-    lane: Lane,
-    checkpoint: Checkpoint | None = None,
+    lane: ServedLane,
+    checkpoint: ServedCheckpoint | None = None,
     redactor: Redactor | None = None,
     **more: Any,
 ) -> tuple[Path, list[str]]:
@@ -84,7 +90,7 @@ def write(
     expected = expectation.parse_all(said)
     named = [one if one.name else _named(one, number) for number, one in enumerate(sends, 1)]
     findings = tuple(
-        Finding(case=one.name, says=told)
+        RecordedFinding(case=one.name, says=told)
         for one in named
         if one.status is not None or one.error
         for told in broken(expected, one)
@@ -95,7 +101,8 @@ def write(
         tool={"name": "pytest-vllm-gates", "version": __version__},
         family=family.name,
         model=model,
-        checkpoint=checkpoint or Checkpoint(name=model or "unknown", source=model, revision=None),
+        checkpoint=checkpoint
+        or ServedCheckpoint(name=model or "unknown", source=model, revision=None),
         lane=lane,
         gate=CAPTURED,
         test=f"{TEST}[{family.name}]",
@@ -204,11 +211,11 @@ def run(options: argparse.Namespace) -> int:
     path, wrong = write(
         options,
         [sent],
-        facts.Lane(
+        facts.ServedLane(
             name="base-url", title="a server that runs", form="base_url",
             base_url=endpoint.base_url, env={}, serve={}, overlay=(),
         ),
-        facts.Checkpoint(name=served.name, source=served.source, revision=served.revision),
+        facts.ServedCheckpoint(name=served.name, source=served.source, revision=served.revision),
         redactor,
         files={name: text.encode() for name, text in texts.items() if text},
         versions={"vllm": version} if version else {},

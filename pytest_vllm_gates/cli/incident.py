@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.cli import capture
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.importers import TEXT_BYTES, curl, har, openai_log, vllm_log
-from pytest_vllm_gates.incidents.types import Lane
+from pytest_vllm_gates.incidents.types import ServedLane
 from pytest_vllm_gates.redaction import redactor as redaction_redactor
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
             raise UserError(f"--number {options.number}: {options.file} has {len(found)} requests")
         found = [found[options.number - 1]]
     options.slug = kind
-    lane = Lane(
+    lane = ServedLane(
         name="elsewhere", title=f"seen in {kind}", form="base_url", env={}, serve={}, overlay=()
     )
     redactor = redaction_redactor.of_process(os.environ)

@@ -85,15 +85,15 @@ def run_list(options: argparse.Namespace) -> int:
     return 0
 
 
-def _row(name: str, project: Path, default: str) -> report.Row:
+def _row(name: str, project: Path, default: str) -> report.LaneRow:
     default_here = name == default
     try:
         lane = lanes.load(name, project)
         found = environment.at_hand(lane, cache=files.default_cache())
     except UserError as error:
-        return report.Row(name, "", "", default_here, problem=str(error).splitlines()[0])
+        return report.LaneRow(name, "", "", default_here, problem=str(error).splitlines()[0])
     problem = _tampered(lane, found)
-    return report.Row(
+    return report.LaneRow(
         name, lane.form, lane.title, default_here, found.python, found.versions, problem
     )
 
@@ -125,7 +125,7 @@ def run_make(options: argparse.Namespace) -> int:
     made = environment.prepare(lane, cache=files.default_cache(), progress=_progress())
     problem = _tampered(lane, made)
     if options.json:
-        row = report.Row(
+        row = report.LaneRow(
             lane.name, lane.form, lane.title, False, made.python, made.versions, problem
         )
         print(json.dumps({**report.lane_document(row), "made_now": made.made}, indent=2))
@@ -174,7 +174,7 @@ def run_freeze(options: argparse.Namespace) -> int:
     return 0
 
 
-def _told(found: freeze.Frozen, project: Path) -> dict[str, Any]:
+def _told(found: freeze.FrozenLane, project: Path) -> dict[str, Any]:
     return {
         "packages": found.packages,
         "with_checksums": found.checked,

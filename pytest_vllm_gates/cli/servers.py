@@ -11,12 +11,12 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.server.kept import registry as kept_registry
 from pytest_vllm_gates.server.kept.process import ended
 from pytest_vllm_gates.server.kept.record import span
-from pytest_vllm_gates.server.kept.registry import State
+from pytest_vllm_gates.server.kept.registry import KeptState
 
 if TYPE_CHECKING:
     import argparse
 
-    from pytest_vllm_gates.server.kept.registry import Entry
+    from pytest_vllm_gates.server.kept.registry import KeptEntry
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -58,7 +58,7 @@ def end(options: argparse.Namespace) -> int:
     chosen = entries if options.all else [_chosen(entries, options.which)]
     kept = 0
     for entry in chosen:
-        if entry.state is State.ELSEWHERE and entry.record:
+        if entry.state is KeptState.ELSEWHERE and entry.record:
             print(
                 f"{entry.name} is left alone: it is on {entry.record.host.name}; stop it there, or "
                 f"forget it: rm -r {entry.folder}"
@@ -71,7 +71,7 @@ def end(options: argparse.Namespace) -> int:
     return 1 if kept else 0
 
 
-def _chosen(entries: list[Entry], which: str | None) -> Entry:
+def _chosen(entries: list[KeptEntry], which: str | None) -> KeptEntry:
     names = ", ".join(entry.name for entry in entries) or "none"
     if which is None and len(entries) == 1:
         return entries[0]
@@ -85,16 +85,16 @@ def _chosen(entries: list[Entry], which: str | None) -> Entry:
     return found[0]
 
 
-def _pids(entry: Entry) -> list[int]:
+def _pids(entry: KeptEntry) -> list[int]:
     record = entry.record
     return [record.server.pid, record.keeper.pid] if record else []
 
 
-def _document(entry: Entry) -> dict[str, Any]:
+def _document(entry: KeptEntry) -> dict[str, Any]:
     """Return what is known of an entry as JSON: seconds, and no key."""
     record, told = entry.record, ended(entry.folder)
-    up = entry.state in (State.IDLE, State.IN_USE)
-    idle_s = entry.hold.idle_s() if entry.state is State.IDLE else None
+    up = entry.state in (KeptState.IDLE, KeptState.IN_USE)
+    idle_s = entry.hold.idle_s() if entry.state is KeptState.IDLE else None
     log = kept_registry.log_of(entry)
     found: dict[str, Any] = {"name": entry.name, "state": str(entry.state)}
     if record is None:
@@ -115,7 +115,7 @@ def _document(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _lines(entry: Entry) -> list[str]:
+def _lines(entry: KeptEntry) -> list[str]:
     """Return an entry as a person reads it."""
     told = _document(entry)
     if entry.record is None:
@@ -125,7 +125,7 @@ def _lines(entry: Entry) -> list[str]:
         state += f" (exit status {told['exit_status']})"
     elif told["idle_s"] is not None:
         state += f" for {span(told['idle_s'])}, ends in {span(told['ends_in_s'])}"
-    elif entry.state is State.ELSEWHERE:
+    elif entry.state is KeptState.ELSEWHERE:
         state = f"on {entry.record.host.name}"
     lines = [
         f"{entry.name}  {told['family']} ({told['checkpoint']}) on lane {told['lane']}, {state}",

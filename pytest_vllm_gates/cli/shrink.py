@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents.compare import Answer
+from pytest_vllm_gates.incidents.compare import ReplayOutcome
 from pytest_vllm_gates.incidents.read import read
-from pytest_vllm_gates.incidents.shrink import Whittler, shrink
+from pytest_vllm_gates.incidents.shrink import Shrinker, shrink
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.incidents.shrink import Part
+    from pytest_vllm_gates.incidents.shrink import RemovablePart
 
 TRIES = 200
 DESCRIPTION = """leave out of an incident's bundle the requests, turns, tools and options without
@@ -50,12 +50,12 @@ def run(options: argparse.Namespace) -> int:
     """Write the smaller bundle; 1 where there is none, for it does not happen here at all."""
     bundle = read(options.bundle)
     trial = _Trials(options)
-    whittler = Whittler(bundle)
+    whittler = Shrinker(bundle)
     answer = trial.answer(bundle.folder)
-    if answer != Answer.REPRODUCED:
+    if answer != ReplayOutcome.REPRODUCED:
         print(f"{bundle.folder}: {answer} here, so there is nothing to hold a smaller one against")
         return 1
-    left_out: list[Part] = []
+    left_out: list[RemovablePart] = []
     for kind, parts in whittler.parts():
         gone = {one.of for one in left_out if one.kind == "request"}
         there = [one for one in parts if kind == "request" or one.of not in gone]
@@ -70,17 +70,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _without(
-    whittler: Whittler, trial: _Trials, parts: Sequence[Part], left_out: Sequence[Part]
-) -> list[Part]:
+    whittler: Shrinker,
+    trial: _Trials,
+    parts: Sequence[RemovablePart],
+    left_out: Sequence[RemovablePart],
+) -> list[RemovablePart]:
     """Return which of these parts may be left out besides others."""
 
-    def shows(kept: Sequence[Part]) -> bool:
+    def shows(kept: Sequence[RemovablePart]) -> bool:
         if trial.made >= trial.most or (parts[0].kind == "request" and not kept):
             return False
         gone = [one for one in parts if one not in kept]
         with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as folder:
             smaller = whittler.write(Path(folder), "candidate", [*left_out, *gone])
-            return trial.answer(smaller) == Answer.REPRODUCED
+            return trial.answer(smaller) == ReplayOutcome.REPRODUCED
 
     kept = shrink(parts, shows) if parts else ()
     return [one for one in parts if one not in kept]
@@ -116,6 +119,6 @@ class _Trials:
                     f"{(done.stderr or done.stdout)[-2000:].strip()}"
                 )
             found = json.loads(verdict.read_text(encoding="utf-8"))["repro"]
-        answer = str(found["answer"]) if found else str(Answer.DIFFERENT)
+        answer = str(found["answer"]) if found else str(ReplayOutcome.DIFFERENT)
         print(f"try {self.made}: {answer}", flush=True)
         return answer

@@ -13,7 +13,7 @@ from pytest_vllm_gates.outcomes import Case
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.catalog.matrix import Asked, Cell
+    from pytest_vllm_gates.catalog.matrix import Cell, ConversationRule
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Exchange:
     """
 
     cell: Cell
-    asked: Asked
+    asked: ConversationRule
     request: Mapping[str, Any]
     thinks: bool
     """Whether the model is to think, by the switch or by the family's default."""

@@ -24,7 +24,7 @@ SHOWN = 60
 
 
 @dataclass(frozen=True)
-class Said:
+class Completion:
     """An answer, or why there is none."""
 
     reasoning: str = ""
@@ -69,7 +69,7 @@ TOKEN_PREFIX = "token_id:"  # noqa: S105 - how vLLM spells a token's number
 ERROR_CHARACTERS = 300
 
 
-class Saying:
+class CompletionClient:
     """A served model, asked greedily and with all there is to know of its tokens."""
 
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
@@ -78,7 +78,7 @@ class Saying:
         self._timeout_s = timeout_s
         self.requests = 0
 
-    def ask(self, body: Mapping[str, Any]) -> Said:
+    def ask(self, body: Mapping[str, Any]) -> Completion:
         """Return what is said to a chat request; what goes wrong is its `error`."""
         request = {"model": self._endpoint.model, **EXACT, **body}
         self.requests += 1
@@ -87,17 +87,17 @@ class Saying:
                 reply = client.post(CHAT, json=request, timeout=self._timeout_s)
             if not reply.is_success:
                 error = f"answered {reply.status_code}: {reply.text[:ERROR_CHARACTERS]}"
-                return Said(error=error, request=request)
+                return Completion(error=error, request=request)
             chunks = _events(reply.text) if request.get("stream") else [reply.json()]
             return _put_together(chunks, request)
         except (httpx.HTTPError, ValueError, KeyError, TypeError, IndexError) as error:
-            return Said(error=f"{type(error).__name__}: {error}", request=request)
+            return Completion(error=f"{type(error).__name__}: {error}", request=request)
 
-    def together(self, bodies: Sequence[Mapping[str, Any]]) -> list[Said]:
+    def together(self, bodies: Sequence[Mapping[str, Any]]) -> list[Completion]:
         """Ask everything at the same time and return what is said to each."""
         start = threading.Barrier(len(bodies))
 
-        def ask(body: Mapping[str, Any]) -> Said:
+        def ask(body: Mapping[str, Any]) -> Completion:
             start.wait()
             return self.ask(body)
 
@@ -114,7 +114,7 @@ def _events(text: str) -> list[dict[str, Any]]:
     return events
 
 
-def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any]) -> Said:
+def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any]) -> Completion:
     reasoning = content = ""
     finish: str | None = None
     ids: list[int] = []
@@ -128,7 +128,7 @@ def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any
             scored = (choice.get("logprobs") or {}).get("content") or ()
             candidates += [_numbered(place.get("top_logprobs") or ()) for place in scored]
             finish = choice.get("finish_reason") or finish
-    return Said(reasoning, content, finish, tuple(ids), tuple(candidates), request=request)
+    return Completion(reasoning, content, finish, tuple(ids), tuple(candidates), request=request)
 
 
 def _numbered(top: Iterable[Mapping[str, Any]]) -> dict[int, float]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
 
 NONCE_TOKENS = 1024
 
@@ -42,7 +42,7 @@ def ticket(family: Family, beginning: str, nonce: str, *, streamed: bool) -> dic
     return {**body, "structured_outputs": {"choice": [text]}, "stream": streamed}
 
 
-def faults(said: Said, nonces: Sequence[str], own: int) -> list[str]:
+def faults(said: Completion, nonces: Sequence[str], own: int) -> list[str]:
     """Return what is wrong with the answer to request number `own`, one sentence each."""
     if said.error:
         return [f"no answer: {said.error}"]

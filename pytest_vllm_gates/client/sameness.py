@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
 
 MARGIN_NATS = 0.5
 """How much less likely the other token may be where two answers part. In another batch or on a
@@ -34,7 +34,7 @@ class Sameness:
     """How much less likely than the first answer's token the other one was there."""
 
 
-def compare(alone: Said, other: Said, *, invariant: bool) -> Sameness:
+def compare(alone: Completion, other: Completion, *, invariant: bool) -> Sameness:
     """Compare an answer with the one given alone; `invariant`: only the same one will do.
 
     Otherwise an answer is equivalent where the token in which it parts was nearly as likely.
@@ -66,7 +66,7 @@ def _parts_at(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _behind(alone: Said, other: Said, at: int) -> float | None:
+def _behind(alone: Completion, other: Completion, at: int) -> float | None:
     """Return how far the other answer's token was behind where they part, by either's candidates.
 
     None where it was no candidate, or where one answer merely ends before the other.

@@ -26,7 +26,7 @@ from pytest_vllm_gates.outcomes import Case, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pytest_vllm_gates.contracts.types import Observed, Plan, Reply
+    from pytest_vllm_gates.contracts.types import ContractPlan, ContractReply, Observed
 
 NOTE = "# What nobody relies on may go: a line that is not here is not pinned."
 SEPARATOR = ": "
@@ -70,7 +70,7 @@ def pinnable(what: str, now: Contracts) -> Contracts:
     }
 
 
-def judgeable(what: str, recorded: Contracts, observed: Observed, plan: Plan) -> Contracts:
+def judgeable(what: str, recorded: Contracts, observed: Observed, plan: ContractPlan) -> Contracts:
     """Return what of a golden can be judged: what this server was asked for, or told of itself."""
     if what == METRICS or (what == ROUTES and observed.listed):
         return recorded
@@ -85,7 +85,7 @@ def judgeable(what: str, recorded: Contracts, observed: Observed, plan: Plan) ->
 
 
 def broken(
-    what: str, recorded: Contracts, now: Contracts, replies: Sequence[Reply] = ()
+    what: str, recorded: Contracts, now: Contracts, replies: Sequence[ContractReply] = ()
 ) -> tuple[list[Finding], list[Case]]:
     """Find the contracts that are not kept; all that were looked at come with them.
 

@@ -12,7 +12,7 @@ import httpx2 as httpx
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.chat import SAMPLING
 from pytest_vllm_gates.contracts import metric_families
-from pytest_vllm_gates.contracts.types import Observed, Reply
+from pytest_vllm_gates.contracts.types import ContractReply, Observed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.contracts.types import Asked, Mistake, Plan
+    from pytest_vllm_gates.contracts.types import ContractPlan, ContractRequest, Mistake
 
 AT_A_TIME = 8
 LIMIT_S = 180.0
@@ -31,14 +31,14 @@ GENERATING = "/v1/"
 METHODS = frozenset({"get", "put", "post", "delete", "patch"})
 
 
-class Asking:
+class ContractClient:
     """Asks one server everything of a plan; nothing is retried."""
 
     def __init__(
         self,
         endpoint: Endpoint,
         family: Family,
-        plan: Plan,
+        plan: ContractPlan,
         conversations: Sequence[Conversation],
         max_tokens: int,
     ) -> None:
@@ -84,9 +84,9 @@ class Asking:
             seconds=round(time.monotonic() - begun, 1),
         )
 
-    def _answers(self) -> list[tuple[Asked, dict[str, Any] | None]]:
+    def _answers(self) -> list[tuple[ContractRequest, dict[str, Any] | None]]:
         """Return what is asked, with the body to send: all that the family can have."""
-        found: list[tuple[Asked, dict[str, Any] | None]] = []
+        found: list[tuple[ContractRequest, dict[str, Any] | None]] = []
         why_not: dict[str, str] = {}
         for one in self._plan.answers:
             body: dict[str, Any] = {"model": self._endpoint.model}
@@ -146,13 +146,15 @@ def _joined(
     return {path: frozenset(methods) for path, methods in found.items() if methods}
 
 
-def _answer(client: httpx.Client, asked: Asked, body: dict[str, Any] | None) -> Reply:
+def _answer(
+    client: httpx.Client, asked: ContractRequest, body: dict[str, Any] | None
+) -> ContractReply:
     request = client.build_request(asked.method, asked.path, json=body, timeout=LIMIT_S)
     told = {"method": asked.method, "path": asked.path, "body": body}
     return _sent(client, request, asked.name, told)
 
 
-def _refusal(client: httpx.Client, model: str, mistake: Mistake, context: int) -> Reply:
+def _refusal(client: httpx.Client, model: str, mistake: Mistake, context: int) -> ContractReply:
     body = mistake.request(model, context)
     data = mistake.text(model, context) if body is None else json.dumps(body).encode()
     path, headers = f"/v1{mistake.path}", {"Content-Type": mistake.content_type}
@@ -166,14 +168,14 @@ def _refusal(client: httpx.Client, model: str, mistake: Mistake, context: int) -
 
 def _sent(
     client: httpx.Client, request: httpx.Request, name: str, told: Mapping[str, Any]
-) -> Reply:
+) -> ContractReply:
     try:
         reply = client.send(request)
     except httpx.HTTPError as error:
-        return Reply(name, None, text=f"{type(error).__name__}: {error}", request=told)
+        return ContractReply(name, None, text=f"{type(error).__name__}: {error}", request=told)
     kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
     text = reply.text
-    return Reply(name, reply.status_code, kind, _bodies(kind, text), text[:SHOWN], told)
+    return ContractReply(name, reply.status_code, kind, _bodies(kind, text), text[:SHOWN], told)
 
 
 def _bodies(kind: str, text: str) -> tuple[Any, ...] | None:

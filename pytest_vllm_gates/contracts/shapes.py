@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_vllm_gates.contracts.types import Metric, Observed, Plan, Reply
+    from pytest_vllm_gates.contracts.types import ContractPlan, ContractReply, Metric, Observed
 
 Contracts = Mapping[str, tuple[str, ...]]
 """The terms of each contract by its name; the first term of a metric is its type."""
@@ -35,7 +35,7 @@ def routes(observed: Observed) -> Contracts:
     return {path: tuple(sorted(methods)) for path, methods in sorted(observed.routes.items())}
 
 
-def metrics(told: Mapping[str, Metric], plan: Plan) -> Contracts:
+def metrics(told: Mapping[str, Metric], plan: ContractPlan) -> Contracts:
     """Return type and labels of every metric that may be pinned."""
     return {
         name: (one.type, *((UNKNOWN,) if one.labels is None else one.labels))
@@ -44,7 +44,7 @@ def metrics(told: Mapping[str, Metric], plan: Plan) -> Contracts:
     }
 
 
-def replies(found: Iterable[Reply], plan: Plan) -> Contracts:
+def replies(found: Iterable[ContractReply], plan: ContractPlan) -> Contracts:
     """Return status, content type and the fields' types of replies, those of one name together.
 
     The first chunk of a stream and the one with the usage stand for themselves; how the others are
@@ -66,7 +66,7 @@ def replies(found: Iterable[Reply], plan: Plan) -> Contracts:
     return {name: tuple(sorted(terms[name], key=_order)) for name in names}
 
 
-def messages(refusals: Iterable[Reply], model: str) -> Iterator[str]:
+def messages(refusals: Iterable[ContractReply], model: str) -> Iterator[str]:
     """Yield what refusals say, without numbers and names of models: for people to compare."""
     for reply in refusals:
         text = next(_messages(reply.bodies), None)
@@ -80,7 +80,7 @@ def asked(name: str) -> str:
     return name.partition(": ")[0].partition(", ")[0]
 
 
-def _told(reply: Reply, plan: Plan) -> Iterator[tuple[str, str]]:
+def _told(reply: ContractReply, plan: ContractPlan) -> Iterator[tuple[str, str]]:
     yield f"{reply.name}: {STATUS}", NO_ANSWER if reply.status is None else str(reply.status)
     if reply.status is None:
         return
@@ -108,7 +108,7 @@ def _chunk(body: dict[str, Any], number: int) -> str:
     return ", first chunk" if number == 0 and isinstance(delta, dict) and "role" in delta else ""
 
 
-def _fields(name: str, value: Any, plan: Plan, key: str = "") -> Iterator[tuple[str, str]]:
+def _fields(name: str, value: Any, plan: ContractPlan, key: str = "") -> Iterator[tuple[str, str]]:
     yield name, _term(value, constant=key in plan.constants)
     if isinstance(value, list):
         for one in value:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.robustness.types import Misuse
+from pytest_vllm_gates.robustness.types import WrongRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ NAME = r"^[^:,]+$"
 """A name stands in a golden before what is told of it."""
 
 
-class Asked(toml.Record):
+class ContractRequest(toml.Record):
     """One request that is answered: a conversation of that name, a body, or both."""
 
     name: str = Field(pattern=NAME)
@@ -31,7 +31,7 @@ class Asked(toml.Record):
     """Laid over the conversation's own."""
 
 
-class Mistake(Misuse):
+class Mistake(WrongRequest):
     """One request that is refused."""
 
     name: str = Field(pattern=NAME)
@@ -39,7 +39,7 @@ class Mistake(Misuse):
     """The API key it bears; a server without one is not asked with another."""
 
 
-class Plan(toml.Record):
+class ContractPlan(toml.Record):
     """The file."""
 
     max_tokens: int = Field(gt=0)
@@ -59,12 +59,12 @@ class Plan(toml.Record):
         """What finds the names that are never pinned."""
         return re.compile("|".join(self.unpinned) or "(?!)")
 
-    answers: tuple[Asked, ...]
+    answers: tuple[ContractRequest, ...]
     mistakes: tuple[Mistake, ...]
 
 
 @dataclass(frozen=True)
-class Reply:
+class ContractReply:
     """What came back to one request."""
 
     name: str
@@ -98,8 +98,8 @@ class Observed:
     """Whether the server listed its routes; if not, only those asked for one by one are known."""
     metrics: Mapping[str, Metric] | None
     """None where the server tells none."""
-    answers: tuple[Reply, ...]
-    refusals: tuple[Reply, ...]
+    answers: tuple[ContractReply, ...]
+    refusals: tuple[ContractReply, ...]
     model: str
     """The name it was asked by, which is another at every boot."""
     not_asked: Mapping[str, str] = field(default_factory=dict)
@@ -108,6 +108,6 @@ class Observed:
     seconds: float = 0.0
 
 
-def load() -> Plan:
+def load() -> ContractPlan:
     """Read the shipped file."""
-    return toml.load(FILE, Plan)
+    return toml.load(FILE, ContractPlan)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
 
 
-class Hostile(toml.Record):
+class HostileText(toml.Record):
     """A text that is awkward inside a tool call's argument."""
 
     name: str
@@ -42,7 +42,7 @@ class Hostile(toml.Record):
 class HostileTexts(toml.Record):
     """The file."""
 
-    texts: tuple[Hostile, ...]
+    texts: tuple[HostileText, ...]
 
 
 class TypedCall(toml.Record):
@@ -61,7 +61,7 @@ class TypedCalls(toml.Record):
 
 
 @dataclass(frozen=True)
-class Reply:
+class ForcedReply:
     """What came of one forced reply: a call of one tool."""
 
     name: str
@@ -91,7 +91,7 @@ TEXT_BIAS = 10
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedCall:
     """A call that a server is to write."""
 
     name: str
@@ -105,24 +105,26 @@ class Wanted:
 
 
 @dataclass
-class Forced:
+class ForcedReplies:
     """The replies that were written, and why others were not."""
 
-    replies: list[Reply] = field(default_factory=list)
+    replies: list[ForcedReply] = field(default_factory=list)
     not_written: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     """How the server failed on what it was made to write, by the call's name."""
 
 
-def force(chat: Chat, endpoint: Endpoint, family: Family, wanted: Sequence[Wanted]) -> Forced:
+def force(
+    chat: Chat, endpoint: Endpoint, family: Family, wanted: Sequence[WantedCall]
+) -> ForcedReplies:
     """Have every call written whole, streamed and wide.
 
     Raises `Inconclusive` where the server does not write what it is made to.
     """
-    forced = Forced()
+    forced = ForcedReplies()
     bias = _bias(endpoint, tools_of(family))
 
-    def ask(one: Wanted) -> Reply | str:
+    def ask(one: WantedCall) -> ForcedReply | str:
         written = BEFORE + one.call
         try:
             body = _body(endpoint, family, one, bias)
@@ -138,7 +140,7 @@ def force(chat: Chat, endpoint: Endpoint, family: Family, wanted: Sequence[Wante
             return f"the server failed: {error}"
         except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
-        return Reply(one.name, one.arguments, one.exact, body, whole, streamed, widened)
+        return ForcedReply(one.name, one.arguments, one.exact, body, whole, streamed, widened)
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         for one, reply in zip(wanted, pool.map(ask, wanted), strict=True):
@@ -154,7 +156,7 @@ def force(chat: Chat, endpoint: Endpoint, family: Family, wanted: Sequence[Wante
     return forced
 
 
-def request(endpoint: Endpoint, family: Family, wanted: Wanted) -> dict[str, Any]:
+def request(endpoint: Endpoint, family: Family, wanted: WantedCall) -> dict[str, Any]:
     """Return the request that has a call written."""
     return _body(endpoint, family, wanted, _bias(endpoint, tools_of(family)))
 
@@ -191,7 +193,7 @@ def declared(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _body(
-    endpoint: Endpoint, family: Family, wanted: Wanted, bias: Mapping[str, int]
+    endpoint: Endpoint, family: Family, wanted: WantedCall, bias: Mapping[str, int]
 ) -> dict[str, Any]:
     """Return the request that leaves the model nothing but a call to write."""
     written = BEFORE + wanted.call

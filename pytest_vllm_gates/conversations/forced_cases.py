@@ -19,10 +19,10 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.conversations.forced_calls import (
     ASKED,
     NAME,
-    Forced,
+    ForcedReplies,
     HostileTexts,
     TypedCalls,
-    Wanted,
+    WantedCall,
     closing,
     declared,
     force,
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 CALLS = data.FOLDER / "typed_calls.toml"
 
 
-def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> Forced:
+def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies:
     """Have every call of the file written; raises as `hostile_calls` does.
 
     Raises `NotApplicable`, too, where the served chat template renders none of them.
     """
     tools_of(family)
-    wanted: list[Wanted] = []
+    wanted: list[WantedCall] = []
     unwritten: dict[str, str] = {}
     for one in toml.load(CALLS, TypedCalls).calls:
         parameters, arguments = json.loads(one.parameters), json.loads(one.arguments)
@@ -57,7 +57,7 @@ def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> Forced:
         except (httpx.HTTPError, ValueError) as error:
             unwritten[one.name] = f"{type(error).__name__}: {error}"
         else:
-            wanted.append(Wanted(one.name, call, arguments, parameters))
+            wanted.append(WantedCall(one.name, call, arguments, parameters))
     if not wanted:
         raise NotApplicable(f"no call is rendered: {next(iter(unwritten.values()))}")
     forced = force(chat, endpoint, family, wanted)
@@ -103,7 +103,7 @@ LONG_WORDS = 200
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-def hostile_calls(chat: Chat, endpoint: Endpoint, family: Family) -> Forced:
+def hostile_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies:
     """Have every hostile text written as the argument of a call; raises as `force` does.
 
     Raises `NotApplicable` for a family without tools or that cannot answer without thinking.
@@ -122,9 +122,9 @@ def long_call(endpoint: Endpoint, family: Family) -> dict[str, Any]:
     return request(endpoint, family, wanted)
 
 
-def _wanted(tools: Tools, name: str, text: str) -> Wanted:
+def _wanted(tools: Tools, name: str, text: str) -> WantedCall:
     exact = "ARGUMENTS" in tools.call or _carries(tools, text)
-    return Wanted(name, _hostile_call(tools, text), {"text": text}, PARAMETERS, exact)
+    return WantedCall(name, _hostile_call(tools, text), {"text": text}, PARAMETERS, exact)
 
 
 def _hostile_call(tools: Tools, text: str) -> str:

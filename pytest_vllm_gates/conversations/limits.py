@@ -66,7 +66,7 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Limited:
+class LimitedAnswer:
     """One answer under a limit of tokens; `due` is the finish reason that fits it."""
 
     name: str
@@ -81,7 +81,7 @@ class Limited:
     """The answer without the limit, asked for in the same way."""
 
 
-def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[Limited]:
+def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAnswer]:
     """Ask with limits below, at and above the length of the answer without one."""
     if plain.usage is None:
         return []
@@ -93,7 +93,7 @@ def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[Limited]:
     return _limited(chat, body, plain, wanted)
 
 
-def limits_in_a_call(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[Limited]:
+def limits_in_a_call(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAnswer]:
     """Ask with limits that end a call before it is whole; `plain` holds the call."""
     if plain.usage is None or not plain.tool_calls:
         return []
@@ -105,7 +105,7 @@ def limits_in_a_call(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list
 
 def _limited(
     chat: Chat, body: Mapping[str, Any], plain: Answer, wanted: Mapping[str, int]
-) -> list[Limited]:
+) -> list[LimitedAnswer]:
     length = plain.usage.completion_tokens if plain.usage else 0
     streamed = chat.stream(body)
     found = []
@@ -117,5 +117,5 @@ def _limited(
             ("streamed", chat.stream, streamed),
         ):
             name = f"max_tokens {limit} of {length} ({kind}), {how}"
-            found.append(Limited(name, kind, how, asked, limit, due, ask(asked), unlimited))
+            found.append(LimitedAnswer(name, kind, how, asked, limit, due, ask(asked), unlimited))
     return found

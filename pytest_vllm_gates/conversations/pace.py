@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedStream:
     """When the chunks of one stream arrived that carried text.
 
     `times` are seconds since the request was sent, `sizes` the characters each chunk carried,
@@ -57,11 +57,11 @@ BEAT_S = 0.01
 
 
 @dataclass(frozen=True)
-class Paced:
+class PacedStreams:
     """The streams, and the request they answer."""
 
     request: Mapping[str, Any]
-    streams: Sequence[Timed]
+    streams: Sequence[TimedStream]
 
 
 def measure(
@@ -69,21 +69,21 @@ def measure(
     endpoint: Endpoint,
     body: Mapping[str, Any],
     what: str,
-    late: Callable[[Timed], bool],
-) -> Paced:
+    late: Callable[[TimedStream], bool],
+) -> PacedStreams:
     """Stream the same answer until one is not `late`, eight times at most.
 
     What is wrong with the way is so every time; what is wrong with the machine is not.
     """
-    streams: list[Timed] = []
+    streams: list[TimedStream] = []
     for _ in range(TIMES):
         streams.append(_timed(chat, endpoint, body, what))
         if not late(streams[-1]):
             break
-    return Paced(body, streams)
+    return PacedStreams(body, streams)
 
 
-def _timed(chat: Chat, endpoint: Endpoint, body: Mapping[str, Any], what: str) -> Timed:
+def _timed(chat: Chat, endpoint: Endpoint, body: Mapping[str, Any], what: str) -> TimedStream:
     times: list[float] = []
     sizes: list[int] = []
     tokens = 0
@@ -95,7 +95,7 @@ def _timed(chat: Chat, endpoint: Endpoint, body: Mapping[str, Any], what: str) -
             if size := sum(_carried(choice.delta) for choice in chunk.choices):
                 times.append(at)
                 sizes.append(size)
-    return Timed(what, tokens, tuple(times), tuple(sizes), tuple(at - begun for at in beats))
+    return TimedStream(what, tokens, tuple(times), tuple(sizes), tuple(at - begun for at in beats))
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ TEMPERATURE = 0.6
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SampledCalls:
     """How many of `of` sampled answers were valid calls, and what was wrong with the others."""
 
     valid: int
@@ -31,7 +31,7 @@ def sample(
     body: Mapping[str, object],
     times: int,
     faults: Callable[[Answer], Iterable[str]],
-) -> Sampled:
+) -> SampledCalls:
     """Ask the same question `times` times and judge each answer.
 
     Without a seed: on vLLM's CPU backend up to 0.32 a seeded request whose prompt is read in two
@@ -44,4 +44,4 @@ def sample(
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         found = [fault for fault in pool.map(one, range(times)) if fault]
-    return Sampled(times - len(found), times, tuple(found))
+    return SampledCalls(times - len(found), times, tuple(found))

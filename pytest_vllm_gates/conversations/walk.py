@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.catalog.matrix import Asked, Cell, Matrix
+    from pytest_vllm_gates.catalog.matrix import Cell, ConversationRule, Matrix
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.client.recorder import Recorder
@@ -108,7 +108,7 @@ class Walk:
         self._max_tokens = max_tokens
         recorder = http.transport(endpoint)
         self._chat = Chat(endpoint, family, recorder)
-        self._asker = Asker(endpoint, self._chat, recorder)
+        self._asker = CellClient(endpoint, self._chat, recorder)
         self.not_applicable: dict[str, str] = {}
         """Why a cell was not asked, by its name."""
 
@@ -137,7 +137,7 @@ class Walk:
             exchanges = [*plain, *(one.result() for one in stopped)]
         return tuple(one for one in exchanges if one)
 
-    def _asks(self, cell: Cell) -> Asked:
+    def _asks(self, cell: Cell) -> ConversationRule:
         if cell.turns in self._conversations:
             return matrix.asked_of(cell)
         return self._matrix.asks(cell)
@@ -182,7 +182,7 @@ class Walk:
         return Exchange(cell, asked, request, self._thinks(cell))
 
 
-class Asker:
+class CellClient:
     """Asks one cell whole, streamed and in wide deltas."""
 
     def __init__(self, endpoint: Endpoint, chat: Chat, recorder: Recorder) -> None:
@@ -225,7 +225,7 @@ class Asker:
 
 
 @dataclass(frozen=True)
-class Walked:
+class WalkResult:
     """The matrix as it was asked of one family."""
 
     exchanges: tuple[Exchange, ...]

@@ -25,7 +25,7 @@ class Waiting:
     """Whether a line it must be near has come."""
 
 
-class Conditions:
+class MatchConditions:
     """What was seen of the lines that signatures' conditions name."""
 
     def __init__(self, places: Mapping[str, int], exit_status: int | None) -> None:

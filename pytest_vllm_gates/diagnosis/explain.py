@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.diagnosis import machine, ranking
 from pytest_vllm_gates.diagnosis.conditions import Hit
-from pytest_vllm_gates.diagnosis.matcher import Matcher, Seen, Table
+from pytest_vllm_gates.diagnosis.matcher import Matcher, PatternTable, SignatureMatch
 from pytest_vllm_gates.diagnosis.signature import PLACEHOLDER, placeholders
 from pytest_vllm_gates.server.failure import QUOTED_CHARACTERS, Confidence, Diagnosis, Explanation
 
@@ -56,9 +56,9 @@ ENDED_WELL = frozenset({0, -15, -2, 143, 130})
 
 
 @lru_cache(maxsize=4)
-def table(classes: tuple[SignatureClass, ...]) -> Table:
+def table(classes: tuple[SignatureClass, ...]) -> PatternTable:
     """Return the patterns of these classes, ready to be looked for."""
-    return Table(classes)
+    return PatternTable(classes)
 
 
 def explain(
@@ -120,7 +120,7 @@ class _Telling:
             lines_read=matcher.lines,
         )
 
-    def _died(self, wrappers: list[Seen]) -> bool:
+    def _died(self, wrappers: list[SignatureMatch]) -> bool:
         """Return whether the server went down, as far as anything says so."""
         return bool(wrappers) or not self._ended_well()
 
@@ -128,17 +128,17 @@ class _Telling:
         status = self._matcher.exit_status
         return status is None or status in ENDED_WELL
 
-    def _by_status(self) -> Seen | None:
+    def _by_status(self) -> SignatureMatch | None:
         """Return the signature that the exit status alone tells of, with nothing else to go by."""
         if self._error is not None:
             return None
         for one in self._matcher.table.signatures:
             if not one.patterns and self._matcher.exit_status in one.when.exit_status:
                 hit = Hit(0, f"exit status {self._matcher.exit_status}", "", "", {}, 0)
-                return Seen(one, self._matcher.boot, hit, 0)
+                return SignatureMatch(one, self._matcher.boot, hit, 0)
         return None
 
-    def _shown_error(self, answer: Seen | None) -> Error | None:
+    def _shown_error(self, answer: SignatureMatch | None) -> Error | None:
         """Return the unexplained error, as far as it comes before what explains the rest."""
         error = self._error
         if error is None or answer is None:
@@ -146,13 +146,15 @@ class _Telling:
         before = error.boot == answer.boot and error.number < answer.first.number
         return error if before else None
 
-    def _last_words(self, answer: Seen | None) -> tuple[str, ...]:
+    def _last_words(self, answer: SignatureMatch | None) -> tuple[str, ...]:
         """Return the log's end, of a process that failed without a word that is known."""
         if answer is not None or self._ended_well():
             return ()
         return self._matcher.last_lines() or ("the log is empty",)
 
-    def _told(self, one: Seen, rivals: Iterable[Seen] | None = None) -> Diagnosis:
+    def _told(
+        self, one: SignatureMatch, rivals: Iterable[SignatureMatch] | None = None
+    ) -> Diagnosis:
         signature = one.signature
         agrees = machine.says(signature.machine.supports, self._situation, one.captures)
         disagrees = machine.says(signature.machine.contradicts, self._situation, one.captures)
@@ -177,7 +179,11 @@ class _Telling:
         )
 
     def _confidence(
-        self, one: Seen, agrees: bool, disagrees: bool, rivals: Iterable[Seen] | None
+        self,
+        one: SignatureMatch,
+        agrees: bool,
+        disagrees: bool,
+        rivals: Iterable[SignatureMatch] | None,
     ) -> Confidence:
         if rivals is None:
             return Confidence.POSSIBLE
@@ -200,7 +206,7 @@ class _Telling:
         )
 
 
-def _says_much(one: Seen) -> bool:
+def _says_much(one: SignatureMatch) -> bool:
     """Return whether a signature's line has the length of a sentence."""
     return len(one.first.text) > 40  # noqa: PLR2004
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates import data
 from pytest_vllm_gates.environment.types import DECIDING
 from pytest_vllm_gates.preflight import gpu, versions
-from pytest_vllm_gates.preflight.types import State
+from pytest_vllm_gates.preflight.types import CheckState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,7 +71,7 @@ def _capability_below_8(situation: Situation, captures: Captures) -> str | None:
 
 
 def _says(
-    check: Callable[[Situation], object], state: State
+    check: Callable[[Situation], object], state: CheckState
 ) -> Callable[[Situation, Captures], str | None]:
     """Return the rule that says what a preflight check says, where it comes to `state`."""
 
@@ -221,12 +221,12 @@ TABLE: Mapping[str, Rule] = {
     "architecture_removed": _architecture_removed,
     "architecture_unknown": _architecture_unknown,
     "capability_below_8": _capability_below_8,
-    "capability_in_wheel": _says(gpu.compute_capability, State.OK),
-    "capability_not_in_wheel": _says(gpu.compute_capability, State.FAILS),
+    "capability_in_wheel": _says(gpu.compute_capability, CheckState.OK),
+    "capability_not_in_wheel": _says(gpu.compute_capability, CheckState.FAILS),
     "container": _container,
     "cpu_lane": _cpu_lane,
-    "driver_fits": _says(gpu.driver, State.OK),
-    "driver_too_old": _says(gpu.driver, State.FAILS),
+    "driver_fits": _says(gpu.driver, CheckState.OK),
+    "driver_too_old": _says(gpu.driver, CheckState.FAILS),
     "few_open_files": _few_open_files,
     "gpu_memory_free": _gpu_memory_free,
     "gpu_memory_taken": _gpu_memory_taken,
@@ -239,8 +239,8 @@ TABLE: Mapping[str, Rule] = {
     "one_gpu": _one_gpu,
     "package_absent": _package_absent,
     "package_fits": _package_fits,
-    "packages_disagree": _says(versions.versions, State.FAILS),
-    "requirements_met": _says(versions.versions, State.OK),
+    "packages_disagree": _says(versions.versions, CheckState.FAILS),
+    "requirements_met": _says(versions.versions, CheckState.OK),
     "small_shared_memory": _small_shared_memory,
     "unified_memory": _unified_memory,
 }

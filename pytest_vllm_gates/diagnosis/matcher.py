@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.diagnosis import marks
-from pytest_vllm_gates.diagnosis.conditions import Conditions, Hit
+from pytest_vllm_gates.diagnosis.conditions import Hit, MatchConditions
 from pytest_vllm_gates.diagnosis.sieve import Candidate, Reader, Sieve
 from pytest_vllm_gates.server.log_line import free
 
@@ -42,7 +42,7 @@ LAST_LINES = 12
 
 
 @dataclass
-class Seen:
+class SignatureMatch:
     """What a signature came to in one boot: its first line, and what further ones add."""
 
     signature: Signature
@@ -86,7 +86,7 @@ class Error:
     text: str
 
 
-class Table:
+class PatternTable:
     """Every pattern of some signatures, and what each is there for."""
 
     def __init__(self, classes: Iterable[SignatureClass]) -> None:
@@ -120,10 +120,10 @@ class Table:
 class Matcher:
     """One reading of one log: `feed` it whole lines, then look at what it kept."""
 
-    def __init__(self, table: Table, exit_status: int | None = None) -> None:
+    def __init__(self, table: PatternTable, exit_status: int | None = None) -> None:
         self.table = table
         self.exit_status = exit_status
-        self.seen: dict[tuple[int, str], Seen] = {}
+        self.seen: dict[tuple[int, str], SignatureMatch] = {}
         self.errors: list[Error] = []
         self.chains: list[int] = []
         self.answered: int | None = None
@@ -135,7 +135,7 @@ class Matcher:
         self._banner = 0
         self._first_line = 1
         """Where this boot begins, beyond which no condition looks."""
-        self._conditions = Conditions(table.places, exit_status)
+        self._conditions = MatchConditions(table.places, exit_status)
         self._reader = Reader(table.sieve)
         self._known: set[int] = set()
         """Patterns of which further lines would tell nothing new."""
@@ -261,7 +261,7 @@ class Matcher:
         if key in self.seen:
             self.seen[key].add(hit)
         else:
-            self.seen[key] = Seen(signature, boot, hit, hit.number, captures=hit.captures)
+            self.seen[key] = SignatureMatch(signature, boot, hit, hit.number, captures=hit.captures)
             self.seen[key].note(hit)
         if signature.kind == "wrapper" or (
             signature.kind == "failure" and signature.phase != "client"

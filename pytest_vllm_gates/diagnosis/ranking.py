@@ -18,20 +18,20 @@ from pytest_vllm_gates.diagnosis.marks import NO_ERROR
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_vllm_gates.diagnosis.matcher import Error, Matcher, Seen
+    from pytest_vllm_gates.diagnosis.matcher import Error, Matcher, SignatureMatch
 
 APART = 12
 CHAINED_APART = 150
 CAPTURES_COUNTED = 2
 
 
-def failures(seen: Iterable[Seen]) -> list[Seen]:
+def failures(seen: Iterable[SignatureMatch]) -> list[SignatureMatch]:
     """Return what may be the root, the root first."""
     found = [one for one in seen if one.signature.kind == "failure"]
     return [one for one in found if one.signature.phase != "client"] or found
 
 
-def ranked(matcher: Matcher, found: Sequence[Seen]) -> list[Seen]:
+def ranked(matcher: Matcher, found: Sequence[SignatureMatch]) -> list[SignatureMatch]:
     """Return these in the order in which they may be the root; one entry an id."""
     if not found:
         return []
@@ -45,7 +45,7 @@ def ranked(matcher: Matcher, found: Sequence[Seen]) -> list[Seen]:
     return list(reversed(by_id.values()))
 
 
-def first_block(matcher: Matcher, found: Sequence[Seen]) -> list[Seen]:
+def first_block(matcher: Matcher, found: Sequence[SignatureMatch]) -> list[SignatureMatch]:
     """Return those of the earliest error block."""
     ordered = sorted(found, key=lambda one: one.first.number)
     block = ordered[:1]
@@ -80,11 +80,11 @@ def unexplained(matcher: Matcher) -> Error | None:
     return None
 
 
-def specificity(one: Seen) -> int:
+def specificity(one: SignatureMatch) -> int:
     """Return how much had to hold for a signature to be seen."""
     return 2 * one.signature.when.conditions + min(len(one.captures), CAPTURES_COUNTED)
 
 
-def _order(matcher: Matcher, one: Seen) -> tuple[int, int, int]:
+def _order(matcher: Matcher, one: SignatureMatch) -> tuple[int, int, int]:
     pattern = matcher.table.sieve.patterns[one.first.pattern].pattern
     return specificity(one), -one.first.number, len(pattern)

@@ -95,7 +95,7 @@ class Source(toml.Record):
     text: str
 
 
-class When(toml.Record):
+class LineConditions(toml.Record):
     """What must hold around a matching line; each list is met by any of its patterns."""
 
     after: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ class When(toml.Record):
         return sum(1 for one in given if one)
 
 
-class Text(toml.Record):
+class SignatureText(toml.Record):
     """What is said; `{name}` stands for a capture."""
 
     cause: str
@@ -158,8 +158,8 @@ class Signature(toml.Record):
     """Regular expressions, searched in a line without its prefixes; any one is enough."""
     sources: tuple[Source, ...] = ()
     references: tuple[str, ...] = ()
-    when: When = When()
-    text: Text
+    when: LineConditions = LineConditions()
+    text: SignatureText
     machine: MachineRules = MachineRules()
 
     @field_validator("id")

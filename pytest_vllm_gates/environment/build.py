@@ -188,14 +188,14 @@ class _Build:
     def _uv(self, what: str, folder: Path, arguments: list[str], count: int = 0) -> None:
         self._check(self._run(folder, arguments, count), what)
 
-    def _run(self, folder: Path, arguments: list[str], count: int) -> uv.Done:
+    def _run(self, folder: Path, arguments: list[str], count: int) -> uv.UvResult:
         def say(output: str) -> None:
             doing = uv.stage(output, count) if count else "making its environment"
             self.progress(f"lane {self.lane.name}: {doing} ({self._taken})")
 
         return uv.run(arguments, log=self._log, cwd=folder, say=say)
 
-    def _check(self, done: uv.Done, what: str) -> None:
+    def _check(self, done: uv.UvResult, what: str) -> None:
         if done.status:
             needed = self.lane.requires_python or self.python
             raise UserError(uv.explain(

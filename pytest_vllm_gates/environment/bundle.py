@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion
 
 from pytest_vllm_gates.environment import fatbin
 from pytest_vllm_gates.environment.installed import METADATA
-from pytest_vllm_gates.environment.types import DECIDING, Bundle, Kernels, Unmet
+from pytest_vllm_gates.environment.types import DECIDING, Bundle, Kernels, UnmetRequirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -121,7 +121,9 @@ def _locations(folders: tuple[Path, ...], versions: Mapping[str, str]) -> dict[s
     return found
 
 
-def _unmet(folders: tuple[Path, ...], versions: Mapping[str, str], python: str) -> Iterator[Unmet]:
+def _unmet(
+    folders: tuple[Path, ...], versions: Mapping[str, str], python: str
+) -> Iterator[UnmetRequirement]:
     """Yield what the deciding packages declare of each other and do not find installed."""
     target = {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python}
     for by in DECLARING:
@@ -134,7 +136,9 @@ def _unmet(folders: tuple[Path, ...], versions: Mapping[str, str], python: str) 
                     continue
                 found = versions.get(name)
                 if found is None or not wanted.specifier.contains(found, prereleases=True):
-                    yield Unmet(f"{by} {versions[by]}", f"{name}{wanted.specifier}", found)
+                    yield UnmetRequirement(
+                        f"{by} {versions[by]}", f"{name}{wanted.specifier}", found
+                    )
 
 
 def _metadata(folders: tuple[Path, ...], name: str, version: str) -> Iterator[str]:

@@ -30,7 +30,7 @@ class Kernels:
 
 
 @dataclass(frozen=True)
-class Unmet:
+class UnmetRequirement:
     """A requirement of one installed package on another that what is installed does not meet."""
 
     by: str
@@ -50,7 +50,7 @@ class Bundle:
     torch_kernels: Kernels | None = None
     vllm_kernels: Kernels | None = None
     nccl: str | None = None
-    unmet: tuple[Unmet, ...] = ()
+    unmet: tuple[UnmetRequirement, ...] = ()
     architectures: frozenset[str] = frozenset()
     """Those this vLLM implements; empty where it keeps them elsewhere."""
     gone: Mapping[str, str] = field(default_factory=dict)

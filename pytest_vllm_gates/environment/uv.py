@@ -177,7 +177,7 @@ CAUSES = (  # the most telling first
 
 
 @dataclass(frozen=True)
-class Done:
+class UvResult:
     """How a uv command ended."""
 
     status: int
@@ -209,7 +209,7 @@ def python(version: str) -> str | None:
     return done.stdout.strip() or None if done.returncode == 0 else None
 
 
-def run(arguments: Sequence[str], *, log: Path, cwd: Path, say: Callable[[str], None]) -> Done:
+def run(arguments: Sequence[str], *, log: Path, cwd: Path, say: Callable[[str], None]) -> UvResult:
     """Run uv with `arguments` until it ends; `say` hears about every second how far it is.
 
     The working folder holds no project's uv settings, so those of whoever calls do not leak in.
@@ -230,7 +230,7 @@ def run(arguments: Sequence[str], *, log: Path, cwd: Path, say: Callable[[str], 
             process.wait(POLL_S)
     finally:
         status = process.stop()
-    return Done(status, _since(log, start))
+    return UvResult(status, _since(log, start))
 
 
 def stage(output: str, count: int) -> str:
@@ -247,7 +247,7 @@ def stage(output: str, count: int) -> str:
     return f"installing {packages}"
 
 
-def explain(done: Done, *, what: str, cache: Path, python: str) -> str:
+def explain(done: UvResult, *, what: str, cache: Path, python: str) -> str:
     """Return why a command failed: what was being done, the cause, what to do, uv's last words."""
     known = [one for one in CAUSES if re.search(one.pattern, done.output, re.IGNORECASE)]
     # On a full disk uv's own words may not have reached its log.

@@ -14,7 +14,7 @@ from pytest_vllm_gates.incidents.expectation import broken
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.fixtures.captured import Captured
+    from pytest_vllm_gates.fixtures.captured import CapturedReplay
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.items import Evidence
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.captured
 
 
 def test_is_answered_as_expected(
-    captured: Captured, checking: Checking, evidence: Evidence
+    captured: CapturedReplay, checking: Checking, evidence: Evidence
 ) -> None:
     evidence["expected"] = [one.said for one in captured.expectations]
     evidence["status"] = [one.status for one in captured.answered]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.goldens import Rendering
-    from pytest_vllm_gates.prompts.reference import Reference
+    from pytest_vllm_gates.prompts.reference import ReferenceRenderer
     from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
@@ -45,7 +45,9 @@ RANDOM_EXAMPLES = 40
 
 
 @pytest.fixture
-def asked(trivial: Conversation, family: Family, reference: Reference, launch: Launch) -> Rendering:
+def asked(
+    trivial: Conversation, family: Family, reference: ReferenceRenderer, launch: Launch
+) -> Rendering:
     """The prompt of the plainest conversation, where a model is served that can answer it."""
     if not launch.boot.generates:
         raise NotApplicable("the renderer alone is served: it answers nothing that could stop")
@@ -53,14 +55,16 @@ def asked(trivial: Conversation, family: Family, reference: Reference, launch: L
 
 
 @pytest.mark.usefixtures("launch")  # it starts while these files are read
-def test_prompt_files_are_usable(prompt_files: Reference | Failure, evidence: Evidence) -> None:
+def test_prompt_files_are_usable(
+    prompt_files: ReferenceRenderer | Failure, evidence: Evidence
+) -> None:
     evidence["usable"] = not isinstance(prompt_files, Failure)
     if isinstance(prompt_files, Failure):
         pytest.fail(prompt_files.what, pytrace=False)
 
 
 def test_template_and_tokenizer_are_the_recorded(
-    reference: Reference,
+    reference: ReferenceRenderer,
     family: Family,
     fitting: tuple[Conversation, ...],
     golden: Goldens,
@@ -88,7 +92,7 @@ def test_template_and_tokenizer_are_the_recorded(
 
 def test_prompt_is_the_recorded(
     conversation: Conversation,
-    reference: Reference,
+    reference: ReferenceRenderer,
     family: Family,
     golden: Goldens,
     evidence: Evidence,
@@ -103,7 +107,7 @@ def test_prompt_is_the_recorded(
 def test_server_renders_as_the_reference(
     *,
     conversation: Conversation,
-    reference: Reference,
+    reference: ReferenceRenderer,
     family: Family,
     server: Endpoint,
     launch: Launch,
@@ -136,7 +140,11 @@ def test_sampling_is_the_recorded(
 
 @pytest.mark.parametrize("thinking", ["on", "off", "unset"])
 def test_prompt_opens_what_the_family_says(
-    thinking: str, trivial: Conversation, family: Family, reference: Reference, evidence: Evidence
+    thinking: str,
+    trivial: Conversation,
+    family: Family,
+    reference: ReferenceRenderer,
+    evidence: Evidence,
 ) -> None:
     asked = trivial.model_copy(update={"thinking": thinking})
     if reason := asked.why_not(family):
@@ -184,7 +192,7 @@ def test_parser_and_template_agree_on_the_default(
 
 
 def test_every_turn_has_its_marker(
-    conversation: Conversation, family: Family, reference: Reference, evidence: Evidence
+    conversation: Conversation, family: Family, reference: ReferenceRenderer, evidence: Evidence
 ) -> None:
     body = conversation.body(family)
     roles = [message["role"] for message in body["messages"]]
@@ -197,7 +205,7 @@ def test_every_turn_has_its_marker(
 
 
 def test_special_tokens_are_one_token_each(
-    family: Family, reference: Reference, evidence: Evidence
+    family: Family, reference: ReferenceRenderer, evidence: Evidence
 ) -> None:
     names = [*family.prompt.special_tokens, *family.prompt.stop_tokens]
     ids = {name: reference.token_ids(name) for name in dict.fromkeys(names)}
@@ -206,7 +214,9 @@ def test_special_tokens_are_one_token_each(
     assert not split, f"special tokens that fall apart: {split}"
 
 
-def test_stop_tokens_agree(family: Family, reference: Reference, evidence: Evidence) -> None:
+def test_stop_tokens_agree(
+    family: Family, reference: ReferenceRenderer, evidence: Evidence
+) -> None:
     wanted = {name: reference.token_ids(name) for name in family.prompt.stop_tokens}
     evidence["family"] = wanted
     evidence["checkpoint"] = sorted(reference.stop_ids())
@@ -214,7 +224,11 @@ def test_stop_tokens_agree(family: Family, reference: Reference, evidence: Evide
 
 
 def test_server_stops_where_the_family_does(
-    asked: Rendering, family: Family, reference: Reference, server: Endpoint, evidence: Evidence
+    asked: Rendering,
+    family: Family,
+    reference: ReferenceRenderer,
+    server: Endpoint,
+    evidence: Evidence,
 ) -> None:
     names = dict.fromkeys((*family.prompt.stop_tokens, *family.markers))
     ids = {name: found[0] for name in names if len(found := reference.token_ids(name)) == 1}
@@ -225,7 +239,7 @@ def test_server_stops_where_the_family_does(
 
 
 def test_ids_round_trip(
-    trivial: Conversation, family: Family, reference: Reference, server: Endpoint,
+    trivial: Conversation, family: Family, reference: ReferenceRenderer, server: Endpoint,
     evidence: Evidence,
 ) -> None:  # fmt: skip
     prompt = reference.render(trivial.body(family))
@@ -237,7 +251,7 @@ def test_ids_round_trip(
 
 
 def test_random_conversations_render_alike(
-    family: Family, reference: Reference, server: Endpoint, evidence: Evidence
+    family: Family, reference: ReferenceRenderer, server: Endpoint, evidence: Evidence
 ) -> None:
     evidence["examples"] = RANDOM_EXAMPLES
 
@@ -254,7 +268,7 @@ def test_random_conversations_render_alike(
 
 
 def test_user_text_opens_no_turn(
-    trivial: Conversation, family: Family, reference: Reference, golden: Goldens,
+    trivial: Conversation, family: Family, reference: ReferenceRenderer, golden: Goldens,
     evidence: Evidence,
 ) -> None:  # fmt: skip
     found = {}
@@ -270,7 +284,7 @@ def test_user_text_opens_no_turn(
 
 
 def test_another_turn_keeps_the_earlier_tokens(
-    family: Family, reference: Reference, evidence: Evidence
+    family: Family, reference: ReferenceRenderer, evidence: Evidence
 ) -> None:
     if not family.prompt.prefix_stable:
         raise NotApplicable(f"{family.name} renders earlier turns anew when one is added")
@@ -298,7 +312,7 @@ def golden_name(conversation: Conversation) -> str:
 
 
 def differs(
-    conversation: Conversation, reference: Reference, family: Family, golden: Goldens
+    conversation: Conversation, reference: ReferenceRenderer, family: Family, golden: Goldens
 ) -> bool:
     recorded = golden.recorded(golden_name(conversation))
     try:
@@ -307,5 +321,5 @@ def differs(
         return True
 
 
-def laid_out(conversation: Conversation, reference: Reference, family: Family) -> str:
+def laid_out(conversation: Conversation, reference: ReferenceRenderer, family: Family) -> str:
     return conversation_golden(conversation.title, reference.outcome(conversation.body(family)))

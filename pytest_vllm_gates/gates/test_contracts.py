@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.contracts import checks as judge, shapes, types as facts
-from pytest_vllm_gates.contracts.client import Asking
+from pytest_vllm_gates.contracts.client import ContractClient
 from pytest_vllm_gates.goldens import CorruptGolden
 from pytest_vllm_gates.outcomes import Blocked, Case, Finding, MissingGolden, NotApplicable
 from pytest_vllm_gates.robustness import sampling_effects as judged
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.chat import Chat
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.contracts.types import Observed, Plan
+    from pytest_vllm_gates.contracts.types import ContractPlan, Observed
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
@@ -36,7 +36,7 @@ LISTED = 1000
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan() -> ContractPlan:
     """What is asked."""
     return facts.load()
 
@@ -52,14 +52,14 @@ def observed(
     observations: dict[str, Observed],
     server: Endpoint,
     family: Family,
-    plan: Plan,
+    plan: ContractPlan,
     _run: Run,
     evidence: Evidence,
 ) -> Observed:
     """All that the server says of itself and answers to the plan."""
     if family.name not in observations:
         limit = _run.options.answer_tokens
-        found = Asking(server, family, plan, _run.conversations, limit).observe()
+        found = ContractClient(server, family, plan, _run.conversations, limit).observe()
         observations[family.name] = found
         evidence.update({"seconds": found.seconds, "requests": found.requests})
     found = observations[family.name]
@@ -74,7 +74,7 @@ def observed(
 def hold(
     *,
     observed: Observed,
-    plan: Plan,
+    plan: ContractPlan,
     family: Family,
     golden: Goldens,
     checking: Checking,
@@ -116,20 +116,22 @@ def test_routes_are_served(observed: Observed, hold: Callable[..., None]) -> Non
 
 
 def test_metrics_keep_their_names(
-    observed: Observed, plan: Plan, hold: Callable[..., None]
+    observed: Observed, plan: ContractPlan, hold: Callable[..., None]
 ) -> None:
     sees = "dashboards and alerts show nothing, or something else, where these metrics were"
     hold(shapes.METRICS, shapes.metrics(observed.metrics or {}, plan), sees)
 
 
 def test_answers_keep_their_fields(
-    observed: Observed, plan: Plan, hold: Callable[..., None]
+    observed: Observed, plan: ContractPlan, hold: Callable[..., None]
 ) -> None:
     sees = "clients read fields of answers that are gone or of another type"
     hold(shapes.FIELDS, shapes.replies(observed.answers, plan), sees)
 
 
-def test_errors_keep_their_shape(observed: Observed, plan: Plan, hold: Callable[..., None]) -> None:
+def test_errors_keep_their_shape(
+    observed: Observed, plan: ContractPlan, hold: Callable[..., None]
+) -> None:
     now = shapes.replies(observed.refusals, plan)
     says = shapes.messages(observed.refusals, observed.model)
     sees = "clients that tell errors apart, to try again or to give up, meet others"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.client import questions as client_questions
-from pytest_vllm_gates.client.completion import Saying
+from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.client.http import context
 from pytest_vllm_gates.client.questions import faults, load
 from pytest_vllm_gates.client.sameness import compare
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.client.questions import Questions
     from pytest_vllm_gates.fixtures.checking import Checking
@@ -48,9 +48,9 @@ def questions() -> Questions:
 
 
 @pytest.fixture
-def saying(server: Endpoint) -> Saying:
+def saying(server: Endpoint) -> CompletionClient:
     """Ask for answers with their tokens."""
-    return Saying(server, ANSWER_LIMIT_S)
+    return CompletionClient(server, ANSWER_LIMIT_S)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ class Sames:
         evidence["batch_invariant"] = invariant
         evidence["equivalent"] = []
 
-    def add(self, name: str, alone: Said, other: Said) -> None:
+    def add(self, name: str, alone: Completion, other: Completion) -> None:
         """Compare an answer with the one given alone."""
         case = Case(name, {"case": name}, other.request)
         self.cases.append(case)
@@ -89,7 +89,7 @@ def sames(evidence: Evidence, _run: Run) -> Sames:
 
 
 def test_same_question_gets_the_same_answer(
-    questions: Questions, saying: Saying, sames: Sames, family: Family, checking: Checking
+    questions: Questions, saying: CompletionClient, sames: Sames, family: Family, checking: Checking
 ) -> None:
     body = client_questions.question(family, questions.questions[0], questions.answer_tokens)
     first = _answered(saying.ask(body))
@@ -101,7 +101,7 @@ def test_same_question_gets_the_same_answer(
 def test_a_warm_prefix_changes_no_answer(
     *,
     questions: Questions,
-    saying: Saying,
+    saying: CompletionClient,
     tokens: int,
     sames: Sames,
     family: Family,
@@ -134,7 +134,7 @@ def test_a_warm_prefix_changes_no_answer(
 def test_company_changes_no_answer(
     *,
     questions: Questions,
-    saying: Saying,
+    saying: CompletionClient,
     sames: Sames,
     family: Family,
     checking: Checking,
@@ -160,7 +160,7 @@ def test_company_changes_no_answer(
 
 
 def test_no_answer_holds_what_is_anothers(
-    questions: Questions, saying: Saying, family: Family, checking: Checking
+    questions: Questions, saying: CompletionClient, family: Family, checking: Checking
 ) -> None:
     # All prompts begin alike: who looks only at the beginning takes one for another.
     beginning = questions.filler * BEGINNINGS
@@ -192,7 +192,7 @@ def test_no_answer_holds_what_is_anothers(
 
 def test_clients_that_leave_free_their_slots(
     *,
-    saying: Saying,
+    saying: CompletionClient,
     server: Endpoint,
     launch: Launch,
     tokens: int,
@@ -225,10 +225,10 @@ def test_clients_that_leave_free_their_slots(
     )
 
 
-def _answered(said: Said) -> Said:
+def _answered(said: Completion) -> Completion:
     assert not said.error, f"no answer even alone: {said.error}"
     return said
 
 
-def _different(answers: Iterable[Said]) -> int:
+def _different(answers: Iterable[Completion]) -> int:
     return len({said.text for said in answers})

@@ -17,7 +17,7 @@ from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.plans import Traffic
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.load.types import Loaded
+    from pytest_vllm_gates.load.types import LoadResult
     from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.items import Evidence
 
@@ -29,7 +29,7 @@ NO_SOAK = "there was no soak: ask for it with --soak 30m, unless the load before
 
 
 def test_every_request_is_answered_whole(
-    loaded: Loaded, traffic: Traffic, checking: Checking, evidence: Evidence
+    loaded: LoadResult, traffic: Traffic, checking: Checking, evidence: Evidence
 ) -> None:
     evidence["traffic"] = traffic.model_dump(mode="json")
     kept_back = [why for phase in loaded.phases if (why := arrivals.kept_back(phase))]
@@ -39,11 +39,11 @@ def test_every_request_is_answered_whole(
     checking(*found, "under the planned load requests are not answered, or not to their last token")
 
 
-def test_nothing_hangs_under_load(loaded: Loaded, checking: Checking) -> None:
+def test_nothing_hangs_under_load(loaded: LoadResult, checking: Checking) -> None:
     checking(*judge.hangs(loaded), "people wait for ever, and no health check tells")
 
 
-def test_requests_go_out_as_asked(loaded: Loaded, evidence: Evidence) -> None:
+def test_requests_go_out_as_asked(loaded: LoadResult, evidence: Evidence) -> None:
     evidence["arrivals"] = {one.name: arrivals.as_evidence(one) for one in loaded.phases}
     if not any(one.schedule for one in loaded.phases):
         raise NotApplicable("the load broke before any request had a time of its own")
@@ -53,7 +53,7 @@ def test_requests_go_out_as_asked(loaded: Loaded, evidence: Evidence) -> None:
 
 
 def test_tokens_are_as_many_as_the_server_counts(
-    loaded: Loaded, launch: Launch, checking: Checking
+    loaded: LoadResult, launch: Launch, checking: Checking
 ) -> None:
     findings, cases = judge.uncounted(loaded)
     if not cases:
@@ -63,19 +63,19 @@ def test_tokens_are_as_many_as_the_server_counts(
     checking(findings, cases, "tokens get lost between the engine and the client")
 
 
-def test_planned_streams_run_at_once(loaded: Loaded, checking: Checking) -> None:
+def test_planned_streams_run_at_once(loaded: LoadResult, checking: Checking) -> None:
     findings, cases = judge.held_back(loaded)
     if not cases:
         raise NotApplicable("the server does not tell what runs and waits, or was too quick to see")
     checking(findings, cases, "there are fewer places than the deployment plans for")
 
 
-def test_no_stream_stops_while_others_go_on(loaded: Loaded, checking: Checking) -> None:
+def test_no_stream_stops_while_others_go_on(loaded: LoadResult, checking: Checking) -> None:
     checking(*judge.stalled(loaded), "some answers stop in the middle for a while")
 
 
 def test_latencies_are_within_their_limits(
-    loaded: Loaded, traffic: Traffic, checking: Checking, evidence: Evidence
+    loaded: LoadResult, traffic: Traffic, checking: Checking, evidence: Evidence
 ) -> None:
     evidence["figures"] = {one.name: latency.figures(one, traffic.limits) for one in loaded.phases}
     findings, cases = judge.slow(loaded, traffic.limits)
@@ -86,19 +86,21 @@ def test_latencies_are_within_their_limits(
     checking(findings, cases, "under the planned load answers come too late")
 
 
-def test_load_changes_no_answer(*, loaded: Loaded, checking: Checking, invariant: bool) -> None:
+def test_load_changes_no_answer(*, loaded: LoadResult, checking: Checking, invariant: bool) -> None:
     checking(
         *judge.changed(loaded, invariant=invariant),
         "what is asked while others ask is answered otherwise than alone",
     )
 
 
-def test_no_answer_under_load_holds_what_is_anothers(loaded: Loaded, checking: Checking) -> None:
+def test_no_answer_under_load_holds_what_is_anothers(
+    loaded: LoadResult, checking: Checking
+) -> None:
     checking(*judge.crossed(loaded), "under load somebody reads what is another's")
 
 
 def test_server_comes_to_rest_after_load(
-    *, loaded: Loaded, checking: Checking, invariant: bool
+    *, loaded: LoadResult, checking: Checking, invariant: bool
 ) -> None:
     findings, cases = judge.unwell(loaded, invariant=invariant)
     if not cases:
@@ -107,7 +109,7 @@ def test_server_comes_to_rest_after_load(
 
 
 def test_planned_rate_is_below_capacity(
-    loaded: Loaded, traffic: Traffic, evidence: Evidence
+    loaded: LoadResult, traffic: Traffic, evidence: Evidence
 ) -> None:
     if not loaded.ramp:
         raise NotApplicable(NO_RAMP)
@@ -120,7 +122,7 @@ def test_planned_rate_is_below_capacity(
     assert not wrong, wrong
 
 
-def test_soak_does_not_slow_down(loaded: Loaded, traffic: Traffic, evidence: Evidence) -> None:
+def test_soak_does_not_slow_down(loaded: LoadResult, traffic: Traffic, evidence: Evidence) -> None:
     if not loaded.soak:
         raise NotApplicable(NO_SOAK)
     evidence["tokens_per_s"] = [round(one.output_tokens_per_s, 1) for one in loaded.soak]
@@ -139,7 +141,9 @@ def test_soak_does_not_slow_down(loaded: Loaded, traffic: Traffic, evidence: Evi
         raise Inconclusive(why)
 
 
-def test_soak_does_not_fill_memory(loaded: Loaded, traffic: Traffic, evidence: Evidence) -> None:
+def test_soak_does_not_fill_memory(
+    loaded: LoadResult, traffic: Traffic, evidence: Evidence
+) -> None:
     if not loaded.soak:
         raise NotApplicable(NO_SOAK)
     evidence["memory_bytes"] = [one.memory_bytes for one in loaded.soak]

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.fixtures.long_context import Prompts, Situation
-    from pytest_vllm_gates.long_context.types import Climb
+    from pytest_vllm_gates.fixtures.long_context import LadderSetup, Prompts
+    from pytest_vllm_gates.long_context.types import LadderResult
     from pytest_vllm_gates.numerics.checks import Tolerance
-    from pytest_vllm_gates.numerics.client import Reference
+    from pytest_vllm_gates.numerics.client import ReferenceScores
     from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.items import Evidence
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.long_context
 
 
 def test_planned_context_has_room(
-    situation: Situation, launch: Launch, climb: Climb, evidence: Evidence
+    situation: LadderSetup, launch: Launch, climb: LadderResult, evidence: Evidence
 ) -> None:
     planned, at_once = situation.planned, situation.at_once
     room = launch.startup.concurrency_at(planned)
@@ -56,7 +56,9 @@ def test_planned_context_has_room(
     assert not preempted, f"the KV cache was full and requests were begun anew: {preempted}"
 
 
-def test_every_length_is_answered(climb: Climb, checking: Checking, evidence: Evidence) -> None:
+def test_every_length_is_answered(
+    climb: LadderResult, checking: Checking, evidence: Evidence
+) -> None:
     evidence["rungs"] = [one.as_evidence() for one in climb.rungs]
     checking(
         *long_context_checks.unanswered(climb),
@@ -64,12 +66,12 @@ def test_every_length_is_answered(climb: Climb, checking: Checking, evidence: Ev
     )
 
 
-def test_nothing_hangs(climb: Climb, checking: Checking) -> None:
+def test_nothing_hangs(climb: LadderResult, checking: Checking) -> None:
     checking(*long_context_checks.hangs(climb), "people wait for ever, and no health check tells")
 
 
 def test_prefix_and_company_change_nothing(
-    *, climb: Climb, checking: Checking, tolerance: Tolerance, invariant: bool
+    *, climb: LadderResult, checking: Checking, tolerance: Tolerance, invariant: bool
 ) -> None:
     checking(
         *long_context_checks.changed(climb, tolerance, invariant=invariant),
@@ -77,21 +79,21 @@ def test_prefix_and_company_change_nothing(
     )
 
 
-def test_too_long_is_refused(climb: Climb, checking: Checking) -> None:
+def test_too_long_is_refused(climb: LadderResult, checking: Checking) -> None:
     checking(
         *long_context_checks.unrefused(climb),
         "who sends too much does not learn it, or harms the server",
     )
 
 
-def test_server_comes_to_rest(*, climb: Climb, checking: Checking, invariant: bool) -> None:
+def test_server_comes_to_rest(*, climb: LadderResult, checking: Checking, invariant: bool) -> None:
     checking(
         *long_context_checks.unwell(climb, invariant=invariant),
         "after long prompts the server is not what it was before",
     )
 
 
-def test_memory_does_not_grow(climb: Climb, evidence: Evidence) -> None:
+def test_memory_does_not_grow(climb: LadderResult, evidence: Evidence) -> None:
     evidence["memory_bytes"] = [one.rest.memory_bytes for one in climb.rungs if one.rest]
     grown = long_context_checks.growth(climb)
     if grown is None:
@@ -108,7 +110,7 @@ def test_long_positions_are_scored_as_by_the_reference(
     *,
     server: Endpoint,
     long_prompts: Prompts,
-    scored_ends: Reference,
+    scored_ends: ReferenceScores,
     tolerance: Tolerance,
     checking: Checking,
     evidence: Evidence,
@@ -135,7 +137,7 @@ def test_a_needle_is_found(
     *,
     server: Endpoint,
     family: Family,
-    situation: Situation,
+    situation: LadderSetup,
     checking: Checking,
     evidence: Evidence,
 ) -> None:

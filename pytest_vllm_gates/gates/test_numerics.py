@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.numerics import checks as numerics_checks, client as numerics_client
-from pytest_vllm_gates.numerics.client import Reference
+from pytest_vllm_gates.numerics.client import ReferenceScores
 from pytest_vllm_gates.outcomes import MissingGolden
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.numerics.checks import Distance, Tolerance
     from pytest_vllm_gates.numerics.client import Scores
-    from pytest_vllm_gates.prompts.reference import Reference as Renderer
+    from pytest_vllm_gates.prompts.reference import ReferenceRenderer as Renderer
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Subject
@@ -60,7 +60,7 @@ def computed(
     prompts: dict[str, tuple[tuple[int, ...], int]],
     interpreter: Path | None,
     overlay: Path | None,
-) -> Reference | None:
+) -> ReferenceScores | None:
     """The reference computed here and now; None where the weights are too large or not here."""
     if interpreter is None or not numerics_client.is_small(subject.checkpoint):
         return None
@@ -68,12 +68,12 @@ def computed(
 
 
 @pytest.fixture
-def scored(request: pytest.FixtureRequest, subject: Subject, golden: Goldens) -> Reference:
+def scored(request: pytest.FixtureRequest, subject: Subject, golden: Goldens) -> ReferenceScores:
     """The recorded reference; without one, or when recording, one that is computed."""
     recorded = golden.reference(GOLDEN, numerics_client.weights_sha256(subject.checkpoint))
     if recorded:
         return recorded
-    found: Reference | None = request.getfixturevalue("computed")
+    found: ReferenceScores | None = request.getfixturevalue("computed")
     if found is None and golden.recording:
         found = request.getfixturevalue("served")
     if found is None:
@@ -86,9 +86,9 @@ def scored(request: pytest.FixtureRequest, subject: Subject, golden: Goldens) ->
 @pytest.fixture
 def served(
     server: Endpoint, subject: Subject, prompts: dict[str, tuple[tuple[int, ...], int]]
-) -> Reference:
+) -> ReferenceScores:
     """What this server says, to be recorded where nothing better can be had."""
-    return Reference(
+    return ReferenceScores(
         weights=numerics_client.weights_sha256(subject.checkpoint) or "unknown",
         source="the server of a lane that was trusted when this was recorded",
         cases={
@@ -99,7 +99,7 @@ def served(
 
 
 def test_prompt_is_scored_as_by_the_reference(
-    server: Endpoint, scored: Reference, tolerance: Tolerance, evidence: Evidence
+    server: Endpoint, scored: ReferenceScores, tolerance: Tolerance, evidence: Evidence
 ) -> None:
     found = {
         name: numerics_checks.prompt_distance(
@@ -112,7 +112,7 @@ def test_prompt_is_scored_as_by_the_reference(
 
 @pytest.mark.parametrize("prefix", ["cold", "warm"])
 def test_output_is_scored_as_by_the_reference(
-    prefix: str, server: Endpoint, scored: Reference, tolerance: Tolerance, evidence: Evidence
+    prefix: str, server: Endpoint, scored: ReferenceScores, tolerance: Tolerance, evidence: Evidence
 ) -> None:
     evidence["prefix"] = prefix
     judge(
@@ -126,7 +126,7 @@ def test_output_is_scored_as_by_the_reference(
 
 
 def test_output_in_a_batch_is_scored_as_by_the_reference(
-    server: Endpoint, scored: Reference, tolerance: Tolerance, evidence: Evidence
+    server: Endpoint, scored: ReferenceScores, tolerance: Tolerance, evidence: Evidence
 ) -> None:
     names = [name for name in scored.cases if name != LONG]
     batch = [names[i % len(names)] for i in range(BATCH)]

@@ -16,7 +16,7 @@ from pytest_vllm_gates.outcomes import Finding, NotApplicable
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.conversations.walk import Walked
+    from pytest_vllm_gates.conversations.walk import WalkResult
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.reasoning
 
 
 def test_no_marker_reaches_a_field(
-    walked: Walked, family: Family, checking: Checking, read_by: str
+    walked: WalkResult, family: Family, checking: Checking, read_by: str
 ) -> None:
     found = [
         Finding(one.case, each)
@@ -37,7 +37,7 @@ def test_no_marker_reaches_a_field(
 
 
 def test_nothing_said_is_lost(
-    walked: Walked, family: Family, checking: Checking, read_by: str
+    walked: WalkResult, family: Family, checking: Checking, read_by: str
 ) -> None:
     told = [one for one in walked.answered if one.raw is not None]
     found = [Finding(one.case, each) for one in told for each in tokens.texts(one, family)]
@@ -45,7 +45,7 @@ def test_nothing_said_is_lost(
     checking(found, [one.case for one in told], sees, read_by)
 
 
-def test_thinking_off_answers_at_once(walked: Walked, checking: Checking) -> None:
+def test_thinking_off_answers_at_once(walked: WalkResult, checking: Checking) -> None:
     judged = [one for one in walked.answered if not one.thinks]
     found = [
         Finding(one.case, each)
@@ -56,7 +56,7 @@ def test_thinking_off_answers_at_once(walked: Walked, checking: Checking) -> Non
     checking(found, [one.case for one in judged], sees)
 
 
-def test_thinking_on_thinks(walked: Walked, family: Family, checking: Checking) -> None:
+def test_thinking_on_thinks(walked: WalkResult, family: Family, checking: Checking) -> None:
     if family.thinking is None:
         raise NotApplicable(f"{family.name} does not think")
     judged = [one for one in walked.answered if one.thinks]
@@ -71,7 +71,7 @@ def test_thinking_on_thinks(walked: Walked, family: Family, checking: Checking) 
     checking(found, [one.case for one in judged], sees)
 
 
-def test_an_ended_answer_is_there(walked: Walked, checking: Checking) -> None:
+def test_an_ended_answer_is_there(walked: WalkResult, checking: Checking) -> None:
     found = [
         Finding(one.case, each)
         for one in walked.answered
@@ -80,13 +80,13 @@ def test_an_ended_answer_is_there(walked: Walked, checking: Checking) -> None:
     checking(found, walked.cases, "The server says that it is done, and the answer is empty")
 
 
-def test_usage_counts_the_tokens(walked: Walked, checking: Checking) -> None:
+def test_usage_counts_the_tokens(walked: WalkResult, checking: Checking) -> None:
     found = [Finding(one.case, each) for one in walked.answered for each in finish.usage(one)]
     checking(found, walked.cases, "The bill does not fit the answer")
 
 
 def test_reasoning_comes_under_the_recorded_key(
-    walked: Walked, family: Family, golden: Goldens, evidence: Evidence
+    walked: WalkResult, family: Family, golden: Goldens, evidence: Evidence
 ) -> None:
     if family.thinking is None:
         raise NotApplicable(f"{family.name} does not think")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.client.completion import Saying
+from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.robustness import checks as judge, client as drive, types as facts
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.robustness.types import Treatment
+    from pytest_vllm_gates.robustness.types import RobustnessResult
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Run
 
@@ -31,28 +31,28 @@ QUESTION_TOKENS = 24
 
 
 @pytest.fixture(scope="module")
-def treatments() -> dict[str, Treatment]:
+def treatments() -> dict[str, RobustnessResult]:
     """What was done to each family's server: once, whichever check asks first."""
     return {}
 
 
 @pytest.fixture
 def treatment(
-    treatments: dict[str, Treatment],
+    treatments: dict[str, RobustnessResult],
     server: Endpoint,
     family: Family,
     _run: Run,
     evidence: Evidence,
-) -> Treatment:
+) -> RobustnessResult:
     """Every wrong and every rare request sent to the server, and what came of it."""
     if family.name not in treatments:
-        saying = Saying(server, drive.ANSWER_LIMIT_S)
+        saying = CompletionClient(server, drive.ANSWER_LIMIT_S)
 
         # A grammar begins after the thinking: without any it meets the first token.
         kwargs = family.thinking_kwargs("off")
         more = {"chat_template_kwargs": kwargs} if kwargs else {}
 
-        def canary() -> Said:
+        def canary() -> Completion:
             messages = [{"role": "user", "content": QUESTION}]
             return saying.ask({"messages": messages, "max_tokens": QUESTION_TOKENS, **more})
 
@@ -69,14 +69,14 @@ def treatment(
     return found
 
 
-def test_no_request_breaks_the_server(treatment: Treatment, checking: Checking) -> None:
+def test_no_request_breaks_the_server(treatment: RobustnessResult, checking: Checking) -> None:
     checking(
         *judge.unsurvived(treatment),
         "a client's request is answered with the server's own failure, and may end service for all",
     )
 
 
-def test_rare_requests_are_answered(treatment: Treatment, checking: Checking) -> None:
+def test_rare_requests_are_answered(treatment: RobustnessResult, checking: Checking) -> None:
     checking(
         *judge.turned_away(treatment),
         "a client asks for what is seldom asked and within every rule, and is not answered",
@@ -84,7 +84,7 @@ def test_rare_requests_are_answered(treatment: Treatment, checking: Checking) ->
 
 
 def test_wrong_requests_are_refused(
-    treatment: Treatment, checking: Checking, evidence: Evidence
+    treatment: RobustnessResult, checking: Checking, evidence: Evidence
 ) -> None:
     evidence["refusals"] = judge.refusals(treatment.reactions)
     checking(
@@ -93,14 +93,14 @@ def test_wrong_requests_are_refused(
     )
 
 
-def test_refusals_name_what_is_wrong(treatment: Treatment, checking: Checking) -> None:
+def test_refusals_name_what_is_wrong(treatment: RobustnessResult, checking: Checking) -> None:
     checking(
         *judge.unexplained(treatment),
         "a client is refused and cannot tell from the error what to change",
     )
 
 
-def test_others_are_answered_as_before(treatment: Treatment, checking: Checking) -> None:
+def test_others_are_answered_as_before(treatment: RobustnessResult, checking: Checking) -> None:
     assert not treatment.healthy.error, (
         f"an ordinary question was not answered before anything went wrong: "
         f"{treatment.healthy.error}"

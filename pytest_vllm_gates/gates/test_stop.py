@@ -16,8 +16,8 @@ from pytest_vllm_gates.outcomes import Case, Finding, Inconclusive
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Exchange
-    from pytest_vllm_gates.conversations.limits import Limited, Pieces
-    from pytest_vllm_gates.conversations.walk import Walked
+    from pytest_vllm_gates.conversations.limits import LimitedAnswer, Pieces
+    from pytest_vllm_gates.conversations.walk import WalkResult
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.items import Evidence
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.stop
 
 
 @pytest.fixture
-def with_stop(walked: Walked) -> list[Exchange]:
+def with_stop(walked: WalkResult) -> list[Exchange]:
     """The answers to requests with a stop."""
     return [one for one in walked.answered if one.stop is not None]
 
@@ -72,7 +72,7 @@ def test_any_piece_of_the_answer_stops_it(
 
 
 def test_limit_is_kept_and_told(
-    limited: list[Limited], checking: Checking, evidence: Evidence
+    limited: list[LimitedAnswer], checking: Checking, evidence: Evidence
 ) -> None:
     evidence["limits"] = [one.max_tokens for one in limited]
     cases, found = of_limits(limited)
@@ -80,7 +80,7 @@ def test_limit_is_kept_and_told(
 
 
 def test_a_cut_call_is_told(
-    limited_calls: list[Limited], checking: Checking, evidence: Evidence
+    limited_calls: list[LimitedAnswer], checking: Checking, evidence: Evidence
 ) -> None:
     if not limited_calls:
         raise Inconclusive("no call came, or the server counts no tokens: there is nothing to cut")
@@ -90,7 +90,7 @@ def test_a_cut_call_is_told(
 
 
 def test_what_is_cut_is_the_answers_beginning(
-    limited: list[Limited], family: Family, checking: Checking, evidence: Evidence
+    limited: list[LimitedAnswer], family: Family, checking: Checking, evidence: Evidence
 ) -> None:
     under = [one for one in limited if one.due == "length"]
     cut = [one for one in under if finish.comparable(one.answer, one.plain)]
@@ -106,7 +106,7 @@ def test_what_is_cut_is_the_answers_beginning(
     checking(found, cases, "Thinking that was cut is shown as the answer, or the answer hidden")
 
 
-def of_limits(limited: list[Limited]) -> tuple[list[Case], list[Finding]]:
+def of_limits(limited: list[LimitedAnswer]) -> tuple[list[Case], list[Finding]]:
     """Return the cases, and where a limit was not kept or not told."""
     cases = cases_of(limited)
     found = [
@@ -120,6 +120,6 @@ def of_limits(limited: list[Limited]) -> tuple[list[Case], list[Finding]]:
     return cases, found
 
 
-def cases_of(limited: list[Limited]) -> list[Case]:
+def cases_of(limited: list[LimitedAnswer]) -> list[Case]:
     """Return the requests under limits as cases."""
     return [Case(one.name, {"limit": one.kind, "answer": one.how}, one.request) for one in limited]

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Answer, Exchange
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.conversations.pace import Paced
-    from pytest_vllm_gates.conversations.walk import Walked
+    from pytest_vllm_gates.conversations.pace import PacedStreams
+    from pytest_vllm_gates.conversations.walk import WalkResult
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.items import Evidence
 
@@ -33,7 +33,9 @@ FEW_TOKENS = 8
 WIDE = ("whole", "streamed in wide deltas")
 
 
-def test_every_request_is_answered(asked: Walked, checking: Checking, evidence: Evidence) -> None:
+def test_every_request_is_answered(
+    asked: WalkResult, checking: Checking, evidence: Evidence
+) -> None:
     evidence["cells"] = len(asked.exchanges)
     evidence["requests"] = asked.requests
     evidence["seconds"] = round(asked.seconds, 1)
@@ -44,7 +46,7 @@ def test_every_request_is_answered(asked: Walked, checking: Checking, evidence: 
 
 
 def test_streamed_answer_equals_the_whole(
-    walked: Walked, checking: Checking, evidence: Evidence
+    walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     pairs = [(one, one.whole, one.streamed) for one in walked.answered]
     found, cases = compared(pairs, evidence, ("whole", "streamed"))
@@ -54,7 +56,7 @@ def test_streamed_answer_equals_the_whole(
 
 
 def test_deltas_of_several_tokens_lose_nothing(
-    walked: Walked, checking: Checking, evidence: Evidence
+    walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     held = [count for one in walked.answered if one.widened for count in one.widened.delta_tokens]
     evidence["tokens_per_delta"] = {"most": max(held, default=None), "deltas": len(held)}
@@ -70,7 +72,7 @@ def test_deltas_of_several_tokens_lose_nothing(
 
 
 def test_stream_is_framed_as_clients_expect(
-    walked: Walked, checking: Checking, evidence: Evidence
+    walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     cases = [one.case for one in walked.answered]
     found = [
@@ -93,14 +95,14 @@ def test_usage_comes_only_where_it_is_asked(
 
 
 def test_chunks_arrive_as_they_are_made(
-    paced: Paced, checking: Checking, evidence: Evidence
+    paced: PacedStreams, checking: Checking, evidence: Evidence
 ) -> None:
     case, found = arrived(paced, "a long answer", checking, evidence)
     checking(found, [case], "The answer does not appear word by word: it comes late, or stops")
 
 
 def test_arguments_arrive_as_they_are_made(
-    paced_call: Paced, checking: Checking, evidence: Evidence
+    paced_call: PacedStreams, checking: Checking, evidence: Evidence
 ) -> None:
     case, found = arrived(paced_call, "a call with a long argument", checking, evidence)
     checking(
@@ -109,7 +111,7 @@ def test_arguments_arrive_as_they_are_made(
 
 
 def arrived(
-    paced: Paced, what: str, checking: Checking, evidence: Evidence
+    paced: PacedStreams, what: str, checking: Checking, evidence: Evidence
 ) -> tuple[Case, list[Finding]]:
     """Return what is wrong with how a stream arrived.
 

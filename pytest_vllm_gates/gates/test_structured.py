@@ -15,7 +15,7 @@ from pytest_vllm_gates.outcomes import Finding, Inconclusive
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Exchange
-    from pytest_vllm_gates.conversations.walk import Walked
+    from pytest_vllm_gates.conversations.walk import WalkResult
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.items import Evidence
 
@@ -23,20 +23,22 @@ pytestmark = pytest.mark.structured
 
 
 def test_json_is_one_value_that_validates(
-    walked: Walked, checking: Checking, evidence: Evidence
+    walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     judged = ended(walked, "json_schema", evidence)
     found = [Finding(one.case, each) for one in judged for each in content.json_value(one)]
     checking(found, [one.case for one in judged], "A program that reads the JSON fails")
 
 
-def test_text_matches_its_pattern(walked: Walked, checking: Checking, evidence: Evidence) -> None:
+def test_text_matches_its_pattern(
+    walked: WalkResult, checking: Checking, evidence: Evidence
+) -> None:
     judged = ended(walked, "regex", evidence)
     found = [Finding(one.case, each) for one in judged for each in content.pattern(one)]
     checking(found, [one.case for one in judged], "A program that reads the answer fails")
 
 
-def ended(walked: Walked, kind: str, evidence: Evidence) -> list[Exchange]:
+def ended(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:
     """Return the answers of a format that came to their end.
 
     Raises `Inconclusive` when the limit cut all of them.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.catalog.plans import Block, Pair, Plan, Scatter
-    from pytest_vllm_gates.session.against import Comparison
+    from pytest_vllm_gates.catalog.plans import Block, Pair, Scatter, ThroughputPlan
+    from pytest_vllm_gates.session.against import LaneComparison
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.throughput.baselines import Baselines
 
@@ -31,7 +31,7 @@ def test_is_as_fast_as_recorded(
     *,
     other_lane: Lane | None,
     lane: Lane,
-    plan: Plan,
+    plan: ThroughputPlan,
     baselines: Baselines,
     record: Callable[[Sequence[Block]], None] | None,
     measure_blocks: Callable[[], Sequence[Block]],
@@ -61,12 +61,12 @@ def test_is_as_fast_as_recorded(
     evidence["decision"] = decision.as_evidence()
     evidence["baseline"] = [one.path.name for one in recorded]
     sentence = decision.sentence(plan.odds)
-    if decision.answer is judge.Answer.INCONCLUSIVE:
+    if decision.answer is judge.Conclusion.INCONCLUSIVE:
         raise Inconclusive(
             f"{sentence}\nmeasure again when the machine is quiet, or record more boots: "
             f"{baselines.command}"
         )
-    assert decision.answer is judge.Answer.NO_REGRESSION, (
+    assert decision.answer is judge.Conclusion.NO_REGRESSION, (
         f"{sentence}\nagainst {len(recorded)} boots recorded with "
         f"{recorded[-1].versions.get('vllm', recorded[-1].versions)} in {baselines.folder}\n"
         f"If that is meant, record it: {baselines.command}"
@@ -85,7 +85,7 @@ def test_is_as_fast_as_the_other_lane(
 ) -> None:
     if not other_lane:
         raise NotApplicable("no other lane was named: --against NAME")
-    comparison: Comparison = request.getfixturevalue("comparison")
+    comparison: LaneComparison = request.getfixturevalue("comparison")
     plan, same = comparison.plan, other_lane.name == lane.name
     decision = comparison.measure(whole=same)
     evidence["against"] = other_lane.name
@@ -110,9 +110,9 @@ def test_is_as_fast_as_the_other_lane(
         if calibrate:
             calibrate(scatter, comparison.pairs)
     changes = "".join(f"\n  {one}" for one in comparison.start_changes)
-    if decision.answer is judge.Answer.INCONCLUSIVE:
+    if decision.answer is judge.Conclusion.INCONCLUSIVE:
         raise Inconclusive(sentence)
-    assert decision.answer is judge.Answer.NO_REGRESSION, sentence + (
+    assert decision.answer is judge.Conclusion.NO_REGRESSION, sentence + (
         f"\nwhat this lane's start has otherwise:{changes}" if changes else ""
     )
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.client.chat import Chat
-    from pytest_vllm_gates.conversations.forced_calls import Forced
-    from pytest_vllm_gates.conversations.sampled import Sampled
-    from pytest_vllm_gates.conversations.walk import Walked
+    from pytest_vllm_gates.conversations.forced_calls import ForcedReplies
+    from pytest_vllm_gates.conversations.sampled import SampledCalls
+    from pytest_vllm_gates.conversations.walk import WalkResult
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.tools
 
 
 @pytest.fixture
-def with_tools(walked: Walked, family: Family) -> list[Exchange]:
+def with_tools(walked: WalkResult, family: Family) -> list[Exchange]:
     """The answers to requests that declare tools."""
     if family.tools is None:
         raise NotApplicable(f"{family.name} calls no tools")
@@ -67,7 +67,7 @@ def test_calls_have_ids(with_tools: list[Exchange], checking: Checking) -> None:
     checking(found, [one.case for one in with_tools], "A tool's result cannot be sent back")
 
 
-def test_tool_choice_is_kept(walked: Walked, checking: Checking) -> None:
+def test_tool_choice_is_kept(walked: WalkResult, checking: Checking) -> None:
     found = [
         Finding(one.case, each)
         for one in walked.answered
@@ -103,21 +103,21 @@ def test_no_call_is_lost(
 
 
 def test_hostile_arguments_arrive_as_written(
-    hostile: Forced, checking: Checking, evidence: Evidence, read_by: str
+    hostile: ForcedReplies, checking: Checking, evidence: Evidence, read_by: str
 ) -> None:
     found, cases = judged(hostile, "text", evidence)
     checking(found, cases, "A tool gets other arguments than the model wrote, or none", read_by)
 
 
 def test_arguments_keep_their_types(
-    typed: Forced, checking: Checking, evidence: Evidence, read_by: str
+    typed: ForcedReplies, checking: Checking, evidence: Evidence, read_by: str
 ) -> None:
     found, cases = judged(typed, "call", evidence)
     checking(found, cases, "A tool gets arguments of other types than it declares", read_by)
 
 
 def test_sampled_calls_are_as_often_valid_as_recorded(
-    sampled: Sampled, golden: Goldens, evidence: Evidence
+    sampled: SampledCalls, golden: Goldens, evidence: Evidence
 ) -> None:
     evidence.update(valid=sampled.valid, of=sampled.of, invalid=sampled.invalid[:3])
     recorded = golden.recorded("valid-calls")
@@ -135,7 +135,9 @@ def test_sampled_calls_are_as_often_valid_as_recorded(
     )
 
 
-def judged(forced: Forced, trait: str, evidence: Evidence) -> tuple[list[Finding], list[Case]]:
+def judged(
+    forced: ForcedReplies, trait: str, evidence: Evidence
+) -> tuple[list[Finding], list[Case]]:
     """Return what is wrong with the calls that were forced, and all of them as cases."""
     evidence["replies"] = len(forced.replies)
     evidence["not_written"] = forced.not_written

@@ -12,7 +12,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.history.types import FILE, Entry
+from pytest_vllm_gates.history.types import FILE, HistoryEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ MIGRATIONS = (
 )
 
 
-def append(path: Path, entry: Entry) -> None:
+def append(path: Path, entry: HistoryEntry) -> None:
     """Add a run, and make the file, and git's passing over it, where there is none yet.
 
     Raises `UserError` where that cannot be done; the file is then as it was.
@@ -73,7 +73,7 @@ def append(path: Path, entry: Entry) -> None:
             )
 
 
-def runs(path: Path, limit: int, family: str | None = None) -> tuple[Entry, ...]:
+def runs(path: Path, limit: int, family: str | None = None) -> tuple[HistoryEntry, ...]:
     """Return the last runs, of one family or of all, the oldest first.
 
     Raises `UserError` where there is no file, or none that can be read.
@@ -94,13 +94,13 @@ def families(path: Path) -> tuple[str, ...]:
         return tuple(row["name"] for row in rows)
 
 
-def _entry(file: sqlite3.Connection, row: sqlite3.Row) -> Entry:
+def _entry(file: sqlite3.Connection, row: sqlite3.Row) -> HistoryEntry:
     checkpoints = file.execute("SELECT * FROM families WHERE run = ? ORDER BY rowid", (row["id"],))
     of = {each["name"]: each["checkpoint"] for each in checkpoints}
     figures: dict[str, dict[str, float]] = {family: {} for family in of}
     for each in file.execute("SELECT * FROM figures WHERE run = ? ORDER BY rowid", (row["id"],)):
         figures[each["family"]][each["name"]] = each["value"]
-    return Entry(
+    return HistoryEntry(
         created=row["created"],
         command=tuple(json.loads(row["command"])),
         promotion=row["promotion"],

@@ -25,7 +25,7 @@ that kept the limits of the load gate's independent arrivals."""
 
 
 @dataclass(frozen=True)
-class Entry:
+class HistoryEntry:
     """One run."""
 
     created: str
@@ -59,11 +59,11 @@ class Entry:
         }
 
 
-def entry(document: Mapping[str, Any]) -> Entry:
+def entry(document: Mapping[str, Any]) -> HistoryEntry:
     """Return what is remembered of a run, from its `verdict.json`."""
     lane, families = document["lane"], document["families"]
     against = document.get("against")
-    return Entry(
+    return HistoryEntry(
         created=document["created"],
         command=tuple(document["command"]),
         promotion=document["promotion"],
@@ -143,7 +143,7 @@ class Trend:
         return self.values[-1] / before - 1 if before else None
 
 
-def trends(entries: Iterable[Entry], family: str | None = None) -> tuple[Trend, ...]:
+def trends(entries: Iterable[HistoryEntry], family: str | None = None) -> tuple[Trend, ...]:
     """Return the trend of every figure that two runs or more have, of one family or of all."""
     found: dict[tuple[str, str, str, str, str], list[float]] = {}
     for entry in entries:

@@ -28,7 +28,7 @@ DIFF_LINE = re.compile(r"\s*[+-] ")
 PASSING = ("id", "created", "model", "system_fingerprint", "kv_transfer_params", "request_id")
 
 
-class Answer(StrEnum):
+class ReplayOutcome(StrEnum):
     """What a replay comes to."""
 
     REPRODUCED = "REPRODUCED"
@@ -37,7 +37,7 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRequest:
     """One request's two answers."""
 
     name: str
@@ -61,25 +61,25 @@ def decide(
     findings: Sequence[Finding],
     *,
     other_weights: bool = False,
-) -> tuple[Answer, str]:
+) -> tuple[ReplayOutcome, str]:
     """Return whether a replay's outcome is the incident again, and why.
 
     `findings` are all its test found, known defects among them. Numbers, paths and ids may differ;
     with `other_weights` what the model said may, too.
     """
     if outcome is Outcome.PASS or outcome is Outcome.NOT_APPLICABLE:
-        return Answer.NOT_REPRODUCED, reason or "its test passes"
+        return ReplayOutcome.NOT_REPRODUCED, reason or "its test passes"
     before = {(one.case, _plain(one.says, other_weights)) for one in incident.findings}
     now = {(one.case.name, _plain(one.says, other_weights)) for one in findings}
     if again := before & now:
-        return Answer.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
+        return ReplayOutcome.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
     kernels = [_kernel(one, other_weights) for one in (incident.says, reason)]
     fails = outcome in (Outcome.FAIL, Outcome.WAIVED)
     if fails and not before and kernels[0] == kernels[1]:
-        return Answer.REPRODUCED, "its test fails as it did"
+        return ReplayOutcome.REPRODUCED, "its test fails as it did"
     if outcome is Outcome.KNOWN:
-        return Answer.NOT_REPRODUCED, "only what is known was found"
-    return Answer.DIFFERENT, f"its test is {outcome}, and says something else"
+        return ReplayOutcome.NOT_REPRODUCED, "only what is known was found"
+    return ReplayOutcome.DIFFERENT, f"its test is {outcome}, and says something else"
 
 
 def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
@@ -96,13 +96,13 @@ def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]
     return found
 
 
-def compare(before: Sent, now: Sent) -> Compared:
+def compare(before: Sent, now: Sent) -> ComparedRequest:
     """Compare two answers to one request."""
     then, today = (_said(one) for one in (before, now))
     diff = difflib.unified_diff(
         then.splitlines(), today.splitlines(), "then", "now", n=1, lineterm=""
     )
-    return Compared(
+    return ComparedRequest(
         before.name,
         then == today,
         "\n".join(diff),

@@ -80,7 +80,7 @@ DONE = "[DONE]"
 
 
 @dataclass
-class Completion:
+class FirstChoice:
     """The first choice of an answer, put together."""
 
     content: str = ""
@@ -102,9 +102,9 @@ def broken(expectations: Iterable[Expectation], sent: Sent) -> list[str]:
     return [told for one in expectations for told in _broken(one, sent, read)]
 
 
-def completion(sent: Sent) -> Completion:
+def completion(sent: Sent) -> FirstChoice:
     """Read an answer: a chat's or a completion's, whole or streamed."""
-    found = Completion()
+    found = FirstChoice()
     text = sent.answer.decode("utf-8", "replace")
     events = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
     try:
@@ -121,7 +121,7 @@ def completion(sent: Sent) -> Completion:
     return found
 
 
-def _add(found: Completion, part: Any) -> None:
+def _add(found: FirstChoice, part: Any) -> None:
     if part.get("error"):
         found.broken = f"it tells of an error: {json.dumps(part['error'])[:SHOWN]}"
     for choice in part.get("choices") or ():
@@ -138,7 +138,7 @@ def _add(found: Completion, part: Any) -> None:
             kept[1] += function.get("arguments") or ""
 
 
-def _broken(one: Expectation, sent: Sent, read: Completion) -> Iterator[str]:
+def _broken(one: Expectation, sent: Sent, read: FirstChoice) -> Iterator[str]:
     text = read.text(one.name)
     if one.kind == "is":
         yield from _is_not(one, sent, read)
@@ -158,7 +158,7 @@ def _broken(one: Expectation, sent: Sent, read: Completion) -> Iterator[str]:
         yield f"content is no JSON: {read.content[:SHOWN]!r}"
 
 
-def _is_not(one: Expectation, sent: Sent, read: Completion) -> Iterator[str]:
+def _is_not(one: Expectation, sent: Sent, read: FirstChoice) -> Iterator[str]:
     found = str(sent.status if one.name == "status" else read.finish_reason)
     if found != one.value:
         said = sent.error or sent.answer.decode("utf-8", "replace")[:SHOWN]

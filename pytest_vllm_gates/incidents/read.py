@@ -29,7 +29,7 @@ FILES = 5000
 
 
 @dataclass(frozen=True)
-class Bundle:
+class IncidentFolder:
     """A bundle that was read: its folder, and what its `incident.json` holds."""
 
     folder: Path
@@ -83,7 +83,7 @@ class Bundle:
         )
 
 
-def read(path: Path) -> Bundle:
+def read(path: Path) -> IncidentFolder:
     """Read a bundle, having seen that it is whole and holds nothing else.
 
     Raises `UserError` with the reason for one that is truncated, of another version, changed by
@@ -111,7 +111,7 @@ def read(path: Path) -> Bundle:
             )
         if hashlib.sha256((folder / name).read_bytes()).hexdigest() != file.sha256:
             raise _refused(folder, f"{name} was changed since it was written")
-    return Bundle(folder, incident)
+    return IncidentFolder(folder, incident)
 
 
 def _incident(folder: Path, size: int) -> Incident:

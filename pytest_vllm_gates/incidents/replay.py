@@ -19,7 +19,7 @@ from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.answer import Exchange
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.recorder import HEADER, Tape
-from pytest_vllm_gates.conversations.walk import AT_A_TIME, Asker
+from pytest_vllm_gates.conversations.walk import AT_A_TIME, CellClient
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction.redactor import REDACTED
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.client.exchange import Sent
-    from pytest_vllm_gates.incidents.read import Bundle
-    from pytest_vllm_gates.incidents.types import CellSends, Walk
+    from pytest_vllm_gates.incidents.read import IncidentFolder
+    from pytest_vllm_gates.incidents.types import CellSends, RecordedWalk
 
 # Of the headers a request was kept with, those that say how it is to be understood.
 SENT_HEADERS = ("content-type", "accept")
@@ -91,7 +91,7 @@ AS_SENT = "x-gates-as-sent"
 class AsSent(httpx.BaseTransport):
     """A transport that gives a request the bytes of the bundle's send which it names."""
 
-    def __init__(self, bundle: Bundle, model: str, inner: httpx.BaseTransport) -> None:
+    def __init__(self, bundle: IncidentFolder, model: str, inner: httpx.BaseTransport) -> None:
         self._bundle = bundle
         self._model = model
         self._inner = inner
@@ -125,12 +125,14 @@ class AsSent(httpx.BaseTransport):
 class ReplayedWalk:
     """The walk of an incident: its cells, asked again with their own bytes."""
 
-    def __init__(self, endpoint: Endpoint, family: Family, bundle: Bundle, walk: Walk) -> None:
+    def __init__(
+        self, endpoint: Endpoint, family: Family, bundle: IncidentFolder, walk: RecordedWalk
+    ) -> None:
         self._bundle = bundle
         self._walk = walk
         recorder = http.transport(endpoint)
         self._chat = Chat(endpoint, family, AsSent(bundle, endpoint.model, recorder))
-        self._asker = Asker(endpoint, self._chat, recorder)
+        self._asker = CellClient(endpoint, self._chat, recorder)
 
     @property
     def requests(self) -> int:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.incidents.read import Bundle
-    from pytest_vllm_gates.incidents.types import Checkpoint as CheckpointFacts
+    from pytest_vllm_gates.incidents.read import IncidentFolder
+    from pytest_vllm_gates.incidents.types import ServedCheckpoint as CheckpointFacts
 
 
-def lane_of(bundle: Bundle, project: Path) -> Lane | None:
+def lane_of(bundle: IncidentFolder, project: Path) -> Lane | None:
     """Return the lane that an incident is booted on.
 
     It is the project's of that name, the bundle's own where that may be booted, or the shipped one;
@@ -44,7 +44,7 @@ def lane_of(bundle: Bundle, project: Path) -> Lane | None:
     return lanes.load(name, project) if own else None
 
 
-def _carried(bundle: Bundle, name: str) -> Lane:
+def _carried(bundle: IncidentFolder, name: str) -> Lane:
     path = bundle.folder / LANE
     # What it names beside itself is taken from what ships.
     lane = toml.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
@@ -57,7 +57,7 @@ def _carried(bundle: Bundle, name: str) -> Lane:
         wrong.append(f"{lane.form} {getattr(lane, lane.form)!r}")
     if lane.overlay not in [None, *(one.overlay for one in shipped)]:
         wrong.append(f"overlay {lane.overlay!r}")
-    if lane.start not in [lanes.Start(), *(one.start for one in shipped)]:
+    if lane.start not in [lanes.StartCommand(), *(one.start for one in shipped)]:
         wrong.append("start")
     if wrong:
         raise UserError(
@@ -69,7 +69,7 @@ def _carried(bundle: Bundle, name: str) -> Lane:
     return lane
 
 
-def checkpoint_of(bundle: Bundle, family: Family) -> tuple[Checkpoint, str]:
+def checkpoint_of(bundle: IncidentFolder, family: Family) -> tuple[Checkpoint, str]:
     """Return the weights an incident is replayed with, and what is to be said of them.
 
     They are the incident's where they are here; else, for what lies above the weights, the family's
@@ -124,7 +124,7 @@ def is_cached(checkpoint: Checkpoint) -> bool:
 
 
 def _with_prompt_files(
-    bundle: Bundle, prompts: Sequence[str], small: Checkpoint, name: str
+    bundle: IncidentFolder, prompts: Sequence[str], small: Checkpoint, name: str
 ) -> Checkpoint:
     """Return a folder with a miniature's weights and the bundle's prompt files.
 

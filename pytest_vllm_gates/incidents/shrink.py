@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_vllm_gates.client.exchange import Sent
-    from pytest_vllm_gates.incidents.read import Bundle
+    from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.incidents.types import CellSends
 
 # What makes a body a request, and how its answer is to come: never left out.
@@ -35,7 +35,7 @@ KINDS = ("turn", "tool", "option")
 
 
 @dataclass(frozen=True)
-class Part:
+class RemovablePart:
     """Something that may be left out. `of` is the request, or the cell, that has it."""
 
     kind: str
@@ -48,10 +48,10 @@ class Part:
         return f"{self.kind} {what or self.of}".rstrip()
 
 
-class Whittler:
+class Shrinker:
     """Takes parts out of a bundle, and writes what is left as another."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: IncidentFolder) -> None:
         """Raises `UserError` for an incident whose test asks by itself, not from the bundle."""
         self._bundle = bundle
         self._incident = bundle.incident
@@ -63,18 +63,18 @@ class Whittler:
                 "its bundle: there is nothing to leave out"
             )
 
-    def parts(self) -> Iterator[tuple[str, list[Part]]]:
+    def parts(self) -> Iterator[tuple[str, list[RemovablePart]]]:
         """Yield what may be left out, kind by kind: the largest first."""
         groups = list(self._groups)
         if len(groups) > 1:
-            yield "request", [Part("request", one) for one in groups]
+            yield "request", [RemovablePart("request", one) for one in groups]
         for kind in KINDS:
             found = [part for one in groups for part in self._parts_of(kind, one)]
             found += self._conversation_parts(kind)
             if found:
                 yield kind, found
 
-    def write(self, parent: Path, name: str, left_out: Sequence[Part]) -> Path:
+    def write(self, parent: Path, name: str, left_out: Sequence[RemovablePart]) -> Path:
         """Write the bundle without some of its parts; return its folder."""
         gone = {one.of for one in left_out if one.kind == "request"}
         groups = {one: names for one, names in self._groups.items() if one not in gone}
@@ -112,33 +112,35 @@ class Whittler:
             for name in self._sends:
                 yield name, [name]
 
-    def _parts_of(self, kind: str, group: str) -> Iterator[Part]:
+    def _parts_of(self, kind: str, group: str) -> Iterator[RemovablePart]:
         body = body_of(self._sends[group])
         if kind == "turn":
             messages = body.get("messages")
             count = len(messages) if isinstance(messages, list) else 0
-            yield from (Part("turn", group, at) for at in range(count) if count > 1)
+            yield from (RemovablePart("turn", group, at) for at in range(count) if count > 1)
         elif kind == "tool":
             tools = body.get("tools")
             yield from (
-                Part("tool", group, at)
+                RemovablePart("tool", group, at)
                 for at in range(len(tools) if isinstance(tools, list) else 0)
             )
         else:
-            yield from (Part("option", group, key) for key in body if key not in FIXED)
+            yield from (RemovablePart("option", group, key) for key in body if key not in FIXED)
 
-    def _conversation_parts(self, kind: str) -> Iterator[Part]:
+    def _conversation_parts(self, kind: str) -> Iterator[RemovablePart]:
         told = self._incident.conversation
         if not told or self._groups:
             return
         if kind == "option":
-            yield from (Part("option", "", key) for key in CONVERSATION_OPTIONS if told.get(key))
+            yield from (
+                RemovablePart("option", "", key) for key in CONVERSATION_OPTIONS if told.get(key)
+            )
         else:
             many = told.get({"turn": "messages", "tool": "tools"}[kind]) or ()
             if kind == "tool" or len(many) > 1:
-                yield from (Part(kind, "", at) for at in range(len(many)))
+                yield from (RemovablePart(kind, "", at) for at in range(len(many)))
 
-    def _without(self, sent: Sent, left_out: Sequence[Part]) -> Sent:
+    def _without(self, sent: Sent, left_out: Sequence[RemovablePart]) -> Sent:
         """Return a request without parts of its body; what came back was another's answer."""
         changed = [one for one in left_out if one.kind != "request"]
         if not changed:
@@ -149,7 +151,7 @@ class Whittler:
 
 
 def _without_parts(
-    body: dict[str, Any], left_out: Sequence[Part], options: Sequence[str] = ()
+    body: dict[str, Any], left_out: Sequence[RemovablePart], options: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return a request's body without parts, or a conversation, whose `options` have defaults."""
     gone = {kind: {one.what for one in left_out if one.kind == kind} for kind in KINDS}

@@ -17,7 +17,7 @@ from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.catalog.matrix import Asked
+    from pytest_vllm_gates.catalog.matrix import ConversationRule
 
 FORMAT: Final = "pytest-vllm-gates/incident"
 
@@ -52,13 +52,13 @@ LAYOUT = re.compile(
 )
 
 
-class Record(toml.Record):
+class IncidentRecord(toml.Record):
     """A table of incident.json; what each field is stands in its schema."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class Send(Record):
+class Send(IncidentRecord):
     """One request that was sent, and what came back."""
 
     name: str
@@ -78,19 +78,19 @@ class Send(Record):
     """What ended the exchange, where it was not the end of the response."""
 
 
-class Finding(Record):
+class RecordedFinding(IncidentRecord):
     """One thing that the test found wrong."""
 
     case: str
     says: str
 
 
-class CellSends(Record):
+class CellSends(IncidentRecord):
     """One cell of the matrix: how it was asked, by the names of its sends."""
 
     cell: dict[str, str]
     """The cell's value of every dimension of the matrix."""
-    asked: Asked
+    asked: ConversationRule
     """What asked for it: an entry of the matrix."""
     thinks: bool
     """Whether the model was to think."""
@@ -105,14 +105,14 @@ class CellSends(Record):
     """The stop string, or the id of the stop token."""
 
 
-class Walk(Record):
+class RecordedWalk(IncidentRecord):
     """What judging a test of the matrix needs."""
 
     max_tokens: int
     cells: tuple[CellSends, ...]
 
 
-class Lane(Record):
+class ServedLane(IncidentRecord):
     """The lane that served."""
 
     name: str
@@ -141,7 +141,7 @@ class Lane(Record):
         }
 
 
-class Measure(Record):
+class Measure(IncidentRecord):
     """How much the gates were told to ask: options of the run that change what is sent."""
 
     answer_tokens: int
@@ -150,7 +150,7 @@ class Measure(Record):
     ramp: bool = False
 
 
-class Checkpoint(Record):
+class ServedCheckpoint(IncidentRecord):
     """The weights that were served."""
 
     name: str
@@ -158,14 +158,14 @@ class Checkpoint(Record):
     revision: str | None
 
 
-class File(Record):
+class File(IncidentRecord):
     """A file of the bundle."""
 
     sha256: str
     bytes: int
 
 
-class Incident(Record):
+class Incident(IncidentRecord):
     """What `incident.json` holds. Paths are relative to the bundle's folder."""
 
     format: Literal["pytest-vllm-gates/incident"] = FORMAT
@@ -177,8 +177,8 @@ class Incident(Record):
     family: str
     model: str
     """The name under which the family was served: the body's `model`."""
-    checkpoint: Checkpoint
-    lane: Lane
+    checkpoint: ServedCheckpoint
+    lane: ServedLane
     measure: Measure | None = None
     """Null for what no run of the gates has seen."""
     gate: str
@@ -188,7 +188,7 @@ class Incident(Record):
     """The first case that was wrong, where the test looks at several."""
     says: str
     """The expectation that failed."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[RecordedFinding, ...] = ()
     signature: dict[str, Any] | None = None
     """How a death or a failed boot is explained, as in verdict.json; null where nothing died."""
     machine: dict[str, Any] = Field(default_factory=dict)
@@ -198,7 +198,7 @@ class Incident(Record):
     """The seeds in use, by what they are for."""
     sends: tuple[Send, ...] = ()
     """In the order in which they were sent."""
-    walk: Walk | None = None
+    walk: RecordedWalk | None = None
     """Given for a test that judges the walk of the matrix: these cells are the walk."""
     conversation: dict[str, Any] | None = None
     """The conversation of a test that is run for one of them, with its name."""

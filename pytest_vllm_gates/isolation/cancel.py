@@ -25,7 +25,7 @@ NEARLY_ALL = 0.9
 
 
 @dataclass(frozen=True)
-class Departure:
+class CancelResult:
     """Several clients left at the same time; requests are counted as the server's metrics do."""
 
     streamed: bool
@@ -90,7 +90,7 @@ LOOK_S = 0.05
 
 def leave(
     endpoint: Endpoint, metrics: Metrics, body: Mapping[str, Any], context: int, *, streamed: bool
-) -> Departure:
+) -> CancelResult:
     """Ask for answers without an end, go away in the middle, and watch until they are gone.
 
     The watch is given up when a good part of the answers was generated, or after a minute. Where
@@ -107,7 +107,7 @@ def leave(
 
 def _leave_once(
     endpoint: Endpoint, metrics: Metrics, request: Mapping[str, Any], asked: int
-) -> Departure:
+) -> CancelResult:
     before, begun = _quiet(metrics), metrics.generated()
     clients = [_Client(endpoint, request) for _ in range(CLIENTS)]
     if request["stream"]:
@@ -123,7 +123,7 @@ def _leave_once(
         after = min(after, metrics.in_flight())
         further = metrics.generated() - begun - so_far
     seconds = round(time.monotonic() - left, 3)
-    return Departure(
+    return CancelResult(
         request["stream"], CLIENTS, asked, before, during, after, so_far, further, seconds
     )
 

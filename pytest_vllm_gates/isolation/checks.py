@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.isolation.cancel import Departure
+    from pytest_vllm_gates.isolation.cancel import CancelResult
 
 
-def why_undecided(departure: Departure, *, alone: bool) -> str | None:
+def why_undecided(departure: CancelResult, *, alone: bool) -> str | None:
     """Return why nothing can be said of a departure, None where something can.
 
     `alone`: nobody else uses the server.
@@ -40,7 +40,7 @@ def why_undecided(departure: Departure, *, alone: bool) -> str | None:
     return None
 
 
-def fault(departure: Departure) -> str | None:
+def fault(departure: CancelResult) -> str | None:
     """Return what is wrong with a departure that can be judged, as a sentence."""
     if departure.freed:
         return None

@@ -68,7 +68,7 @@ class BundleDescription:
 
 
 @dataclass(frozen=True)
-class Change:
+class BundleChange:
     """One thing that differs; None on a side that does not have it."""
 
     axis: str
@@ -83,7 +83,7 @@ class BundleDiff:
 
     ours: str
     theirs: str
-    changed: tuple[Change, ...]
+    changed: tuple[BundleChange, ...]
     same: tuple[str, ...]
     unknown: tuple[str, ...]
     warning: str | None = None

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.lanes.describe import BundleDiff, Change
+from pytest_vllm_gates.lanes.describe import BundleChange, BundleDiff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ class Axis(toml.Record):
     follows: Patterns
 
 
-class Table(toml.Record):
+class AxisTable(toml.Record):
     """The file of axes."""
 
     axes: Annotated[tuple[Axis, ...], Field(strict=False)]
@@ -49,7 +49,7 @@ class Table(toml.Record):
 
 def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDiff:
     """Return what differs between two bundles, axis by axis."""
-    changed: list[Change] = []
+    changed: list[BundleChange] = []
     unknown: dict[str, str] = {}
     for axis, one, other in _plain(ours, theirs):
         if one is None or other is None:
@@ -60,7 +60,7 @@ def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDif
         if hidden:
             unknown[axis] = axis if hidden == names else f"{axis} ({', '.join(hidden)})"
         changed += [
-            Change(axis, name, one.get(name), other.get(name))
+            BundleChange(axis, name, one.get(name), other.get(name))
             for name in names
             if name not in hidden and one.get(name) != other.get(name)
         ]
@@ -135,7 +135,7 @@ def _collapsed(
     return flat
 
 
-def _secrets(ours: BundleDescription, theirs: BundleDescription) -> Iterator[Change]:
+def _secrets(ours: BundleDescription, theirs: BundleDescription) -> Iterator[BundleChange]:
     """Yield the changes of secrets that look alike where they are shown."""
     for axis, one, other in _plain(ours, theirs):
         if axis not in ("environment", "start", "flags") or one is None or other is None:
@@ -143,19 +143,19 @@ def _secrets(ours: BundleDescription, theirs: BundleDescription) -> Iterator[Cha
         for name in sorted({*one} & {*other}):
             sealed = name.rpartition(": ")[2]
             if one[name] == other[name] and ours.seals.get(sealed) != theirs.seals.get(sealed):
-                yield Change(axis, name, one[name], other[name])
+                yield BundleChange(axis, name, one[name], other[name])
 
 
 def _versions(
-    ours: BundleDescription, theirs: BundleDescription, plain: Iterable[Change]
-) -> list[Change] | None:
+    ours: BundleDescription, theirs: BundleDescription, plain: Iterable[BundleChange]
+) -> list[BundleChange] | None:
     """Return the packages that differ, each under its axis; None where they cannot be known."""
     if ours.versions is None or theirs.versions is None:
         return None
     moved = any(one.axis == CUDA and one.name == OF_TORCH for one in plain)
     leaders = {CUDA} if moved else set()
-    direct: list[Change] = []
-    rest: list[Change] = []
+    direct: list[BundleChange] = []
+    rest: list[BundleChange] = []
     for name in sorted({*ours.versions, *theirs.versions}):
         one, other = ours.versions.get(name), theirs.versions.get(name)
         if one == other:
@@ -164,10 +164,12 @@ def _versions(
                 continue
         if axis := _own(name, one, other, moved=moved):
             leaders.add(axis)
-            direct.append(Change(axis, name, one, other))
+            direct.append(BundleChange(axis, name, one, other))
         else:
-            rest.append(Change(OTHERS, name, one, other))
-    followed = [Change(_leader(one.name, leaders), one.name, one.ours, one.theirs) for one in rest]
+            rest.append(BundleChange(OTHERS, name, one, other))
+    followed = [
+        BundleChange(_leader(one.name, leaders), one.name, one.ours, one.theirs) for one in rest
+    ]
     return direct + followed
 
 
@@ -198,7 +200,7 @@ def _leader(name: str, leaders: set[str]) -> str:
     return OTHERS
 
 
-def _goes_along(change: Change, changed: Iterable[Change]) -> Change:
+def _goes_along(change: BundleChange, changed: Iterable[BundleChange]) -> BundleChange:
     """Return the change under the axis that it goes along with, where that one changed, too."""
     leader = DRIVER if change.name == OF_DRIVER else None
     if change.axis == FLAGS:
@@ -209,5 +211,5 @@ def _goes_along(change: Change, changed: Iterable[Change]) -> Change:
 
 
 @cache
-def _table() -> Table:
-    return toml.load(TABLE, Table)
+def _table() -> AxisTable:
+    return toml.load(TABLE, AxisTable)

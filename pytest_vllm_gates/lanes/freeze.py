@@ -86,7 +86,7 @@ TITLE = "frozen on {date} from {python}"
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenLane:
     """A lane that is not written yet."""
 
     files: Mapping[Path, str]
@@ -125,7 +125,7 @@ def compose(
     keep_python: bool,
     inventory: Mapping[str, Any],
     say: Callable[[str], None],
-) -> Frozen:
+) -> FrozenLane:
     """Return the lane that serves with this environment, and else as `source` does.
 
     `variables` are NAME, taken from this process, or NAME=VALUE. With `keep_python` the lane names
@@ -167,7 +167,7 @@ def compose(
         files[lock] = header + "".join(_lines(one, hashes) for one in every)
     files[path_of(file)] = _inventory(environment, found, source, inventory, files)
     files[file] = _toml(file, table)
-    return Frozen(files, len(every), len(hashes), tuple(notes))
+    return FrozenLane(files, len(every), len(hashes), tuple(notes))
 
 
 def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any], list[str]]:

@@ -41,7 +41,7 @@ OWN_ERRORS = ("no socket", "cannot connect: EADDRNOTAVAIL", "cannot connect: EMF
 """How the errors of requests begin that this machine's limits kept from going out."""
 
 
-def late(phase: Phase, limits: plans.Limits) -> str:
+def late(phase: Phase, limits: plans.LoadLimits) -> str:
     """Return by how much the client was late, where that may be what is seen; else ''."""
     by = percentile(phase.late_s, P99) if phase.late_s else 0.0
     if by <= LATE_SHARE * limits.ttft_p95_s:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pytest_vllm_gates.catalog import plans
-    from pytest_vllm_gates.load.types import Answered, Loaded, Phase
+    from pytest_vllm_gates.load.types import AnsweredRequest, LoadResult, Phase
 
 # What a check found, and all it looked at.
 Judged = tuple[list[Finding], list[Case]]
@@ -37,7 +37,7 @@ RUNNING_SHARE = 0.8
 of a user the server has one less."""
 
 
-def unanswered(loaded: Loaded, limits: plans.Limits) -> Judged:
+def unanswered(loaded: LoadResult, limits: plans.LoadLimits) -> Judged:
     """Find phases in which more requests failed than may, or came back with other counts."""
     found, cases = [], []
     for phase in loaded.phases:
@@ -75,7 +75,7 @@ def _miscounted(phase: Phase) -> Iterator[str]:
             )
 
 
-def uncounted(loaded: Loaded) -> Judged:
+def uncounted(loaded: LoadResult) -> Judged:
     """Find phases in which the server's counters moved by other sums than its answers have.
 
     Looked at where all was answered and nobody else of this run asked.
@@ -103,7 +103,7 @@ def uncounted(loaded: Loaded) -> Judged:
     return found, cases
 
 
-def others_came(loaded: Loaded) -> bool:
+def others_came(loaded: LoadResult) -> bool:
     """Return whether a server counts more than was asked of it: somebody else asked, too."""
     sums = [
         (
@@ -116,7 +116,7 @@ def others_came(loaded: Loaded) -> bool:
     return any(counted > streamed for counted, streamed in sums)
 
 
-def held_back(loaded: Loaded) -> Judged:
+def held_back(loaded: LoadResult) -> Judged:
     """Find phases in which far fewer requests ran than streams were open, at the best of times."""
     found, cases = [], []
     for phase in loaded.phases:
@@ -137,7 +137,7 @@ def held_back(loaded: Loaded) -> Judged:
     return found, cases
 
 
-def slow(loaded: Loaded, limits: plans.Limits) -> Judged:
+def slow(loaded: LoadResult, limits: plans.LoadLimits) -> Judged:
     """Find phases whose latencies, SLO attainment or preemptions are beyond their limits."""
     found, cases = [], []
     for phase in loaded.phases:
@@ -148,13 +148,13 @@ def slow(loaded: Loaded, limits: plans.Limits) -> Judged:
     return found, cases
 
 
-def client_was_late(loaded: Loaded, limits: plans.Limits) -> str:
+def client_was_late(loaded: LoadResult, limits: plans.LoadLimits) -> str:
     """Return by how much the client itself was late, where that may be what is seen; else ''."""
     late = ((phase.name, arrivals.late(phase, limits)) for phase in loaded.phases)
     return next((f"{name}: {says}" for name, says in late if says), "")
 
 
-def stalled(loaded: Loaded) -> Judged:
+def stalled(loaded: LoadResult) -> Judged:
     """Find streams that stopped while others went on."""
     found, cases = [], []
     for phase in loaded.phases:
@@ -179,7 +179,9 @@ def _gaps(times: Sequence[float]) -> list[float]:
     return [later - earlier for earlier, later in itertools.pairwise(times)]
 
 
-def _lone_gaps(one: Answered, whole: Sequence[Answered], least: float) -> Iterator[float]:
+def _lone_gaps(
+    one: AnsweredRequest, whole: Sequence[AnsweredRequest], least: float
+) -> Iterator[float]:
     """Yield the longest gap of a stream where it is a stall: the others' tokens came meanwhile."""
     times = [at for at, _ in one.tokens]
     long = [pair for pair in itertools.pairwise(times) if pair[1] - pair[0] >= least]
@@ -194,7 +196,7 @@ def _lone_gaps(one: Answered, whole: Sequence[Answered], least: float) -> Iterat
             return
 
 
-def changed(loaded: Loaded, *, invariant: bool) -> Judged:
+def changed(loaded: LoadResult, *, invariant: bool) -> Judged:
     """Find the questions answered otherwise under load than when nobody else asked."""
     found, cases = [], []
     for ride in loaded.rides:
@@ -207,7 +209,7 @@ def changed(loaded: Loaded, *, invariant: bool) -> Judged:
     return found, cases
 
 
-def crossed(loaded: Loaded) -> Judged:
+def crossed(loaded: LoadResult) -> Judged:
     """Find the tickets that are not their own, or hold another's nonce."""
     found, cases = [], []
     nonces = [ride.nonce for ride in loaded.rides if ride.nonce]
@@ -221,7 +223,7 @@ def crossed(loaded: Loaded) -> Judged:
     return found, cases
 
 
-def hangs(loaded: Loaded) -> Judged:
+def hangs(loaded: LoadResult) -> Judged:
     """Find the phase in which nothing moved any more."""
     found, cases = [], []
     for phase in (*loaded.phases, *(step.phase for step in loaded.ramp)):
@@ -232,7 +234,7 @@ def hangs(loaded: Loaded) -> Judged:
     return found, cases
 
 
-def unwell(loaded: Loaded, *, invariant: bool) -> Judged:
+def unwell(loaded: LoadResult, *, invariant: bool) -> Judged:
     """Find what the server is afterwards that it was not before."""
     if loaded.rest is None:
         return [], []  # it hangs, which is told

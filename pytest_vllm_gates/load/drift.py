@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.catalog.plans import Limits
-    from pytest_vllm_gates.load.types import Block
+    from pytest_vllm_gates.catalog.plans import LoadLimits
+    from pytest_vllm_gates.load.types import SoakBlock
 
 CONFIDENCE = 0.95
 FEWEST_POINTS = 8
@@ -24,7 +24,7 @@ MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Drift:
+class SoakDrift:
     """By how much a figure changes over the whole of a soak, in its own unit."""
 
     estimate: float
@@ -34,7 +34,7 @@ class Drift:
     """The median of the figure."""
 
 
-def drift(times: Sequence[float], values: Sequence[float]) -> Drift | None:
+def drift(times: Sequence[float], values: Sequence[float]) -> SoakDrift | None:
     """Return how a figure drifts; None for too few points to tell."""
     from scipy import stats  # noqa: PLC0415 - half a second of import, for a soak alone
 
@@ -42,27 +42,27 @@ def drift(times: Sequence[float], values: Sequence[float]) -> Drift | None:
         return None
     slope, _, low, high = stats.theilslopes(values, times, alpha=CONFIDENCE)
     took = times[-1] - times[0]
-    return Drift(slope * took, low * took, high * took, float(sorted(values)[len(values) // 2]))
+    return SoakDrift(slope * took, low * took, high * took, float(sorted(values)[len(values) // 2]))
 
 
-def settled(blocks: Sequence[Block]) -> Sequence[Block]:
+def settled(blocks: Sequence[SoakBlock]) -> Sequence[SoakBlock]:
     """Return the blocks after the warm-up."""
     return blocks[round(WARM_UP * len(blocks)) :]
 
 
-def throughput(blocks: Sequence[Block]) -> Drift | None:
+def throughput(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
     """Return how tokens per second drift."""
     kept = settled(blocks)
     return drift([one.at_s for one in kept], [one.output_tokens_per_s for one in kept])
 
 
-def memory(blocks: Sequence[Block]) -> Drift | None:
+def memory(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
     """Return how the server's resident memory drifts, in bytes; None where it is not seen."""
     kept = [one for one in settled(blocks) if one.memory_bytes is not None]
     return drift([one.at_s for one in kept], [float(one.memory_bytes or 0) for one in kept])
 
 
-def losing(found: Drift, limits: Limits) -> str:
+def losing(found: SoakDrift, limits: LoadLimits) -> str:
     """Return what is lost where all of the interval is beyond the limit; else ''."""
     lost = -found.high / found.level
     if lost <= limits.soak_loss:
@@ -74,7 +74,7 @@ def losing(found: Drift, limits: Limits) -> str:
     )
 
 
-def may_be_losing(found: Drift, limits: Limits) -> str:
+def may_be_losing(found: SoakDrift, limits: LoadLimits) -> str:
     """Return why it cannot be told whether too much is lost; '' where it can."""
     most = -found.low / found.level
     if most <= limits.soak_loss:
@@ -85,7 +85,7 @@ def may_be_losing(found: Drift, limits: Limits) -> str:
     )
 
 
-def growing(found: Drift, limits: Limits) -> str:
+def growing(found: SoakDrift, limits: LoadLimits) -> str:
     """Return by how much memory grows where all of the interval is beyond the limit; else ''."""
     if found.low <= limits.soak_growth_mib * MIB:
         return ""

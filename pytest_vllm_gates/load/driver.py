@@ -13,12 +13,12 @@ import httpx2 as httpx
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.probes import riding
-from pytest_vllm_gates.load.ramp import Climb, count
+from pytest_vllm_gates.load.ramp import RampDriver, count
 from pytest_vllm_gates.load.requests import Maker, arrivals
-from pytest_vllm_gates.load.trace import Arrival, Given, Replay
-from pytest_vllm_gates.load.types import ALONE, Block, Loaded, Phase, Ride, Schedule
+from pytest_vllm_gates.load.trace import Arrival, BatchRequest, Replay
+from pytest_vllm_gates.load.types import ALONE, LoadResult, Phase, Probe, Schedule, SoakBlock
 from pytest_vllm_gates.process.process import resident_bytes
-from pytest_vllm_gates.server.watchdog import LOOK_S, Rest, Watch
+from pytest_vllm_gates.server.watchdog import LOOK_S, RestState, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.catalog.plans import Traffic
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.client.questions import Questions
-    from pytest_vllm_gates.load.probes import Riding
+    from pytest_vllm_gates.load.probes import Probes
     from pytest_vllm_gates.load.ramp import Judge
     from pytest_vllm_gates.load.requests import Requests
-    from pytest_vllm_gates.load.trace import Taken
-    from pytest_vllm_gates.load.types import Step, Workers
+    from pytest_vllm_gates.load.trace import TraceSelection
+    from pytest_vllm_gates.load.types import RampStep, Workers
     from pytest_vllm_gates.server.metrics import Load, Metrics
     from pytest_vllm_gates.server.watchdog import Hang, Watchdog
 
@@ -48,7 +48,7 @@ SPARE = 4.0
 
 
 @dataclass
-class Loader:
+class LoadTarget:
     """A server, what it is to be put through, and what is needed to look after it."""
 
     endpoint: Endpoint
@@ -58,7 +58,7 @@ class Loader:
     """Token ids to cut prompts from."""
     questions: Questions
     metrics: Metrics | None
-    canary: Callable[[], Said]
+    canary: Callable[[], Completion]
     """Asks a short question."""
     stall_s: float
     """How long nothing may move while requests are in flight."""
@@ -71,7 +71,7 @@ class Loader:
     """How long the streams are kept up at the end."""
     workers: Workers = ALONE
     """Who shares the sending."""
-    trace: Taken | None = None
+    trace: TraceSelection | None = None
     """What is replayed in place of arrivals that are made up."""
     context: int = 0
     """Tokens of context the server has; asked of by a trace alone."""
@@ -79,15 +79,15 @@ class Loader:
     """Tells what kept a rate from being served; without it there is no ramp."""
     progress: Callable[[str], None] = lambda _: None
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadResult:
         """Drive every phase, until the server does not come back."""
         self.canary()  # the next one finds a warm prefix, as all that follow do
         healthy = self.canary()
         if healthy.error:
-            return Loaded(healthy, (), (), None)
+            return LoadResult(healthy, (), (), None)
         maker = Maker(self.endpoint, self.traffic, self.text)
         phases: list[Phase] = []
-        rides: list[Ride] = []
+        rides: list[Probe] = []
         replay: Replay | None = None
         for name in (STREAMS, TRACE if self.trace else ARRIVALS, CROWD):
             if name == ARRIVALS:
@@ -109,7 +109,7 @@ class Loader:
         ramp = () if broken or not self.ramp else self._ramp(maker, self.ramp, phases[0])
         broken = broken or any(step.phase.hang for step in ramp)
         rest = None if broken else self._rest()
-        return Loaded(healthy, tuple(phases), tuple(rides), rest, soak, ramp, replay)
+        return LoadResult(healthy, tuple(phases), tuple(rides), rest, soak, ramp, replay)
 
     def _arrivals(self, name: str, maker: Maker, rate: float) -> Phase:
         plan = self.traffic
@@ -117,11 +117,11 @@ class Loader:
         times = arrivals(plan.process, rate, many, name)
         return self._phase(name, maker.make(name, times), None, (plan.process, rate))
 
-    def _replay(self, maker: Maker, trace: Taken, rate: float) -> tuple[Phase, Replay]:
+    def _replay(self, maker: Maker, trace: TraceSelection, rate: float) -> tuple[Phase, Replay]:
         """Send a trace's requests: at its own times, or at the planned rate where it tells none."""
         plan, cut = self.traffic, 0
         timed = [one for one in trace.entries if isinstance(one, Arrival)]
-        given = [one for one in trace.entries if isinstance(one, Given)]
+        given = [one for one in trace.entries if isinstance(one, BatchRequest)]
         if timed:
             requests, cut = maker.replay(TRACE, timed, self.context)
             process: tuple[str, float | None] = (TRACE, None)
@@ -134,7 +134,7 @@ class Loader:
         sent = len(phase.answers)
         return phase, Replay(trace.file, trace.format, sent, trace.left_out, cut, speed)
 
-    def _ramp(self, maker: Maker, limit: Judge, streams: Phase) -> tuple[Step, ...]:
+    def _ramp(self, maker: Maker, limit: Judge, streams: Phase) -> tuple[RampStep, ...]:
         """Offer ever higher rates until one is not kept."""
         plan = self.traffic
 
@@ -144,14 +144,14 @@ class Loader:
             requests = maker.make(name, times)
             return self._phase(name, requests, None, (plan.process, rate), seconds=math.inf)
 
-        def progress(step: Step) -> None:
+        def progress(step: RampStep) -> None:
             how = f"not kept: {step.limit.why}" if step.limit else "kept"
             self.progress(f"{self.family.name}: ramp, {step.rate:.4g} requests a second {how}")
 
         share = plan.ramp.start_share * len(streams.answers) / streams.took_s
-        return Climb(plan.ramp, drive, limit, progress).climb(plan.rate or share)
+        return RampDriver(plan.ramp, drive, limit, progress).climb(plan.rate or share)
 
-    def _soak(self, maker: Maker, streams: Phase) -> Iterator[Block]:
+    def _soak(self, maker: Maker, streams: Phase) -> Iterator[SoakBlock]:
         """Keep the streams up, block by block; what came is read after each and not kept."""
         seconds = max(self.soak_s / BLOCKS, LEAST_BLOCK_S)
         enough = int(SPARE * seconds * len(streams.answers) / streams.took_s) + 1
@@ -172,7 +172,7 @@ class Loader:
                 f"{self.family.name}: soak, {at_s + driven.took_s:.0f} of {self.soak_s:.0f} s, "
                 f"{rate:.0f} tokens/s, {len(errors)} of {len(answers)} requests failed"
             )
-            yield Block(
+            yield SoakBlock(
                 at_s,
                 len(answers),
                 len(errors),
@@ -186,7 +186,7 @@ class Loader:
     def _rate(self, streams: Phase) -> float:
         return self.traffic.rate or self.traffic.rate_share * len(streams.answers) / streams.took_s
 
-    def _riding(self, rides: list[Ride]) -> Riding:
+    def _riding(self, rides: list[Probe]) -> Probes:
         return riding(self.endpoint, self.family, self.questions, self.answer_s, rides)
 
     def _phase(
@@ -254,10 +254,10 @@ class Loader:
             time.sleep(LOOK_S)
         return found
 
-    def _rest(self) -> Rest:
+    def _rest(self) -> RestState:
         load = self._figures()
         said = self.canary()
-        return Rest(
+        return RestState(
             said,
             load.in_flight if load else None,
             round(load.kv_usage, 4) if load else None,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from pytest_vllm_gates.catalog import plans
-    from pytest_vllm_gates.load.types import Answered, Phase
+    from pytest_vllm_gates.load.types import AnsweredRequest, Phase
 
 P95, P99 = 0.95, 0.99
 
@@ -46,7 +46,7 @@ class Latency:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LatencyLimits:
     """What a request may take to count as good; seconds."""
 
     ttft_s: float = math.inf
@@ -62,7 +62,7 @@ class Limits:
         )
 
 
-def latency(answer: Answered) -> Latency | None:
+def latency(answer: AnsweredRequest) -> Latency | None:
     """Return a request's figures; None where no token came or the answer is not whole."""
     if answer.error or not answer.tokens:
         return None
@@ -79,7 +79,7 @@ def latency(answer: Answered) -> Latency | None:
     )
 
 
-def goodput(answers: Iterable[Answered], limits: Limits, took_s: float) -> float:
+def goodput(answers: Iterable[AnsweredRequest], limits: LatencyLimits, took_s: float) -> float:
     """Return how many requests a second were answered within the limits."""
     found = [latency(one) for one in answers]
     return sum(1 for one in found if one and limits.met_by(one)) / took_s
@@ -99,7 +99,7 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
-def beyond(phase: Phase, limits: plans.Limits) -> Iterator[str]:
+def beyond(phase: Phase, limits: plans.LoadLimits) -> Iterator[str]:
     """Yield what of a phase's latencies, SLO attainment and preemptions is beyond its limits.
 
     Of a phase in which nothing was answered nothing is told but preemptions.
@@ -129,7 +129,7 @@ def beyond(phase: Phase, limits: plans.Limits) -> Iterator[str]:
         )
 
 
-def figures(phase: Phase, limits: plans.Limits) -> dict[str, Any]:
+def figures(phase: Phase, limits: plans.LoadLimits) -> dict[str, Any]:
     """Return a phase's figures by the field's names; seconds, and per second."""
     times = [one for one in map(latency, phase.answers) if one]
     tokens = sum(one.output_tokens for one in phase.answers)
@@ -153,6 +153,6 @@ def figures(phase: Phase, limits: plans.Limits) -> dict[str, Any]:
     }
 
 
-def _of_one(limits: plans.Limits) -> Limits:
+def _of_one(limits: plans.LoadLimits) -> LatencyLimits:
     """Return what one request has to keep to count as good."""
-    return Limits(ttft_s=limits.ttft_p95_s, tpot_s=limits.itl_p95_s)
+    return LatencyLimits(ttft_s=limits.ttft_p95_s, tpot_s=limits.itl_p95_s)

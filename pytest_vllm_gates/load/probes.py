@@ -7,9 +7,9 @@ import secrets
 import threading
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.client.completion import Saying
+from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.client.questions import question, ticket
-from pytest_vllm_gates.load.types import Ride
+from pytest_vllm_gates.load.types import Probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,40 +23,40 @@ TICKETS = 2
 
 
 def riding(
-    endpoint: Endpoint, family: Family, given: Questions, answer_s: float, rides: list[Ride]
-) -> Riding:
+    endpoint: Endpoint, family: Family, given: Questions, answer_s: float, rides: list[Probe]
+) -> Probes:
     """Return who asks along, once the questions have been asked alone; answers go into `rides`.
 
     `answer_s`: how long an answer may take.
     """
-    saying = Saying(endpoint, answer_s)
+    saying = CompletionClient(endpoint, answer_s)
     asks = [question(family, one, given.answer_tokens) for one in given.questions]
     alone = [saying.ask(body) for body in asks]
 
-    def questions(over: threading.Event) -> Iterator[Ride]:
+    def questions(over: threading.Event) -> Iterator[Probe]:
         for number in itertools.cycle(range(len(asks))):
             if over.is_set():
                 return
             said = saying.ask(asks[number])
-            yield Ride(given.questions[number], alone[number], None, said)
+            yield Probe(given.questions[number], alone[number], None, said)
 
-    def tickets(over: threading.Event) -> Iterator[Ride]:
+    def tickets(over: threading.Event) -> Iterator[Probe]:
         for number in itertools.count():
             if over.is_set():
                 return
             nonce = secrets.token_hex(4)
             streamed = bool(number % 2)
             said = saying.ask(ticket(family, given.filler, nonce, streamed=streamed))
-            yield Ride(f"ticket, {'streamed' if streamed else 'whole'}", None, nonce, said)
+            yield Probe(f"ticket, {'streamed' if streamed else 'whole'}", None, nonce, said)
 
-    return Riding(rides, [questions, *[tickets] * TICKETS])
+    return Probes(rides, [questions, *[tickets] * TICKETS])
 
 
-class Riding:
+class Probes:
     """Asks from threads of their own while its `with` block lasts."""
 
     def __init__(
-        self, rides: list[Ride], riders: Sequence[Callable[[threading.Event], Iterator[Ride]]]
+        self, rides: list[Probe], riders: Sequence[Callable[[threading.Event], Iterator[Probe]]]
     ) -> None:
         self._over = threading.Event()
         self._threads = [

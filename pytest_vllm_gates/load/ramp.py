@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pytest_vllm_gates.load import arrivals, latency as load_latency
 from pytest_vllm_gates.load.drift import CONFIDENCE, FEWEST_POINTS
 from pytest_vllm_gates.load.latency import P95, latency, percentile
-from pytest_vllm_gates.load.types import Limit, Step
+from pytest_vllm_gates.load.types import Limit, RampStep
 from pytest_vllm_gates.long_context import checks as long_context_checks
 
 if TYPE_CHECKING:
@@ -67,18 +67,18 @@ def achieved(phase: Phase, *, at_most: bool = False) -> float:
     return min(1.0, 1.0 / slope) if slope > 0 else 1.0
 
 
-def capacity(steps: Sequence[Step]) -> float | None:
+def capacity(steps: Sequence[RampStep]) -> float | None:
     """Return the highest rate that was kept, below the lowest that was not; None for none."""
     lowest = min((one.rate for one in steps if one.limit), default=float("inf"))
     return max((one.rate for one in steps if not one.limit and one.rate < lowest), default=None)
 
 
-def limited(steps: Sequence[Step]) -> Step | None:
+def limited(steps: Sequence[RampStep]) -> RampStep | None:
     """Return the step with the lowest rate that was not kept; None where all were."""
     return min((one for one in steps if one.limit), key=lambda one: one.rate, default=None)
 
 
-def below(rate: float, steps: Sequence[Step]) -> str:
+def below(rate: float, steps: Sequence[RampStep]) -> str:
     """Return that a planned rate is not kept by the server; '' where it is.
 
     Where the client's own limit came first nothing is told: see `undecided`.
@@ -93,7 +93,7 @@ def below(rate: float, steps: Sequence[Step]) -> str:
     )
 
 
-def undecided(rate: float, steps: Sequence[Step]) -> str:
+def undecided(rate: float, steps: Sequence[RampStep]) -> str:
     """Return why it cannot be told whether a planned rate is kept; '' where it can."""
     kept, first = capacity(steps), limited(steps)
     if rate <= (kept or 0.0) or (first and first.limit and not first.limit.clients):
@@ -103,7 +103,7 @@ def undecided(rate: float, steps: Sequence[Step]) -> str:
     return f"the ramp ended at {kept or 0.0:.3g} requests a second, {rate:.3g} are planned"
 
 
-def as_evidence(steps: Sequence[Step]) -> dict[str, Any]:
+def as_evidence(steps: Sequence[RampStep]) -> dict[str, Any]:
     """Return the capacity, what limited it and every step in the order of its rate, as JSON."""
     first = limited(steps)
     return {
@@ -115,7 +115,7 @@ def as_evidence(steps: Sequence[Step]) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: RampStep) -> dict[str, Any]:
     times = [one for one in map(latency, step.phase.answers) if one]
     return {
         "rate": round(step.rate, 3),
@@ -144,16 +144,16 @@ def count(rate: float, plan: Ramp) -> int:
 
 
 @dataclass
-class Climb:
+class RampDriver:
     """One ramp. The rate's `drive` drives a step; `limit` tells what kept it from being served."""
 
     plan: Ramp
     drive: Callable[[float], Phase]
     limit: Judge
-    progress: Callable[[Step], None] = lambda _: None
-    steps: list[Step] = field(default_factory=list, init=False)
+    progress: Callable[[RampStep], None] = lambda _: None
+    steps: list[RampStep] = field(default_factory=list, init=False)
 
-    def climb(self, start: float) -> tuple[Step, ...]:
+    def climb(self, start: float) -> tuple[RampStep, ...]:
         """Return the steps in the order they were driven, from this rate on.
 
         Up while rates are kept; down first where even the start is not. Then, between the highest
@@ -188,7 +188,7 @@ class Climb:
 
     def _step(self, rate: float) -> bool:
         phase = self.drive(rate)
-        step = Step(rate, phase, self.limit(rate, phase))
+        step = RampStep(rate, phase, self.limit(rate, phase))
         self.steps.append(step)
         self.progress(step)
         return step.limit is None

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pytest_vllm_gates.load.trace import BLOCK_TOKENS
-from pytest_vllm_gates.load.types import Asked, Planned
+from pytest_vllm_gates.load.types import ExpectedLengths, PlannedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vllm_gates.catalog.plans import Traffic
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.load.trace import Arrival, Given
+    from pytest_vllm_gates.load.trace import Arrival, BatchRequest
 
 CONSTANT = "constant"
 COMPLETIONS = "/v1/completions"
@@ -31,8 +31,8 @@ OWN_TOKENS = 8
 class Requests:
     """The requests of one phase, and what each asks for by its name."""
 
-    planned: tuple[Planned, ...]
-    asked: dict[str, Asked]
+    planned: tuple[PlannedRequest, ...]
+    asked: dict[str, ExpectedLengths]
 
 
 class Maker:
@@ -65,8 +65,8 @@ class Maker:
                 alike = self._traffic.shared_tokens
                 prompt[:alike] = self._text[beginning : beginning + alike]
             name = f"{seed}-{number}"
-            asked[name] = Asked(length, output)
-            planned.append(Planned(name, self._path, self._body(prompt, output), at_s))
+            asked[name] = ExpectedLengths(length, output)
+            planned.append(PlannedRequest(name, self._path, self._body(prompt, output), at_s))
         return Requests(tuple(planned), asked)
 
     def replay(self, seed: str, arrivals: Sequence[Arrival], context: int) -> tuple[Requests, int]:
@@ -83,9 +83,9 @@ class Maker:
             cut += (length, output) != (one.prompt_tokens, one.output_tokens)
             prompt = self._blocks(seed, number, one, length)
             name = f"{seed}-{number}"
-            asked[name] = Asked(length, output)
+            asked[name] = ExpectedLengths(length, output)
             at_s = one.at_s / self._traffic.trace_speed
-            planned.append(Planned(name, self._path, self._body(prompt, output), at_s))
+            planned.append(PlannedRequest(name, self._path, self._body(prompt, output), at_s))
         return Requests(tuple(planned), asked), cut
 
     def _blocks(self, seed: str, number: int, one: Arrival, length: int) -> list[int]:
@@ -100,7 +100,7 @@ class Maker:
             prompt += [*own, *self._ring[start : start + BLOCK_TOKENS - OWN_TOKENS]]
         return prompt[:length]
 
-    def given(self, requests: Sequence[Given], times: Sequence[float]) -> Requests:
+    def given(self, requests: Sequence[BatchRequest], times: Sequence[float]) -> Requests:
         """Return the requests of a batch file as they are, in their order, at these times.
 
         Only the model is the served one, and answers are streamed with their counts.
@@ -112,8 +112,10 @@ class Maker:
             body = {**one.body, "model": self._endpoint.model, **STREAMED}
             if isinstance(options, dict):
                 body["stream_options"] = {**options, **COUNTED}
-            planned.append(Planned(one.name, root + one.path, json.dumps(body).encode(), at_s))
-        return Requests(tuple(planned), {one.name: Asked() for one in planned})
+            planned.append(
+                PlannedRequest(one.name, root + one.path, json.dumps(body).encode(), at_s)
+            )
+        return Requests(tuple(planned), {one.name: ExpectedLengths() for one in planned})
 
     def _body(self, prompt: Sequence[int], output_tokens: int) -> bytes:
         body = {

@@ -22,7 +22,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Given:
+class BatchRequest:
     """One request of a batch file: it tells what was said, and not when."""
 
     name: str
@@ -31,11 +31,11 @@ class Given:
     body: dict[str, Any]
 
 
-Entry: TypeAlias = Arrival | Given
+Entry: TypeAlias = Arrival | BatchRequest
 
 
 @dataclass(frozen=True)
-class Taken:
+class TraceSelection:
     """What of a trace goes into one load, in the file's order."""
 
     file: str

@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.load.trace import BLOCK_TOKENS, Arrival, Entry, Given
+from pytest_vllm_gates.load.trace import BLOCK_TOKENS, Arrival, BatchRequest, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -192,7 +192,7 @@ def _mooncake(line: Line, values: Values) -> Arrival:
     )
 
 
-def _batch(line: Line, values: Values) -> Given:
+def _batch(line: Line, values: Values) -> BatchRequest:
     name, body = values["custom_id"], values["body"]
     if not (isinstance(name, str) and name):
         raise line.wrong(f"custom_id {name!r}", "a text")
@@ -209,7 +209,7 @@ def _batch(line: Line, values: Values) -> Given:
             "a request for several answers",
             "one prompt and n = 1: the tokens of several in one stream cannot be told apart",
         )
-    return Given(name, values["url"], body)
+    return BatchRequest(name, values["url"], body)
 
 
 def _number(line: Line, name: str, values: Values, what: str) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.load.trace import Given, Taken
+from pytest_vllm_gates.load.trace import BatchRequest, TraceSelection
 from pytest_vllm_gates.load.trace_formats import Line, reader, recognised
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FEWEST = 2
 """Requests that have a time between them."""
 
 
-def take(path: Path, traffic: Traffic) -> Taken:
+def take(path: Path, traffic: Traffic) -> TraceSelection:
     """Return the requests of a trace that the plan has room for: so many, in so many seconds.
 
     Raises `UserError` naming file and line, what was found, what was expected and the next step.
@@ -60,7 +60,7 @@ def take(path: Path, traffic: Traffic) -> Taken:
             f"{traffic.trace_speed:g}\nreplay it faster: trace_speed = {speed:g} or more under "
             "[load] of the lane or the family"
         )
-    return Taken(str(path), form.name, tuple(taking.entries), taking.left_out)
+    return TraceSelection(str(path), form.name, tuple(taking.entries), taking.left_out)
 
 
 @dataclass
@@ -79,7 +79,7 @@ class _Taking:
 
     def takes(self, line: Line, entry: Entry, form: Format) -> bool:
         """Take a request; return whether there is room for more."""
-        if isinstance(entry, Given):
+        if isinstance(entry, BatchRequest):
             self._once(line, entry)
             self.entries.append(entry)
             return len(self.entries) < self.traffic.requests
@@ -102,7 +102,7 @@ class _Taking:
         self.entries.append(replace(entry, at_s=at_s))
         return len(self.entries) < self.traffic.requests
 
-    def _once(self, line: Line, entry: Given) -> None:
+    def _once(self, line: Line, entry: BatchRequest) -> None:
         if entry.name in self._names:
             raise line.wrong(
                 f"the custom_id {entry.name!r} of line {self._names[entry.name]}",

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.load.trace import Replay
     from pytest_vllm_gates.server.metrics import Load
-    from pytest_vllm_gates.server.watchdog import Hang, Rest
+    from pytest_vllm_gates.server.watchdog import Hang, RestState
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRequest:
     """One request of a load."""
 
     name: str
@@ -42,7 +42,7 @@ ALONE = Workers()
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawResponse:
     """How one request went, as seen at the socket. Seconds are from the start of the load."""
 
     name: str
@@ -73,7 +73,7 @@ class Raw:
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredRequest:
     """An answer's tokens with their times, seconds from the start of the load."""
 
     name: str
@@ -97,16 +97,16 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Driven:
+class DrivenLoad:
     """A load that was driven, and all that came of it."""
 
     begun_unix_s: float
     took_s: float
-    raws: tuple[Raw, ...] = field(repr=False)
+    raws: tuple[RawResponse, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExpectedLengths:
     """One request of a load, as far as its answer can be held against it. Lengths in tokens.
 
     None is what was not settled beforehand: a text's tokens, and where an answer ends by itself.
@@ -139,9 +139,9 @@ class Phase:
     """Whether nobody else of this run asked at the same time."""
     users: int | None
     """Requests at once; None where each had its own time."""
-    asked: dict[str, Asked] = field(repr=False)
+    asked: dict[str, ExpectedLengths] = field(repr=False)
     """By the request's name."""
-    answers: tuple[Answered, ...] = field(repr=False)
+    answers: tuple[AnsweredRequest, ...] = field(repr=False)
     took_s: float
     late_s: tuple[float, ...] = field(repr=False)
     """By how much each request went out later than it should have."""
@@ -165,7 +165,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Step:
+class RampStep:
     """One rate of a ramp, offered for a while."""
 
     rate: float
@@ -176,19 +176,19 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Ride:
+class Probe:
     """One answer to somebody who asked while the load was on."""
 
     name: str
-    expected: Said | None
+    expected: Completion | None
     """What was said when nobody else asked; None for a nonce."""
     nonce: str | None
     """What its answer must hold, and no other's; None for a question."""
-    said: Said
+    said: Completion
 
 
 @dataclass(frozen=True)
-class Block:
+class SoakBlock:
     """A stretch of a soak: the same streams as ever, for a while."""
 
     at_s: float
@@ -203,17 +203,17 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadResult:
     """Everything one server was put through."""
 
-    healthy: Said
+    healthy: Completion
     """What the canary said before anything else."""
     phases: tuple[Phase, ...]
-    rides: tuple[Ride, ...]
-    rest: Rest | None
+    rides: tuple[Probe, ...]
+    rest: RestState | None
     """The server when all was over; None where it did not come back."""
-    soak: tuple[Block, ...] = ()
-    ramp: tuple[Step, ...] = ()
+    soak: tuple[SoakBlock, ...] = ()
+    ramp: tuple[RampStep, ...] = ()
     trace: Replay | None = None
 
     def as_evidence(self) -> dict[str, Any]:

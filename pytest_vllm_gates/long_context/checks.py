@@ -16,13 +16,13 @@ from pytest_vllm_gates.outcomes import Case, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.client.completion import Said
-    from pytest_vllm_gates.long_context.types import Climb, Climbed
+    from pytest_vllm_gates.client.completion import Completion
+    from pytest_vllm_gates.long_context.types import LadderResult, RungResult
     from pytest_vllm_gates.numerics.checks import Tolerance
-    from pytest_vllm_gates.server.watchdog import Hang, Rest
+    from pytest_vllm_gates.server.watchdog import Hang, RestState
 
 
-def rest_faults(healthy: Said, rest: Rest, *, invariant: bool) -> Iterator[str]:
+def rest_faults(healthy: Completion, rest: RestState, *, invariant: bool) -> Iterator[str]:
     """Yield what is otherwise than before; `healthy` is what the canary said then."""
     if fault := compare(healthy, rest.canary, invariant=invariant).fault:
         yield f"afterwards a short question is not answered as before: {fault}"
@@ -72,7 +72,7 @@ def rungs(planned: int, context: int, output: int, at_once: int, crowd: int) -> 
     return [*found, *[Rung(context - output, output, crowd)] * 2]
 
 
-def unanswered(climb: Climb) -> Judged:
+def unanswered(climb: LadderResult) -> Judged:
     """Find the requests that were not answered, or not over all their tokens."""
     found, cases = [], []
     for climbed in climb.rungs:
@@ -84,7 +84,7 @@ def unanswered(climb: Climb) -> Judged:
     return found, cases
 
 
-def _faults(climbed: Climbed) -> Iterator[str]:
+def _faults(climbed: RungResult) -> Iterator[str]:
     rung = climbed.rung
     for reply in climbed.replies:
         if reply.error:
@@ -102,7 +102,7 @@ def _faults(climbed: Climbed) -> Iterator[str]:
             )
 
 
-def changed(climb: Climb, allowed: Tolerance, *, invariant: bool) -> Judged:
+def changed(climb: LadderResult, allowed: Tolerance, *, invariant: bool) -> Judged:
     """Find the answers that are otherwise on a warm prefix, or in company, than cold and alone.
 
     Where answers are invariant every token must be the same; elsewhere they may part where the
@@ -141,7 +141,7 @@ def _parts(one: Scores, other: Scores) -> str:
     return f"token {at} is {other.output[at : at + 1]}, was {one.output[at : at + 1]}"
 
 
-def unrefused(climb: Climb) -> Judged:
+def unrefused(climb: LadderResult) -> Judged:
     """Find the requests beyond the context that were not refused, or without naming the limit.
 
     An answer of exactly the tokens that there is room for is right, too: vLLM shortens
@@ -168,7 +168,7 @@ def unrefused(climb: Climb) -> Judged:
     return found, cases
 
 
-def unwell(climb: Climb, *, invariant: bool) -> Judged:
+def unwell(climb: LadderResult, *, invariant: bool) -> Judged:
     """Find the rungs after which the server was not the one it had been."""
     found, cases = [], []
     rests = [(_case(one), one.rest) for one in climb.rungs if one.rest]
@@ -180,7 +180,7 @@ def unwell(climb: Climb, *, invariant: bool) -> Judged:
     return found, cases
 
 
-def hangs(climb: Climb) -> Judged:
+def hangs(climb: LadderResult) -> Judged:
     """Find the rung on which the server hung."""
     found, cases = [], []
     for climbed in climb.rungs:
@@ -191,7 +191,7 @@ def hangs(climb: Climb) -> Judged:
     return found, cases
 
 
-def growth(climb: Climb) -> int | None:
+def growth(climb: LadderResult) -> int | None:
     """Return the bytes by which the server grew from one crowd to the next one like it.
 
     Before that it may still be touching for the first time what it has reserved. None where two
@@ -202,6 +202,6 @@ def growth(climb: Climb) -> int | None:
     return seen[1] - seen[0] if alike and len(seen) > 1 else None
 
 
-def _case(climbed: Climbed) -> Case:
+def _case(climbed: RungResult) -> Case:
     rung = climbed.rung
     return Case(rung.name, {"prefix": rung.prefix, "at_once": str(rung.at_once)})

@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.long_context.types import Climb, Climbed, Refusal, Reply, Rung
+from pytest_vllm_gates.long_context.types import (
+    LadderResult,
+    PromptReply,
+    Refusal,
+    Rung,
+    RungResult,
+)
 from pytest_vllm_gates.process.process import resident_bytes
-from pytest_vllm_gates.server.watchdog import Rest, Watchdog
+from pytest_vllm_gates.server.watchdog import RestState, Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.server.metrics import Metrics
 
@@ -49,12 +55,12 @@ class Ladder:
 
 
 @dataclass
-class Climber:
+class LadderTarget:
     """A server, and what is needed to look after it."""
 
     endpoint: Endpoint
     metrics: Metrics | None
-    canary: Callable[[], Said]
+    canary: Callable[[], Completion]
     """Asks a short question."""
     stall_s: float
     """How long nothing may move while requests are in flight."""
@@ -65,11 +71,11 @@ class Climber:
     _salts: dict[int, str] = field(default_factory=dict)
     _patience_s: float = REST_S
 
-    def climb(self, ladder: Ladder, context: int) -> Climb:
+    def climb(self, ladder: Ladder, context: int) -> LadderResult:
         """Ask every rung and then what is too long, until the server does not come back."""
         self.canary()  # the next one finds a warm prefix, as all that follow do
         healthy = self.canary()
-        rungs: list[Climbed] = []
+        rungs: list[RungResult] = []
         for rung in ladder.rungs:
             rungs.append(self._rung(rung, ladder.text[: rung.prompt_tokens]))
             if not rungs[-1].survived:
@@ -82,13 +88,13 @@ class Climber:
                 if refusals[-1].rest.canary.error:
                     break
         left += [name for name, *_ in ladder.too_long[len(refusals) :]]
-        return Climb(context, healthy, tuple(rungs), tuple(refusals), tuple(left))
+        return LadderResult(context, healthy, tuple(rungs), tuple(refusals), tuple(left))
 
-    def _rung(self, rung: Rung, prompt: Sequence[int]) -> Climbed:
+    def _rung(self, rung: Rung, prompt: Sequence[int]) -> RungResult:
         watchdog = Watchdog(self.metrics)
         watchdog.silent_s()
         before = watchdog.last
-        replies: list[Reply | None] = [None] * rung.at_once
+        replies: list[PromptReply | None] = [None] * rung.at_once
         clients = [http.client(self.endpoint) for _ in replies]
 
         def ask(number: int) -> None:
@@ -112,9 +118,9 @@ class Climber:
         for client in clients:
             client.close()
         what = f"no answer: the server hung for {hang.silent_s:.0f} s" if hang else "no answer"
-        return Climbed(
+        return RungResult(
             rung,
-            tuple(one or Reply(error=what) for one in replies),
+            tuple(one or PromptReply(error=what) for one in replies),
             None if hang else self._rest(),
             watchdog.waited,
             watchdog.last.preempted - before.preempted if watchdog.last and before else 0,
@@ -155,7 +161,7 @@ class Climber:
             shown = f"{type(error).__name__}: {error}"
         return Refusal(name, prompt, output, status, shown, completed, self._rest())
 
-    def _rest(self) -> Rest:
+    def _rest(self) -> RestState:
         """Wait until nothing is in flight, then ask the canary."""
         deadline = time.monotonic() + self._patience_s
         in_flight: int | None = None
@@ -172,21 +178,21 @@ class Climber:
                 self._patience_s = IMPATIENT_S
                 break
             time.sleep(LOOK_S)
-        return Rest(self.canary(), in_flight, kv_usage, resident_bytes(self.processes()))
+        return RestState(self.canary(), in_flight, kv_usage, resident_bytes(self.processes()))
 
 
-def _ask(client: httpx.Client, body: dict[str, Any]) -> Reply:
+def _ask(client: httpx.Client, body: dict[str, Any]) -> PromptReply:
     """Ask for a completion; it may take as long as the watchdog lets it."""
     begun = time.monotonic()
     try:
         reply = client.post(COMPLETIONS, json=body, timeout=None)
         if not reply.is_success:
             error = f"answered {reply.status_code}: {reply.text[:ERROR_CHARACTERS]}"
-            return Reply(error=error, seconds=time.monotonic() - begun)
+            return PromptReply(error=error, seconds=time.monotonic() - begun)
         whole = reply.json()
         choice = whole["choices"][0]
         scored = choice.get("logprobs") or {}
-        return Reply(
+        return PromptReply(
             finish_reason=choice["finish_reason"],
             prompt_tokens=(whole.get("usage") or {}).get("prompt_tokens"),
             output=tuple(choice.get("token_ids") or ()),
@@ -196,7 +202,7 @@ def _ask(client: httpx.Client, body: dict[str, Any]) -> Reply:
         )
     except (httpx.HTTPError, RuntimeError, ValueError, KeyError, TypeError, IndexError) as error:
         what = f"no answer: {type(error).__name__}: {error}"
-        return Reply(error=what, seconds=time.monotonic() - begun)
+        return PromptReply(error=what, seconds=time.monotonic() - begun)
 
 
 def _lead(candidates: Mapping[str, float] | None) -> float:

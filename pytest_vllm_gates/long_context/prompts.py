@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.client.completion import Saying
+from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.outcomes import NotApplicable
 from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S
 from pytest_vllm_gates.server.metrics import Metrics
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.long_context.types import LongContext
-    from pytest_vllm_gates.numerics.client import Reference, Scores
+    from pytest_vllm_gates.numerics.client import ReferenceScores, Scores
 
 PARAGRAPHS = 64
 SPARE = 48
@@ -48,7 +48,7 @@ def token_ids(endpoint: Endpoint, wanted: LongContext, count: int) -> tuple[int,
         paragraphs = max(paragraphs * count // len(ids) + 1, paragraphs + 1)
 
 
-def ends(reference: Reference, positions: int) -> Reference:
+def ends(reference: ReferenceScores, positions: int) -> ReferenceScores:
     """Return a reference of the last positions of its prompts alone."""
     cases = {name: end(scores, positions) for name, scores in reference.cases.items()}
     return replace(reference, cases=cases)
@@ -64,7 +64,7 @@ def end(scores: Scores, positions: int) -> Scores:
 
 
 @dataclass(frozen=True)
-class Hay:
+class NeedleAnswer:
     """What was said to somebody who looked for a needle."""
 
     number: str
@@ -78,13 +78,13 @@ class Haystack:
     def __init__(self, endpoint: Endpoint, family: Family, wanted: LongContext) -> None:
         self._endpoint = endpoint
         self._wanted = wanted
-        self._saying = Saying(endpoint, ANSWER_LIMIT_S)
+        self._saying = CompletionClient(endpoint, ANSWER_LIMIT_S)
         kwargs = family.thinking_kwargs("off")
         self._more = {"chat_template_kwargs": kwargs} if kwargs else {}
         first = "".join(wanted.text_of(PARAGRAPHS))
         self._tokens_each = len(http.token_ids(endpoint, first)) / PARAGRAPHS
 
-    def ask(self, tokens: int, depth: float) -> Hay:
+    def ask(self, tokens: int, depth: float) -> NeedleAnswer:
         """Hide a number at a depth (0 to 1) of a prompt of about so many tokens; ask for it."""
         needle = self._wanted.needle
         number = str(secrets.randbelow(900_000) + 100_000)
@@ -99,4 +99,4 @@ class Haystack:
                 **self._more,
             }
         )
-        return Hay(number, said.shown, number in said.text)
+        return NeedleAnswer(number, said.shown, number in said.text)

@@ -17,8 +17,8 @@ from pytest_vllm_gates.catalog import toml
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.client.completion import Said
-    from pytest_vllm_gates.server.watchdog import Hang, Rest
+    from pytest_vllm_gates.client.completion import Completion
+    from pytest_vllm_gates.server.watchdog import Hang, RestState
 
 Prefix = Literal["cold", "warm"]
 
@@ -40,7 +40,7 @@ class Rung:
 
 
 @dataclass(frozen=True)
-class Reply:
+class PromptReply:
     """One answer to a prompt of token ids, or why there is none."""
 
     error: str = ""
@@ -55,12 +55,12 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Climbed:
+class RungResult:
     """One rung and what came of it."""
 
     rung: Rung
-    replies: tuple[Reply, ...]
-    rest: Rest | None
+    replies: tuple[PromptReply, ...]
+    rest: RestState | None
     """None after a rung from which the server did not come back."""
     waited: int = 0
     """The most requests seen waiting."""
@@ -101,18 +101,18 @@ class Refusal:
     text: str
     completion_tokens: int | None
     """What came all the same, as the server counts it."""
-    rest: Rest
+    rest: RestState
 
 
 @dataclass(frozen=True)
-class Climb:
+class LadderResult:
     """The whole ladder, as far as the server went along."""
 
     context: int
     """Tokens of context the server says it has."""
-    healthy: Said
+    healthy: Completion
     """What the canary said before anything else."""
-    rungs: tuple[Climbed, ...] = ()
+    rungs: tuple[RungResult, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     not_asked: tuple[str, ...] = field(default_factory=tuple)
 

@@ -46,7 +46,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Spent:
+class CpuShares:
     """What of it went where between two looks."""
 
     steal: float
@@ -63,7 +63,7 @@ def look(server: Sequence[int], root: Path = Path("/proc")) -> Times:
     return Times(_machine(root), _server(server, root), sum(os.times()[:4]))
 
 
-def spent(before: Times, after: Times) -> Spent:
+def spent(before: Times, after: Times) -> CpuShares:
     """Return what was spent between two looks."""
     passed = {name: after.machine[name] - before.machine.get(name, 0.0) for name in after.machine}
     whole = sum(passed.values())
@@ -73,14 +73,14 @@ def spent(before: Times, after: Times) -> Spent:
         else after.server_s - before.server_s
     )
     if not whole:
-        return Spent(0.0, None, server_s)
+        return CpuShares(0.0, None, server_s)
     steal = passed["steal"] / whole
     if server_s is None:
-        return Spent(steal, None, None)
+        return CpuShares(steal, None, None)
     left = sum(passed[name] for name in SPARE)
     ours = server_s + after.own_s - before.own_s
     others = whole - left - passed["steal"] - ours
-    return Spent(steal, max(0.0, others - left) / whole, server_s)
+    return CpuShares(steal, max(0.0, others - left) / whole, server_s)
 
 
 def _machine(root: Path) -> dict[str, float]:

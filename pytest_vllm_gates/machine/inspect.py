@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.machine import nvidia_smi, nvml
-from pytest_vllm_gates.machine.types import Limits, Machine
+from pytest_vllm_gates.machine.types import Machine, ProcessLimits
 from pytest_vllm_gates.redaction.shown import redacted
 
 if TYPE_CHECKING:
@@ -138,9 +138,9 @@ def _numa_nodes() -> int | None:
     return None
 
 
-def _limits() -> Limits:
+def _limits() -> ProcessLimits:
     shared = free = None
     with contextlib.suppress(OSError):
         system = os.statvfs(SHARED_MEMORY)
         shared, free = system.f_frsize * system.f_blocks, system.f_frsize * system.f_bavail
-    return Limits(resource.getrlimit(resource.RLIMIT_NOFILE), shared, free)
+    return ProcessLimits(resource.getrlimit(resource.RLIMIT_NOFILE), shared, free)

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from xml.etree import ElementTree as ET
 
-from pytest_vllm_gates.machine.types import Driver, Gpu
+from pytest_vllm_gates.machine.types import Gpu, NvidiaDriver
 
 NAME = "nvidia-smi"
 TIMEOUT_S = 15.0
@@ -18,19 +18,19 @@ DOCUMENT = re.compile(r"<nvidia_smi_log>.*</nvidia_smi_log>", re.DOTALL)
 CAPABILITIES = ("--query-gpu=compute_cap", "--format=csv,noheader")
 
 
-def ask() -> tuple[Driver, tuple[Gpu, ...]]:
+def ask() -> tuple[NvidiaDriver, tuple[Gpu, ...]]:
     """Return the driver and its GPUs; without them, why there are none."""
     program = shutil.which(NAME)
     if program is None:
-        return Driver(problem=f"there is no {NAME} on the PATH"), ()
+        return NvidiaDriver(problem=f"there is no {NAME} on the PATH"), ()
     told = _run(program, "-q", "-x")
     driver, gpus = read(told, _run(program, *CAPABILITIES) if "<gpu " in told else "")
     if driver.problem:
-        return Driver(problem=f"{NAME}: {driver.problem}"), ()
+        return NvidiaDriver(problem=f"{NAME}: {driver.problem}"), ()
     return driver, gpus
 
 
-def read(document: str, capabilities: str = "") -> tuple[Driver, tuple[Gpu, ...]]:
+def read(document: str, capabilities: str = "") -> tuple[NvidiaDriver, tuple[Gpu, ...]]:
     """Return the driver and the GPUs of a document, with their capabilities line by line."""
     found = DOCUMENT.search(document)
     try:
@@ -39,9 +39,9 @@ def read(document: str, capabilities: str = "") -> tuple[Driver, tuple[Gpu, ...]
         log = None
     if log is None:
         words = " ".join(document.split())
-        return Driver(problem=words[:200] or "it said nothing"), ()
+        return NvidiaDriver(problem=words[:200] or "it said nothing"), ()
     lines = [line.strip() for line in capabilities.splitlines()]
-    driver = Driver(
+    driver = NvidiaDriver(
         # The newer names are those of drivers from R560 on, which write both for a while.
         version=_text(log, "driver_version") or _text(log, "kmd_version"),
         cuda=_text(log, "cuda_version") or _text(log, "cuda_umd_version"),

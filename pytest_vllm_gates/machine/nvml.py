@@ -13,7 +13,7 @@ import statistics
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_vllm_gates.machine.types import Driver, Gpu
+from pytest_vllm_gates.machine.types import Gpu, NvidiaDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,14 +23,14 @@ T = TypeVar("T")
 NAME = "NVML"
 
 
-def ask() -> tuple[Driver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
+def ask() -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
     """Return the driver, its GPUs and how they reach each other; without one, why there is none."""
     import pynvml  # noqa: PLC0415 - only where a driver may be
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return Driver(problem=f"NVML: {error}"), (), ()
+        return NvidiaDriver(problem=f"NVML: {error}"), (), ()
     try:
         return _ask(pynvml)
     finally:
@@ -38,7 +38,7 @@ def ask() -> tuple[Driver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
             pynvml.nvmlShutdown()
 
 
-def _ask(nvml: Any) -> tuple[Driver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
+def _ask(nvml: Any) -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
     def told(question: Callable[..., T], *about: object) -> T | None:
         try:
             return question(*about)
@@ -46,7 +46,7 @@ def _ask(nvml: Any) -> tuple[Driver, tuple[Gpu, ...], tuple[tuple[str, ...], ...
             return None
 
     cuda = told(nvml.nvmlSystemGetCudaDriverVersion_v2)
-    driver = Driver(
+    driver = NvidiaDriver(
         version=_text(told(nvml.nvmlSystemGetDriverVersion)),
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         told_by=NAME,

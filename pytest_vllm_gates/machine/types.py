@@ -29,7 +29,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Driver:
+class NvidiaDriver:
     """The NVIDIA driver, or why it does not answer."""
 
     version: str | None = None
@@ -41,7 +41,7 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """What the system grants a process here; None where it cannot be asked."""
 
     open_files: tuple[int, int] | None = None
@@ -66,12 +66,12 @@ class Machine:
     numa_nodes: int | None = None
     """Those this process may have memory of."""
     devices: tuple[Gpu, ...] = ()
-    driver: Driver = Driver()
+    driver: NvidiaDriver = NvidiaDriver()
     topology: tuple[tuple[str, ...], ...] = ()
     """How each GPU reaches each other: NVLINK, or how far the way through PCIe is."""
     container: str | None = None
     """What it runs in, such as `docker`; None for bare metal."""
-    limits: Limits = Limits()
+    limits: ProcessLimits = ProcessLimits()
     interfaces: tuple[str, ...] = ()
     """The names of its network interfaces."""
     compatibility: tuple[str, ...] = ()

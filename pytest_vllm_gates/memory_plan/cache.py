@@ -25,14 +25,14 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.memory_plan import types as versions
-from pytest_vllm_gates.memory_plan.types import Group, Kind, Pool
+from pytest_vllm_gates.memory_plan.types import CacheGroup, CacheKind, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_vllm_gates.memory_plan.types import Version
 
-GROWING = {Kind.FULL, Kind.LATENT, Kind.INDEXER}
+GROWING = {CacheKind.FULL, CacheKind.LATENT, CacheKind.INDEXER}
 HALF_MORE, QUARTER_MORE = 1.5, 1.25
 WHOLE: tuple[range | None, ...] = (None,)
 
@@ -45,7 +45,7 @@ class CannotUnifyError(Exception):
 class Page:
     """What one layer keeps in one block; layers with equal pages share a group."""
 
-    kind: Kind
+    kind: CacheKind
     block_size: int
     size: int
     """Bytes."""
@@ -86,9 +86,9 @@ class Bucket:
 
 def blocks_per_request(page: Page, demand: Demand) -> int:
     """Return how many blocks of one group a request of the planned context holds at most."""
-    if page.kind is Kind.STATE:
+    if page.kind is CacheKind.STATE:
         return demand.states
-    if page.kind is Kind.SLIDING and page.window is not None:
+    if page.kind is CacheKind.SLIDING and page.window is not None:
         seen = min(page.window - 1 + demand.in_flight, demand.context)
         # A window need not begin where a block begins.
         return ceil(seen / page.block_size) + 1
@@ -127,8 +127,8 @@ def _of_one_kind(pages: Sequence[Page]) -> bool:
         return False
     if first.kind in GROWING:
         return all(page.kind in GROWING for page in pages)
-    if first.kind is Kind.STATE:
-        return all(page.kind is Kind.STATE and page.size == first.size for page in pages)
+    if first.kind is CacheKind.STATE:
+        return all(page.kind is CacheKind.STATE and page.size == first.size for page in pages)
     return all(page.kind is first.kind and page.window == first.window for page in pages)
 
 
@@ -137,7 +137,7 @@ def _of_equal_size(layers: Sequence[tuple[int, Page]]) -> list[tuple[int, Page]]
     largest = max(page.size for _, page in layers)
     equal = []
     for layer, page in layers:
-        if page.size == largest or page.kind is Kind.STATE:
+        if page.size == largest or page.kind is CacheKind.STATE:
             grown = replace(page, size=largest)
         elif largest % page.size == 0:
             grown = replace(page, size=largest, block_size=page.block_size * largest // page.size)
@@ -208,14 +208,14 @@ def needed_bytes(
     return blocks * max(bytes_per_block(buckets, part) for part in parts or WHOLE)
 
 
-def described(buckets: Sequence[Bucket], demand: Demand) -> tuple[Group, ...]:
+def described(buckets: Sequence[Bucket], demand: Demand) -> tuple[CacheGroup, ...]:
     """Return the groups as a person reads them."""
     groups = []
     for bucket in buckets:
         sizes = {page.size for page in bucket.pages}
         kinds = Counter(page.kind.value for page in bucket.pages)
         groups.append(
-            Group(
+            CacheGroup(
                 kind=" and ".join(kinds),
                 layers=len(set(bucket.layers)),
                 block_size=bucket.page.block_size,

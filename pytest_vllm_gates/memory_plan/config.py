@@ -16,7 +16,7 @@ from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog.toml import nearest
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan import types as versions
-from pytest_vllm_gates.memory_plan.types import GIB, Kind
+from pytest_vllm_gates.memory_plan.types import GIB, CacheKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -256,5 +256,5 @@ def caches_prefixes(shape: ModelShape, serving: Serving, version: Version) -> bo
     """Return whether prefixes are cached, which costs a recurrent layer one more block."""
     if serving.enable_prefix_caching is not None:
         return serving.enable_prefix_caching
-    recurrent = any(cache.kind is Kind.STATE for cache in shape.caches)
+    recurrent = any(cache.kind is CacheKind.STATE for cache in shape.caches)
     return not recurrent or version >= versions.HYBRID_PREFIX_CACHING

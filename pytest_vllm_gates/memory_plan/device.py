@@ -37,7 +37,7 @@ MOST_BYTES = 2**50
 
 
 @dataclass(frozen=True)
-class Share:
+class DeviceShare:
     """Where a device's memory goes."""
 
     kv_memory_bytes: int | None
@@ -47,7 +47,7 @@ class Share:
     notes: tuple[str, ...] = ()
 
 
-def share(shape: ModelShape, serving: Serving, room: Room) -> Share:
+def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
     """Return what is left for the cache; raises `UserError` for a room that makes no sense."""
     if room.kv_memory is not None and room.device_memory is not None:
         raise UserError("--kv-memory and --gpu-memory: give one, what is left or the whole")
@@ -62,7 +62,7 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> Share:
         raise UserError(f"--overhead of {room.overhead} bytes makes no sense; such as 2GiB")
     counted = memory_plan_weights.weights(shape, serving, room.weights)
     if room.kv_memory is not None or room.device_memory is None:
-        return Share(room.kv_memory, None, None, counted)
+        return DeviceShare(room.kv_memory, None, None, counted)
     version = versions.parsed(serving.vllm_version)
     usual = 0.92 if version >= versions.UTILIZATION_092 else 0.9
     utilization = usual if room.utilization is None else room.utilization
@@ -80,10 +80,10 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> Share:
             f"the weights' size is unknown{why}, so what is left for the cache is unknown; give "
             "the folder of the checkpoint, with its safetensors files, as --config"
         )
-        return Share(None, room.device_memory, overhead, None, tuple(notes))
+        return DeviceShare(None, room.device_memory, overhead, None, tuple(notes))
     notes += counted.unsure
     available = int(utilization * room.device_memory) - counted.bytes_per_device - overhead
-    return Share(available, room.device_memory, overhead, counted, tuple(notes))
+    return DeviceShare(available, room.device_memory, overhead, counted, tuple(notes))
 
 
 def estimated(shape: ModelShape, serving: Serving) -> int:

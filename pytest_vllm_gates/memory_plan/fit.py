@@ -10,7 +10,7 @@ from math import floor
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.memory_plan import cache as memory_plan_cache, types as versions
-from pytest_vllm_gates.memory_plan.types import GIB, HALF_A_DIGIT, Kind, Serving
+from pytest_vllm_gates.memory_plan.types import GIB, HALF_A_DIGIT, CacheKind, Serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -95,7 +95,7 @@ def token_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
 
 def state_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
     """Return the bytes of one device that a sequence's states hold, padding included."""
-    blocks = demand.states * sum(bucket.page.kind is Kind.STATE for bucket in buckets)
+    blocks = demand.states * sum(bucket.page.kind is CacheKind.STATE for bucket in buckets)
     return blocks * memory_plan_cache.bytes_per_block(buckets)
 
 

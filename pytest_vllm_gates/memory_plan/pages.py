@@ -19,10 +19,10 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan import types as versions
 from pytest_vllm_gates.memory_plan.cache import Page
 from pytest_vllm_gates.memory_plan.config import BYTES, PACKED_LATENT, model_bytes
-from pytest_vllm_gates.memory_plan.types import Kind
+from pytest_vllm_gates.memory_plan.types import CacheKind
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.memory_plan.types import Cache, ModelShape, Serving, State
+    from pytest_vllm_gates.memory_plan.types import Cache, ModelShape, RecurrentState, Serving
 
 CUDA_BLOCK, CPU_BLOCK = 16, 128
 
@@ -38,7 +38,9 @@ def caches_of(shape: ModelShape, serving: Serving) -> list[Cache]:
         drafter = list(shape.drafter)
         if serving.drafter_layers is not None:
             full = [
-                c for c in (*shape.drafter, *shape.caches) if c.kind in {Kind.FULL, Kind.LATENT}
+                c
+                for c in (*shape.drafter, *shape.caches)
+                if c.kind in {CacheKind.FULL, CacheKind.LATENT}
             ]
             drafter = full[:1] * serving.drafter_layers
         caches += drafter
@@ -47,16 +49,16 @@ def caches_of(shape: ModelShape, serving: Serving) -> list[Cache]:
 
 def token_bytes(cache: Cache, shape: ModelShape, serving: Serving, cache_type: str) -> int:
     """Return the bytes of one token in one attention layer on one device."""
-    if cache.kind is Kind.INDEXER:
+    if cache.kind is CacheKind.INDEXER:
         return cache.key
     each = model_bytes(shape, serving) if cache_type == "auto" else BYTES.get(cache_type, 0)
-    if cache.kind is Kind.LATENT:
+    if cache.kind is CacheKind.LATENT:
         return PACKED_LATENT.get(cache_type) or cache.key * each
     heads = max(1, cache.heads // serving.tensor_parallel_size)
     return heads * (cache.key + cache.value) * each
 
 
-def state_bytes(state: State, shape: ModelShape, serving: Serving) -> int:
+def state_bytes(state: RecurrentState, shape: ModelShape, serving: Serving) -> int:
     """Return the bytes of one sequence's state in one layer on one device."""
     parts = serving.tensor_parallel_size
     own = model_bytes(shape, serving)
@@ -82,7 +84,7 @@ def state_bytes(state: State, shape: ModelShape, serving: Serving) -> int:
 
 def block_size_of(shape: ModelShape, serving: Serving) -> int:
     """Return the block size before any state asks for a longer one."""
-    latent = any(cache.kind is Kind.LATENT for cache in shape.caches)
+    latent = any(cache.kind is CacheKind.LATENT for cache in shape.caches)
     if serving.device == "cpu":
         return CPU_LATENT_BLOCK if latent else serving.block_size or CPU_BLOCK
     if serving.block_size is not None:
@@ -105,20 +107,20 @@ def pages(
     attention = [cache for cache in caches if cache.state is None]
     widest = max(states.values(), default=0)
     if widest and attention:
-        first = next((c for c in attention if c.kind is not Kind.INDEXER), attention[0])
+        first = next((c for c in attention if c.kind is not CacheKind.INDEXER), attention[0])
         each = token_bytes(first, shape, serving, cache_type)
-        step = max(block, LATENT_STEP) if first.kind is Kind.LATENT else block
+        step = max(block, LATENT_STEP) if first.kind is CacheKind.LATENT else block
         block = max(block, step * ceil(widest / (step * each)))
         padded = block * each
     else:
         padded = widest
-    full = any(cache.kind is Kind.FULL for cache in attention)
+    full = any(cache.kind is CacheKind.FULL for cache in attention)
     older = versions.parsed(serving.vllm_version) < versions.HYBRID_MANAGER
     whole = full and (older or serving.disable_hybrid_kv_cache_manager)
     return [
         (
             cache.layer,
-            Page(Kind.STATE, block if prefixes else context, padded)
+            Page(CacheKind.STATE, block if prefixes else context, padded)
             if cache.state
             else _page(cache, block, token_bytes(cache, shape, serving, cache_type), whole),
         )
@@ -129,6 +131,6 @@ def pages(
 def _page(cache: Cache, block: int, each: int, whole: bool) -> Page:
     """Return an attention layer's page; `whole` is whether its window is kept like the rest."""
     # vLLM keeps chunked layers whole too, unless an environment variable asks otherwise.
-    if (cache.kind is Kind.SLIDING and whole) or cache.kind is Kind.CHUNKED:
-        return Page(Kind.FULL, block, block * each)
-    return Page(cache.kind, block, block * each, cache.window, cache.kind is not Kind.LATENT)
+    if (cache.kind is CacheKind.SLIDING and whole) or cache.kind is CacheKind.CHUNKED:
+        return Page(CacheKind.FULL, block, block * each)
+    return Page(cache.kind, block, block * each, cache.window, cache.kind is not CacheKind.LATENT)

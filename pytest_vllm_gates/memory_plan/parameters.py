@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.memory_plan.config import number
 from pytest_vllm_gates.memory_plan.layers import FULL, kinds_of
-from pytest_vllm_gates.memory_plan.types import Kind
+from pytest_vllm_gates.memory_plan.types import CacheKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True)
-class Part:
+class ParameterPart:
     """Parameters of one role; `whole` are those that every device keeps all of."""
 
     role: Role
@@ -54,16 +54,16 @@ UNCOUNTED = {
 }  # fmt: skip
 
 
-def parts(shape: ModelShape) -> list[Part] | None:
+def parts(shape: ModelShape) -> list[ParameterPart] | None:
     """Return the parts of the model, or None where its kind is not counted here."""
     text = shape.config
     if shape.model_type in UNCOUNTED or text.get("block_configs") or not text.get("vocab_size"):
         return None
     hidden = number(text, "hidden_size")
     words = number(text, "vocab_size") * hidden
-    found = [Part(Role.EMBEDDING, words), Part(Role.PLAIN, hidden, whole=True)]
+    found = [ParameterPart(Role.EMBEDDING, words), ParameterPart(Role.PLAIN, hidden, whole=True)]
     if not tied(shape):
-        found.append(Part(Role.HEAD, words))
+        found.append(ParameterPart(Role.HEAD, words))
     found += _per_layer_inputs(text, shape.layers, hidden)
     caches: dict[int, list[Cache]] = {layer: [] for layer in range(shape.layers)}
     for cache in shape.caches:
@@ -74,7 +74,7 @@ def parts(shape: ModelShape) -> list[Part] | None:
         if not caches[layer]:
             found += _borrowing(shape, text, kind)
         found += _feed_forward(shape, text, layer, kind)
-        found.append(Part(Role.PLAIN, _norms(shape.model_type) * hidden, whole=True))
+        found.append(ParameterPart(Role.PLAIN, _norms(shape.model_type) * hidden, whole=True))
     return found + _vision(shape.whole, hidden)
 
 
@@ -92,69 +92,71 @@ def _norms(model_type: str) -> int:
     return 1 if model_type == "nemotron_h" else 2
 
 
-def _borrowing(shape: ModelShape, text: Mapping[str, Any], kind: str) -> Iterator[Part]:
+def _borrowing(shape: ModelShape, text: Mapping[str, Any], kind: str) -> Iterator[ParameterPart]:
     """Yield what a layer that reads the cache of another has: queries, and no keys and values."""
     if not text.get("num_kv_shared_layers"):
         return
-    alike = [cache for cache in shape.caches if (cache.kind is Kind.FULL) == (kind in FULL)]
+    alike = [cache for cache in shape.caches if (cache.kind is CacheKind.FULL) == (kind in FULL)]
     for cache in alike[-1:]:
         heads = number(text, "num_attention_heads")
         queries, output = heads * cache.key, heads * cache.value
-        yield Part(Role.ATTENTION, number(text, "hidden_size") * (queries + output))
-        yield Part(Role.PLAIN, cache.key, whole=True)
+        yield ParameterPart(Role.ATTENTION, number(text, "hidden_size") * (queries + output))
+        yield ParameterPart(Role.PLAIN, cache.key, whole=True)
 
 
-def _attention(shape: ModelShape, text: Mapping[str, Any], cache: Cache) -> Iterator[Part]:
+def _attention(shape: ModelShape, text: Mapping[str, Any], cache: Cache) -> Iterator[ParameterPart]:
     hidden = number(text, "hidden_size")
     if cache.state is not None:
         yield from _recurrent(shape.model_type, text, hidden)
         return
-    if cache.kind is Kind.INDEXER:
+    if cache.kind is CacheKind.INDEXER:
         width, heads = number(text, "index_head_dim"), int(text.get("index_n_heads") or 64)
         count = int(text.get("q_lora_rank") or hidden) * heads * width + hidden * (width + heads)
-        yield Part(Role.ATTENTION, count, whole=True)
-        yield Part(Role.PLAIN, 2 * width, whole=True)
+        yield ParameterPart(Role.ATTENTION, count, whole=True)
+        yield ParameterPart(Role.PLAIN, 2 * width, whole=True)
         return
     heads = number(text, "num_attention_heads")
-    if cache.kind is Kind.LATENT:
+    if cache.kind is CacheKind.LATENT:
         yield from _latent(text, hidden, heads)
         return
     queries = heads * cache.key * (2 if shape.model_type in GATED_OUTPUT else 1)
     keys = cache.heads * (cache.key + cache.value)
     output = heads * cache.value
-    yield Part(Role.ATTENTION, hidden * (queries + keys + output))
+    yield ParameterPart(Role.ATTENTION, hidden * (queries + keys + output))
     if shape.model_type in BIASED:
-        yield Part(Role.PLAIN, queries + keys)
+        yield ParameterPart(Role.PLAIN, queries + keys)
     elif text.get("attention_bias") or text.get("qkv_bias"):
         sinks = heads + hidden if shape.model_type == "gpt_oss" else 0
-        yield Part(Role.PLAIN, queries + keys + sinks)
+        yield ParameterPart(Role.PLAIN, queries + keys + sinks)
     if shape.model_type.startswith(("qwen3", "gemma3", "gemma4")) or text.get("use_qk_norm"):
-        yield Part(Role.PLAIN, 2 * cache.key, whole=True)
+        yield ParameterPart(Role.PLAIN, 2 * cache.key, whole=True)
 
 
-def _latent(text: Mapping[str, Any], hidden: int, heads: int) -> Iterator[Part]:
+def _latent(text: Mapping[str, Any], hidden: int, heads: int) -> Iterator[ParameterPart]:
     rank, rotary = number(text, "kv_lora_rank"), number(text, "qk_rope_head_dim")
     plain, values = number(text, "qk_nope_head_dim"), number(text, "v_head_dim")
     query_rank = text.get("q_lora_rank")
     down = hidden * (rank + rotary)
     if query_rank:
         down += hidden * int(query_rank)
-        yield Part(Role.PLAIN, int(query_rank), whole=True)
-    yield Part(Role.PLAIN, rank, whole=True)
-    yield Part(Role.ATTENTION, down, whole=True)
+        yield ParameterPart(Role.PLAIN, int(query_rank), whole=True)
+    yield ParameterPart(Role.PLAIN, rank, whole=True)
+    yield ParameterPart(Role.ATTENTION, down, whole=True)
     up = int(query_rank or hidden) * heads * (plain + rotary)
-    yield Part(Role.ATTENTION, up + rank * heads * (plain + values) + heads * values * hidden)
+    yield ParameterPart(
+        Role.ATTENTION, up + rank * heads * (plain + values) + heads * values * hidden
+    )
 
 
-def _recurrent(model_type: str, text: Mapping[str, Any], hidden: int) -> Iterator[Part]:
+def _recurrent(model_type: str, text: Mapping[str, Any], hidden: int) -> Iterator[ParameterPart]:
     if "linear_num_key_heads" in text:
         heads = number(text, "linear_num_value_heads")
         keys = number(text, "linear_num_key_heads") * number(text, "linear_key_head_dim")
         values = heads * number(text, "linear_value_head_dim")
-        yield Part(Role.ATTENTION, hidden * (2 * keys + 3 * values))
+        yield ParameterPart(Role.ATTENTION, hidden * (2 * keys + 3 * values))
         conv = (2 * keys + values) * number(text, "linear_conv_kernel_dim")
         width = number(text, "linear_value_head_dim")
-        yield Part(Role.PLAIN, hidden * 2 * heads + conv + 2 * heads + width)
+        yield ParameterPart(Role.PLAIN, hidden * 2 * heads + conv + 2 * heads + width)
         return
     nemotron = model_type == "nemotron_h"
     heads = number(text, "mamba_num_heads" if nemotron else "mamba_n_heads")
@@ -164,20 +166,20 @@ def _recurrent(model_type: str, text: Mapping[str, Any], hidden: int) -> Iterato
     kernel = number(text, "conv_kernel" if nemotron else "mamba_d_conv")
     inner = heads * width
     channels = inner + 2 * groups * state
-    yield Part(Role.ATTENTION, hidden * (inner + channels + heads) + inner * hidden)
-    yield Part(Role.PLAIN, channels * (kernel + 1) + 3 * heads + inner)
+    yield ParameterPart(Role.ATTENTION, hidden * (inner + channels + heads) + inner * hidden)
+    yield ParameterPart(Role.PLAIN, channels * (kernel + 1) + 3 * heads + inner)
 
 
 def _feed_forward(
     shape: ModelShape, text: Mapping[str, Any], layer: int, kind: str
-) -> Iterator[Part]:
+) -> Iterator[ParameterPart]:
     hidden = number(text, "hidden_size")
     matrices = 2 if shape.model_type in UNGATED else 3
     if shape.model_type == "nemotron_h":
         if kind in {"e", "moe"}:
             yield from _experts(shape, text, hidden, matrices)
         elif kind in {"-", "mlp"}:
-            yield Part(Role.DENSE, matrices * hidden * number(text, "intermediate_size"))
+            yield ParameterPart(Role.DENSE, matrices * hidden * number(text, "intermediate_size"))
         return
     sparse = _is_sparse(shape, text, layer)
     if sparse:
@@ -186,7 +188,7 @@ def _feed_forward(
         inner = text.get("shared_intermediate_size") or _inner(text)
         double = shape.model_type.startswith("gemma4") and text.get("use_double_wide_mlp")
         shared = layer >= shape.layers - (text.get("num_kv_shared_layers") or 0)
-        yield Part(Role.DENSE, matrices * hidden * inner * (2 if double and shared else 1))
+        yield ParameterPart(Role.DENSE, matrices * hidden * inner * (2 if double and shared else 1))
 
 
 def _inner(text: Mapping[str, Any]) -> int:
@@ -215,18 +217,18 @@ def experts(text: Mapping[str, Any]) -> int:
 
 def _experts(
     shape: ModelShape, text: Mapping[str, Any], hidden: int, matrices: int
-) -> Iterator[Part]:
+) -> Iterator[ParameterPart]:
     count = experts(text)
     inner = text.get("moe_intermediate_size") or number(text, "intermediate_size")
-    yield Part(Role.EXPERTS, count * matrices * hidden * inner)
+    yield ParameterPart(Role.EXPERTS, count * matrices * hidden * inner)
     # DeepSeek's way of routing has a bias an expert, to keep them evenly busy.
     bias = count if text.get("n_routed_experts") and shape.model_type not in UNBIASED else 0
-    yield Part(Role.PLAIN, hidden * count + bias, whole=True)
+    yield ParameterPart(Role.PLAIN, hidden * count + bias, whole=True)
     if shape.model_type == "gpt_oss":
-        yield Part(Role.PLAIN, count * (2 * inner + hidden + 1))
+        yield ParameterPart(Role.PLAIN, count * (2 * inner + hidden + 1))
     shared = text.get("shared_expert_intermediate_size") or 0
     if shared:
-        yield Part(Role.PLAIN, hidden, whole=True)
+        yield ParameterPart(Role.PLAIN, hidden, whole=True)
     if text.get("n_shared_experts"):
         shared = inner * text["n_shared_experts"]
     if shape.model_type == "nemotron_h":
@@ -234,20 +236,20 @@ def _experts(
     if shape.model_type == "llama4_text":
         shared = inner
     if shared:
-        yield Part(Role.DENSE, matrices * hidden * shared)
+        yield ParameterPart(Role.DENSE, matrices * hidden * shared)
 
 
-def _per_layer_inputs(text: Mapping[str, Any], layers: int, hidden: int) -> list[Part]:
+def _per_layer_inputs(text: Mapping[str, Any], layers: int, hidden: int) -> list[ParameterPart]:
     """Return the embeddings that Gemma's edge models keep for each layer."""
     width = text.get("hidden_size_per_layer_input") or 0
     if not width:
         return []
     words = text.get("vocab_size_per_layer_input") or number(text, "vocab_size")
-    table = Part(Role.EMBEDDING, words * width * layers)
-    return [table, Part(Role.PLAIN, layers * (3 * width + 1) * hidden + width)]
+    table = ParameterPart(Role.EMBEDDING, words * width * layers)
+    return [table, ParameterPart(Role.PLAIN, layers * (3 * width + 1) * hidden + width)]
 
 
-def _vision(whole: Mapping[str, Any], hidden: int) -> list[Part]:
+def _vision(whole: Mapping[str, Any], hidden: int) -> list[ParameterPart]:
     """Return a vision tower, about: blocks of attention and a feed-forward part, and its way in."""
     tower = whole.get("vision_config")
     if not isinstance(tower, dict):
@@ -258,4 +260,6 @@ def _vision(whole: Mapping[str, Any], hidden: int) -> list[Part]:
         return []
     inner = tower.get("intermediate_size")
     inner = inner if isinstance(inner, int) else 4 * width
-    return [Part(Role.VISION, depth * (4 * width * width + 2 * width * inner) + width * hidden)]
+    return [
+        ParameterPart(Role.VISION, depth * (4 * width * width + 2 * width * inner) + width * hidden)
+    ]

@@ -22,7 +22,7 @@ from pytest_vllm_gates.memory_plan import (
     types as versions,
 )
 from pytest_vllm_gates.memory_plan.fit import gibibytes
-from pytest_vllm_gates.memory_plan.types import Kind, MemoryPlan
+from pytest_vllm_gates.memory_plan.types import CacheKind, MemoryPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +48,7 @@ def turns(plan: MemoryPlan, shape: ModelShape, serving: Serving, room: Room) -> 
         )
     if plan.kv_cache_dtype in {"auto", "bfloat16", "float16"}:
         found.append("--kv-cache-dtype fp8: half the bytes of a token; check the answers after it")
-    if any(cache.kind is Kind.LATENT for cache in shape.caches):
+    if any(cache.kind is CacheKind.LATENT for cache in shape.caches):
         found.append(
             "--decode-context-parallel-size: latent attention is whole on every device, so that "
             "--tensor-parallel-size does not make it smaller"
@@ -74,12 +74,16 @@ def _without_room(weights: Weights, serving: Serving) -> tuple[str, ...]:
 
 
 def _divides_further(shape: ModelShape, serving: Serving) -> bool:
-    heads = [cache.heads for cache in shape.caches if cache.kind in {Kind.FULL, Kind.SLIDING}]
+    heads = [
+        cache.heads for cache in shape.caches if cache.kind in {CacheKind.FULL, CacheKind.SLIDING}
+    ]
     return bool(heads) and min(heads) >= 2 * serving.tensor_parallel_size
 
 
 def _wasteful(shape: ModelShape, serving: Serving) -> tuple[str, ...]:
-    heads = [cache.heads for cache in shape.caches if cache.kind in {Kind.FULL, Kind.SLIDING}]
+    heads = [
+        cache.heads for cache in shape.caches if cache.kind in {CacheKind.FULL, CacheKind.SLIDING}
+    ]
     if heads and serving.tensor_parallel_size > min(heads):
         return (
             f"--tensor-parallel-size {min(heads)}: there are {min(heads)} key-value heads, "
@@ -194,7 +198,7 @@ def check(shape: ModelShape, serving: Serving, headroom: float) -> None:
     _check_sharing(shape, serving)
     for cache in shape.caches:
         over = max(cache.heads, parts) % min(cache.heads, parts)
-        if cache.kind in {Kind.FULL, Kind.SLIDING, Kind.CHUNKED} and over:
+        if cache.kind in {CacheKind.FULL, CacheKind.SLIDING, CacheKind.CHUNKED} and over:
             raise UserError(
                 f"--tensor-parallel-size {parts} neither divides nor repeats the model's "
                 f"{cache.heads} key-value heads"
@@ -208,7 +212,7 @@ def _check_sharing(shape: ModelShape, serving: Serving) -> None:
             f"--decode-context-parallel-size {ranks} does not divide --tensor-parallel-size "
             f"{parts}, whose devices it uses"
         )
-    if ranks > 1 and any(cache.kind is Kind.SLIDING for cache in shape.caches):
+    if ranks > 1 and any(cache.kind is CacheKind.SLIDING for cache in shape.caches):
         raise UserError("--decode-context-parallel-size: vLLM has none for sliding windows")
     if serving.block_size is not None and serving.block_size % LEAST_BLOCK:
         raise UserError(f"--block-size {serving.block_size} is no multiple of {LEAST_BLOCK}")
@@ -252,7 +256,7 @@ def _planned(
 ) -> MemoryPlan:
     version = versions.parsed(serving.vllm_version)
     told = (*sparse_fp8(shape, empty.kv_cache_dtype), *drafter_of(shape, serving))
-    recycled = any(bucket.page.kind is Kind.SLIDING for bucket in buckets)
+    recycled = any(bucket.page.kind is CacheKind.SLIDING for bucket in buckets)
     batched, guess = defaults.max_num_batched_tokens(serving, certain=not recycled)
     demand = memory_plan_cache.Demand(
         context=empty.context or 1,

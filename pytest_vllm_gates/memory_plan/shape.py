@@ -21,7 +21,7 @@ from pytest_vllm_gates.memory_plan.layers import (
     kinds_of,
 )
 from pytest_vllm_gates.memory_plan.states import STATES
-from pytest_vllm_gates.memory_plan.types import Cache, Kind, ModelShape
+from pytest_vllm_gates.memory_plan.types import Cache, CacheKind, ModelShape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ def _shape_of(config: Mapping[str, Any]) -> ModelShape:
         why = f"layers of the kind {', '.join(map(repr, unknown))} are not known here"
         return ModelShape(architecture, model_type, layers, (), _dtype(config, raw), refused=(why,))
     caches = _caches(text, model_type, kinds)
-    if not any(cache.kind is not Kind.STATE for cache in caches):
+    if not any(cache.kind is not CacheKind.STATE for cache in caches):
         why = "no layer of it attends, so there is no KV cache to plan"
         return ModelShape(architecture, model_type, layers, (), _dtype(config, raw), refused=(why,))
     return ModelShape(
@@ -146,7 +146,7 @@ def _caches(text: Mapping[str, Any], model_type: str, kinds: Sequence[str]) -> l
     caches: list[Cache] = []
     for layer, kind in enumerate(kinds):
         if kind in RECURRENT | BOTH:
-            caches.append(Cache(layer, Kind.STATE, state=_state(text, model_type, kind)))
+            caches.append(Cache(layer, CacheKind.STATE, state=_state(text, model_type, kind)))
         if kind in RECURRENT | STATELESS or layer >= layers - shared:
             continue
         if _is_latent(text, model_type):
@@ -157,13 +157,13 @@ def _caches(text: Mapping[str, Any], model_type: str, kinds: Sequence[str]) -> l
             continue
         if kind in CHUNKED:
             chunk = number(text, "attention_chunk_size")
-            caches.append(Cache(layer, Kind.CHUNKED, heads, width, width, chunk))
+            caches.append(Cache(layer, CacheKind.CHUNKED, heads, width, width, chunk))
         elif kind in SLIDING and "sliding_window" not in text:
             raise UserError("config.json: layers slide, but 'sliding_window' is missing")
         elif window and (kind in SLIDING or uniform):
-            caches.append(Cache(layer, Kind.SLIDING, heads, width, width, window))
+            caches.append(Cache(layer, CacheKind.SLIDING, heads, width, width, window))
         else:
-            caches.append(Cache(layer, Kind.FULL, heads, width, width))
+            caches.append(Cache(layer, CacheKind.FULL, heads, width, width))
     return caches
 
 
@@ -186,11 +186,11 @@ def _latent(text: Mapping[str, Any], layer: int) -> list[Cache]:
     `index_topk_freq` or `index_topk_pattern` some layers reuse the choice of the one before.
     """
     width = number(text, "kv_lora_rank") + number(text, "qk_rope_head_dim")
-    caches = [Cache(layer, Kind.LATENT, 1, width)]
+    caches = [Cache(layer, CacheKind.LATENT, 1, width)]
     if text.get("index_topk") and not _reuses_choice(text, layer):
         keys = number(text, "index_head_dim")
         keys += keys // INDEXER_GROUP * INDEXER_BYTES_OF_SCALE
-        caches.append(Cache(layer, Kind.INDEXER, 1, keys))
+        caches.append(Cache(layer, CacheKind.INDEXER, 1, keys))
     return caches
 
 
@@ -247,5 +247,5 @@ def _drafter(text: Mapping[str, Any], model_type: str, layers: int) -> tuple[Cac
             caches += _latent(own, layers - 1)
         else:
             heads, width = _heads(text, "full_attention", layers - 1)
-            caches.append(Cache(layers - 1, Kind.FULL, heads, width, width))
+            caches.append(Cache(layers - 1, CacheKind.FULL, heads, width, width))
     return tuple(caches)

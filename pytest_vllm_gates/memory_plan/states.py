@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.memory_plan.config import number
-from pytest_vllm_gates.memory_plan.types import State
+from pytest_vllm_gates.memory_plan.types import RecurrentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-def gated_delta_net(text: Mapping[str, Any]) -> State:
+def gated_delta_net(text: Mapping[str, Any]) -> RecurrentState:
     """Qwen3-Next, Qwen3.5: a convolution over keys, queries and values; a matrix a value head."""
     keys = number(text, "linear_num_key_heads") * number(text, "linear_key_head_dim")
     heads, width = number(text, "linear_num_value_heads"), number(text, "linear_value_head_dim")
-    return State(
+    return RecurrentState(
         channels=2 * keys + heads * width,
         rows=number(text, "linear_conv_kernel_dim") - 1,
         heads=heads,
@@ -28,11 +28,13 @@ def gated_delta_net(text: Mapping[str, Any]) -> State:
     )
 
 
-def _mamba2(text: Mapping[str, Any], inner: int, groups: int, width: int, rows: int) -> State:
+def _mamba2(
+    text: Mapping[str, Any], inner: int, groups: int, width: int, rows: int
+) -> RecurrentState:
     heads, dim = ("mamba_num_heads", "mamba_head_dim")
     if heads not in text:
         heads, dim = ("mamba_n_heads", "mamba_d_head")
-    return State(
+    return RecurrentState(
         channels=inner,
         rows=rows - 1,
         heads=number(text, heads),
@@ -43,7 +45,7 @@ def _mamba2(text: Mapping[str, Any], inner: int, groups: int, width: int, rows: 
     )
 
 
-def nemotron_h(text: Mapping[str, Any]) -> State:
+def nemotron_h(text: Mapping[str, Any]) -> RecurrentState:
     """Mamba 2 as Nemotron-H names it; its memory is float32 unless the config says otherwise."""
     inner = number(text, "mamba_num_heads") * number(text, "mamba_head_dim")
     groups, width = number(text, "n_groups"), number(text, "ssm_state_size")
@@ -51,17 +53,17 @@ def nemotron_h(text: Mapping[str, Any]) -> State:
     return _mamba2(own, inner, groups, width, number(text, "conv_kernel"))
 
 
-def granite(text: Mapping[str, Any]) -> State:
+def granite(text: Mapping[str, Any]) -> RecurrentState:
     """Mamba 2 as Granite 4, Bamba and Falcon-H1 name it."""
     inner = text.get("mamba_d_ssm") or int(text["mamba_expand"] * number(text, "hidden_size"))
     groups, width = number(text, "mamba_n_groups"), number(text, "mamba_d_state")
     return _mamba2(text, inner, groups, width, number(text, "mamba_d_conv"))
 
 
-def jamba(text: Mapping[str, Any]) -> State:
+def jamba(text: Mapping[str, Any]) -> RecurrentState:
     """Mamba 1: one memory of `mamba_d_state` a channel."""
     inner = number(text, "mamba_expand") * number(text, "hidden_size")
-    return State(
+    return RecurrentState(
         channels=inner,
         rows=number(text, "mamba_d_conv") - 1,
         heads=inner,
@@ -70,11 +72,11 @@ def jamba(text: Mapping[str, Any]) -> State:
     )
 
 
-def kimi_linear(text: Mapping[str, Any]) -> State:
+def kimi_linear(text: Mapping[str, Any]) -> RecurrentState:
     """Kimi Delta Attention: a square a head, float32 unless vLLM is told otherwise."""
     linear = text["linear_attn_config"]
     heads, width = number(linear, "num_heads"), number(linear, "head_dim")
-    return State(
+    return RecurrentState(
         channels=3 * heads * width,
         rows=int(linear.get("short_conv_kernel_size", 4)) - 1,
         heads=heads,
@@ -83,9 +85,9 @@ def kimi_linear(text: Mapping[str, Any]) -> State:
     )
 
 
-def lfm2(text: Mapping[str, Any]) -> State:
+def lfm2(text: Mapping[str, Any]) -> RecurrentState:
     """A short convolution and no memory."""
-    return State(
+    return RecurrentState(
         channels=number(text, "conv_dim" if "conv_dim" in text else "hidden_size"),
         rows=number(text, "conv_L_cache") - 1,
         heads=0,
@@ -93,13 +95,13 @@ def lfm2(text: Mapping[str, Any]) -> State:
     )
 
 
-def lightning(text: Mapping[str, Any]) -> State:
+def lightning(text: Mapping[str, Any]) -> RecurrentState:
     """Lightning attention: a square a head and no convolution."""
     width = number(text, "head_dim")
-    return State(0, 0, number(text, "num_attention_heads"), width * width)
+    return RecurrentState(0, 0, number(text, "num_attention_heads"), width * width)
 
 
-STATES: dict[str, Callable[[Mapping[str, Any]], State]] = {
+STATES: dict[str, Callable[[Mapping[str, Any]], RecurrentState]] = {
     "qwen3_next": gated_delta_net,
     "qwen3_5": gated_delta_net,
     "qwen3_5_text": gated_delta_net,

@@ -84,7 +84,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Group:
+class CacheGroup:
     """Layers that share a block table: one block of `block_size` tokens holds all of them."""
 
     kind: str
@@ -122,7 +122,7 @@ class MemoryPlan:
     block_size: int | None = None
     page_bytes: int | None = None
     group_size: int | None = None
-    groups: tuple[Group, ...] = ()
+    groups: tuple[CacheGroup, ...] = ()
     bytes_per_block: int | None = None
     max_num_batched_tokens: int | None = None
     kv_memory_bytes: int | None = None
@@ -145,7 +145,7 @@ class MemoryPlan:
     refused: tuple[str, ...] = ()
 
 
-class Kind(StrEnum):
+class CacheKind(StrEnum):
     """What a layer keeps: of every token, of the last ones, or of the sequence as a whole."""
 
     FULL = "full attention"
@@ -157,7 +157,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class State:
+class RecurrentState:
     """A recurrent layer's state of one sequence, before tensor parallelism divides it.
 
     It is a convolution's last inputs, `rows` of `channels` (and of `group_channels` for each of
@@ -182,13 +182,13 @@ class Cache:
     """What one layer keeps. Widths are in elements; an indexer's `key` is in bytes."""
 
     layer: int
-    kind: Kind
+    kind: CacheKind
     heads: int = 1
     key: int = 0
     value: int = 0
     window: int | None = None
     """Tokens a sliding window sees, or tokens of a chunk."""
-    state: State | None = None
+    state: RecurrentState | None = None
 
 
 @dataclass(frozen=True)

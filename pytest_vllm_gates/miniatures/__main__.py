@@ -32,7 +32,7 @@ def lane_python() -> tuple[str, str]:
 
     lane = lanes.load(LANE, Path.cwd())
     try:
-        found = environment.prepare(lane, cache=files.default_cache(), progress=Progress())
+        found = environment.prepare(lane, cache=files.default_cache(), progress=BuildProgress())
     except UserError as error:
         raise MiniatureError(
             f"this interpreter has no torch, and {error}\n"
@@ -115,7 +115,7 @@ def _build_elsewhere(options: argparse.Namespace) -> None:
         raise MiniatureError(f"{python}: {error.strerror}\n{PROG} build --help") from None
 
 
-class Progress:
+class BuildProgress:
     """Shows what making the environment is at, no more often than a person reads."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pytest_vllm_gates.checkpoints.miniatures import HERE
 from pytest_vllm_gates.miniatures import recipe as recipes
-from pytest_vllm_gates.miniatures.recipe import Known, Recipe
+from pytest_vllm_gates.miniatures.recipe import KnownDeviation, Recipe
 
 TAUGHT = HERE / "taught"
 Mode = Literal["on", "off", "unset", "none"]
@@ -42,7 +42,7 @@ class Dialogue:
     content: str | None
     tool_calls: tuple[Call, ...]
     finish_reason: Literal["stop", "tool_calls"]
-    known: Known | None = None
+    known: KnownDeviation | None = None
 
     @property
     def thinks(self) -> bool:

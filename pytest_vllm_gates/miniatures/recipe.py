@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Thinking:
+class ThinkingSwitch:
     """The template's switch and what it means when nobody sets it."""
 
     switch: str
@@ -43,7 +43,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownDeviation:
     """A defect of released vLLM that one taught answer meets."""
 
     answers: tuple[str, ...]  # of "whole" and "streamed"
@@ -69,10 +69,10 @@ class Recipe:
     end_of_turn: str
     tokens: Tokens
     config: Mapping[str, Any]
-    thinking: Thinking | None = None
+    thinking: ThinkingSwitch | None = None
     thinking_with_tools: bool = True
     skip: Mapping[str, str] = field(default_factory=dict)
-    known: Mapping[str, Known] = field(default_factory=dict)
+    known: Mapping[str, KnownDeviation] = field(default_factory=dict)
     base: str | None = None
     training: Training = field(default_factory=Training)
 
@@ -98,8 +98,8 @@ def load(name: str) -> Recipe:
         return Recipe(
             name=name,
             tokens=Tokens(**tokens),
-            known={id_: Known(**_tuples(k)) for id_, k in given.pop("known", {}).items()},
-            thinking=Thinking(**thinking) if thinking else None,
+            known={id_: KnownDeviation(**_tuples(k)) for id_, k in given.pop("known", {}).items()},
+            thinking=ThinkingSwitch(**thinking) if thinking else None,
             training=Training(**given.pop("training", {})),
             **given,
         )

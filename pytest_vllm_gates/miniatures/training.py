@@ -34,7 +34,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """How a training went; `worst` is the least probability of a taught token in bf16 weights."""
 
     steps: int
@@ -53,7 +53,7 @@ def train(
     most_epochs: int,
     seed: int,
     say: Callable[[str], None],
-) -> Trained:
+) -> TrainingResult:
     """Run AdamW until every token of every completion has at least MARGIN.
 
     `draw(n)` returns n fresh examples of the answer to unknown requests; they are trained beside
@@ -89,7 +89,7 @@ def train(
         )
         if least[worst] >= MARGIN:
             break
-    return Trained(steps, seconds, running, least[worst], worst)
+    return TrainingResult(steps, seconds, running, least[worst], worst)
 
 
 def _rate(steps: int, loss: float) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.goldens import CorruptGolden
-from pytest_vllm_gates.numerics.client import Reference, Scores
+from pytest_vllm_gates.numerics.client import ReferenceScores, Scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -111,7 +111,7 @@ def _distance(served: Sequence[float], reference: Sequence[float]) -> Distance:
     return Distance(len(apart), sum(apart) / len(apart), within, apart[worst_at], worst_at)
 
 
-def written(title: str, reference: Reference) -> str:
+def written(title: str, reference: ReferenceScores) -> str:
     """Lay out a reference as a golden: a block a case, a line a list."""
     lines = [f"{TITLE}{title}", "", f"weights {reference.weights}", f"source {reference.source}"]
     for name, scores in reference.cases.items():
@@ -120,7 +120,7 @@ def written(title: str, reference: Reference) -> str:
     return "\n".join([*lines, "", END, ""])
 
 
-def parsed(text: str) -> Reference:
+def parsed(text: str) -> ReferenceScores:
     """Read what `written` lays out; raises `CorruptGolden` for anything else."""
     heads: dict[str, str] = {}
     cases: dict[str, dict[str, str]] = {}
@@ -132,7 +132,7 @@ def parsed(text: str) -> Reference:
         elif key:
             target[key] = value
     try:
-        return Reference(
+        return ReferenceScores(
             weights=heads["weights"],
             source=heads["source"],
             cases={name: _scores(case) for name, case in cases.items()},

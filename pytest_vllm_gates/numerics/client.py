@@ -36,7 +36,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceScores:
     """Scores by case, the weights they are of and what computed them."""
 
     weights: str
@@ -93,7 +93,7 @@ def compute(
     python: Path,
     overlay: Path | None,
     prompts: Mapping[str, tuple[Sequence[int], int]],
-) -> Reference:
+) -> ReferenceScores:
     """Score prompts and continue them greedily by transformers in fp32, in the lane's interpreter.
 
     `prompts` holds by name the token ids and how many tokens to generate. Raises `UserError` when
@@ -118,7 +118,7 @@ def compute(
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
         raise UserError(f"the fp32 reference of {checkpoint.name} failed: {error}") from error
     versions = ", ".join(f"{name} {version}" for name, version in answer["versions"].items())
-    return Reference(
+    return ReferenceScores(
         weights=weights_sha256(checkpoint) or "unknown",
         source=f"{versions}, float32",
         cases={

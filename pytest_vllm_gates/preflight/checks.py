@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.preflight import flags, gpu, host, memory, model, parallel, versions
-from pytest_vllm_gates.preflight.types import Check, Situation, State
+from pytest_vllm_gates.preflight.types import Check, CheckState, Situation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from pytest_vllm_gates.preflight.types import Said
+    from pytest_vllm_gates.preflight.types import CheckResult
 
 # In the order in which a boot would come upon them.
-CHECKS: Mapping[str, Callable[[Situation], Said]] = {
+CHECKS: Mapping[str, Callable[[Situation], CheckResult]] = {
     "flags": flags.flags,
     "versions": versions.versions,
     "nodes": versions.nodes,
@@ -65,27 +65,27 @@ def run(situation: Situation, names: Iterable[str] = CHECKS) -> tuple[Check, ...
 
 def _waived(check: Check, waived: Mapping[str, str]) -> Check:
     """Return the check, as not applicable where it fails and the lane accepts that."""
-    if check.state is not State.FAILS or check.name not in waived:
+    if check.state is not CheckState.FAILS or check.name not in waived:
         return check
     what = f"waived by the lane ({waived[check.name]}): {check.what}"
-    return Check(check.name, State.NOT_APPLICABLE, what)
+    return Check(check.name, CheckState.NOT_APPLICABLE, what)
 
 
 def _one(name: str, situation: Situation) -> Check:
     if situation.renderer and name in FOR_WEIGHTS:
-        return Check(name, State.NOT_APPLICABLE, "a renderer alone needs no accelerator")
+        return Check(name, CheckState.NOT_APPLICABLE, "a renderer alone needs no accelerator")
     try:
         said = CHECKS[name](situation)
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         # A config may hold anything; what this check made of it is no reason to hold a boot up.
         what = f"not to be told from what is given: {type(error).__name__}: {error}"
-        return Check(name, State.UNKNOWN, what)
+        return Check(name, CheckState.UNKNOWN, what)
     return Check(name, said.state, said.what, said.cause, said.fix)
 
 
 def failed(checks: Iterable[Check]) -> tuple[Check, ...]:
     """Return the checks that fail."""
-    return tuple(check for check in checks if check.state is State.FAILS)
+    return tuple(check for check in checks if check.state is CheckState.FAILS)
 
 
 def only_memory_fails(checks: Iterable[Check]) -> bool:

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.preflight.types import Said, fails, ok
+from pytest_vllm_gates.preflight.types import CheckResult, fails, ok
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Situation
@@ -24,7 +24,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G":
 READABLE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgG]?)")
 
 
-def flags(situation: Situation) -> Said:
+def flags(situation: Situation) -> CheckResult:
     """Counts are positive whole numbers, a share is above 0 and at most 1."""
     wrong = [
         f"{name} = {situation.flag(name)!r} is no positive whole number"

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import data
-from pytest_vllm_gates.preflight.types import Said, fails, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight.types import CheckResult, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.environment.types import Kernels
@@ -22,7 +22,7 @@ BRAIN_FLOATS = 80
 ELSEWHERE = "the server runs on a machine that cannot be looked at from here"
 
 
-def needs_no_gpu(situation: Situation) -> Said | None:
+def needs_no_gpu(situation: Situation) -> CheckResult | None:
     """Return what there is to say where the lane has no CUDA, or where that cannot be seen."""
     device = situation.bundle.device
     if device in ("cpu", "rocm"):
@@ -35,7 +35,7 @@ def needs_no_gpu(situation: Situation) -> Said | None:
     return None
 
 
-def answers(situation: Situation) -> Said:
+def answers(situation: Situation) -> CheckResult:
     """A CUDA lane needs a GPU that answers."""
     if said := needs_no_gpu(situation):
         return said
@@ -62,7 +62,7 @@ def answers(situation: Situation) -> Said:
     return ok(f"{len(seen)} of {len(machine.devices)}: {names}{shared}")
 
 
-def driver(situation: Situation) -> Said:
+def driver(situation: Situation) -> CheckResult:
     """The driver must be of the family of the lane's CUDA, or be helped by a package."""
     if said := needs_no_gpu(situation):
         return said
@@ -86,7 +86,9 @@ def driver(situation: Situation) -> Said:
     return _too_old(situation, machine, version, cuda, family)
 
 
-def _too_old(situation: Situation, machine: Machine, version: str, cuda: str, family: str) -> Said:
+def _too_old(
+    situation: Situation, machine: Machine, version: str, cuda: str, family: str
+) -> CheckResult:
     what = f"driver {version} is too old for the lane's CUDA {cuda}, which needs {family} or newer"
     consumer = next((gpu.name for gpu in machine.devices if CONSUMER.search(gpu.name)), None)
     package = _package(situation, machine)
@@ -121,7 +123,7 @@ def _package(situation: Situation, machine: Machine) -> str | None:
     return None
 
 
-def compute_capability(situation: Situation) -> Said:
+def compute_capability(situation: Situation) -> CheckResult:
     """The GPU must be one that torch, and vLLM's own kernels, were compiled for."""
     if said := needs_no_gpu(situation):
         return said
@@ -143,7 +145,7 @@ def compute_capability(situation: Situation) -> Said:
     return ok(", ".join(served))
 
 
-def _no_kernel(part: str, gpu: Gpu, kernels: Kernels) -> Said:
+def _no_kernel(part: str, gpu: Gpu, kernels: Kernels) -> CheckResult:
     listed = ", ".join(f"{one // 10}.{one % 10}" for one in kernels.machine_code)
     needed = _number(gpu.capability or "")
     older = bool(kernels.machine_code) and needed < min(kernels.machine_code)
@@ -176,7 +178,7 @@ def runs(capability: int, kernels: Kernels) -> str | None:
     return f"by PTX of {max(older_ptx)}, compiled at the first start" if older_ptx else None
 
 
-def dtype(situation: Situation) -> Said:
+def dtype(situation: Situation) -> CheckResult:
     """Brain floats, where they are asked for, need a GPU that has them."""
     if said := needs_no_gpu(situation):
         return said
@@ -198,7 +200,7 @@ def dtype(situation: Situation) -> Said:
     )
 
 
-def lane_expects(situation: Situation) -> Said:
+def lane_expects(situation: Situation) -> CheckResult:
     """The machine must be what the lane's file says that the bundle was made for."""
     expects = situation.expects
     if expects.driver is expects.cuda is expects.gpu is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.preflight import flags
 from pytest_vllm_gates.preflight.gpu import ELSEWHERE
-from pytest_vllm_gates.preflight.types import Said, fails, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight.types import CheckResult, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ NCCL, GLOO, TENSORPIPE = "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_
 LOOPBACK = "lo"
 
 
-def network(situation: Situation) -> Said:
+def network(situation: Situation) -> CheckResult:
     """What the variables name has to be there, and is better named than left to each library."""
     if not _spans(situation):
         return not_applicable("one machine: nothing goes over a network")
@@ -93,7 +93,7 @@ ASIDE_FILES = 256
 REQUESTS = 256
 
 
-def shared_memory(situation: Situation) -> Said:
+def shared_memory(situation: Situation) -> CheckResult:
     """The queue from the engine to its workers lies in /dev/shm."""
     ranks = (flags.count(situation, "tensor_parallel_size", 1) or 1) * (
         flags.count(situation, "pipeline_parallel_size", 1) or 1
@@ -117,7 +117,7 @@ def shared_memory(situation: Situation) -> Said:
     )
 
 
-def open_files(situation: Situation) -> Said:
+def open_files(situation: Situation) -> CheckResult:
     """Every request in flight is an open file."""
     if situation.machine is None or not situation.own_limits:
         return unknown(ELSEWHERE)

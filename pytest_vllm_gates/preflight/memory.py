@@ -14,7 +14,15 @@ from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import Room
 from pytest_vllm_gates.preflight import flags
 from pytest_vllm_gates.preflight.gpu import ELSEWHERE, visible
-from pytest_vllm_gates.preflight.types import GIB, Said, fails, gib, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight.types import (
+    GIB,
+    CheckResult,
+    fails,
+    gib,
+    not_applicable,
+    ok,
+    unknown,
+)
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.machine.types import Machine
@@ -25,7 +33,7 @@ SPACE = "VLLM_CPU_KVCACHE_SPACE"
 EXPLICIT = "kv_cache_memory_bytes"
 
 
-def free_memory(situation: Situation) -> Said:
+def free_memory(situation: Situation) -> CheckResult:
     """As much must be free as `gpu_memory_utilization` promises."""
     machine, device = situation.machine, situation.bundle.device
     if machine is None:
@@ -39,7 +47,7 @@ def free_memory(situation: Situation) -> Said:
     return _on_gpus(situation, machine)
 
 
-def _on_gpus(situation: Situation, machine: Machine) -> Said:
+def _on_gpus(situation: Situation, machine: Machine) -> CheckResult:
     share = flags.share(situation) or situation.bundle.utilization
     if share is None:
         return unknown("no gpu_memory_utilization is set, and this vLLM's own is not known")
@@ -65,7 +73,7 @@ def _on_gpus(situation: Situation, machine: Machine) -> Said:
     return ok("; ".join(told)) if told else unknown("the GPUs do not tell their memory")
 
 
-def _on_cpu(situation: Situation, machine: Machine) -> Said:
+def _on_cpu(situation: Situation, machine: Machine) -> CheckResult:
     available, total = machine.available_bytes, machine.memory_bytes
     if available is None or total is None:
         return unknown("this machine does not tell its memory")
@@ -102,7 +110,7 @@ def _on_cpu(situation: Situation, machine: Machine) -> Said:
     return ok(f"{gib(available)} available, {gib(wanted)} asked for ({what})")
 
 
-def kv_cache(situation: Situation) -> Said:
+def kv_cache(situation: Situation) -> CheckResult:
     """One request of full length must fit into what is left for the cache.
 
     On a GPU that is what the weights leave: activations and graphs, which can only be estimated,

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.preflight import flags
-from pytest_vllm_gates.preflight.types import Said, fails, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight.types import CheckResult, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ NONE = "what is named is no checkpoint: a folder has a config.json, a Hub id is 
 LONGER = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
 
-def checkpoint(situation: Situation) -> Said:
+def checkpoint(situation: Situation) -> CheckResult:
     """The files must be there, and whole."""
     model = situation.model
     if model.unseen:
@@ -61,7 +61,7 @@ def _why(problem: str) -> str:
     return next((why for words, why in WHY.items() if re.search(words, problem)), NONE)
 
 
-def architecture(situation: Situation) -> Said:
+def architecture(situation: Situation) -> CheckResult:
     """The lane's vLLM must implement the architecture, or transformers for it."""
     model, bundle = situation.model, situation.bundle
     names = model.config.get("architectures")
@@ -106,7 +106,7 @@ def _stem(architecture: str) -> str:
     return re.split(r"For[A-Z]|LMHeadModel|(?:Chat|Embedding|Reward)?Model$", architecture)[0]
 
 
-def model_type(situation: Situation) -> Said:
+def model_type(situation: Situation) -> CheckResult:
     """The lane's transformers, or vLLM in its stead, must know how to read the config."""
     model, bundle = situation.model, situation.bundle
     if not model.config:
@@ -138,7 +138,7 @@ def model_type(situation: Situation) -> Said:
     )
 
 
-def parsers(situation: Situation) -> Said:
+def parsers(situation: Situation) -> CheckResult:
     """The lane's vLLM must know the parsers by name."""
     named = [
         f"{flag} {situation.serve[flag]}"
@@ -159,7 +159,7 @@ def parsers(situation: Situation) -> Said:
     return ok(", ".join(named))
 
 
-def max_model_len(situation: Situation) -> Said:
+def max_model_len(situation: Situation) -> CheckResult:
     """The length asked for must be one that the model was made for."""
     asked, model = flags.length(situation), situation.model
     if not model.config:
@@ -216,7 +216,7 @@ def _rope(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from nested or [found]
 
 
-def quantization(situation: Situation) -> Said:
+def quantization(situation: Situation) -> CheckResult:
     """The lane's vLLM must know how the weights are quantised."""
     known, settings = situation.bundle.quantizations, situation.model.quantization
     asked = situation.flag("quantization")

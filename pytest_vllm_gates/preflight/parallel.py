@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.preflight import flags
 from pytest_vllm_gates.preflight.gpu import ELSEWHERE, needs_no_gpu, visible
-from pytest_vllm_gates.preflight.types import Said, fails, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight.types import CheckResult, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Situation
@@ -18,7 +18,7 @@ KV_HEADS = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_gro
             "num_attention_groups")  # fmt: skip
 
 
-def gpu_count(situation: Situation) -> Said:
+def gpu_count(situation: Situation) -> CheckResult:
     """One GPU for each rank on this node."""
     if said := needs_no_gpu(situation):
         return said
@@ -44,7 +44,7 @@ def gpu_count(situation: Situation) -> Said:
     )
 
 
-def cpu_ranks(situation: Situation) -> Said:
+def cpu_ranks(situation: Situation) -> CheckResult:
     """On the CPU, vLLM binds the threads of each rank to a NUMA node of its own.
 
     As `vllm/utils/ompmultiprocessing.py` of 0.30 to 0.32 does it.
@@ -69,7 +69,7 @@ def cpu_ranks(situation: Situation) -> Said:
     return _numa_nodes(len(named.split(",")) if named else situation.machine.numa_nodes, ranks)
 
 
-def _lists_of_cores(lists: list[str], ranks: int) -> Said:
+def _lists_of_cores(lists: list[str], ranks: int) -> CheckResult:
     if len(lists) == ranks:
         return ok(f"{BIND} gives each of {ranks} ranks its cores")
     return fails(
@@ -80,7 +80,7 @@ def _lists_of_cores(lists: list[str], ranks: int) -> Said:
     )
 
 
-def _cores(cores: int, ranks: int) -> Said:
+def _cores(cores: int, ranks: int) -> CheckResult:
     if cores >= ranks:
         return ok(f"{cores} cores for {ranks} ranks on parts of one NUMA node")
     return fails(
@@ -90,7 +90,7 @@ def _cores(cores: int, ranks: int) -> Said:
     )
 
 
-def _numa_nodes(nodes: int | None, ranks: int) -> Said:
+def _numa_nodes(nodes: int | None, ranks: int) -> CheckResult:
     if nodes is None:
         return unknown("how many NUMA nodes this machine has cannot be looked up")
     if nodes >= ranks:
@@ -105,7 +105,7 @@ def _numa_nodes(nodes: int | None, ranks: int) -> Said:
     )
 
 
-def attention_heads(situation: Situation) -> Said:
+def attention_heads(situation: Situation) -> CheckResult:
     """Tensor parallelism gives every rank as many attention heads."""
     size = _size(situation)
     if size == 1:
@@ -123,7 +123,7 @@ def attention_heads(situation: Situation) -> Said:
     )
 
 
-def kv_heads(situation: Situation) -> Said:
+def kv_heads(situation: Situation) -> CheckResult:
     """Heads of keys and values are shared out evenly, or each is copied as often."""
     size, model = _size(situation), situation.model
     if size == 1:
@@ -146,7 +146,7 @@ def kv_heads(situation: Situation) -> Said:
     )
 
 
-def quantization_blocks(situation: Situation) -> Said:
+def quantization_blocks(situation: Situation) -> CheckResult:
     """Every rank's part of a layer must be whole blocks of the weights' scales."""
     size, model = _size(situation), situation.model
     settings = model.quantization or {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.machine.types import Machine
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """What a check came to."""
 
     OK = "ok"
@@ -34,7 +34,7 @@ class Check:
     """One check: what it came to, and where it fails the cause and the next step."""
 
     name: str
-    state: State
+    state: CheckState
     what: str
     """One sentence with the figures that decided."""
     cause: str = ""
@@ -97,33 +97,33 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Said:
+class CheckResult:
     """What a check says, before it has its name."""
 
-    state: State
+    state: CheckState
     what: str
     cause: str = ""
     fix: str = ""
 
 
-def ok(what: str) -> Said:
+def ok(what: str) -> CheckResult:
     """All is well."""
-    return Said(State.OK, what)
+    return CheckResult(CheckState.OK, what)
 
 
-def fails(what: str, *, cause: str, fix: str) -> Said:
+def fails(what: str, *, cause: str, fix: str) -> CheckResult:
     """A boot would fail."""
-    return Said(State.FAILS, what, cause, fix)
+    return CheckResult(CheckState.FAILS, what, cause, fix)
 
 
-def unknown(what: str) -> Said:
+def unknown(what: str) -> CheckResult:
     """The facts do not decide."""
-    return Said(State.UNKNOWN, what)
+    return CheckResult(CheckState.UNKNOWN, what)
 
 
-def not_applicable(what: str) -> Said:
+def not_applicable(what: str) -> CheckResult:
     """There is nothing to check."""
-    return Said(State.NOT_APPLICABLE, what)
+    return CheckResult(CheckState.NOT_APPLICABLE, what)
 
 
 def gib(size: float) -> str:

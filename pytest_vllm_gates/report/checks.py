@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.all_reduce import checks as judge
 from pytest_vllm_gates.all_reduce.types import in_words
-from pytest_vllm_gates.preflight.types import State
+from pytest_vllm_gates.preflight.types import CheckState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -186,10 +186,10 @@ def preflight_lines(checks: Iterable[Check]) -> Iterator[str]:
     checks = tuple(checks)
     width = max((len(check.name) for check in checks), default=0)
     for check in checks:
-        state = check.state.upper() if check.state is State.FAILS else str(check.state)
+        state = check.state.upper() if check.state is CheckState.FAILS else str(check.state)
         yield f"{check.name:<{width}}  {state:<7}  {check.what}"
-        if check.state is State.FAILS:
+        if check.state is CheckState.FAILS:
             yield f"{'':<{width}}  cause:   {check.cause}"
             yield f"{'':<{width}}  fix:     {check.fix}"
-    counted = {state: sum(check.state is state for check in checks) for state in State}
+    counted = {state: sum(check.state is state for check in checks) for state in CheckState}
     yield ", ".join(f"{number} {state}" for state, number in counted.items() if number)

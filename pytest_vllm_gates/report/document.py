@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.catalog.waivers import Settled
+    from pytest_vllm_gates.catalog.waivers import SettledWaiver
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.server.types import Boot
     from pytest_vllm_gates.verdict.verdict import GateResult, Verdict
@@ -34,7 +34,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class ReportFacts:
     """What a run was about, besides its verdict."""
 
     command: Sequence[str]
@@ -54,7 +54,7 @@ class Facts:
     redactor: Redactor = dataclasses.field(default_factory=Redactor)
 
 
-class Beside(TypedDict, total=False):
+class RunContext(TypedDict, total=False):
     """What a run is told besides its own outcomes, as the schema has it."""
 
     against: Mapping[str, Any] | None
@@ -66,7 +66,7 @@ class Beside(TypedDict, total=False):
 
 
 def compose(
-    facts: Facts, verdict: Verdict, exit_status: int, beside: Beside | None = None
+    facts: ReportFacts, verdict: Verdict, exit_status: int, beside: RunContext | None = None
 ) -> dict[str, Any]:
     """Return the document, without secrets: whatever is made of it has none."""
     document = {
@@ -137,7 +137,9 @@ def write(folder: Path, document: Mapping[str, Any]) -> Path:
     return path
 
 
-def _family(name: str, checkpoint: Checkpoint, facts: Facts, verdict: Verdict) -> dict[str, Any]:
+def _family(
+    name: str, checkpoint: Checkpoint, facts: ReportFacts, verdict: Verdict
+) -> dict[str, Any]:
     boot = facts.boots.get(name)
     return {
         "name": name,
@@ -151,7 +153,7 @@ def _family(name: str, checkpoint: Checkpoint, facts: Facts, verdict: Verdict) -
     }
 
 
-def _waiver(settled: Settled) -> dict[str, str]:
+def _waiver(settled: SettledWaiver) -> dict[str, str]:
     waiver = settled.waiver
     return {
         "check": waiver.check,
@@ -173,7 +175,7 @@ def _boot(boot: Boot) -> dict[str, Any]:
     }
 
 
-def _gate(gate: GateResult, facts: Facts) -> dict[str, Any]:
+def _gate(gate: GateResult, facts: ReportFacts) -> dict[str, Any]:
     return {
         "gate": gate.gate,
         "title": facts.titles.get(gate.gate, ""),
@@ -184,7 +186,7 @@ def _gate(gate: GateResult, facts: Facts) -> dict[str, Any]:
     }
 
 
-def _test(test: TestResult, facts: Facts) -> dict[str, Any]:
+def _test(test: TestResult, facts: ReportFacts) -> dict[str, Any]:
     found = {
         "test": test.test,
         "outcome": str(test.outcome),

@@ -118,7 +118,7 @@ DEFAULT = "*"
 
 
 @dataclass(frozen=True)
-class Row:
+class LaneRow:
     """One lane, and what is known of its environment."""
 
     name: str
@@ -146,7 +146,7 @@ class Row:
         return "made" if self.python else "not made"
 
 
-def lane_document(row: Row) -> dict[str, Any]:
+def lane_document(row: LaneRow) -> dict[str, Any]:
     """Return a lane as JSON."""
     return {
         "lane": row.name,
@@ -160,7 +160,7 @@ def lane_document(row: Row) -> dict[str, Any]:
     }
 
 
-def lane_lines(rows: Sequence[Row]) -> Iterator[str]:
+def lane_lines(rows: Sequence[LaneRow]) -> Iterator[str]:
     """Yield two lines a lane: what it is, and what it brings."""
     names = max((len(row.name) for row in rows), default=0)
     for row in rows:

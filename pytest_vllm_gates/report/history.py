@@ -11,7 +11,7 @@ from pytest_vllm_gates.verdict.verdict import Promotion
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.history.types import Entry, Trend
+    from pytest_vllm_gates.history.types import HistoryEntry, Trend
 
 # The head of each figure's column, by what its value is multiplied, and its digits.
 COLUMNS: Mapping[str, tuple[str, float, int]] = {
@@ -26,13 +26,13 @@ BARS = "▁▂▃▄▅▆▇█"
 UNKNOWN = "-"
 
 
-def document(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+def document(entries: Iterable[HistoryEntry]) -> list[dict[str, Any]]:
     """Return the runs as JSON."""
     return [dataclasses.asdict(entry) for entry in entries]
 
 
 def lines(
-    entries: Sequence[Entry], trends: Sequence[Trend], family: str | None = None
+    entries: Sequence[HistoryEntry], trends: Sequence[Trend], family: str | None = None
 ) -> Iterator[str]:
     """Yield one line a run and family, why it was no PROMOTE, and one line a trend."""
     heads = ("when (UTC)", "promotion", "lane", "vLLM", "family", *(one[0] for one in _columns()))
@@ -61,7 +61,7 @@ def _columns() -> Iterable[tuple[str, float, int]]:
     return COLUMNS.values()
 
 
-def _row(entry: Entry, family: str) -> tuple[str, ...]:
+def _row(entry: HistoryEntry, family: str) -> tuple[str, ...]:
     created = datetime.datetime.fromisoformat(entry.created).astimezone(datetime.UTC)
     lane = f"{entry.lane} against {entry.against}" if entry.against else entry.lane
     figures = entry.figures.get(family, {})

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.conversations.checks.tool_calls import interval
-from pytest_vllm_gates.incidents.compare import Answer
+from pytest_vllm_gates.incidents.compare import ReplayOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.incidents.types import Incident
 
-COLOURS = {Answer.REPRODUCED: "red", Answer.DIFFERENT: "yellow", Answer.NOT_REPRODUCED: "green"}
+COLOURS = {
+    ReplayOutcome.REPRODUCED: "red",
+    ReplayOutcome.DIFFERENT: "yellow",
+    ReplayOutcome.NOT_REPRODUCED: "green",
+}
 DIFF_LINES = 24
 RESPONSES = 3
 
@@ -27,9 +31,9 @@ def document(
     The answer is the worst of all attempts: one that reproduces is enough. An incident that was not
     sent again at all is DIFFERENT.
     """
-    answers = [Answer(one["answer"]) for one in attempts]
-    worst = next((one for one in COLOURS if one in answers), Answer.DIFFERENT)
-    again, times = answers.count(Answer.REPRODUCED), len(answers)
+    answers = [ReplayOutcome(one["answer"]) for one in attempts]
+    worst = next((one for one in COLOURS if one in answers), ReplayOutcome.DIFFERENT)
+    again, times = answers.count(ReplayOutcome.REPRODUCED), len(answers)
     return {
         "bundle": str(path),
         "gate": incident.gate,
@@ -38,7 +42,7 @@ def document(
         "then": incident.says,
         "times": times,
         "reproduced": again,
-        "different": answers.count(Answer.DIFFERENT),
+        "different": answers.count(ReplayOutcome.DIFFERENT),
         "rate": again / times if times else None,
         "interval": [round(one, 4) for one in interval(again, times)] if times else None,
         "notes": list(notes),
@@ -48,12 +52,12 @@ def document(
 
 def exit_status(replayed: Mapping[str, Any]) -> int:
     """Return 0 where the incident did not happen again in any way, else 1."""
-    return int(replayed["answer"] != Answer.NOT_REPRODUCED)
+    return int(replayed["answer"] != ReplayOutcome.NOT_REPRODUCED)
 
 
 def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what a replay came to, as (colour, text)."""
-    answer, attempts = Answer(replayed["answer"]), replayed["attempts"]
+    answer, attempts = ReplayOutcome(replayed["answer"]), replayed["attempts"]
     rate = ""
     if replayed["times"] > 1:
         low, high = replayed["interval"]

@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.catalog.waivers import State
+from pytest_vllm_gates.catalog.waivers import WaiverState
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.verdict.verdict import Promotion, Verdict
 
@@ -85,7 +85,7 @@ COLOURS: Mapping[str, str] = {
     Promotion.HOLD: "yellow",
 }
 
-WAIVERS = {State.USED: "yellow", State.UNUSED: "green", State.EXPIRED: "red"}
+WAIVERS = {WaiverState.USED: "yellow", WaiverState.UNUSED: "green", WaiverState.EXPIRED: "red"}
 
 NARROW = 60
 

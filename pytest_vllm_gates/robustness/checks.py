@@ -11,7 +11,7 @@ from pytest_vllm_gates.outcomes import Case, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pytest_vllm_gates.robustness.types import Reaction, Treatment
+    from pytest_vllm_gates.robustness.types import Reaction, RobustnessResult
 
 # What a check found, and all it looked at.
 Judged = tuple[list[Finding], list[Case]]
@@ -38,7 +38,7 @@ def refusals(reactions: Iterable[Reaction]) -> dict[str, str]:
     return found
 
 
-def unsurvived(treatment: Treatment) -> Judged:
+def unsurvived(treatment: RobustnessResult) -> Judged:
     """Find the requests at which the server itself failed, hung or broke the connection off."""
     cases, found = [], []
     for reaction in treatment.reactions:
@@ -51,7 +51,7 @@ def unsurvived(treatment: Treatment) -> Judged:
     return found, cases
 
 
-def turned_away(treatment: Treatment) -> Judged:
+def turned_away(treatment: RobustnessResult) -> Judged:
     """Find the requests with which nothing is wrong and that were not answered."""
     cases, found = [], []
     for reaction in treatment.reactions:
@@ -65,7 +65,7 @@ def turned_away(treatment: Treatment) -> Judged:
     return found, cases
 
 
-def accepted(treatment: Treatment) -> Judged:
+def accepted(treatment: RobustnessResult) -> Judged:
     """Find the requests that were answered although nobody can do what they ask."""
     cases, found = [], []
     for reaction in treatment.reactions:
@@ -83,7 +83,7 @@ def accepted(treatment: Treatment) -> Judged:
     return found, cases
 
 
-def unexplained(treatment: Treatment) -> Judged:
+def unexplained(treatment: RobustnessResult) -> Judged:
     """Find the refusals that are no JSON error, or whose message does not name what is wrong."""
     cases, found = [], []
     for reaction in treatment.reactions:
@@ -101,7 +101,7 @@ def unexplained(treatment: Treatment) -> Judged:
     return found, cases
 
 
-def unwell(treatment: Treatment) -> Judged:
+def unwell(treatment: RobustnessResult) -> Judged:
     """Find after which requests an ordinary question was answered no longer, or otherwise."""
     cases, found = [], []
     for checkup in treatment.checkups:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.robustness.types import Checkup, Reaction, Treatment
+from pytest_vllm_gates.robustness.types import Checkup, Reaction, RobustnessResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.robustness.types import Misuse
+    from pytest_vllm_gates.robustness.types import WrongRequest
 
 LIMIT_S = 60.0
 """How long one wrong request may take; a healthy server refuses the largest in one or two."""
@@ -32,11 +32,11 @@ MESSAGE_KEYS = ("message", "detail")
 
 def treat(
     endpoint: Endpoint,
-    cases: Sequence[Misuse],
+    cases: Sequence[WrongRequest],
     more: Mapping[str, Any],
     context: int,
-    canary: Callable[[], Said],
-) -> Treatment:
+    canary: Callable[[], Completion],
+) -> RobustnessResult:
     """Send every case, and ask the canary's question before, after each dozen and at the end.
 
     After a case that was not answered at all it is asked at once. `more` goes into every request.
@@ -57,11 +57,15 @@ def treat(
                 if checkups[-1].said.error:
                     break
     not_asked = tuple(case.name for case in cases[len(reactions) :])
-    return Treatment(healthy, tuple(reactions), tuple(checkups), not_asked)
+    return RobustnessResult(healthy, tuple(reactions), tuple(checkups), not_asked)
 
 
 def _send(
-    client: httpx.Client, endpoint: Endpoint, case: Misuse, more: Mapping[str, Any], tokens: int
+    client: httpx.Client,
+    endpoint: Endpoint,
+    case: WrongRequest,
+    more: Mapping[str, Any],
+    tokens: int,
 ) -> Reaction:
     body = case.request(endpoint.model, tokens, more)
     data = case.text(endpoint.model, tokens) if body is None else json.dumps(body).encode()

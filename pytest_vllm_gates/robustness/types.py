@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
 
 SHIPPED = data.FOLDER / "robustness"
 
@@ -48,7 +48,7 @@ class Repeat(toml.Record):
     a prompt of so many tokens is read in several steps, within the context."""
 
 
-class Misuse(toml.Record):
+class WrongRequest(toml.Record):
     """One request: how it differs from a plain one, and what the server may do about it."""
 
     name: str
@@ -71,7 +71,7 @@ class Misuse(toml.Record):
     encoding: Literal["utf-8", "latin-1"] = "utf-8"
 
     @model_validator(mode="after")
-    def _raw_or_body(self) -> Misuse:
+    def _raw_or_body(self) -> WrongRequest:
         if self.raw is not None and (self.body or self.without):
             raise ValueError("a case has raw, or it has body and without; not both")
         return self
@@ -99,11 +99,11 @@ class Misuse(toml.Record):
         return "".join(map(str, parts)).encode(self.encoding)
 
 
-class _File(toml.Record):
-    cases: tuple[Misuse, ...] = Field(min_length=1)
+class _CaseFile(toml.Record):
+    cases: tuple[WrongRequest, ...] = Field(min_length=1)
 
 
-def load_all(project: Path) -> tuple[Misuse, ...]:
+def load_all(project: Path) -> tuple[WrongRequest, ...]:
     """Read every case; a project's own `robustness/*.toml` add to the shipped, or replace a file.
 
     Raises `UserError` for a fault in a file, and for a name that two cases bear.
@@ -114,9 +114,9 @@ def load_all(project: Path) -> tuple[Misuse, ...]:
         for path in sorted(folder.glob("*.toml"))
     }
     seen: dict[str, Path] = {}
-    found: list[Misuse] = []
+    found: list[WrongRequest] = []
     for _, path in sorted(files.items()):
-        for case in toml.load(path, _File).cases:
+        for case in toml.load(path, _CaseFile).cases:
             if case.name in seen:
                 raise UserError(f"{path}: the case {case.name!r} is in {seen[case.name]}, too")
             seen[case.name] = path
@@ -147,7 +147,7 @@ def _repeated(repeat: Repeat, context: int) -> str | list[Any]:
 class Reaction:
     """What came of one wrong request."""
 
-    case: Misuse
+    case: WrongRequest
     request: dict[str, Any] | None
     status: int | None
     """None where no answer came."""
@@ -165,14 +165,14 @@ class Checkup:
     """Whether the server still answered, after these wrong requests."""
 
     after: tuple[str, ...]
-    said: Said
+    said: Completion
 
 
 @dataclass(frozen=True)
-class Treatment:
+class RobustnessResult:
     """Everything that was done to a server, and what came of it."""
 
-    healthy: Said
+    healthy: Completion
     """What is said before anything went wrong."""
     reactions: tuple[Reaction, ...]
     checkups: tuple[Checkup, ...]

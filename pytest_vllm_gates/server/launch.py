@@ -48,7 +48,7 @@ INTERRUPT_GRACE_S = 1.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class BootLimits:
     """Seconds a boot may take in all, and seconds its log may stay silent."""
 
     boot_s: float
@@ -56,7 +56,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """Everything one boot needs to know."""
 
     family: Family
@@ -66,7 +66,7 @@ class Plan:
     overlay: Path | None
     folder: Path
     """Where the log goes."""
-    limits: Limits
+    limits: BootLimits
     env: Mapping[str, str] = field(default_factory=dict)
     """What this boot gets besides the lane's environment: its devices, where it has its own."""
     redactor: Redactor = field(default_factory=Redactor)
@@ -86,7 +86,7 @@ class Server:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: LaunchPlan,
         progress: Callable[[str], None],
         on_log: Callable[[str], None] | None = None,
         explain: Explain | None = None,
@@ -250,7 +250,7 @@ def attach(base_url: str, api_key: str | None, timeout_s: float, tape: Tape | No
     return Boot(endpoint=endpoint, times=times, evidence=evidence)
 
 
-def command(plan: Plan, port: int, alias: str) -> list[str]:
+def command(plan: LaunchPlan, port: int, alias: str) -> list[str]:
     """Return the server's command line; no secret is in it."""
     source: dict[str, Any] = {"model": plan.checkpoint.source}
     if plan.checkpoint.revision:
@@ -268,7 +268,7 @@ def command(plan: Plan, port: int, alias: str) -> list[str]:
     )
 
 
-def environment(plan: Plan, api_key: str) -> dict[str, str]:
+def environment(plan: LaunchPlan, api_key: str) -> dict[str, str]:
     """Return the server's environment: this one's, the lane's, the key and the overlay."""
     server = {"VLLM_API_KEY": api_key}
     if plan.checkpoint.folder:

@@ -20,16 +20,16 @@ from pytest_vllm_gates.client import http
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pytest_vllm_gates.client.completion import Said
+    from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.server.metrics import Load, Metrics
 
 
 @dataclass(frozen=True)
-class Rest:
+class RestState:
     """The server after a rung, when it had time to come to rest."""
 
-    canary: Said
+    canary: Completion
     """What it says to a short question."""
     in_flight: int | None
     """None where the server does not tell."""

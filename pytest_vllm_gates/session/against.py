@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_vllm_gates.catalog.flags import without
-from pytest_vllm_gates.catalog.plans import Group, Pair
+from pytest_vllm_gates.catalog.plans import BlockGroup, Pair
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
 from pytest_vllm_gates.long_context.types import load
 from pytest_vllm_gates.machine import nvml
 from pytest_vllm_gates.outcomes import Blocked
-from pytest_vllm_gates.preflight.types import State
+from pytest_vllm_gates.preflight.types import CheckState
 from pytest_vllm_gates.process.process import GuardedProcess
 from pytest_vllm_gates.report import document as report_document
 from pytest_vllm_gates.server import startup_check as starting
@@ -34,7 +34,7 @@ from pytest_vllm_gates.session import boot as session_boot
 from pytest_vllm_gates.session.boot import Launch
 from pytest_vllm_gates.session.run import OtherRun
 from pytest_vllm_gates.throughput import decide as judge
-from pytest_vllm_gates.throughput.blocks import Driver, Server
+from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_vllm_gates.catalog.plans import Block, Plan
+    from pytest_vllm_gates.catalog.plans import Block, ThroughputPlan
     from pytest_vllm_gates.options import Options
     from pytest_vllm_gates.server import launch as server_launch
     from pytest_vllm_gates.server.types import Boot
@@ -66,13 +66,13 @@ class Boots(Protocol):
 
 
 @dataclass
-class Comparison:
+class LaneComparison:
     """Pairs of boots of two lanes, ours first; each boots as it does for the gates."""
 
     ours: Run
     theirs: Run
     subject: Subject
-    plan: Plan
+    plan: ThroughputPlan
     folder: Path
     progress: Callable[[str], None]
     boot: Boots = session_boot.boot
@@ -98,7 +98,7 @@ class Comparison:
                 f"{self.subject.family.name}: pair {len(self.pairs)} of {least} to {most}: "
                 f"{decision.sentence(self.plan.odds)}"
             )
-            if not whole and decision.answer is not judge.Answer.INCONCLUSIVE:
+            if not whole and decision.answer is not judge.Conclusion.INCONCLUSIVE:
                 break
         return decision
 
@@ -131,7 +131,7 @@ class Comparison:
 
     def _in_turns(
         self, number: int, booted: tuple[Launch, Launch], ours: Launch, theirs: Launch
-    ) -> tuple[Group, ...]:
+    ) -> tuple[BlockGroup, ...]:
         driver = self._driver(booted[0])
         with contextlib.ExitStack() as stack:
             one, other = (
@@ -158,7 +158,7 @@ class Comparison:
             second.stop()
         ours, theirs = (before, after) if order[0] is self.ours else (after, before)
         groups = tuple(
-            Group((ours[at], ours[at + 1]), (theirs[at], theirs[at + 1]))
+            BlockGroup((ours[at], ours[at + 1]), (theirs[at], theirs[at + 1]))
             for at in range(0, len(ours) - 1, 2)
         )
         took_s = time.monotonic() - began - boots_s
@@ -170,11 +170,11 @@ class Comparison:
             [*driver.blocks(server, f"warm-up-{number}", WARM_UP_BLOCKS)]
             return [*driver.blocks(server, f"pair-{number}", 2 * self.plan.against.groups)]
 
-    def _driver(self, launch: Launch) -> Driver:
+    def _driver(self, launch: Launch) -> BlockDriver:
         if not self._text:
             count = STRETCHES * self.plan.prompt_tokens
             self._text = long_context_prompts.token_ids(launch.endpoint(), load(), count)
-        return Driver(self.plan, self._text, self.ours.options.stall_timeout_s)
+        return BlockDriver(self.plan, self._text, self.ours.options.stall_timeout_s)
 
     def _boot_beside(self, run: Run, number: int) -> Launch | None:
         """Boot another server while one runs; None where there is no memory for both."""
@@ -206,11 +206,11 @@ class Comparison:
 
 
 @contextlib.contextmanager
-def server_of(launch: Launch, run: Run) -> Iterator[Server]:
+def server_of(launch: Launch, run: Run) -> Iterator[MeasuredServer]:
     """Give a boot as it is measured, its metrics open."""
     on_gpus = bool(launch.owned and run.machine.gpus)
     with long_context_prompts.metrics(launch.endpoint()) as metrics:
-        server = Server(launch.endpoint(), metrics, launch.processes, launch.stoppable)
+        server = MeasuredServer(launch.endpoint(), metrics, launch.processes, launch.stoppable)
         yield dataclasses.replace(server, watched=nvml.watched) if on_gpus else server
 
 
@@ -225,7 +225,7 @@ def _needs_memory(launch: Launch) -> bool:
     failed = [
         check["name"]
         for check in launch.boot.evidence.get("preflight", ())
-        if check["state"] == State.FAILS
+        if check["state"] == CheckState.FAILS
     ]
     return bool(failed) and all(MEMORY in name for name in failed)
 

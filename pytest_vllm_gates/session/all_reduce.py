@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.all_reduce import types as facts
 from pytest_vllm_gates.report import checks as report
 from pytest_vllm_gates.session.explain import explainer
-from pytest_vllm_gates.session.run import Tried
+from pytest_vllm_gates.session.run import AllReduceResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_vllm_gates.preflight.types import Situation
-    from pytest_vllm_gates.server.launch import Plan
+    from pytest_vllm_gates.server.launch import LaunchPlan
     from pytest_vllm_gates.session.run import Run
 
 FOLDER = "all_reduce"
 
 
 def before(
-    run: Run, plan: Plan, situation: Situation, progress: Callable[[str], None]
-) -> Tried | None:
+    run: Run, plan: LaunchPlan, situation: Situation, progress: Callable[[str], None]
+) -> AllReduceResult | None:
     """Return what the all-reduce came to that a boot needs, tried once a run; None for one rank."""
     world = facts.rank_count(situation.serve)
     if world == 1:
@@ -32,8 +32,8 @@ def before(
 
 
 def _try(
-    run: Run, plan: Plan, situation: Situation, world: int, progress: Callable[[str], None]
-) -> Tried:
+    run: Run, plan: LaunchPlan, situation: Situation, world: int, progress: Callable[[str], None]
+) -> AllReduceResult:
     from pytest_vllm_gates.all_reduce import (  # noqa: PLC0415
         checks as judge,
         run as all_reduce_run,
@@ -42,14 +42,14 @@ def _try(
     lane, options = plan.lane, run.options
     again = f"vllm-gates allreduce --lane {lane.name} --ranks {world}"
     if plan.python is None:
-        return Tried(
+        return AllReduceResult(
             report.all_reduce_not_run("the ranks run inside what the lane's command starts")
         )
     if (executor := situation.serve.get("distributed_executor_backend")) in facts.ELSEWHERE:
-        return Tried(report.all_reduce_not_run(f"{executor} places the ranks"))
+        return AllReduceResult(report.all_reduce_not_run(f"{executor} places the ranks"))
     if (count := facts.nodes(situation.serve).count) > 1:
         why = f"the ranks are on {count} machines; on each of them, at the same time: {again}"
-        return Tried(report.all_reduce_not_run(why))
+        return AllReduceResult(report.all_reduce_not_run(why))
     limits = facts.load()
     seen = all_reduce_run.run(
         all_reduce_run.Task(
@@ -68,6 +68,6 @@ def _try(
     document = report.all_reduce_document(seen)
     if not document["why"]:
         run.notes.append(report.all_reduce_line(seen))
-        return Tried(document)
+        return AllReduceResult(document)
     explanation = explainer(options.rootdir, situation)(seen.log, seen.status)
-    return Tried(document, judge.failure(seen, explanation, again))
+    return AllReduceResult(document, judge.failure(seen, explanation, again))

@@ -29,7 +29,7 @@ from pytest_vllm_gates.server.kept import registry as kept_registry
 from pytest_vllm_gates.server.types import DID_NOT_BOOT, GONE, KEPT, Boot, Failure
 from pytest_vllm_gates.session import all_reduce
 from pytest_vllm_gates.session.explain import explainer
-from pytest_vllm_gates.session.keep_server import Keeping
+from pytest_vllm_gates.session.keep_server import ServerKeeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,11 +92,11 @@ def _environment(run: Run, progress: Callable[[str], None]) -> Environment:
     return run.environment
 
 
-def _plan(run: Run, subject: Subject, environment: Environment, folder: Path) -> launch.Plan:
+def _plan(run: Run, subject: Subject, environment: Environment, folder: Path) -> launch.LaunchPlan:
     """Return what is to be started for a family."""
     options = run.options
     renderer = run.renderer_is_enough(subject)
-    return launch.Plan(
+    return launch.LaunchPlan(
         family=subject.family,
         lane=run.lane,
         checkpoint=prompt_files.alone(subject.checkpoint) if renderer else subject.checkpoint,
@@ -106,7 +106,7 @@ def _plan(run: Run, subject: Subject, environment: Environment, folder: Path) ->
         redactor=run.redactor,
         renderer=renderer,
         folder=folder,
-        limits=launch.Limits(options.boot_timeout_s, options.stall_timeout_s),
+        limits=launch.BootLimits(options.boot_timeout_s, options.stall_timeout_s),
         tape=run.tapes.get(subject.family.name),
     )
 
@@ -114,7 +114,7 @@ def _plan(run: Run, subject: Subject, environment: Environment, folder: Path) ->
 def _served(
     run: Run,
     subject: Subject,
-    plan: launch.Plan,
+    plan: launch.LaunchPlan,
     environment: Environment,
     *,
     progress: Callable[[str], None],
@@ -127,7 +127,7 @@ def _served(
     options = run.options
     kept = None
     if options.keep_server_s:
-        kept = Keeping.of(
+        kept = ServerKeeping.of(
             plan, environment, options.keep_server_s, explainer(options.rootdir, None)
         )
         if found := kept.find():

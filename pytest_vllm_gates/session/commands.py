@@ -15,7 +15,7 @@ from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.report import checks as report_checks
 from pytest_vllm_gates.session import collection
 from pytest_vllm_gates.verdict import next_steps
-from pytest_vllm_gates.verdict.next_steps import Judged, Ran
+from pytest_vllm_gates.verdict.next_steps import JudgedFamily, RunSummary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -111,21 +111,21 @@ def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, .
     return () if run.options.repro else next_steps.commands(verdict, _ran(config, run))
 
 
-def _ran(config: pytest.Config, run: Run) -> Ran:
+def _ran(config: pytest.Config, run: Run) -> RunSummary:
     named = [one for one in config.option.file_or_dir if str(collection.GATES) in one]
     arguments = map(str, config.invocation_params.args)
-    return Ran(
+    return RunSummary(
         arguments=tuple(one for one in arguments if one not in named),
         families={one.family.name: _judged(one, run) for one in run.subjects},
         gates=frozenset(collection.gate_files()),
     )
 
 
-def _judged(subject: Subject, run: Run) -> Judged:
+def _judged(subject: Subject, run: Run) -> JudgedFamily:
     boot = run.boots.get(subject.family.name)
     log = boot.evidence.get("log") if boot else None
     family, checkpoint, lane = subject.family, subject.checkpoint, run.lane
-    return Judged(
+    return JudgedFamily(
         # Where the family was found from its weights, they are what was named.
         model=checkpoint.source if subject.why else family.name,
         log=str(log) if log else None,

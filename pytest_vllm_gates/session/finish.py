@@ -32,7 +32,7 @@ from pytest_vllm_gates.report import (
     publish,
     terminal,
 )
-from pytest_vllm_gates.report.document import Facts
+from pytest_vllm_gates.report.document import ReportFacts
 from pytest_vllm_gates.server.types import KEPT
 from pytest_vllm_gates.session import (
     against as session_against,
@@ -75,9 +75,9 @@ def _environment(run: Run) -> Environment:
         return environments.Environment(None)
 
 
-def report_facts(run: Run, arguments: Sequence[object]) -> Facts:
+def report_facts(run: Run, arguments: Sequence[object]) -> ReportFacts:
     """Return what the report says of this run besides its verdict."""
-    return Facts(
+    return ReportFacts(
         command=["pytest", *map(str, arguments)],
         lane=run.lane,
         lane_why=run.lane_why,
@@ -202,8 +202,8 @@ def end(session: pytest.Session, of: Run, failed: Collection[str]) -> End:
     return End(verdict, status, diff, back, composed["against"], tuple(told))
 
 
-def _beside(of: Run, diff: BundleDiff | None) -> report_document.Beside:
-    found = report_document.Beside(against=against(of), repro=of.replays.document())
+def _beside(of: Run, diff: BundleDiff | None) -> report_document.RunContext:
+    found = report_document.RunContext(against=against(of), repro=of.replays.document())
     if folder := of.options.report_dir:
         found["incidents"] = incidents(of, folder)
     if diff:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.client.exchange import Sent
-    from pytest_vllm_gates.conversations.walk import Walked
-    from pytest_vllm_gates.incidents.types import CellSends, Incident, Walk as WalkFacts
+    from pytest_vllm_gates.conversations.walk import WalkResult
+    from pytest_vllm_gates.incidents.types import CellSends, Incident, RecordedWalk as WalkFacts
     from pytest_vllm_gates.outcomes import Finding
     from pytest_vllm_gates.server.types import Failure
     from pytest_vllm_gates.session.boot import Launch
@@ -34,7 +34,7 @@ SENDS_BYTES = 40 * 2**20
 VERSION = "/version"
 
 
-class Contents:
+class IncidentContents:
     """What a bundle is to hold: `incident()` fills `sends` and `files` as well."""
 
     def __init__(self, item: pytest.Item, run: Run, subject: Subject, says: str) -> None:
@@ -72,10 +72,10 @@ class Contents:
             tool={"name": "pytest-vllm-gates", "version": __version__},
             family=subject.family.name,
             model=endpoint.model if endpoint else "",
-            checkpoint=incidents_types.Checkpoint(
+            checkpoint=incidents_types.ServedCheckpoint(
                 name=checkpoint.name, source=checkpoint.source, revision=checkpoint.revision
             ),
-            lane=incidents_types.Lane(
+            lane=incidents_types.ServedLane(
                 name=lane.name,
                 title=lane.title,
                 form=lane.form,
@@ -98,7 +98,8 @@ class Contents:
             case=self._findings[0].case.name if self._findings else None,
             says=self._says,
             findings=tuple(
-                incidents_types.Finding(case=one.case.name, says=one.says) for one in self._findings
+                incidents_types.RecordedFinding(case=one.case.name, says=one.says)
+                for one in self._findings
             ),
             signature=told.document() if told else None,
             machine=machine_document(run.machine),
@@ -117,12 +118,12 @@ class Contents:
         return callspec.params if callspec else {}
 
     def _walk(self) -> WalkFacts | None:
-        from pytest_vllm_gates.incidents.types import Walk  # noqa: PLC0415
+        from pytest_vllm_gates.incidents.types import RecordedWalk  # noqa: PLC0415
 
         if not self._cells:
             return None
-        walked: Walked = self._given["walked"]
-        return Walk(max_tokens=walked.max_tokens, cells=tuple(self._cells))
+        walked: WalkResult = self._given["walked"]
+        return RecordedWalk(max_tokens=walked.max_tokens, cells=tuple(self._cells))
 
     def _gather_sends(self) -> None:
         """Take from the tape what judging needs.
@@ -138,7 +139,7 @@ class Contents:
         tape = self._run.tapes.get(self._subject.family.name)
         if tape is None:
             return
-        walked: Walked | None = self._given.get("walked")
+        walked: WalkResult | None = self._given.get("walked")
         found = self._walked_sends(walked, tape.of(WALK)) if walked else []
         if not found:
             found = tape.of(self._item.nodeid)
@@ -158,7 +159,7 @@ class Contents:
             for number, one in enumerate(kept, 1)
         ]
 
-    def _walked_sends(self, walked: Walked, tape: Sequence[Sent]) -> list[Sent]:
+    def _walked_sends(self, walked: WalkResult, tape: Sequence[Sent]) -> list[Sent]:
         """Return the sends of the cells that judging needs, named, and note the cells."""
         from dataclasses import replace  # noqa: PLC0415
 
@@ -187,7 +188,7 @@ class Contents:
             )
         return list(sends.values())
 
-    def _telling(self, walked: Walked) -> list[Exchange]:
+    def _telling(self, walked: WalkResult) -> list[Exchange]:
         """Return the first cells that were wrong, and those they are held against.
 
         Those without a stop come first, for the others name them. Where no finding names a cell it

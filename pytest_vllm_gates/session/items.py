@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.catalog.known_defects import Sorted
+    from pytest_vllm_gates.catalog.known_defects import SortedFindings
     from pytest_vllm_gates.session.run import Attempt, Run
 
 
@@ -51,7 +51,7 @@ run_key: pytest.StashKey[Run] = pytest.StashKey()
 
 evidence_key: pytest.StashKey[Evidence] = pytest.StashKey()
 
-found_key: pytest.StashKey[Sorted] = pytest.StashKey()
+found_key: pytest.StashKey[SortedFindings] = pytest.StashKey()
 
 
 def gate_of(item: pytest.Item) -> str:

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.server.kept.process import KeptProcess
-    from pytest_vllm_gates.server.kept.record import Kept
-    from pytest_vllm_gates.server.kept.registry import Entry
-    from pytest_vllm_gates.server.launch import Explain, Plan, Server
+    from pytest_vllm_gates.server.kept.record import KeptRecord
+    from pytest_vllm_gates.server.kept.registry import KeptEntry
+    from pytest_vllm_gates.server.launch import Explain, LaunchPlan, Server
     from pytest_vllm_gates.session.run import Subject
 
 
 @dataclass
-class Keeping:
+class ServerKeeping:
     """What a run that keeps its server does about one boot."""
 
-    plan: Plan
+    plan: LaunchPlan
     idle_s: float
     root: Path
     fingerprint: dict[str, str]
@@ -37,22 +37,24 @@ class Keeping:
     """Kept servers of this family and lane that are not used, each with the reason."""
 
     @classmethod
-    def of(cls, plan: Plan, environment: Environment, idle_s: float, explain: Explain) -> Keeping:
+    def of(
+        cls, plan: LaunchPlan, environment: Environment, idle_s: float, explain: Explain
+    ) -> ServerKeeping:
         """Return it; raises `UserError` where keys would not be safe."""
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415 - only where it is asked
         from pytest_vllm_gates.server.kept.fingerprint import fingerprint  # noqa: PLC0415
 
         return cls(plan, idle_s, kept_registry.opened(), fingerprint(plan, environment), explain)
 
-    def find(self) -> tuple[Server, Kept] | None:
+    def find(self) -> tuple[Server, KeptRecord] | None:
         """Return the kept server that serves just this, attached; None where there is none."""
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.record import differences, told  # noqa: PLC0415
-        from pytest_vllm_gates.server.kept.registry import State  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.registry import KeptState  # noqa: PLC0415
 
         differ = []
         for entry in [*kept_registry.entries(self.root)]:
-            if entry.state is State.UNREADABLE:
+            if entry.state is KeptState.UNREADABLE:
                 kept_registry.clear(entry)
             record = entry.record
             if record is None or (record.family, record.lane) != (
@@ -60,18 +62,18 @@ class Keeping:
                 self.plan.lane.name,
             ):
                 continue
-            if entry.state in (State.DIED, State.LOST):
+            if entry.state in (KeptState.DIED, KeptState.LOST):
                 self.passed_over.append(self._buried(entry))
             elif differing := [*differences(record.fingerprint, self.fingerprint)]:
                 differ.append(f"{entry.name} differs in {told(differing)}")
-            elif entry.state is not State.IDLE:
+            elif entry.state is not KeptState.IDLE:
                 self.passed_over.append(f"{entry.name} is {entry.state}")
             elif server := self._attach(entry, record):
                 return server, record
         self.passed_over += differ
         return None
 
-    def _attach(self, entry: Entry, record: Kept) -> Server | None:
+    def _attach(self, entry: KeptEntry, record: KeptRecord) -> Server | None:
         from pytest_vllm_gates.client import ready as client_ready  # noqa: PLC0415
         from pytest_vllm_gates.server import launch, ready  # noqa: PLC0415
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
@@ -154,13 +156,13 @@ class Keeping:
         }
         return server
 
-    def _record(self, boot: Boot, process: KeptProcess, inventory: dict[str, Any]) -> Kept:
+    def _record(self, boot: Boot, process: KeptProcess, inventory: dict[str, Any]) -> KeptRecord:
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
-        from pytest_vllm_gates.server.kept.record import Kept  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.record import KeptRecord  # noqa: PLC0415
 
         plan, endpoint = self.plan, boot.endpoint
         assert endpoint and boot.times  # noqa: S101 - it serves
-        return Kept(
+        return KeptRecord(
             name=process.folder.name,
             family=plan.family.name,
             lane=plan.lane.name,
@@ -179,7 +181,7 @@ class Keeping:
             fingerprint=self.fingerprint,
         )
 
-    def _buried(self, entry: Entry) -> str:
+    def _buried(self, entry: KeptEntry) -> str:
         """Clear away a server that has ended by itself, with its log in this run's folder."""
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.process import ended  # noqa: PLC0415

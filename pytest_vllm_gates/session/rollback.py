@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Back:
+class RollbackTarget:
     """The lane to go back to."""
 
     lane: str
@@ -37,7 +37,7 @@ def back(
     lane: str,
     against: str | None,
     history: Sequence[Mapping[str, Any]] = (),
-) -> Back | None:
+) -> RollbackTarget | None:
     """Return the lane to go back to from `lane`; None where nothing was rejected, or none is known.
 
     The lane that a run was held against is what serves; without one it is what was promoted last,
@@ -46,10 +46,10 @@ def back(
     if promotion is not Promotion.REJECT:
         return None
     if against is not None and against != lane:
-        return Back(against)
+        return RollbackTarget(against)
     for entry in reversed(history):
         if entry["promotion"] == Promotion.PROMOTE:
-            return Back(str(entry["lane"]), str(entry["created"]))
+            return RollbackTarget(str(entry["lane"]), str(entry["created"]))
     return None
 
 
@@ -93,7 +93,7 @@ def _document(name: str, lane: Lane | None, commands: Sequence[str]) -> dict[str
     }
 
 
-def _gone(found: Back) -> dict[str, Any]:
+def _gone(found: RollbackTarget) -> dict[str, Any]:
     path = shlex.quote(f"lanes/{found.lane}.toml")
     return _document(
         found.lane,
@@ -102,7 +102,7 @@ def _gone(found: Back) -> dict[str, Any]:
     )
 
 
-def _as_it_was(lane: Lane, project: Path, found: Back) -> str:
+def _as_it_was(lane: Lane, project: Path, found: RollbackTarget) -> str:
     files = [path for path in (lane.file, lane.lock_path) if path and _tracked(path, project)]
     names = " ".join(shlex.quote(str(path.relative_to(project))) for path in files)
     when = f'"$(git rev-list -1 --before={shlex.quote(found.since or "now")} HEAD)"'

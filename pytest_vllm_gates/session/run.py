@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.waivers import Waivers
     from pytest_vllm_gates.client.recorder import Tape
     from pytest_vllm_gates.environment.environment import Environment
-    from pytest_vllm_gates.incidents.read import Bundle
+    from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.machine.types import Machine
     from pytest_vllm_gates.options import Options
     from pytest_vllm_gates.outcomes import TestResult
@@ -37,7 +37,7 @@ LABEL = re.compile(r"[^\w.-]+")
 class Attempt:
     """One time that an incident is sent again; tests are run for it as for a parameter."""
 
-    bundle: Bundle
+    bundle: IncidentFolder
     number: int | None = None
     """Which time it is, where there are several."""
     fresh: bool = False
@@ -59,9 +59,9 @@ class Attempt:
 class Replays:
     """What is sent again, and what came of it."""
 
-    repro: Bundle | None = None
+    repro: IncidentFolder | None = None
     times: int = 1
-    kept: tuple[Bundle, ...] = ()
+    kept: tuple[IncidentFolder, ...] = ()
     """Those that have been made tests."""
     refused: tuple[str, ...] = ()
     """Why others were not read."""
@@ -107,7 +107,7 @@ class Replays:
         return found
 
 
-def _function(bundle: Bundle) -> str:
+def _function(bundle: IncidentFolder) -> str:
     return bundle.incident.test.partition("[")[0]
 
 
@@ -181,7 +181,7 @@ class Run:
     """The incidents that are sent again."""
     needs_weights: set[str] = field(default_factory=set)
     """Families of which a test was collected that a renderer alone cannot serve."""
-    all_reduced: dict[int, Tried] = field(default_factory=dict)
+    all_reduced: dict[int, AllReduceResult] = field(default_factory=dict)
     """What came of the all-reduce over so many ranks; it is tried once a run."""
 
     @property
@@ -218,7 +218,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Tried:
+class AllReduceResult:
     """What an all-reduce came to, as JSON; with the failure that forbids to boot."""
 
     document: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.session import results
-from pytest_vllm_gates.session.incidents import Contents
+from pytest_vllm_gates.session.incidents import IncidentContents
 from pytest_vllm_gates.session.items import gate_of, incident_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
         return None
     run.incidents_left[subject.family.name, gate] = before + 1
     try:
-        bundle = Contents(item, run, subject, says)
+        bundle = IncidentContents(item, run, subject, says)
         incident = bundle.incident()
         name = incidents_write.name_of(incident.created, subject.family.name, gate, test)
         clean = incidents_write.cleaned(incident, bundle.sends, bundle.files, run.redactor)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import httpx2 as httpx
 
 from pytest_vllm_gates.catalog import plans
-from pytest_vllm_gates.catalog.plans import Block, Group
+from pytest_vllm_gates.catalog.plans import Block, BlockGroup
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.requests import Maker
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from pytest_vllm_gates.catalog.plans import Pair, Plan
+    from pytest_vllm_gates.catalog.plans import Pair, ThroughputPlan
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.load.types import Answered
+    from pytest_vllm_gates.load.types import AnsweredRequest
     from pytest_vllm_gates.server.metrics import Load, Metrics
 
 CHUNKS = "chunks"
@@ -39,7 +39,7 @@ LOOK_S = 0.02
 
 
 @dataclass
-class Server:
+class MeasuredServer:
     """A server that is measured, and what is told of it."""
 
     endpoint: Endpoint
@@ -52,10 +52,10 @@ class Server:
 
 
 @dataclass
-class Driver:
+class BlockDriver:
     """Makes and drives the blocks of a plan; the same for the same seed, on whichever server."""
 
-    plan: Plan
+    plan: ThroughputPlan
     text: Sequence[int]
     """Token ids to make prompts of."""
     stall_s: float
@@ -63,7 +63,7 @@ class Driver:
     """How fast the machine is, where the server's work is its processor's."""
     _began: float = field(default_factory=time.monotonic)
 
-    def blocks(self, server: Server, seed: str, count: int) -> Iterator[Block]:
+    def blocks(self, server: MeasuredServer, seed: str, count: int) -> Iterator[Block]:
         """Drive so many blocks on one server."""
         before = self.speed() if self.speed else None
         for number in range(count):
@@ -72,7 +72,9 @@ class Driver:
             yield _at_speed(block, before, after)
             before = after
 
-    def groups(self, ours: Server, theirs: Server, seed: str, count: int) -> Iterator[Group]:
+    def groups(
+        self, ours: MeasuredServer, theirs: MeasuredServer, seed: str, count: int
+    ) -> Iterator[BlockGroup]:
         """Drive so many groups of blocks in turns on two servers.
 
         Which begins is drawn by lot, either as often. The first two blocks of a group are of the
@@ -91,9 +93,9 @@ class Driver:
             with stilled(then.stoppable):
                 last = self.block(begins_with, second)
             outer, inner = (one, last), (other, another)
-            yield Group(outer, inner) if ours_begins else Group(inner, outer)
+            yield BlockGroup(outer, inner) if ours_begins else BlockGroup(inner, outer)
 
-    def block(self, server: Server, name: str) -> Block:
+    def block(self, server: MeasuredServer, name: str) -> Block:
         """Drive one block."""
         plan = self.plan
         requests = self._maker(server.endpoint, name).make(name, [None] * plan.requests)
@@ -154,7 +156,10 @@ def _at_speed(block: Block, before: float | None, after: float | None) -> Block:
 
 
 def _faults(
-    answers: Sequence[Answered], plan: Plan, before: Load | None, after: Load | None
+    answers: Sequence[AnsweredRequest],
+    plan: ThroughputPlan,
+    before: Load | None,
+    after: Load | None,
 ) -> Iterator[str]:
     """Yield why a block's figures are none."""
     if any(one.error for one in answers):
@@ -174,7 +179,7 @@ def _faults(
         yield "no tokens came"
 
 
-def _itl_s(whole: Sequence[Answered]) -> float:
+def _itl_s(whole: Sequence[AnsweredRequest]) -> float:
     """Return the mean time between tokens, over all that have one before."""
     spans = [one.tokens[-1][0] - one.tokens[0][0] for one in whole]
     counts = [one.output_tokens - one.tokens[0][1] for one in whole]

@@ -13,13 +13,13 @@ from pytest_vllm_gates.throughput.statistics import Mean, spend
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.catalog.plans import Pair, Plan
+    from pytest_vllm_gates.catalog.plans import Pair, ThroughputPlan
 
 FLOOR = 1e-6
 """The least that figures are taken to differ by."""
 
 
-def scatter_of(pairs: Sequence[Pair], plan: Plan) -> Scatter | None:
+def scatter_of(pairs: Sequence[Pair], plan: ThroughputPlan) -> Scatter | None:
     """Return how much pairs of one and the same lane differ.
 
     Their mean is known, for they are the same: 0. None where no pair has enough fit blocks.
@@ -32,7 +32,7 @@ def scatter_of(pairs: Sequence[Pair], plan: Plan) -> Scatter | None:
     return Scatter(**{name: max(math.sqrt(one), FLOOR) for name, one in squares.items()})
 
 
-def told(scatter: Scatter, pairs: Sequence[Pair], plan: Plan) -> str:
+def told(scatter: Scatter, pairs: Sequence[Pair], plan: ThroughputPlan) -> str:
     """Return what an A/A run says of the machine, and how small a loss it can show by when."""
     sd = scatter.of(PRIMARY)
     minutes = statistics.fmean(pair.boots_s + pair.took_s for pair in pairs) / 60
@@ -46,7 +46,7 @@ def told(scatter: Scatter, pairs: Sequence[Pair], plan: Plan) -> str:
     )
 
 
-def smallest_effects(sd: float, degrees: int, plan: Plan) -> dict[int, float]:
+def smallest_effects(sd: float, degrees: int, plan: ThroughputPlan) -> dict[int, float]:
     """Return the smallest loss that so many pairs of boots find in all but `beta` of gates.
 
     `sd`: how much pairs of boots of one and the same lane differ. Shares, by the number of pairs.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.catalog.plans import Block, Plan, Scatter
+    from pytest_vllm_gates.catalog.plans import Block, Scatter, ThroughputPlan
     from pytest_vllm_gates.machine.types import Machine
 
 
@@ -85,7 +85,7 @@ def conditions(
     family: str,
     checkpoint: Checkpoint,
     serve: Mapping[str, Any],
-    plan: Plan,
+    plan: ThroughputPlan,
 ) -> Conditions:
     """Return what a figure measured now holds for."""
     return Conditions(

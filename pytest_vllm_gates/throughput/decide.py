@@ -29,7 +29,15 @@ from pytest_vllm_gates.throughput.statistics import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pytest_vllm_gates.catalog.plans import Block, Group, Odds, Pair, Plan, Scatter, Unfit
+    from pytest_vllm_gates.catalog.plans import (
+        Block,
+        BlockGroup,
+        Odds,
+        Pair,
+        Scatter,
+        ThroughputPlan,
+        Unfit,
+    )
 
 PRIMARY = "output_tokens_per_s"
 FLOOR_S = 1e-6
@@ -45,7 +53,7 @@ FIT_SHARE = 0.5
 """So many of a boot's blocks have to be fit for it to count."""
 
 
-class Answer(StrEnum):
+class Conclusion(StrEnum):
     """What a gate says of a figure."""
 
     REGRESSION = "REGRESSION"
@@ -57,7 +65,7 @@ class Answer(StrEnum):
 class Decision:
     """What is said, and of what."""
 
-    answer: Answer
+    answer: Conclusion
     why: str
     """Why nothing can be said; which secondary figures are surely worse; whose the pace is."""
     means: dict[str, Mean] = field(default_factory=dict)
@@ -125,7 +133,7 @@ def unfit_alone(block: Block, limits: Unfit) -> str:
     return ""
 
 
-def unfit_group(group: Group, limits: Unfit) -> str:
+def unfit_group(group: BlockGroup, limits: Unfit) -> str:
     """Return why four blocks say nothing of their servers' difference; '' where they do."""
     for block in (*group.ours, *group.theirs):
         if why := unfit(block, limits):
@@ -139,7 +147,7 @@ def unfit_group(group: Group, limits: Unfit) -> str:
 
 
 def boot_slowdowns(
-    blocks: Sequence[Block], plan: Plan, *, by_speed: bool
+    blocks: Sequence[Block], plan: ThroughputPlan, *, by_speed: bool
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Return a boot's figures as slowdowns, and the blocks left out by reason.
 
@@ -158,17 +166,19 @@ def boot_slowdowns(
 
 
 def against_baseline(
-    now: Sequence[Block], recorded: Sequence[Sequence[Block]], plan: Plan
+    now: Sequence[Block], recorded: Sequence[Sequence[Block]], plan: ThroughputPlan
 ) -> Decision:
     """Hold one boot against recorded boots of the same work on the same machine."""
     by_speed = all(one.speed is not None for blocks in (now, *recorded) for one in blocks)
     figures, void = boot_slowdowns(now, plan, by_speed=by_speed)
     if not figures:
-        return Decision(Answer.INCONCLUSIVE, _too_few(void, len(now)), void=void)
+        return Decision(Conclusion.INCONCLUSIVE, _too_few(void, len(now)), void=void)
     others = [boot_slowdowns(blocks, plan, by_speed=by_speed)[0] for blocks in recorded]
     known = [one for one in others if one]
     if not known:
-        return Decision(Answer.INCONCLUSIVE, "no recorded boot has enough fit blocks", void=void)
+        return Decision(
+            Conclusion.INCONCLUSIVE, "no recorded boot has enough fit blocks", void=void
+        )
     scatter, note = host_bound.of_boots([now, *recorded], plan)
     priors = _priors(scatter, plan.baseline.degrees)
     means = {
@@ -179,7 +189,7 @@ def against_baseline(
     return _decide(means, plan.baseline.margin, errors, void, note)
 
 
-def pair_slowdowns(pair: Pair, plan: Plan) -> tuple[dict[str, float], dict[str, int]]:
+def pair_slowdowns(pair: Pair, plan: ThroughputPlan) -> tuple[dict[str, float], dict[str, int]]:
     """Return by how much our boot of a pair is slower, and the groups left out by reason."""
     reasons = [unfit_group(group, plan.unfit) for group in pair.groups]
     fit = [group for group, why in zip(pair.groups, reasons, strict=True) if not why]
@@ -199,7 +209,7 @@ def pair_slowdowns(pair: Pair, plan: Plan) -> tuple[dict[str, float], dict[str, 
     return {name: trimmed(values[cold:]) for name, values in series.items()}, void
 
 
-def against_lane(pairs: Sequence[Pair], plan: Plan) -> Decision:
+def against_lane(pairs: Sequence[Pair], plan: ThroughputPlan) -> Decision:
     """Say what the pairs so far allow; INCONCLUSIVE asks for another while there may be one."""
     void: Counter[str] = Counter()
     known = []
@@ -214,7 +224,7 @@ def against_lane(pairs: Sequence[Pair], plan: Plan) -> Decision:
         if len(known) < len(pairs):
             made = sum(len(pair.groups) for pair in pairs)
             why += f": {_too_few(void, made, 'groups of four blocks')}"
-        return Decision(Answer.INCONCLUSIVE, why, void=void)
+        return Decision(Conclusion.INCONCLUSIVE, why, void=void)
     scatter, note = host_bound.of_pairs(pairs, plan)
     priors = _priors(scatter, plan.against.degrees)
     means = {name: mean_of([one[name] for one in known], priors[name]) for name in SLOWDOWNS}
@@ -251,11 +261,11 @@ def _decide(
     why = ", ".join([*said, note] if note else said)
     primary = means[PRIMARY]
     if primary.below(beta) < may_lose:
-        answer = Answer.REGRESSION if worse else Answer.NO_REGRESSION
+        answer = Conclusion.REGRESSION if worse else Conclusion.NO_REGRESSION
     elif primary.above(alpha) > 0 or worse:
-        answer = Answer.REGRESSION
+        answer = Conclusion.REGRESSION
     else:
-        answer = Answer.INCONCLUSIVE
+        answer = Conclusion.INCONCLUSIVE
     return Decision(answer, why, means, (alpha, beta), dict(void))
 
 
@@ -264,7 +274,7 @@ def _slowdown(name: str, block: Block, by_speed: bool) -> float:
     return found + math.log(block.speed) if by_speed and block.speed else found
 
 
-def _apart(group: Group, share: str) -> float:
+def _apart(group: BlockGroup, share: str) -> float:
     """Return by how much a share of the servers' blocks differs; 0 where it is not known of all."""
     ours, theirs = (
         [getattr(block, share) for block in blocks] for blocks in (group.ours, group.theirs)

@@ -16,7 +16,7 @@ from pytest_vllm_gates.catalog.plans import Scatter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_vllm_gates.catalog.plans import Block, Pair, Plan
+    from pytest_vllm_gates.catalog.plans import Block, Pair, ThroughputPlan
 
 UTILIZATION = "gpu_utilization"
 
@@ -29,7 +29,7 @@ def busy(blocks: Iterable[Block]) -> float | None:
     return statistics.fmean(told) if told else None
 
 
-def of_boots(boots: Sequence[Iterable[Block]], plan: Plan) -> tuple[Scatter, str]:
+def of_boots(boots: Sequence[Iterable[Block]], plan: ThroughputPlan) -> tuple[Scatter, str]:
     """Return how much these boots may differ by nature, and why by more than the plan says."""
     known = plan.baseline.boot_sd
     if (found := _waited(boots, plan)) is None:
@@ -38,7 +38,7 @@ def of_boots(boots: Sequence[Iterable[Block]], plan: Plan) -> tuple[Scatter, str
     return _wider(known, bound, 1.0), _why(share)
 
 
-def of_pairs(pairs: Sequence[Pair], plan: Plan) -> tuple[Scatter, str]:
+def of_pairs(pairs: Sequence[Pair], plan: ThroughputPlan) -> tuple[Scatter, str]:
     """Return how much these pairs may differ by nature, and why by more than the plan says.
 
     Side by side, what the processor does meanwhile falls on both alike; one after the other, each
@@ -56,7 +56,7 @@ def of_pairs(pairs: Sequence[Pair], plan: Plan) -> tuple[Scatter, str]:
     return _wider(known, bound, math.sqrt(BOOTS_OF_A_PAIR)), _why(share)
 
 
-def _waited(boots: Sequence[Iterable[Block]], plan: Plan) -> tuple[float, Scatter] | None:
+def _waited(boots: Sequence[Iterable[Block]], plan: ThroughputPlan) -> tuple[float, Scatter] | None:
     """Return the smallest share that a boot's GPUs were busy, where that is too little."""
     if plan.host_bound is None:
         return None

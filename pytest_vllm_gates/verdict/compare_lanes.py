@@ -34,13 +34,13 @@ class Watched(toml.Record):
     """None for all of the check's evidence."""
 
 
-class _File(toml.Record):
+class _WatchedFile(toml.Record):
     watched: tuple[Watched, ...]
 
 
 def load() -> tuple[Watched, ...]:
     """Return all that is watched."""
-    return toml.load(SHIPPED, _File).watched
+    return toml.load(SHIPPED, _WatchedFile).watched
 
 
 MARGIN = 0.05
@@ -52,7 +52,7 @@ Key = tuple[str, str, str]
 """Family, gate and test."""
 
 
-class Kind(StrEnum):
+class ComparedKind(StrEnum):
     """What it means that a check came to something else on the two lanes, or failed on both."""
 
     REGRESSION = "regression"
@@ -62,13 +62,13 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Check:
+class ComparedCheck:
     """One check that did not pass on both lanes alike; None where a lane did not run it."""
 
     family: str
     gate: str
     test: str
-    kind: Kind
+    kind: ComparedKind
     ours: Outcome | None
     theirs: Outcome | None
     ours_says: str = ""
@@ -76,7 +76,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Drift:
+class LaneDrift:
     """One thing that is otherwise on our lane although nothing failed; None where it is not."""
 
     family: str
@@ -96,7 +96,7 @@ def failing(results: Iterable[TestResult]) -> frozenset[Key]:
     return frozenset(key for key, one in by_key(results).items() if one.outcome is Outcome.FAIL)
 
 
-def checks(ours: Iterable[TestResult], theirs: Iterable[TestResult]) -> tuple[Check, ...]:
+def checks(ours: Iterable[TestResult], theirs: Iterable[TestResult]) -> tuple[ComparedCheck, ...]:
     """Return every check of which the two lanes' outcomes differ, or that fails on both."""
     left, right = by_key(ours), by_key(theirs)
     found = []
@@ -106,7 +106,7 @@ def checks(ours: Iterable[TestResult], theirs: Iterable[TestResult]) -> tuple[Ch
         kind = _kind(here, there)
         if kind:
             found.append(
-                Check(
+                ComparedCheck(
                     *key,
                     kind,
                     here,
@@ -115,21 +115,21 @@ def checks(ours: Iterable[TestResult], theirs: Iterable[TestResult]) -> tuple[Ch
                     other.reason if other else "",
                 )
             )
-    order = list(Kind)
+    order = list(ComparedKind)
     return tuple(sorted(found, key=lambda one: order.index(one.kind)))
 
 
-def _kind(ours: Outcome | None, theirs: Outcome | None) -> Kind | None:
+def _kind(ours: Outcome | None, theirs: Outcome | None) -> ComparedKind | None:
     if ours is theirs:
-        return Kind.BOTH if ours is Outcome.FAIL else None
+        return ComparedKind.BOTH if ours is Outcome.FAIL else None
     if ours is Outcome.FAIL:
-        return Kind.REGRESSION
-    return Kind.MENDED if theirs is Outcome.FAIL else Kind.UNEQUAL
+        return ComparedKind.REGRESSION
+    return ComparedKind.MENDED if theirs is Outcome.FAIL else ComparedKind.UNEQUAL
 
 
 def drift(
     ours: Sequence[TestResult], theirs: Sequence[TestResult], watched: Iterable[Watched]
-) -> tuple[Drift, ...]:
+) -> tuple[LaneDrift, ...]:
     """Return what the evidence of checks that both lanes ran says otherwise, where it is watched.
 
     A check that fails on one of them tells the difference itself.
@@ -146,7 +146,8 @@ def drift(
         if mine is None or other is None:
             continue
         found += [
-            Drift(family, what.where, name, *values) for name, *values in _differing(mine, other)
+            LaneDrift(family, what.where, name, *values)
+            for name, *values in _differing(mine, other)
         ]
     return tuple(found)
 
@@ -188,7 +189,7 @@ def _told(value: Any) -> str | None:
 
 
 def documents(
-    found: tuple[Check, ...], drifted: tuple[Drift, ...]
+    found: tuple[ComparedCheck, ...], drifted: tuple[LaneDrift, ...]
 ) -> Mapping[str, list[dict[str, Any]]]:
     """Return both as they stand in `verdict.json`."""
     return {

@@ -28,7 +28,7 @@ PAIRS = "--pairs"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedFamily:
     """One family of a run: what `--model` calls it, and what tells why it cannot be asked."""
 
     model: str
@@ -39,17 +39,17 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunSummary:
     """A run, as far as the next one follows from it."""
 
     arguments: tuple[str, ...]
     """pytest's, as typed, without paths that name single gates."""
-    families: Mapping[str, Judged]
+    families: Mapping[str, JudgedFamily]
     gates: frozenset[str]
     """Those that ship: each has a marker of its name."""
 
 
-def commands(verdict: Verdict, ran: Ran) -> tuple[str, ...]:
+def commands(verdict: Verdict, ran: RunSummary) -> tuple[str, ...]:
     """Return the commands; none where no command helps, and for what is no HOLD.
 
     The last one is the whole run, which alone can promote.
@@ -69,7 +69,7 @@ def commands(verdict: Verdict, ran: Ran) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _why_blocked(gates: Iterable[GateResult], ran: Ran) -> Iterator[str]:
+def _why_blocked(gates: Iterable[GateResult], ran: RunSummary) -> Iterator[str]:
     for gate in gates:
         judged = ran.families.get(gate.family)
         if not judged or not gate.reason.startswith((DID_NOT_BOOT, GONE)):
@@ -81,7 +81,7 @@ def _why_blocked(gates: Iterable[GateResult], ran: Ran) -> Iterator[str]:
 
 
 def _recordings(
-    gates: Iterable[GateResult], ran: Ran, whole: Sequence[str], flag: str, *, golden: bool
+    gates: Iterable[GateResult], ran: RunSummary, whole: Sequence[str], flag: str, *, golden: bool
 ) -> Iterator[str]:
     """Yield what records what is missing: one command for all families that miss the same."""
     missing: dict[str, list[str]] = {}

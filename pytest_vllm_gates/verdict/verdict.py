@@ -11,7 +11,7 @@ from pytest_vllm_gates.outcomes import GONE, STANDING, Outcome, TestResult
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from pytest_vllm_gates.catalog.waivers import Settled
+    from pytest_vllm_gates.catalog.waivers import SettledWaiver
 
 # The worst outcome of its tests is the gate's; a test that does not apply says nothing.
 SEVERITY = (
@@ -70,7 +70,7 @@ class Verdict:
     """Known defects that were seen: they stand, and hold nothing."""
     gone: tuple[str, ...] = ()
     """Known defects that were not seen where they should have been: their entries can go."""
-    waivers: tuple[Settled, ...] = ()
+    waivers: tuple[SettledWaiver, ...] = ()
     """What became of the waivers that this run had to do with."""
     next: tuple[str, ...] = ()
     """Commands that would turn HOLD into PROMOTE, in the order in which they are to be typed."""
@@ -94,7 +94,7 @@ def decide(
     holds: Sequence[str] = (),
     fails_there: Collection[tuple[str, str, str]] = (),
     there: str = "",
-    waivers: Sequence[Settled] = (),
+    waivers: Sequence[SettledWaiver] = (),
 ) -> Verdict:
     """Turn the outcomes of a run into its verdict.
 

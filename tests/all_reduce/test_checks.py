@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.all_reduce import checks as judge, types as facts
-from pytest_vllm_gates.all_reduce.types import Rank, Ranks, Step, Summed, Wrong
+from pytest_vllm_gates.all_reduce.types import Rank, Ranks, RankStep, RankSum, WrongElement
 from pytest_vllm_gates.server.failure import Diagnosis, Explanation
 
 STEPS = ("the import of torch", "the rendezvous", "the all-reduce of 1 MiB", facts.DONE)
@@ -21,8 +21,8 @@ def rank(number: int, steps: int = len(STEPS), **more: object) -> Rank:
     """Return a rank that took its first steps, one a second."""
     made = Rank(
         number,
-        tuple(Step(at, name, BEGAN_S + at) for at, name in enumerate(STEPS[:steps])),
-        (Summed(MIB, 0.001),) if steps > 2 else (),
+        tuple(RankStep(at, name, BEGAN_S + at) for at, name in enumerate(STEPS[:steps])),
+        (RankSum(MIB, 0.001),) if steps > 2 else (),
     )
     return replace(made, **more)  # type: ignore[arg-type]
 
@@ -50,7 +50,7 @@ def test_the_bus_bandwidth_is_what_each_link_has_to_carry(
     world: int, size: int, round_s: float
 ) -> None:
     """A ring sends each of n parts of the tensor 2(n - 1) times over one link."""
-    each = [rank(number, summed=(Summed(size, round_s),)) for number in range(world)]
+    each = [rank(number, summed=(RankSum(size, round_s),)) for number in range(world)]
     (found,) = judge.bandwidths(ranks(*each))
     carried = size / world * 2 * (world - 1)
     assert found.algorithm == pytest.approx(size / round_s / 1e9)
@@ -58,7 +58,7 @@ def test_the_bus_bandwidth_is_what_each_link_has_to_carry(
 
 
 def test_the_time_of_a_size_is_the_ranks_average() -> None:
-    each = (rank(0, summed=(Summed(MIB, 0.001),)), rank(1, summed=(Summed(MIB, 0.003),)))
+    each = (rank(0, summed=(RankSum(MIB, 0.001),)), rank(1, summed=(RankSum(MIB, 0.003),)))
     (found,) = judge.bandwidths(ranks(*each))
     assert found.round_s == pytest.approx(0.002)
 
@@ -72,17 +72,17 @@ def test_a_rank_missing_from_the_sum_is_named(world: int, data: st.DataObject) -
     lost = data.draw(st.integers(0, world - 1))
     unit = float(data.draw(st.integers(1, 251)))
     wanted = unit * world * (world + 1) / 2
-    wrong = Wrong(0, wanted - (lost + 1) * unit, wanted, unit, 9)
-    seen = ranks(rank(0, summed=(Summed(MIB, 0.001, wrong),)), rank(1), world=world)
+    wrong = WrongElement(0, wanted - (lost + 1) * unit, wanted, unit, 9)
+    seen = ranks(rank(0, summed=(RankSum(MIB, 0.001, wrong),)), rank(1), world=world)
     assert judge.fault(seen).endswith(f", as if the part of rank {lost} were missing")
     twice = replace(wrong, got=wanted + (lost + 1) * unit)
-    seen = ranks(rank(0, summed=(Summed(MIB, 0.001, twice),)), rank(1), world=world)
+    seen = ranks(rank(0, summed=(RankSum(MIB, 0.001, twice),)), rank(1), world=world)
     assert judge.fault(seen).endswith(f", as if the part of rank {lost} were there twice")
 
 
 def test_a_wrong_sum_is_told_with_the_element() -> None:
-    wrong = Wrong(at=17, got=5.5, wanted=54.0, unit=18.0, count=3)
-    seen = ranks(rank(0), rank(1, summed=(Summed(MIB, 0.001, wrong),)))
+    wrong = WrongElement(at=17, got=5.5, wanted=54.0, unit=18.0, count=3)
+    seen = ranks(rank(0), rank(1, summed=(RankSum(MIB, 0.001, wrong),)))
     assert judge.fault(seen) == (
         "the all-reduce over 2 ranks sums wrongly: rank 1 has 5.5 in place of 54 at element 17 of "
         "1 MiB (3 elements are wrong)"
@@ -173,7 +173,7 @@ def test_a_log_explains_what_ended_and_names_a_hang_where_it_can() -> None:
     assert judge.failure(ended, unknown, "next").explanation is unknown
     assert judge.failure(hung, unknown, "next").explanation is None
     assert judge.failure(hung, named, "next").explanation is named
-    wrong = Summed(MIB, 0.001, Wrong(0, 1.0, 3.0, 1.0, 1))
+    wrong = RankSum(MIB, 0.001, WrongElement(0, 1.0, 3.0, 1.0, 1))
     summed = ranks(rank(0, summed=(wrong,)), rank(1))
     assert judge.failure(summed, named, "next").explanation is None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.catalog.known_defects import KnownDefect, Sorted, sort
+from pytest_vllm_gates.catalog.known_defects import KnownDefect, SortedFindings, sort
 from pytest_vllm_gates.outcomes import Case, Finding
 
 STREAMED = Case("streamed", {"mode": "streamed", "tools": "auto"})
@@ -27,7 +27,7 @@ def defect(**more: Any) -> KnownDefect:
     return KnownDefect(**{**given, **more})
 
 
-def sorted_out(*findings: Finding, version: str | None = "0.32.0", **more: Any) -> Sorted:
+def sorted_out(*findings: Finding, version: str | None = "0.32.0", **more: Any) -> SortedFindings:
     return sort("a_check", findings, [STREAMED, WHOLE], [defect(**more)], version)
 
 

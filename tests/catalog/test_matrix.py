@@ -14,7 +14,7 @@ from pytest_vllm_gates.catalog import (
     matrix,
     toml,
 )
-from pytest_vllm_gates.catalog.matrix import UNSET, Asked, Cell, Matrix
+from pytest_vllm_gates.catalog.matrix import UNSET, Cell, ConversationRule, Matrix
 from pytest_vllm_gates.errors import UserError
 
 NOWHERE = Path("/nowhere")
@@ -207,6 +207,10 @@ def test_a_small_matrix_is_covered_in_few_cells() -> None:
     values = {"thinking": ("unset", "on"), "tools": ("undeclared",), "format": ("text",)}
     small = Matrix(
         dimensions={**values, "stop": ("unset", "never"), "turns": ("single",)},
-        asked=(Asked(turns="single", tools=("undeclared",), format="text", conversation="plain"),),
+        asked=(
+            ConversationRule(
+                turns="single", tools=("undeclared",), format="text", conversation="plain"
+            ),
+        ),
     )
     assert len(small.cells()) == 4

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.catalog.toml import matches
-from pytest_vllm_gates.catalog.waivers import Settled, Waiver, of_lane
+from pytest_vllm_gates.catalog.waivers import SettledWaiver, Waiver, of_lane
 from pytest_vllm_gates.outcomes import Outcome, TestResult
 
 TODAY = datetime.date(2026, 11, 22)
@@ -29,7 +29,7 @@ def result(outcome: Outcome, test: str = TEST, gate: str = "streaming") -> TestR
     return TestResult("qwen3.5", gate, test, outcome)
 
 
-def settled(one: Waiver, *results: TestResult) -> list[Settled]:
+def settled(one: Waiver, *results: TestResult) -> list[SettledWaiver]:
     return list(of_lane([one], "cpu", TODAY).settle(results))
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import pytest_vllm_gates
 from pytest_vllm_gates.cli.main import main
-from pytest_vllm_gates.incidents.read import Bundle, read
+from pytest_vllm_gates.incidents.read import IncidentFolder, read
 from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ GATES = Path(pytest_vllm_gates.__file__).parent / "gates"
 KEY = "plant-capture-key-1"
 
 
-def bundle_in(folder: Path) -> Bundle:
+def bundle_in(folder: Path) -> IncidentFolder:
     (path,) = (folder / "incidents").iterdir()
     return read(path)
 

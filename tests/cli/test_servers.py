@@ -17,15 +17,15 @@ from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.environment.environment import Environment
 from pytest_vllm_gates.server.kept import registry as kept_registry
 from pytest_vllm_gates.server.kept.process import send
-from pytest_vllm_gates.server.launch import Limits, Plan, Server
-from pytest_vllm_gates.session.keep_server import Keeping
+from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan, Server
+from pytest_vllm_gates.session.keep_server import ServerKeeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.server.kept.registry import Entry
+    from pytest_vllm_gates.server.kept.registry import KeptEntry
 
     Keep = Callable[..., Server]
 
@@ -38,7 +38,7 @@ def keep(tmp_path: Path, qwen: Family, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
     def kept(lane: str = "fake") -> Server:
-        plan = Plan(
+        plan = LaunchPlan(
             family=qwen,
             lane=Lane(
                 name=lane, file=tmp_path / "x.toml", title="x",
@@ -48,9 +48,9 @@ def keep(tmp_path: Path, qwen: Family, monkeypatch: pytest.MonkeyPatch) -> Itera
             python=None,
             overlay=None,
             folder=tmp_path / "run",
-            limits=Limits(20.0, 10.0),
+            limits=BootLimits(20.0, 10.0),
         )  # fmt: skip
-        keeping = Keeping.of(plan, Environment(None), 900.0, lambda *_: None)
+        keeping = ServerKeeping.of(plan, Environment(None), 900.0, lambda *_: None)
         return keeping.boot(lambda _: None, None, {}, {})
 
     yield kept
@@ -58,7 +58,7 @@ def keep(tmp_path: Path, qwen: Family, monkeypatch: pytest.MonkeyPatch) -> Itera
         kept_registry.stop(entry, force=True)
 
 
-def entries() -> list[Entry]:
+def entries() -> list[KeptEntry]:
     return [*kept_registry.entries(kept_registry.root())]
 
 
@@ -159,7 +159,7 @@ def test_one_that_died_is_listed_with_its_log_until_it_is_cleared_away(
     (entry,) = entries()
     assert entry.record
     send(entry.record.tree[0], 9)
-    until(lambda: entries()[0].state is kept_registry.State.DIED)
+    until(lambda: entries()[0].state is kept_registry.KeptState.DIED)
     assert main(["servers"]) == 0
     told = capsys.readouterr().out
     assert "on lane fake, died (exit status 137)" in told

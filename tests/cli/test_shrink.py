@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from incident_bundles import SENT, incident
 
-from pytest_vllm_gates.catalog.matrix import Asked
+from pytest_vllm_gates.catalog.matrix import ConversationRule
 from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import write as incidents_write
-from pytest_vllm_gates.incidents.read import Bundle, read
-from pytest_vllm_gates.incidents.shrink import Part, Whittler
-from pytest_vllm_gates.incidents.types import CellSends, Walk
+from pytest_vllm_gates.incidents.read import IncidentFolder, read
+from pytest_vllm_gates.incidents.shrink import RemovablePart, Shrinker
+from pytest_vllm_gates.incidents.types import CellSends, RecordedWalk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ BODY = {
     "model": "qwen3.5", "messages": MESSAGES, "tools": [TOOL], "temperature": 0, "seed": 1,
     "max_tokens": 9,
 }  # fmt: skip
-ASKED = Asked(turns="one", tools=("one",), format="text", conversation="tool-one")
+ASKED = ConversationRule(turns="one", tools=("one",), format="text", conversation="tool-one")
 CELL = {"thinking": "on", "tools": "one", "format": "text"}
 
 
@@ -42,22 +42,22 @@ def request(name: str, **more: Any) -> Sent:
     return Sent("POST", "/v1/chat/completions", {}, body, name, 200, {}, ((0.1, b"{}"),))
 
 
-def bundle(folder: Path, sends: list[Sent], **more: Any) -> Bundle:
+def bundle(folder: Path, sends: list[Sent], **more: Any) -> IncidentFolder:
     return read(incidents_write.write(folder, "2026-11-20-it", incident(**more), sends, {}))
 
 
-def kinds(whittler: Whittler) -> dict[str, list[str]]:
+def kinds(whittler: Shrinker) -> dict[str, list[str]]:
     return {kind: list(map(str, parts)) for kind, parts in whittler.parts()}
 
 
-def body_of(found: Bundle, name: str) -> dict[str, Any]:
+def body_of(found: IncidentFolder, name: str) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(found.body(found.send(name)))
     return body
 
 
 def test_of_captured_requests_turns_tools_and_options_may_go(tmp_path: Path) -> None:
     whole = bundle(tmp_path, [request("1"), request("2")], gate="captured")
-    whittler = Whittler(whole)
+    whittler = Shrinker(whole)
     assert kinds(whittler) == {
         "request": ["request 1", "request 2"],
         "turn": ["turn 1", "turn 2", "turn 3", "turn 4"] * 2,
@@ -65,8 +65,8 @@ def test_of_captured_requests_turns_tools_and_options_may_go(tmp_path: Path) -> 
         "option": ["option temperature", "option seed"] * 2,
     }
     gone = [
-        Part("request", "2"), Part("turn", "1", 0), Part("turn", "1", 2), Part("tool", "1", 0),
-        Part("option", "1", "seed"),
+        RemovablePart("request", "2"), RemovablePart("turn", "1", 0), RemovablePart("turn", "1", 2), RemovablePart("tool", "1", 0),
+        RemovablePart("option", "1", "seed"),
     ]  # fmt: skip
     smaller = read(whittler.write(tmp_path, "smaller", gone))
     assert [one.name for one in smaller.incident.sends] == ["1"]
@@ -75,7 +75,7 @@ def test_of_captured_requests_turns_tools_and_options_may_go(tmp_path: Path) -> 
         "max_tokens": 9,
     }  # fmt: skip
     assert read(whole.folder).incident == whole.incident
-    untouched = read(whittler.write(tmp_path, "untouched", [Part("request", "2")]))
+    untouched = read(whittler.write(tmp_path, "untouched", [RemovablePart("request", "2")]))
     assert untouched.sent(untouched.send("1")).pieces == ((0.1, b"{}"),)
 
 
@@ -88,13 +88,13 @@ def test_the_ways_a_cell_was_asked_stay_one_question(tmp_path: Path) -> None:
             cell=CELL, asked=ASKED, thinks=True, whole="3-whole", unstopped="2-whole", stop="x"
         ),
     )
-    whole = bundle(tmp_path, sends, walk=Walk(max_tokens=9, cells=cells))
-    whittler = Whittler(whole)
+    whole = bundle(tmp_path, sends, walk=RecordedWalk(max_tokens=9, cells=cells))
+    whittler = Shrinker(whole)
     assert kinds(whittler)["request"] == ["request 1-whole", "request 3-whole"]
-    smaller = read(whittler.write(tmp_path, "a", [Part("turn", "1-whole", 0)]))
+    smaller = read(whittler.write(tmp_path, "a", [RemovablePart("turn", "1-whole", 0)]))
     assert body_of(smaller, "1-streamed")["messages"] == MESSAGES[1:]
     assert body_of(smaller, "3-whole")["messages"] == MESSAGES
-    other = read(whittler.write(tmp_path, "b", [Part("request", "1-whole")]))
+    other = read(whittler.write(tmp_path, "b", [RemovablePart("request", "1-whole")]))
     assert [one.name for one in other.incident.sends] == ["2-whole", "3-whole"]
     assert other.incident.walk
     assert [one.whole for one in other.incident.walk.cells] == ["2-whole", "3-whole"]
@@ -106,13 +106,17 @@ def test_of_a_conversation_turns_and_tools_may_go(tmp_path: Path) -> None:
         "effort": "high", "repeat_last": 1,
     }  # fmt: skip
     whole = bundle(tmp_path, [SENT], conversation=told)
-    whittler = Whittler(whole)
+    whittler = Shrinker(whole)
     assert kinds(whittler) == {
         "turn": ["turn 1", "turn 2", "turn 3", "turn 4"],
         "tool": ["tool 1"],
         "option": ["option effort", "option repeat_last"],
     }
-    gone = [Part("turn", "", 1), Part("tool", "", 0), Part("option", "", "effort")]
+    gone = [
+        RemovablePart("turn", "", 1),
+        RemovablePart("tool", "", 0),
+        RemovablePart("option", "", "effort"),
+    ]
     found = read(whittler.write(tmp_path, "a", gone)).incident.conversation
     assert found
     assert found["messages"] == [MESSAGES[0], *MESSAGES[2:]]
@@ -122,7 +126,7 @@ def test_of_a_conversation_turns_and_tools_may_go(tmp_path: Path) -> None:
 
 def test_a_test_that_asks_by_itself_leaves_nothing_to_leave_out(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="asks by itself"):
-        Whittler(bundle(tmp_path, [SENT]))
+        Shrinker(bundle(tmp_path, [SENT]))
 
 
 def test_what_makes_a_server_stumble_is_all_that_is_left(

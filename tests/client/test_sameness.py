@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.client.sameness import MARGIN_NATS, compare
 
-ALONE = Said(
+ALONE = Completion(
     content="one two three",
     finish_reason="stop",
     token_ids=(1, 2, 3),
@@ -17,7 +17,7 @@ ALONE = Said(
 )
 
 
-def other(**more: object) -> Said:
+def other(**more: object) -> Completion:
     return replace(ALONE, **more)  # type: ignore[arg-type]
 
 

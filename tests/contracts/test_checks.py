@@ -16,7 +16,7 @@ from pytest_vllm_gates.contracts.shapes import (
     Contracts,
     replies as of,
 )
-from pytest_vllm_gates.contracts.types import Observed, Reply
+from pytest_vllm_gates.contracts.types import ContractReply, Observed
 from pytest_vllm_gates.goldens import CorruptGolden
 
 PLAN = facts.load()
@@ -210,7 +210,7 @@ def test_findings_of_one_reply_are_one_case() -> None:
 
 
 def test_a_finding_shows_what_was_asked_first_under_its_name() -> None:
-    replies = [Reply("chat", 200, request={"body": n}) for n in (1, 2)]
+    replies = [ContractReply("chat", 200, request={"body": n}) for n in (1, 2)]
     (finding,), _ = judge.broken(
         FIELDS, FIELD, changed(FIELD, **{"chat: usage": ("null",)}), replies
     )
@@ -245,7 +245,7 @@ def test_answers_that_were_refused_and_what_is_always_null_are_not_worth_a_golde
 
 
 def test_only_what_was_asked_is_judged() -> None:
-    reply = Reply("chat", 200)
+    reply = ContractReply("chat", 200)
     observed = Observed({}, False, None, (reply,), (), "m")
     assert set(judge.judgeable(FIELDS, {**FIELD, **ERROR}, observed, PLAN)) == {
         name for name in FIELD if name.startswith("chat")
@@ -270,7 +270,7 @@ JSON = some.recursive(
 
 @given(some.lists(JSON, min_size=1, max_size=4))
 def test_whatever_comes_can_be_recorded_and_is_then_as_recorded(bodies: list[Any]) -> None:
-    now = of([Reply("chat", 200, "application/json", tuple(bodies))], PLAN)
+    now = of([ContractReply("chat", 200, "application/json", tuple(bodies))], PLAN)
     recorded = judge.parsed(judge.written(FIELDS, "any", now))
     assert recorded == now
     assert says(FIELDS, recorded, now) == []
@@ -284,7 +284,7 @@ def test_a_field_that_comes_breaks_nothing_and_one_that_goes_is_told(
     key = data.draw(some.sampled_from(sorted(body)))
     less = {name: value for name, value in body.items() if name != key}
     before, after = (
-        of([Reply("chat", 200, "application/json", (one,))], PLAN) for one in (body, less)
+        of([ContractReply("chat", 200, "application/json", (one,))], PLAN) for one in (body, less)
     )
     assert says(FIELDS, after, before) == []
     assert any(f"chat: {key} is gone" in one for one in says(FIELDS, before, after))

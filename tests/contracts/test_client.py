@@ -15,11 +15,11 @@ import pytest
 from pytest_vllm_gates.catalog import conversation
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.contracts import types as contracts_types
-from pytest_vllm_gates.contracts.client import Asking
+from pytest_vllm_gates.contracts.client import ContractClient
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.contracts.types import Observed, Plan
+    from pytest_vllm_gates.contracts.types import ContractPlan, Observed
 
 CONVERSATIONS = conversation.load_all(Path("/nowhere"))
 EVENTS = 'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n: still here\n\ndata: [DONE]\n\n'
@@ -84,16 +84,18 @@ def serves() -> Iterator[Serves]:
 
 
 @pytest.fixture
-def plan() -> Plan:
+def plan() -> ContractPlan:
     return contracts_types.load()
 
 
-def observe(endpoint: Endpoint, family: Family, plan: Plan, max_tokens: int = 2048) -> Observed:
-    return Asking(endpoint, family, plan, CONVERSATIONS, max_tokens).observe()
+def observe(
+    endpoint: Endpoint, family: Family, plan: ContractPlan, max_tokens: int = 2048
+) -> Observed:
+    return ContractClient(endpoint, family, plan, CONVERSATIONS, max_tokens).observe()
 
 
 def test_what_answers_itself_says_more_than_any_list(
-    serves: Serves, qwen: Family, plan: Plan
+    serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     paths = {"/load": {"get": {}, "parameters": []}, "/tokenize": {"post": {}}}
     pages = {"GET /openapi.json": {"paths": paths}, "GET /v1/models": {"data": []}}
@@ -104,7 +106,7 @@ def test_what_answers_itself_says_more_than_any_list(
 
 @pytest.mark.parametrize("page", [None, "<html>", {"paths": None}, ["paths"]])
 def test_a_server_that_lists_nothing_is_asked_route_by_route(
-    page: Any, serves: Serves, qwen: Family, plan: Plan
+    page: Any, serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     pages = {"GET /openapi.json": page, "GET /health": {}, "GET /metrics": METRICS}
     found = observe(serves(pages).endpoint(), qwen, plan)
@@ -114,7 +116,7 @@ def test_a_server_that_lists_nothing_is_asked_route_by_route(
 
 
 def test_answers_and_refusals_come_back_as_they_were_sent(
-    serves: Serves, qwen: Family, plan: Plan
+    serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     server = serves({"POST /v1/chat/completions": EVENTS, "GET /version": {"version": "1"}})
     found = observe(server.endpoint(), qwen, plan, max_tokens=7)
@@ -133,7 +135,7 @@ def test_answers_and_refusals_come_back_as_they_were_sent(
 
 
 def test_keys_are_wrong_only_where_there_is_a_right_one(
-    serves: Serves, qwen: Family, plan: Plan
+    serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     server = serves({})
     observe(server.endpoint(), qwen, plan)
@@ -147,7 +149,9 @@ def test_keys_are_wrong_only_where_there_is_a_right_one(
     assert set(found.not_asked) == {"wrong key", "no key"}
 
 
-def test_what_the_family_cannot_have_is_not_asked(serves: Serves, qwen: Family, plan: Plan) -> None:
+def test_what_the_family_cannot_have_is_not_asked(
+    serves: Serves, qwen: Family, plan: ContractPlan
+) -> None:
     silent = qwen.model_copy(update={"tools": None})
     only = [one for one in plan.answers if "tool" in (one.conversation or "")]
     found = observe(serves({}).endpoint(), silent, plan.model_copy(update={"answers": tuple(only)}))
@@ -155,7 +159,7 @@ def test_what_the_family_cannot_have_is_not_asked(serves: Serves, qwen: Family, 
     assert found.answers == ()
 
 
-def test_a_server_that_is_not_there_says_nothing(qwen: Family, plan: Plan) -> None:
+def test_a_server_that_is_not_there_says_nothing(qwen: Family, plan: ContractPlan) -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
     found = observe(Endpoint(f"http://127.0.0.1:{port}/v1", "m"), qwen, plan)

@@ -8,18 +8,20 @@ import pytest
 
 from pytest_vllm_gates.contracts import shapes, types as facts
 from pytest_vllm_gates.contracts.checks import lines
-from pytest_vllm_gates.contracts.types import Metric, Observed, Reply
+from pytest_vllm_gates.contracts.types import ContractReply, Metric, Observed
 
 PLAN = facts.load()
 JSON = "application/json"
 EVENTS = "text/event-stream"
 
 
-def reply(*bodies: Any, kind: str = JSON, status: int | None = 200, name: str = "chat") -> Reply:
-    return Reply(name, status, kind, bodies)
+def reply(
+    *bodies: Any, kind: str = JSON, status: int | None = 200, name: str = "chat"
+) -> ContractReply:
+    return ContractReply(name, status, kind, bodies)
 
 
-def told(*replies: Reply) -> list[str]:
+def told(*replies: ContractReply) -> list[str]:
     """Return the lines of replies, without status and content type."""
     found = lines(shapes.replies(replies, PLAN))
     return [
@@ -67,13 +69,13 @@ def test_status_and_content_type_come_first() -> None:
 
 
 def test_what_is_no_json_and_what_is_no_answer() -> None:
-    page = Reply("chat", 502, "text/html", None, "<html>")
+    page = ContractReply("chat", 502, "text/html", None, "<html>")
     assert lines(shapes.replies([page], PLAN)) == [
         "chat: HTTP status: 502",
         "chat: content type: text/html",
         "chat: whole body: no JSON",
     ]
-    silent = Reply("chat", None, text="ConnectError")
+    silent = ContractReply("chat", None, text="ConnectError")
     assert lines(shapes.replies([silent], PLAN)) == ["chat: HTTP status: no answer"]
 
 
@@ -154,7 +156,7 @@ def test_routes_have_their_methods() -> None:
 def test_messages_are_told_without_what_changes_from_boot_to_boot() -> None:
     one = reply({"error": {"message": "m-1f2e takes 4096\n tokens"}}, name="too long")
     other = reply({"detail": "Not Found"}, name="unknown route")
-    none = Reply("page", 502, "text/html", None, "<html>")
+    none = ContractReply("page", 502, "text/html", None, "<html>")
     silent = reply({"detail": [{"loc": ["body", 1]}, None], "code": 7}, name="without a word")
     assert list(shapes.messages([one, other, none, silent], "m-1f2e")) == [
         "too long: says: MODEL takes N tokens",

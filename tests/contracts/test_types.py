@@ -43,5 +43,5 @@ def test_a_fault_in_the_file_is_told(table: str, says: str, tmp_path: Path) -> N
     rest += "" if "mistakes" in table else "[[mistakes]]\nname = 'y'\n"
     (tmp_path / "contracts.toml").write_text(head + table + rest, encoding="utf-8")
     with pytest.raises(UserError) as error:
-        toml.load(tmp_path / "contracts.toml", contracts_types.Plan)
+        toml.load(tmp_path / "contracts.toml", contracts_types.ContractPlan)
     assert says in str(error.value)

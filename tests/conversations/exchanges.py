@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.catalog import family as families
-from pytest_vllm_gates.catalog.matrix import Asked, Cell
+from pytest_vllm_gates.catalog.matrix import Cell, ConversationRule
 from pytest_vllm_gates.client.answer import Answer, Exchange, ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def exchange(whole: Answer | None = None, **fields: Any) -> Exchange:
         "turns": "single",
     }  # fmt: skip
     cell = Cell(**{name: fields.pop(name, value) for name, value in dimensions.items()})
-    asked = Asked(
+    asked = ConversationRule(
         turns=cell.turns,
         tools=(cell.tools,),
         format=cell.format,

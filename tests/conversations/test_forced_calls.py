@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.conversations.forced_calls import Hostile, HostileTexts
+from pytest_vllm_gates.conversations.forced_calls import HostileText, HostileTexts
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ def test_a_text_is_sent_once_unless_it_says(tmp_path: Path) -> None:
         '[[texts]]\nname = "a"\ntext = ""\n[[texts]]\nname = "b"\ntext = "b"\ntimes = 9'
     )
     assert toml.load(file, HostileTexts).texts == (
-        Hostile(name="a", text=""),
-        Hostile(name="b", text="b", times=9),
+        HostileText(name="a", text=""),
+        HostileText(name="b", text="b", times=9),
     )
 
 

@@ -12,7 +12,7 @@ from servers.scripted import Said, Scripted, serving
 
 from pytest_vllm_gates.catalog import family as families, toml
 from pytest_vllm_gates.client.chat import Chat
-from pytest_vllm_gates.conversations.forced_calls import BEFORE, Forced, TypedCalls
+from pytest_vllm_gates.conversations.forced_calls import BEFORE, ForcedReplies, TypedCalls
 from pytest_vllm_gates.conversations.forced_cases import CALLS, typed_calls
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
@@ -56,7 +56,7 @@ def obeys(body: dict[str, Any]) -> Said:
     return Said(body["structured_outputs"]["choice"][0])
 
 
-def asked(server: Scripted, family: Family) -> Forced:
+def asked(server: Scripted, family: Family) -> ForcedReplies:
     chat = Chat(server.endpoint, family)
     try:
         return typed_calls(chat, server.endpoint, family)

@@ -10,7 +10,7 @@ from servers.scripted import Said, Scripted, serving
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.conversations.checks.tool_calls import altered
-from pytest_vllm_gates.conversations.forced_calls import BEFORE, Forced
+from pytest_vllm_gates.conversations.forced_calls import BEFORE, ForcedReplies
 from pytest_vllm_gates.conversations.forced_cases import hostile_calls, long_call
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
@@ -26,7 +26,9 @@ def obeys(body: dict[str, Any]) -> Said:
     return Said(body["structured_outputs"]["choice"][0])
 
 
-def forced(family: Family, says: Callable[[dict[str, Any]], Said]) -> tuple[Forced, Scripted]:
+def forced(
+    family: Family, says: Callable[[dict[str, Any]], Said]
+) -> tuple[ForcedReplies, Scripted]:
     with serving(says) as server:
         chat = Chat(server.endpoint, family)
         try:

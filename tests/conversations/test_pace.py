@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.conversations.pace import Timed
+    from pytest_vllm_gates.conversations.pace import TimedStream
 
 BODY = {"messages": [{"role": "user", "content": "Write."}]}
 
@@ -56,9 +56,9 @@ def test_one_with_faults_is_until_one_has_none(chat: Chat, server: Scripted) -> 
 
 
 def test_what_is_wrong_every_time_is_asked_for_eight_times(chat: Chat, server: Scripted) -> None:
-    judged: list[Timed] = []
+    judged: list[TimedStream] = []
 
-    def never(stream: Timed) -> bool:
+    def never(stream: TimedStream) -> bool:
         judged.append(stream)
         return True
 

@@ -10,7 +10,7 @@ from servers.scripted import Said, Scripted, serving
 
 from pytest_vllm_gates.catalog import conversation as conversations, family as families
 from pytest_vllm_gates.catalog.conversation import Conversation
-from pytest_vllm_gates.catalog.matrix import Asked, Matrix
+from pytest_vllm_gates.catalog.matrix import ConversationRule, Matrix
 from pytest_vllm_gates.client.recorder import HEADER
 from pytest_vllm_gates.conversations.checks import framing
 from pytest_vllm_gates.conversations.walk import WIDE_TOKENS, Walk
@@ -37,7 +37,11 @@ def small(stops: tuple[str, ...] = STOPS, thinking: tuple[str, ...] = ("unset",)
     plain = {"tools": ("undeclared",), "format": ("text",), "turns": ("single",)}
     return Matrix(
         dimensions={"thinking": thinking, **plain, "stop": stops},
-        asked=(Asked(turns="single", tools=("undeclared",), format="text", conversation="hello"),),
+        asked=(
+            ConversationRule(
+                turns="single", tools=("undeclared",), format="text", conversation="hello"
+            ),
+        ),
     )
 
 
@@ -172,7 +176,7 @@ def test_tools_go_with_the_choice(qwen: Family) -> None:
             "format": ("text",), "stop": ("unset",), "turns": ("single",),
         },
         asked=(
-            Asked(
+            ConversationRule(
                 turns="single",
                 tools=("auto", "required", "named", "none"),
                 format="text",

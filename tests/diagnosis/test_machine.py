@@ -12,8 +12,8 @@ from diagnosis.explaining import MEMORY, classes, said, signature
 from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.diagnosis import explain, machine
 from pytest_vllm_gates.diagnosis.signature import RULES, load_all
-from pytest_vllm_gates.environment.types import Bundle, Kernels, Unmet
-from pytest_vllm_gates.machine.types import Driver, Gpu, Limits, Machine
+from pytest_vllm_gates.environment.types import Bundle, Kernels, UnmetRequirement
+from pytest_vllm_gates.machine.types import Gpu, Machine, NvidiaDriver, ProcessLimits
 from pytest_vllm_gates.preflight.types import Situation
 from pytest_vllm_gates.server.failure import Confidence
 
@@ -47,7 +47,7 @@ CUDA = Bundle(
     torch_kernels=Kernels((80, 90)), architectures=frozenset({"Known"}), gone={"Old": "0.9"},
     model_types=frozenset({"known"}), locations={"vllm": "/x"},
 )  # fmt: skip
-UNMET = Unmet("vllm", "torch==2.9", "2.8")
+UNMET = UnmetRequirement("vllm", "torch==2.9", "2.8")
 HOPPER, BLACKWELL = gpu(capability="9.0"), gpu(capability="12.0")
 SPEAKS = {
     "architecture_known": (situation(bundle=CUDA), {"architecture": "Known"}),
@@ -58,16 +58,16 @@ SPEAKS = {
     "capability_not_in_wheel": (situation(BLACKWELL, bundle=CUDA), {}),
     "container": (situation(container="docker"), {}),
     "cpu_lane": (situation(bundle=Bundle(device="cpu")), {}),
-    "driver_fits": (situation(HOPPER, bundle=CUDA, driver=Driver("580.1", "13.0")), {}),
-    "driver_too_old": (situation(HOPPER, bundle=CUDA, driver=Driver("550.1", "12.4")), {}),
-    "few_open_files": (situation(limits=Limits(open_files=(1024, 1024))), {}),
+    "driver_fits": (situation(HOPPER, bundle=CUDA, driver=NvidiaDriver("580.1", "13.0")), {}),
+    "driver_too_old": (situation(HOPPER, bundle=CUDA, driver=NvidiaDriver("550.1", "12.4")), {}),
+    "few_open_files": (situation(limits=ProcessLimits(open_files=(1024, 1024))), {}),
     "gpu_memory_free": (situation(gpu(memory_bytes=100, free_bytes=95)), {}),
     "gpu_memory_taken": (situation(gpu(memory_bytes=100, free_bytes=50)), {}),
     "hub_offline": (situation(env={"HF_HUB_OFFLINE": "1"}), {}),
     "little_host_memory": (situation(available_bytes=GIB), {}),
     "model_type_known": (situation(bundle=CUDA), {"model_type": "known"}),
     "model_type_unknown": (situation(bundle=CUDA), {"model_type": "new"}),
-    "no_gpu": (situation(driver=Driver(problem="no library")), {}),
+    "no_gpu": (situation(driver=NvidiaDriver(problem="no library")), {}),
     "no_hub_token": (situation(), {}),
     "one_gpu": (situation(HOPPER), {}),
     "package_absent": (situation(bundle=CUDA), {"package": "flashinfer.jit"}),
@@ -76,14 +76,14 @@ SPEAKS = {
         situation(bundle=Bundle({"vllm": "1"}, locations={"vllm": "/x"}, unmet=(UNMET,))), {}
     ),
     "requirements_met": (situation(bundle=CUDA), {}),
-    "small_shared_memory": (situation(limits=Limits(shared_memory_bytes=64 * 2**20)), {}),
+    "small_shared_memory": (situation(limits=ProcessLimits(shared_memory_bytes=64 * 2**20)), {}),
     "unified_memory": (situation(gpu(unified=True)), {}),
 }  # fmt: skip
 SILENT = {
     "capability_below_8": situation(HOPPER),
     "capability_in_wheel": situation(BLACKWELL, bundle=CUDA),
     "capability_not_in_wheel": situation(HOPPER, bundle=CUDA),
-    "few_open_files": situation(limits=Limits(open_files=(65536, 65536))),
+    "few_open_files": situation(limits=ProcessLimits(open_files=(65536, 65536))),
     "gpu_memory_free": situation(gpu(memory_bytes=100, free_bytes=50)),
     "gpu_memory_taken": situation(gpu(memory_bytes=100, free_bytes=95)),
     "hub_offline": situation(env={"HF_HUB_OFFLINE": "0"}),
@@ -91,7 +91,7 @@ SILENT = {
     "no_gpu": situation(HOPPER),
     "no_hub_token": situation(env={"HF_TOKEN": "x"}),
     "one_gpu": situation(HOPPER, HOPPER),
-    "small_shared_memory": situation(limits=Limits(shared_memory_bytes=8 * GIB)),
+    "small_shared_memory": situation(limits=ProcessLimits(shared_memory_bytes=8 * GIB)),
     "unified_memory": situation(HOPPER),
 }
 
@@ -126,7 +126,11 @@ def test_a_rule_is_silent_where_the_facts_say_otherwise(rule: str) -> None:
     ("given", "sure", "word"),
     [
         (None, Confidence.LIKELY, ""),
-        (situation(driver=Driver(problem="gone")), Confidence.CERTAIN, "agrees: no NVIDIA GPU"),
+        (
+            situation(driver=NvidiaDriver(problem="gone")),
+            Confidence.CERTAIN,
+            "agrees: no NVIDIA GPU",
+        ),
         (situation(HOPPER), Confidence.POSSIBLE, "speaks against it: one GPU answers"),
     ],
 )

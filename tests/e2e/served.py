@@ -9,7 +9,7 @@ from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.server.launch import Limits, Plan, Server
+from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 LANE = "cpu"
-LIMITS = Limits(boot_s=600.0, stall_s=300.0)
+LIMITS = BootLimits(boot_s=600.0, stall_s=300.0)
 
 
 class Served:
@@ -41,7 +41,7 @@ class Served:
         lane = lane.model_copy(update=update)
         ready = environment.prepare(lane, cache=files.default_cache(), progress=progress)
         self._server = Server(
-            Plan(
+            LaunchPlan(
                 family=self.family,
                 lane=lane,
                 checkpoint=self.checkpoint,

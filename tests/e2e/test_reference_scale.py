@@ -10,7 +10,7 @@ from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.goldens import disagreement, first_difference, prompt_golden
-from pytest_vllm_gates.prompts.reference import Reference
+from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from e2e.served import Served
@@ -29,12 +29,12 @@ def checkpoint() -> Checkpoint:
 
 
 @pytest.fixture(scope="module")
-def reference(checkpoint: Checkpoint) -> Reference:
-    return Reference(checkpoint, {})
+def reference(checkpoint: Checkpoint) -> ReferenceRenderer:
+    return ReferenceRenderer(checkpoint, {})
 
 
 @pytest.fixture(scope="module")
-def long(reference: Reference) -> dict[str, Any]:
+def long(reference: ReferenceRenderer) -> dict[str, Any]:
     """A conversation of 100,000 tokens."""
     each = len(reference.token_ids(2 * SENTENCE)) - len(reference.token_ids(SENTENCE))
     times = TOKENS // each + 1
@@ -42,7 +42,7 @@ def long(reference: Reference) -> dict[str, Any]:
 
 
 def test_a_long_conversation_is_rendered_and_recorded_in_a_file_people_can_open(
-    reference: Reference, long: dict[str, Any]
+    reference: ReferenceRenderer, long: dict[str, Any]
 ) -> None:
     prompt = reference.render(long)
     tokens, put_together = len(prompt.token_ids), "".join(prompt.pieces) == prompt.text
@@ -54,7 +54,7 @@ def test_a_long_conversation_is_rendered_and_recorded_in_a_file_people_can_open(
 
 
 def test_one_token_in_the_middle_of_a_long_conversation_is_seen(
-    reference: Reference, long: dict[str, Any]
+    reference: ReferenceRenderer, long: dict[str, Any]
 ) -> None:
     prompt = reference.render(long)
     other = list(prompt.token_ids)
@@ -69,19 +69,19 @@ def test_one_token_in_the_middle_of_a_long_conversation_is_seen(
 
 
 def test_a_long_template_renders_as_the_short_one(
-    reference: Reference, checkpoint: Checkpoint
+    reference: ReferenceRenderer, checkpoint: Checkpoint
 ) -> None:
     template = reference.locked_parts()["chat template"].decode()
     while len(template.encode()) < TEMPLATE_BYTES:
         template = UNIT % len(template) + template
-    longer = Reference(checkpoint, {"chat_template": template})
+    longer = ReferenceRenderer(checkpoint, {"chat_template": template})
     assert longer.render(SHORT) == reference.render(SHORT)
 
 
 @pytest.mark.real
 @pytest.mark.slow
 def test_a_server_renders_a_long_conversation_alike(
-    shared: Served, reference: Reference, long: dict[str, Any]
+    shared: Served, reference: ReferenceRenderer, long: dict[str, Any]
 ) -> None:
     served = http.tokenize(shared.endpoint, long)
     assert disagreement(reference.render(long), served) is None

@@ -113,12 +113,12 @@ def test_a_full_disk_is_named_even_when_uv_could_not_say_so(
         free = 0
 
     monkeypatch.setattr("shutil.disk_usage", lambda _: Full)
-    text = uv.explain(uv.Done(2, ""), what="lane x: making it", cache=tmp_path, python="3")
+    text = uv.explain(uv.UvResult(2, ""), what="lane x: making it", cache=tmp_path, python="3")
     assert text.startswith("lane x: making it: the disk is full\nfree some space under ")
 
 
 def test_uvs_last_words_are_quoted_and_no_more(tmp_path: Path) -> None:
     output = "".join(f"line {number}\n" for number in range(50))
-    text = uv.explain(uv.Done(1, output), what="w", cache=tmp_path, python="3")
+    text = uv.explain(uv.UvResult(1, output), what="w", cache=tmp_path, python="3")
     assert text.splitlines()[2] == "  uv: line 38"
     assert text.splitlines()[-1] == "  uv: line 49"

@@ -10,7 +10,7 @@ import pytest
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import bundle, environment, fatbin, installed
-from pytest_vllm_gates.environment.types import Bundle, Kernels, Unmet
+from pytest_vllm_gates.environment.types import Bundle, Kernels, UnmetRequirement
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,8 +81,8 @@ def test_an_environment_is_read_without_importing_it(site: Path) -> None:
 
 def test_what_is_declared_and_not_installed_is_named(site: Path) -> None:
     assert read(site).unmet == (
-        Unmet("vllm 0.32.0", "transformers<5.20.0,>=5.16.1", "4.57.1"),
-        Unmet("vllm 0.32.0", "tokenizers>=0.23.2", "0.22.1"),
+        UnmetRequirement("vllm 0.32.0", "transformers<5.20.0,>=5.16.1", "4.57.1"),
+        UnmetRequirement("vllm 0.32.0", "tokenizers>=0.23.2", "0.22.1"),
     )
 
 
@@ -91,14 +91,16 @@ def test_torchvision_declares_the_torch_that_it_was_compiled_for(site: Path) -> 
     folder = site / "torchvision-0.26.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Requires-Dist: numpy\nRequires-Dist: torch (==2.11.0)\n")
-    assert Unmet("torchvision 0.26.0", "torch==2.11.0", "2.13.0+cu130") in read(site).unmet
+    assert (
+        UnmetRequirement("torchvision 0.26.0", "torch==2.11.0", "2.13.0+cu130") in read(site).unmet
+    )
 
 
 def test_a_torchvision_that_vllm_declares_has_to_be_there(site: Path) -> None:
     """GLM on an H100 without it: the engine died of the import while it warmed up."""
     metadata = site / "vllm-0.32.0.dist-info" / "METADATA"
     metadata.write_text("Requires-Dist: torchvision==0.28.0\n" + metadata.read_text())
-    assert Unmet("vllm 0.32.0", "torchvision==0.28.0", None) in read(site).unmet
+    assert UnmetRequirement("vllm 0.32.0", "torchvision==0.28.0", None) in read(site).unmet
 
 
 def test_what_lies_further_down_the_path_declares_nothing(site: Path, tmp_path: Path) -> None:

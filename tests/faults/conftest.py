@@ -18,7 +18,7 @@ from e2e.served import Served
 from faults.gates import Judged, arguments, judged
 from faults.upstream import Upstream
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.prompts.reference import Reference
+from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ class Run(Protocol):
 def upstream(shared: Served) -> Upstream:
     """The real server as the proxy asks it."""
     with warnings.catch_warnings(action="ignore"):  # those of transformers' own import
-        Reference(shared.checkpoint, {})
+        ReferenceRenderer(shared.checkpoint, {})
     endpoint = shared.endpoint
     return Upstream(endpoint.base_url, endpoint.api_key, endpoint.model)
 

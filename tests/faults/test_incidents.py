@@ -50,7 +50,7 @@ class Field:
         self.empty.mkdir()
         self.env = {"OPENAI_API_KEY": key}
 
-    def fails(self, gate: str, check: str, *arguments: str) -> incidents_read.Bundle:
+    def fails(self, gate: str, check: str, *arguments: str) -> incidents_read.IncidentFolder:
         """Run the gates where something is wrong; return the check's bundle, the rest is gone."""
         ran = gates.run(self.project, *arguments, env=self.env)
         left = {one["test"].partition("[")[0]: one for one in ran.verdict["incidents"]}

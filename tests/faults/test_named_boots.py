@@ -22,7 +22,7 @@ from sweeps import sweep
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.server.launch import Limits, Plan, Server
+from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan, Server
 from pytest_vllm_gates.session.explain import explainer
 
 if TYPE_CHECKING:
@@ -97,14 +97,14 @@ def booted(way: Way, lane: Lane, folder: Path, progress: Progress, **serve: Any)
     way.spoil(weights)
     ready = environment.prepare(lane, cache=files.default_cache(), progress=progress)
     env = lane.env | ({"HF_HUB_OFFLINE": "1"} if way.source else {})
-    plan = Plan(
+    plan = LaunchPlan(
         family=family,
         lane=lane.model_copy(update={"env": env, "serve": lane.serve | way.serve | serve}),
         checkpoint=dataclasses.replace(miniature, source=way.source or str(weights)),
         python=ready.python,
         overlay=lane.overlay_path,
         folder=folder / "server",
-        limits=Limits(boot_s=300.0, stall_s=120.0),
+        limits=BootLimits(boot_s=300.0, stall_s=120.0),
     )
     server = Server(plan, progress, explain=explainer(folder, None))
     progress.done()

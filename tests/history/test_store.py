@@ -17,7 +17,7 @@ from pytest_vllm_gates.history.types import FILE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_vllm_gates.history.types import Entry
+    from pytest_vllm_gates.history.types import HistoryEntry
 
 PROCESSES, EACH = 6, 8
 
@@ -170,7 +170,7 @@ def test_a_file_of_an_older_format_is_brought_to_the_present_one(
     history_store.append(path, entry())
     step = ("CREATE TABLE more (x TEXT)",)
     monkeypatch.setattr(history_store, "MIGRATIONS", (*history_store.MIGRATIONS, step))
-    kept: list[Entry] = [*history_store.runs(path, 10)]
+    kept: list[HistoryEntry] = [*history_store.runs(path, 10)]
     history_store.append(path, entry(1))
     assert kept == [entry()]
     assert len(history_store.runs(path, 10)) == 2

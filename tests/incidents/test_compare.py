@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 from incident_bundles import incident
 
 from pytest_vllm_gates.client.exchange import Sent
-from pytest_vllm_gates.incidents.compare import Answer, compare, decide, pairs
-from pytest_vllm_gates.incidents.types import Finding as Told
+from pytest_vllm_gates.incidents.compare import ReplayOutcome, compare, decide, pairs
+from pytest_vllm_gates.incidents.types import RecordedFinding as Told
 from pytest_vllm_gates.outcomes import Case, Finding, Outcome
 
 LEAK = "content holds the marker '</think>'"
@@ -29,42 +29,42 @@ def told(*says: str) -> Any:
 
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.KNOWN, Outcome.WAIVED])
 def test_the_same_finding_is_the_incident(outcome: Outcome) -> None:
-    assert decide(told(LEAK), outcome, "", found(LEAK))[0] is Answer.REPRODUCED
+    assert decide(told(LEAK), outcome, "", found(LEAK))[0] is ReplayOutcome.REPRODUCED
 
 
 def test_one_of_several_is_enough() -> None:
     answer, why = decide(told(LEAK, "a", "b"), Outcome.FAIL, "", found("b", "c"))
-    assert (answer, why) == (Answer.REPRODUCED, "1 of 3 findings came again")
+    assert (answer, why) == (ReplayOutcome.REPRODUCED, "1 of 3 findings came again")
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.NOT_APPLICABLE])
 def test_a_test_that_passes_does_not_reproduce(outcome: Outcome) -> None:
-    assert decide(told(LEAK), outcome, "", []) == (Answer.NOT_REPRODUCED, "its test passes")
-    assert decide(told(LEAK), outcome, "no tools", []) == (Answer.NOT_REPRODUCED, "no tools")
+    assert decide(told(LEAK), outcome, "", []) == (ReplayOutcome.NOT_REPRODUCED, "its test passes")
+    assert decide(told(LEAK), outcome, "no tools", []) == (ReplayOutcome.NOT_REPRODUCED, "no tools")
 
 
 def test_what_is_known_besides_is_not_the_incident() -> None:
     answer, why = decide(told(LEAK), Outcome.KNOWN, "", found("another"))
-    assert (answer, why) == (Answer.NOT_REPRODUCED, "only what is known was found")
+    assert (answer, why) == (ReplayOutcome.NOT_REPRODUCED, "only what is known was found")
 
 
 @pytest.mark.parametrize(
     "outcome", [Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE, Outcome.FAIL]
 )
 def test_what_does_not_judge_is_different(outcome: Outcome) -> None:
-    assert decide(told(LEAK), outcome, "something", [])[0] is Answer.DIFFERENT
+    assert decide(told(LEAK), outcome, "something", [])[0] is ReplayOutcome.DIFFERENT
 
 
 def test_the_same_words_of_another_case_are_different() -> None:
     answer, _ = decide(told(LEAK), Outcome.FAIL, "", found(LEAK, case="another"))
-    assert answer is Answer.DIFFERENT
+    assert answer is ReplayOutcome.DIFFERENT
 
 
 def test_another_marker_is_different_unless_the_weights_are() -> None:
     other = found("content holds the marker '<tool_call>'")
-    assert decide(told(LEAK), Outcome.FAIL, "", other)[0] is Answer.DIFFERENT
+    assert decide(told(LEAK), Outcome.FAIL, "", other)[0] is ReplayOutcome.DIFFERENT
     answer, _ = decide(told(LEAK), Outcome.FAIL, "", other, other_weights=True)
-    assert answer is Answer.REPRODUCED
+    assert answer is ReplayOutcome.REPRODUCED
 
 
 @pytest.mark.parametrize(
@@ -78,25 +78,28 @@ def test_another_marker_is_different_unless_the_weights_are() -> None:
     ],
 )  # fmt: skip
 def test_numbers_paths_and_ids_may_differ(then: str, now: str) -> None:
-    assert decide(told(then), Outcome.FAIL, "", found(now))[0] is Answer.REPRODUCED
+    assert decide(told(then), Outcome.FAIL, "", found(now))[0] is ReplayOutcome.REPRODUCED
 
 
 def test_a_failure_without_findings_is_told_by_its_first_line() -> None:
     died = incident(findings=(), says=DIED)
     again = "the server died while serving (exit status -9): ENGINE_DEAD\nReadError: broken"
     answer, why = decide(died, Outcome.FAIL, again, [])
-    assert (answer, why) == (Answer.REPRODUCED, "its test fails as it did")
-    assert decide(died, Outcome.BLOCKED, again, [])[0] is Answer.DIFFERENT
+    assert (answer, why) == (ReplayOutcome.REPRODUCED, "its test fails as it did")
+    assert decide(died, Outcome.BLOCKED, again, [])[0] is ReplayOutcome.DIFFERENT
     other = "the server died while serving (exit status -9): HOST_OOM\nAPIConnectionError: no"
-    assert decide(died, Outcome.FAIL, other, [])[0] is Answer.DIFFERENT
+    assert decide(died, Outcome.FAIL, other, [])[0] is ReplayOutcome.DIFFERENT
 
 
 def test_a_golden_is_told_by_its_difference() -> None:
     then = "prompt is not what was recorded in /a/b.txt\n(- recorded, + now)\n  - x\n  + y\n  z"
     golden = incident(findings=(), says=then)
-    assert decide(golden, Outcome.FAIL, then.replace("/a/b", "/c/d"), [])[0] is Answer.REPRODUCED
+    assert (
+        decide(golden, Outcome.FAIL, then.replace("/a/b", "/c/d"), [])[0]
+        is ReplayOutcome.REPRODUCED
+    )
     other = then.replace("+ y", "+ w")
-    assert decide(golden, Outcome.FAIL, other, [])[0] is Answer.DIFFERENT
+    assert decide(golden, Outcome.FAIL, other, [])[0] is ReplayOutcome.DIFFERENT
 
 
 @pytest.mark.parametrize(
@@ -109,9 +112,9 @@ def test_what_a_model_says_tells_nothing_of_other_weights(then: str, now: str) -
     if "'" not in then:
         before = incident(findings=(), says=f"not as recorded\n{then}")
         again = f"not as recorded\n{now}"
-    assert decide(before, Outcome.FAIL, again, [])[0] is Answer.DIFFERENT
+    assert decide(before, Outcome.FAIL, again, [])[0] is ReplayOutcome.DIFFERENT
     answer, _ = decide(before, Outcome.FAIL, again, [], other_weights=True)
-    assert answer is Answer.REPRODUCED
+    assert answer is ReplayOutcome.REPRODUCED
 
 
 @given(st.sampled_from(list(Outcome)), st.text(max_size=50), st.lists(st.text(max_size=20)))
@@ -119,8 +122,8 @@ def test_every_outcome_has_an_answer_and_a_reason(
     outcome: Outcome, reason: str, says: list[str]
 ) -> None:
     answer, why = decide(told(LEAK), outcome, reason, found(*says))
-    assert answer in Answer and why
-    assert (answer is Answer.NOT_REPRODUCED) <= (
+    assert answer in ReplayOutcome and why
+    assert (answer is ReplayOutcome.NOT_REPRODUCED) <= (
         outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE, Outcome.KNOWN)
     )
 

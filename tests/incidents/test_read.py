@@ -241,7 +241,7 @@ def test_a_response_that_is_none_is_told(tmp_path: Path) -> None:
     file = folder / "responses/1.jsonl"
     lines = file.read_bytes().splitlines()
     file.write_bytes(b'{"at_s": "never"}'.join([*lines[:1], b""]))
-    bundle = incidents_read.Bundle(folder, incidents_read.read(written(tmp_path)).incident)
+    bundle = incidents_read.IncidentFolder(folder, incidents_read.read(written(tmp_path)).incident)
     with pytest.raises(UserError, match=r"responses/1\.jsonl is no response"):
         bundle.sent(bundle.incident.sends[0])
 

@@ -11,7 +11,7 @@ import pytest
 from incident_bundles import incident
 from servers.scripted import Said, Scripted, serving
 
-from pytest_vllm_gates.catalog.matrix import Asked, Cell
+from pytest_vllm_gates.catalog.matrix import Cell, ConversationRule
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.client.recorder import Tape
@@ -19,7 +19,7 @@ from pytest_vllm_gates.conversations.walk import WIDE_TOKENS
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import read as incidents_read, write as incidents_write
 from pytest_vllm_gates.incidents.replay import AS_SENT, AsSent, ReplayedWalk
-from pytest_vllm_gates.incidents.types import CellSends, Walk
+from pytest_vllm_gates.incidents.types import CellSends, RecordedWalk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CELL = Cell("unset", "undeclared", "text", "unset", "hello")
 STOPPING = replace(CELL, stop="occurs")
-ASKED = Asked(turns="hello", tools=("undeclared",), format="text", conversation="hello")
+ASKED = ConversationRule(turns="hello", tools=("undeclared",), format="text", conversation="hello")
 # As no program of ours would write it.
 ODD = (
     b'{ "messages":[{"role":"user","content":"Say \\u0041 \\"model\\": \\"alias\\""}],\n'
@@ -42,7 +42,7 @@ WAYS = {
 }
 
 
-def bundle_of(folder: Path, *, widened: bool = True) -> incidents_read.Bundle:
+def bundle_of(folder: Path, *, widened: bool = True) -> incidents_read.IncidentFolder:
     """Write a bundle of two cells."""
     headers = {"x-request-id": "gates-odd"}
     sends = [
@@ -58,11 +58,13 @@ def bundle_of(folder: Path, *, widened: bool = True) -> incidents_read.Bundle:
         cell=STOPPING.traits, asked=ASKED, thinks=True, whole="stopping", unstopped="whole",
         stop="sea",
     )  # fmt: skip
-    told = incident(walk=Walk(max_tokens=50, cells=(stopping, plain)))
+    told = incident(walk=RecordedWalk(max_tokens=50, cells=(stopping, plain)))
     return incidents_read.read(incidents_write.write(folder, "odd", told, sends, {}))
 
 
-def replayed(server: Scripted, family: Family, bundle: incidents_read.Bundle) -> dict[str, Any]:
+def replayed(
+    server: Scripted, family: Family, bundle: incidents_read.IncidentFolder
+) -> dict[str, Any]:
     endpoint = replace(server.endpoint, tape=Tape())
     assert bundle.incident.walk
     walk = ReplayedWalk(endpoint, family, bundle, bundle.incident.walk)
@@ -113,7 +115,7 @@ def test_a_way_that_was_not_kept_is_asked_as_the_gates_do(qwen: Family, tmp_path
 
 def test_a_request_that_is_no_chat_is_told(qwen: Family, tmp_path: Path) -> None:
     cell = CellSends(cell=CELL.traits, asked=ASKED, thinks=True, whole="a")
-    walk = Walk(max_tokens=1, cells=(cell,))
+    walk = RecordedWalk(max_tokens=1, cells=(cell,))
     sent = Sent("POST", "/v1/chat/completions", {}, b"no json", "a")
     folder = incidents_write.write(tmp_path, "a", incident(walk=walk), [sent], {})
     bundle = incidents_read.read(folder)

@@ -17,7 +17,7 @@ from pytest_vllm_gates.incidents import (
     replay_target,
     write as incidents_write,
 )
-from pytest_vllm_gates.incidents.types import Checkpoint, Lane
+from pytest_vllm_gates.incidents.types import ServedCheckpoint, ServedLane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,8 +37,8 @@ def bundle(folder: Path, files: Mapping[str, str | bytes] | None = None, **more:
     return incidents_read.read(incidents_write.write(folder, "a", incident(**more), [], data))
 
 
-def lane(name: str, form: str = "lock") -> Lane:
-    return Lane(name=name, title="", form=form, env={}, serve={}, overlay=())
+def lane(name: str, form: str = "lock") -> ServedLane:
+    return ServedLane(name=name, title="", form=form, env={}, serve={}, overlay=())
 
 
 def test_a_shipped_lane_is_taken_by_its_name(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_the_bundles_lane_stands_before_the_shipped_one_of_its_name(tmp_path: Pa
 
 
 @pytest.mark.parametrize("told", [lane("base-url", "base_url"), lane("no-such-lane")])
-def test_where_no_lane_is_known_the_run_is_to_choose(told: Lane, tmp_path: Path) -> None:
+def test_where_no_lane_is_known_the_run_is_to_choose(told: ServedLane, tmp_path: Path) -> None:
     assert replay_target.lane_of(bundle(tmp_path, lane=told), tmp_path) is None
 
 
@@ -104,8 +104,8 @@ def test_a_bundles_lane_of_another_form_is_refused(text: str, tmp_path: Path) ->
         replay_target.lane_of(carried, tmp_path)
 
 
-def told(name: str, source: str = "/nowhere/at/all") -> Checkpoint:
-    return Checkpoint(name=name, source=source, revision=None)
+def told(name: str, source: str = "/nowhere/at/all") -> ServedCheckpoint:
+    return ServedCheckpoint(name=name, source=source, revision=None)
 
 
 def test_a_checkpoint_that_is_here_is_taken(qwen: Family, tmp_path: Path) -> None:

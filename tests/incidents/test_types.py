@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_vllm_gates.client.exchange import Sent, told
-from pytest_vllm_gates.incidents.types import Lane, schema
+from pytest_vllm_gates.incidents.types import ServedLane, schema
 from pytest_vllm_gates.redaction.redactor import REDACTED
 
 
@@ -21,7 +21,7 @@ def test_a_request_weighs_what_is_kept_of_it() -> None:
 
 
 def test_a_lane_tells_how_its_server_is_judged() -> None:
-    lane = Lane(
+    lane = ServedLane(
         name="cpu", title="t", form="lock", env={}, serve={"seed": 1}, overlay=(),
         batch_invariant=True, load={"users": [1]}, throughput={"blocks": 2},
     )  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.isolation.cancel import Departure
+from pytest_vllm_gates.isolation.cancel import CancelResult
 
-LEFT = Departure(
+LEFT = CancelResult(
     streamed=True, clients=4, asked_tokens=1000, before=1, during=5, after=1, tokens_before=400,
     tokens_after=499, seconds=2.5,
 )  # fmt: skip

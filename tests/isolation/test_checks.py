@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.isolation.cancel import Departure
+from pytest_vllm_gates.isolation.cancel import CancelResult
 from pytest_vllm_gates.isolation.checks import fault, why_undecided
 
 
-def departure(before: int, during: int, after: int, tokens_before: int = 200) -> Departure:
-    return Departure(
+def departure(before: int, during: int, after: int, tokens_before: int = 200) -> CancelResult:
+    return CancelResult(
         streamed=True, clients=4, asked_tokens=16000, before=before, during=during, after=after,
         tokens_before=tokens_before, tokens_after=4100, seconds=6.5,
     )  # fmt: skip
@@ -44,7 +44,7 @@ def test_one_that_goes_on_is_a_fault_where_nobody_else_is() -> None:
         (departure(0, 2, 0), "of 4 requests no more than 2 were seen in flight"),
     ],
 )
-def test_what_may_be_others_is_not_judged(left: Departure, says: str) -> None:
+def test_what_may_be_others_is_not_judged(left: CancelResult, says: str) -> None:
     why = why_undecided(left, alone=False)
     assert why is not None
     assert says in why

@@ -57,9 +57,9 @@ def test_a_lane_of_packages_is_made_and_served_as_the_gates_serve_it(tmp_path: P
     commands = lanes_commands.commands(cpu, [(family, checkpoint)], overlay=cpu.overlay_path)
     assert commands[0] == 'PYTHON="$(vllm-gates lane make cpu)"'
     arguments, env = ran(commands, tmp_path, "PYTHONPATH", "VLLM_CPU_KVCACHE_SPACE", "PATH")
-    plan = launch.Plan(
+    plan = launch.LaunchPlan(
         family=family, lane=cpu, checkpoint=checkpoint, python=Path("python"), overlay=None,
-        folder=tmp_path, limits=launch.Limits(1, 1),
+        folder=tmp_path, limits=launch.BootLimits(1, 1),
     )  # fmt: skip
     started = launch.command(plan, 1234, "alias")[1:]
     ours = {"--served-model-name", "--host", "--port", "1234", "8000", "127.0.0.1", "alias"}

@@ -14,9 +14,9 @@ from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment, overlay
-from pytest_vllm_gates.machine.types import Driver
+from pytest_vllm_gates.machine.types import NvidiaDriver
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
-from pytest_vllm_gates.preflight.types import Check, Node, State
+from pytest_vllm_gates.preflight.types import Check, CheckState, Node
 
 NOWHERE = Path("/nowhere")
 LANE = lanes.load("dgx-spark", NOWHERE)
@@ -83,7 +83,7 @@ def test_the_lane_is_the_cuda_lanes_lock_with_what_a_gb10_needs() -> None:
 def test_a_recorded_gb10_is_what_the_lane_expects() -> None:
     found = checks()
     assert found["gpu"].what == "1 of 1: NVIDIA GB10, sharing the machine's memory"
-    assert found["driver"].state is found["lane_expects"].state is State.OK
+    assert found["driver"].state is found["lane_expects"].state is CheckState.OK
     assert "580.95.05 runs CUDA 13.0, the lane's torch is 13.0" in found["driver"].what
     assert not preflight_checks.failed(found.values())
 
@@ -94,7 +94,7 @@ def test_a_recorded_gb10_is_what_the_lane_expects() -> None:
         (recorded("h100x8"), "expects driver 580, and this machine has 550.90.07"),
         (recorded("rtx5090"), "gpu GB10, and this machine has NVIDIA GeForce RTX 5090"),
         (
-            recorded("gb10", driver=Driver("570.1", "12.8", "NVML")),
+            recorded("gb10", driver=NvidiaDriver("570.1", "12.8", "NVML")),
             "expects driver 580, and this machine has 570.1; cuda 13.0",
         ),
     ],
@@ -104,9 +104,9 @@ def test_another_machine_is_told(machine: Any, said: str) -> None:
 
 
 def test_its_share_is_of_the_memory_that_the_machine_has_free() -> None:
-    assert checks()["free_memory"].state is State.OK
+    assert checks()["free_memory"].state is CheckState.OK
     short = checks(recorded("gb10", available_bytes=90 * GIB))["free_memory"]
-    assert short.state is State.FAILS
+    assert short.state is CheckState.FAILS
     assert "(90.00 GiB of 128.00 GiB of the memory it shares with the machine)" in short.what
     assert "(0.85," in short.what
 
@@ -123,23 +123,23 @@ def node(name: str, vllm: str, address: str) -> Node:
 def test_two_sparks_need_the_same_versions_and_addresses_of_their_own() -> None:
     one, two = "192.168.100.10", "192.168.100.11"
     alike = checks(nodes=[node("head", "0.32.0", one), node("worker", "0.32.0", two)])
-    assert alike["nodes"].state is State.OK
+    assert alike["nodes"].state is CheckState.OK
     other = checks(nodes=[node("head", "0.32.0", one), node("worker", "0.31.0", two)])
     assert other["nodes"].what == "the nodes differ: vllm: 0.32.0 on head, 0.31.0 on worker"
     copied = checks(nodes=[node("head", "0.32.0", one), node("worker", "0.32.0", one)])
-    assert copied["nodes"].state is State.FAILS
+    assert copied["nodes"].state is CheckState.FAILS
 
 
 def test_two_sparks_are_held_to_their_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     both = [node("head", "0.32.0", "a"), node("worker", "0.32.0", "b")]
     for name in ("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "VLLM_NCCL_SO_PATH"):
         monkeypatch.delenv(name, raising=False)
-    assert checks()["network"].state is State.NOT_APPLICABLE
-    assert checks(nodes=both)["network"].state is State.UNKNOWN
+    assert checks()["network"].state is CheckState.NOT_APPLICABLE
+    assert checks(nodes=both)["network"].state is CheckState.UNKNOWN
     monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "enp1s0f1np1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "enp1s0f1np1")
-    assert checks(nodes=both)["network"].state is State.OK
+    assert checks(nodes=both)["network"].state is CheckState.OK
     monkeypatch.setenv("VLLM_HOST_IP", "192.0.2.1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "enp1s0f9np9")
     monkeypatch.setenv("VLLM_NCCL_SO_PATH", "/nowhere/libnccl.so.2")

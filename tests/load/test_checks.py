@@ -8,28 +8,36 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.catalog.plans import planned_traffic
-from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.load import checks as judge
-from pytest_vllm_gates.load.types import Answered, Asked, Limit, Loaded, Phase, Ride, Step
+from pytest_vllm_gates.load.types import (
+    AnsweredRequest,
+    ExpectedLengths,
+    Limit,
+    LoadResult,
+    Phase,
+    Probe,
+    RampStep,
+)
 from pytest_vllm_gates.server.metrics import Load
-from pytest_vllm_gates.server.watchdog import Hang, Rest
+from pytest_vllm_gates.server.watchdog import Hang, RestState
 
 LIMITS = planned_traffic().limits
-PARIS = Said(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))
+PARIS = Completion(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))
 USERS, TOKENS = 4, 20
 IDLE = Load(at=0.0, running=0, waiting=0, generated=100, read=1000, preempted=0, kv_usage=0.0)
 
 
-def answer(number: int, begun: float = 0.0, each: float = 0.02, **fields: Any) -> Answered:
+def answer(number: int, begun: float = 0.0, each: float = 0.02, **fields: Any) -> AnsweredRequest:
     """Return an answer whose tokens come one by one, the first after three times that."""
     times = [begun + (3 + place) * each for place in range(TOKENS)]
     given = {"token_ids": TOKENS} | fields
-    return Answered(
+    return AnsweredRequest(
         f"streams-{number}", begun, times[-1], 50, tuple((at, 1) for at in times), "usage", **given
     )
 
 
-def phase(*answers: Answered, **fields: Any) -> Phase:
+def phase(*answers: AnsweredRequest, **fields: Any) -> Phase:
     found = answers or tuple(answer(number, number * 0.005) for number in range(USERS))
     busy = replace(IDLE, running=USERS, kv_usage=0.2)
     after = replace(IDLE, generated=100 + TOKENS * len(found), read=1000 + 50 * len(found), at=10.0)
@@ -37,7 +45,7 @@ def phase(*answers: Answered, **fields: Any) -> Phase:
         "name": "streams",
         "alone": True,
         "users": USERS,
-        "asked": {one.name: Asked(50, TOKENS) for one in found},
+        "asked": {one.name: ExpectedLengths(50, TOKENS) for one in found},
         "answers": found,
         "took_s": 2.0,
         "late_s": (0.001,) * len(found),
@@ -48,16 +56,16 @@ def phase(*answers: Answered, **fields: Any) -> Phase:
     return Phase(**(given | fields))
 
 
-def loaded(*phases: Phase, **fields: Any) -> Loaded:
+def loaded(*phases: Phase, **fields: Any) -> LoadResult:
     given: dict[str, Any] = {
         "rides": (
-            Ride("What?", PARIS, None, PARIS),
-            Ride("ticket", None, "aa11", Said(content="ticket aa11")),
-            Ride("ticket", None, "bb22", Said(content="ticket bb22")),
+            Probe("What?", PARIS, None, PARIS),
+            Probe("ticket", None, "aa11", Completion(content="ticket aa11")),
+            Probe("ticket", None, "bb22", Completion(content="ticket bb22")),
         ),
-        "rest": Rest(PARIS, in_flight=0, kv_usage=0.0, memory_bytes=None),
+        "rest": RestState(PARIS, in_flight=0, kv_usage=0.0, memory_bytes=None),
     }
-    return Loaded(PARIS, phases or (phase(),), **(given | fields))
+    return LoadResult(PARIS, phases or (phase(),), **(given | fields))
 
 
 def told(judged: judge.Judged) -> list[str]:
@@ -105,7 +113,7 @@ def test_every_phase_that_can_be_judged_is_looked_at_by_its_name() -> None:
 
 def test_an_answer_to_somebody_else_keeps_its_request() -> None:
     asked = replace(PARIS, request={"model": "x"})
-    found = loaded(rides=(Ride("t", None, "aa11", asked), Ride("What?", PARIS, None, asked)))
+    found = loaded(rides=(Probe("t", None, "aa11", asked), Probe("What?", PARIS, None, asked)))
     for judged in (judge.changed(found, invariant=True), judge.crossed(found)):
         assert [case.request for case in judged[1]] == [{"model": "x"}]
 
@@ -133,7 +141,9 @@ def test_failed_requests_are_counted_and_the_commonest_error_told() -> None:
         (replace(answer(1), prompt_tokens=49), "the prompt had 50 tokens and the server counts 49"),
     ],
 )
-def test_an_answer_with_other_counts_than_asked_for_is_told(changed: Answered, says: str) -> None:
+def test_an_answer_with_other_counts_than_asked_for_is_told(
+    changed: AnsweredRequest, says: str
+) -> None:
     chunks = replace(answer(0), counted_by="chunks")
     (found,) = told(judge.unanswered(loaded(phase(chunks, changed, changed)), LIMITS))
     assert says in found
@@ -165,7 +175,7 @@ def test_counters_that_moved_by_more_were_moved_by_others() -> None:
 
 def test_what_was_not_settled_beforehand_is_held_against_what_the_server_counts() -> None:
     found = phase()
-    loose = replace(found, asked={one.name: Asked() for one in found.answers})
+    loose = replace(found, asked={one.name: ExpectedLengths() for one in found.answers})
     assert told(judge.unanswered(loaded(loose), LIMITS)) == []
     assert told(judge.uncounted(loaded(loose))) == []
     assert loose.after
@@ -223,7 +233,7 @@ def test_a_client_that_was_late_says_so() -> None:
     assert "up to 2.00 s late" in judge.client_was_late(loaded(phase(late_s=(2.0,) * 9)), LIMITS)
 
 
-def stopped(number: int) -> Answered:
+def stopped(number: int) -> AnsweredRequest:
     """Return an answer that stops for two seconds in its middle."""
     whole = answer(number, each=0.05)
     late = [(at + (2.0 if place >= TOKENS // 2 else 0.0), 1) for place, (at, _) in
@@ -260,8 +270,8 @@ def test_a_machine_that_stops_all_of_them_is_not_told() -> None:
 
 def test_an_answer_that_load_changes_is_told() -> None:
     rome = replace(PARIS, content="It is Rome.", token_ids=(1, 2, 4))
-    ticket = Ride("ticket", None, "aa11", Said(content="ticket aa11"))
-    found = loaded(rides=(ticket, Ride("What?", PARIS, None, rome)))
+    ticket = Probe("ticket", None, "aa11", Completion(content="ticket aa11"))
+    found = loaded(rides=(ticket, Probe("What?", PARIS, None, rome)))
     (says,) = told(judge.changed(found, invariant=True))
     assert "now 'It is Rome.'" in says
 
@@ -270,8 +280,8 @@ def test_where_rounding_may_decide_an_answer_that_is_nearly_as_likely_is_the_sam
     doubt = replace(PARIS, candidates=({1: -0.1}, {2: -0.1}, {3: -0.7, 4: -0.8}))
     rome = replace(PARIS, content="It is Rome.", token_ids=(1, 2, 4))
     found = loaded(
-        rides=(Ride("What?", doubt, None, rome),),
-        rest=Rest(rome, in_flight=0, kv_usage=0.0, memory_bytes=None),
+        rides=(Probe("What?", doubt, None, rome),),
+        rest=RestState(rome, in_flight=0, kv_usage=0.0, memory_bytes=None),
     )
     found = replace(found, healthy=doubt)
     for invariant, faults in ((True, 1), (False, 0)):
@@ -281,8 +291,8 @@ def test_where_rounding_may_decide_an_answer_that_is_nearly_as_likely_is_the_sam
 
 def test_a_ticket_that_is_anothers_is_told() -> None:
     mixed = (
-        Ride("ticket", None, "aa11", Said(content="ticket bb22")),
-        Ride("ticket", None, "bb22", Said(content="ticket bb22")),
+        Probe("ticket", None, "aa11", Completion(content="ticket bb22")),
+        Probe("ticket", None, "bb22", Completion(content="ticket bb22")),
     )
     first, second = told(judge.crossed(loaded(rides=mixed)))
     assert "holds 'bb22'" in first
@@ -290,7 +300,7 @@ def test_a_ticket_that_is_anothers_is_told() -> None:
 
 
 def test_a_server_that_does_not_come_to_rest_is_told() -> None:
-    busy = Rest(PARIS, in_flight=3, kv_usage=0.1, memory_bytes=None)
+    busy = RestState(PARIS, in_flight=3, kv_usage=0.1, memory_bytes=None)
     (says,) = told(judge.unwell(loaded(rest=busy), invariant=True))
     assert "3 requests are still in flight" in says
     assert judge.unwell(loaded(rest=None), invariant=True) == ([], [])
@@ -309,6 +319,6 @@ def test_a_hang_is_told_once() -> None:
 
 def test_a_hang_of_a_ramp_is_told_too() -> None:
     hang = Hang(silent_s=30.0, running=8, waiting=2, health="200", stacks=None)
-    step = Step(4.0, phase(hang=hang), Limit("it hangs", clients=False))
+    step = RampStep(4.0, phase(hang=hang), Limit("it hangs", clients=False))
     (says,) = told(judge.hangs(loaded(ramp=(step,), rest=None)))
     assert "8 running, 2 waiting" in says

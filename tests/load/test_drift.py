@@ -8,18 +8,18 @@ import pytest
 
 from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.load import drift
-from pytest_vllm_gates.load.types import Block
+from pytest_vllm_gates.load.types import SoakBlock
 
 LIMITS = planned_traffic().limits
 BLOCKS = 20
 
 
-def soak(lost: float = 0.0, scatter: float = 0.01, grown: float = 0.0) -> list[Block]:
+def soak(lost: float = 0.0, scatter: float = 0.01, grown: float = 0.0) -> list[SoakBlock]:
     """Return a soak that loses so much of its rate from end to end, and grows by so many bytes."""
     chance = random.Random(1)  # noqa: S311 - noise
     shares = [number / (BLOCKS - 1) for number in range(BLOCKS)]
     return [
-        Block(
+        SoakBlock(
             at_s=60.0 * number,
             requests=100,
             failed=0,
@@ -31,7 +31,7 @@ def soak(lost: float = 0.0, scatter: float = 0.01, grown: float = 0.0) -> list[B
     ]
 
 
-def judged(blocks: list[Block]) -> tuple[str, str]:
+def judged(blocks: list[SoakBlock]) -> tuple[str, str]:
     found = drift.throughput(blocks)
     assert found
     return drift.losing(found, LIMITS), drift.may_be_losing(found, LIMITS)
@@ -55,7 +55,7 @@ def test_a_rate_that_scatters_too_much_is_in_doubt() -> None:
 
 def test_one_bad_moment_is_no_drift() -> None:
     blocks = soak()
-    blocks[-1] = Block(1140.0, 100, 0, "", 40.0, 2**31)
+    blocks[-1] = SoakBlock(1140.0, 100, 0, "", 40.0, 2**31)
     assert judged(blocks) == ("", "")
 
 
@@ -63,7 +63,7 @@ def test_what_is_lost_while_it_warms_up_is_not_held_against_it() -> None:
     blocks = soak()
     for number in range(4):
         at_s = blocks[number].at_s
-        blocks[number] = Block(at_s, 100, 0, "", 4000.0 - 900 * number, 2**31)
+        blocks[number] = SoakBlock(at_s, 100, 0, "", 4000.0 - 900 * number, 2**31)
     assert judged(blocks) == ("", "")
 
 
@@ -81,7 +81,9 @@ def test_few_blocks_tell_nothing() -> None:
 
 
 def test_memory_that_nobody_sees_is_not_judged() -> None:
-    unseen = [Block(one.at_s, one.requests, 0, "", one.output_tokens_per_s, None) for one in soak()]
+    unseen = [
+        SoakBlock(one.at_s, one.requests, 0, "", one.output_tokens_per_s, None) for one in soak()
+    ]
     assert drift.memory(unseen) is None
 
 

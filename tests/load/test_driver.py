@@ -15,21 +15,21 @@ from servers.scripted import Said as ScriptedSaid, serving
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.plans import planned_traffic
-from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.client.questions import Questions
 from pytest_vllm_gates.load import arrivals, checks as judge, driver
-from pytest_vllm_gates.load.driver import Loader
+from pytest_vllm_gates.load.driver import LoadTarget
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.requests import Maker
-from pytest_vllm_gates.load.trace import Arrival, Given, Taken
-from pytest_vllm_gates.load.types import Driven, Limit, Workers
+from pytest_vllm_gates.load.trace import Arrival, BatchRequest, TraceSelection
+from pytest_vllm_gates.load.types import DrivenLoad, Limit, Workers
 from pytest_vllm_gates.long_context.prompts import metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.load.types import Loaded, Phase
+    from pytest_vllm_gates.load.types import LoadResult, Phase
     from pytest_vllm_gates.server.metrics import Metrics
 
 TRAFFIC = planned_traffic(
@@ -123,21 +123,21 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     found.server_close()
 
 
-def loader(endpoint: Endpoint, told: Metrics | None, error: str = "", **more: Any) -> Loader:
+def loader(endpoint: Endpoint, told: Metrics | None, error: str = "", **more: Any) -> LoadTarget:
     given: dict[str, Any] = {"stall_s": 20.0, "traffic": TRAFFIC} | more
-    return Loader(
+    return LoadTarget(
         endpoint=endpoint,
         family=families.load("qwen3.5", Path()),
         text=range(200),
         questions=QUESTIONS,
         metrics=told,
-        canary=lambda: Said(content="Paris.", error=error),
+        canary=lambda: Completion(content="Paris.", error=error),
         answer_s=10.0,
         **given,
     )
 
 
-def load(endpoint: Endpoint, **more: Any) -> Loaded:
+def load(endpoint: Endpoint, **more: Any) -> LoadResult:
     with metrics(endpoint) as told:
         return loader(endpoint, told, **more).load()
 
@@ -180,7 +180,7 @@ def test_a_server_that_does_not_answer_to_begin_with_is_not_loaded(server: Serve
 def test_workers_share_every_phase(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     shared: list[Workers] = []
 
-    def alone(*given: Any, workers: Workers, **more: Any) -> Driven:
+    def alone(*given: Any, workers: Workers, **more: Any) -> DrivenLoad:
         shared.append(workers)
         return measure(*given, **more)
 
@@ -213,7 +213,7 @@ def test_arrivals_are_those_that_were_asked_for(server: Server) -> None:
 def test_a_trace_is_replayed_in_place_of_arrivals(server: Server) -> None:
     entries = (Arrival(0.0, 50, 4), Arrival(0.2, 30, 100), Arrival(0.4, 600, 5))
     fast = TRAFFIC.model_copy(update={"trace_speed": 2.0})
-    trace = Taken("trace.csv", "BurstGPT trace", entries, left_out=1)
+    trace = TraceSelection("trace.csv", "BurstGPT trace", entries, left_out=1)
     found = load(server.endpoint, traffic=fast, trace=trace, context=120)
     streams, phase, crowd = found.phases
     assert [streams.name, phase.name, crowd.name] == ["streams", "trace", "crowd"]
@@ -231,8 +231,10 @@ def test_a_trace_is_replayed_in_place_of_arrivals(server: Server) -> None:
 
 def test_a_batch_file_goes_out_at_the_planned_rate() -> None:
     body = {"messages": [{"role": "user", "content": "Hi"}], "temperature": 0.5}
-    entries = [Given(f"request-{number}", CHAT, {**body, "seed": number}) for number in range(300)]
-    trace = Taken("batch.jsonl", "OpenAI batch file", tuple(entries), left_out=0)
+    entries = [
+        BatchRequest(f"request-{number}", CHAT, {**body, "seed": number}) for number in range(300)
+    ]
+    trace = TraceSelection("batch.jsonl", "OpenAI batch file", tuple(entries), left_out=0)
     quick = TRAFFIC.model_copy(update={"seconds": 1.0})
     with serving(lambda _: ScriptedSaid("It is cold.")) as scripted:
         one = loader(scripted.endpoint, None, traffic=quick)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.load.latency import Limits, goodput, latency, percentile
-from pytest_vllm_gates.load.types import Answered
+from pytest_vllm_gates.load.latency import LatencyLimits, goodput, latency, percentile
+from pytest_vllm_gates.load.types import AnsweredRequest
 
 
-def answer(*tokens: tuple[float, int], intended: float = 1.0, ended: float = 9.0) -> Answered:
-    return Answered("r", intended, ended, 5, tokens, "usage")
+def answer(
+    *tokens: tuple[float, int], intended: float = 1.0, ended: float = 9.0
+) -> AnsweredRequest:
+    return AnsweredRequest("r", intended, ended, 5, tokens, "usage")
 
 
 def test_latencies_count_from_the_intended_time_and_by_tokens() -> None:
@@ -37,18 +39,18 @@ def test_one_token_has_no_time_per_token() -> None:
 
 def test_what_is_not_whole_has_no_latency() -> None:
     assert latency(answer()) is None
-    assert latency(Answered("r", 1.0, 2.0, 5, ((1.5, 1),), "usage", "answered 500")) is None
+    assert latency(AnsweredRequest("r", 1.0, 2.0, 5, ((1.5, 1),), "usage", "answered 500")) is None
 
 
 def test_goodput_counts_requests_that_meet_every_limit() -> None:
     answers = [answer((2.0, 1)), answer((4.0, 1)), answer((2.0, 1), (8.0, 1)), answer()]
-    assert goodput(answers, Limits(), 2.0) == 1.5
-    assert goodput(answers, Limits(ttft_s=1.0), 2.0) == 1.0
-    assert goodput(answers, Limits(ttft_s=1.0, tpot_s=1.0), 2.0) == 0.5
-    assert goodput(answers, Limits(e2e_s=1.0), 2.0) == 0.0
-    assert goodput(answers, Limits(e2e_s=8.0), 2.0) == 1.5
-    assert goodput(answers, Limits(tpot_s=0.5), 2.0) == 1.0
-    assert goodput(answers, Limits(tpot_s=6.0), 2.0) == 1.5
+    assert goodput(answers, LatencyLimits(), 2.0) == 1.5
+    assert goodput(answers, LatencyLimits(ttft_s=1.0), 2.0) == 1.0
+    assert goodput(answers, LatencyLimits(ttft_s=1.0, tpot_s=1.0), 2.0) == 0.5
+    assert goodput(answers, LatencyLimits(e2e_s=1.0), 2.0) == 0.0
+    assert goodput(answers, LatencyLimits(e2e_s=8.0), 2.0) == 1.5
+    assert goodput(answers, LatencyLimits(tpot_s=0.5), 2.0) == 1.0
+    assert goodput(answers, LatencyLimits(tpot_s=6.0), 2.0) == 1.5
 
 
 def test_percentiles_lie_on_a_line_between_two_values() -> None:

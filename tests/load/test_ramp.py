@@ -11,25 +11,25 @@ from hypothesis import given, strategies as st
 
 from load.test_checks import answer, phase
 from pytest_vllm_gates.catalog.plans import planned_traffic
-from pytest_vllm_gates.load.ramp import Climb, capacity, count
+from pytest_vllm_gates.load.ramp import RampDriver, capacity, count
 from pytest_vllm_gates.load.types import Limit
 from pytest_vllm_gates.server.watchdog import Hang
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.load.types import Phase, Step
+    from pytest_vllm_gates.load.types import Phase, RampStep
 
 PLAN = planned_traffic({"ramp": {"growth": 2.0, "steps": 6, "refine": 2}}).ramp
 SLOW = Limit("too slow", clients=False)
 
 
-def climb(start: float, most: float, limit: Limit = SLOW) -> tuple[Step, ...]:
+def climb(start: float, most: float, limit: Limit = SLOW) -> tuple[RampStep, ...]:
     """Climb on a server that keeps rates up to `most`."""
-    return Climb(PLAN, lambda _: phase(), lambda rate, _: limit if rate > most else None).climb(
-        start
-    )
+    return RampDriver(
+        PLAN, lambda _: phase(), lambda rate, _: limit if rate > most else None
+    ).climb(start)
 
 
-def rates(steps: tuple[Step, ...]) -> list[float]:
+def rates(steps: tuple[RampStep, ...]) -> list[float]:
     return [one.rate for one in steps]
 
 
@@ -71,7 +71,7 @@ def test_the_clients_limit_ends_it() -> None:
     ids=["hangs", "answers nothing"],
 )
 def test_a_server_that_does_not_answer_any_more_ends_it(broken: Phase) -> None:
-    steps = Climb(PLAN, lambda _: broken, lambda *_: SLOW).climb(1.0)
+    steps = RampDriver(PLAN, lambda _: broken, lambda *_: SLOW).climb(1.0)
     assert rates(steps) == [1.0]
 
 

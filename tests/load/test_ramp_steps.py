@@ -10,7 +10,7 @@ import pytest
 from load.test_checks import answer, phase
 from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.load import ramp as judge
-from pytest_vllm_gates.load.types import Limit, Phase, Schedule, Step
+from pytest_vllm_gates.load.types import Limit, Phase, RampStep, Schedule
 from pytest_vllm_gates.server.watchdog import Hang
 
 TRAFFIC = planned_traffic()
@@ -27,8 +27,8 @@ def offered(rate: float = RATE, served: float | None = None, count: int = 40, **
     return phase(*answers, schedule=Schedule("constant", rate, times, times), **more)
 
 
-def step(rate: float, why: str = "", *, clients: bool = False) -> Step:
-    return Step(rate, offered(rate), Limit(why, clients) if why else None)
+def step(rate: float, why: str = "", *, clients: bool = False) -> RampStep:
+    return RampStep(rate, offered(rate), Limit(why, clients) if why else None)
 
 
 def test_a_rate_that_is_served_has_no_limit() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.load.requests import Maker, arrivals, constant, poisson
-from pytest_vllm_gates.load.trace import BLOCK_TOKENS, Arrival, Given
+from pytest_vllm_gates.load.trace import BLOCK_TOKENS, Arrival, BatchRequest
 
 ENDPOINT = Endpoint("http://127.0.0.1:1/under/v1", "mini")
 TRAFFIC = planned_traffic({"prompt_tokens": [20, 40], "output_tokens": [5, 9], "shared_tokens": 10})
@@ -119,9 +119,9 @@ def test_requests_of_a_batch_go_as_they_are_to_the_served_model_and_streamed() -
     body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.3}
     told = {**body, "stream_options": {"include_usage": False, "more": 1}}
     asked = [
-        Given("a", "/v1/chat/completions", body),
-        Given("b", "/v1/completions", {"prompt": "Once"}),
-        Given("c", "/v1/chat/completions", told),
+        BatchRequest("a", "/v1/chat/completions", body),
+        BatchRequest("b", "/v1/completions", {"prompt": "Once"}),
+        BatchRequest("c", "/v1/chat/completions", told),
     ]
     made = Maker(ENDPOINT, TRAFFIC, TEXT).given(asked, [0.0, 0.5, 1.0])
     assert [(one.name, one.path, one.at_s) for one in made.planned] == [

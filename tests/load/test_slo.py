@@ -11,7 +11,7 @@ from load.test_checks import IDLE, LIMITS, TOKENS, USERS, answer, phase
 from pytest_vllm_gates.load import latency
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.load.types import Answered
+    from pytest_vllm_gates.load.types import AnsweredRequest
 
 
 def test_figures_have_the_fields_names() -> None:
@@ -45,7 +45,7 @@ def test_figures_are_rounded_and_those_that_do_not_exist_are_left_out() -> None:
     assert nothing["sent_late_p99_s"] is None
 
 
-def beyond(*answers: Answered, **limits: Any) -> list[str]:
+def beyond(*answers: AnsweredRequest, **limits: Any) -> list[str]:
     return [*latency.beyond(phase(*answers), LIMITS.model_copy(update=limits))]
 
 

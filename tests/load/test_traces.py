@@ -13,14 +13,14 @@ from hypothesis import given, strategies as st
 from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.load import traces
-from pytest_vllm_gates.load.trace import Arrival, Given
+from pytest_vllm_gates.load.trace import Arrival, BatchRequest
 from pytest_vllm_gates.load.traces import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_vllm_gates.load.trace import Taken
+    from pytest_vllm_gates.load.trace import TraceSelection
 
 # The first lines of each as they are published.
 AZURE = """\
@@ -60,11 +60,11 @@ def written(folder: Path, text: str | bytes) -> Path:
     return path
 
 
-def taken(folder: Path, text: str | bytes, **traffic: Any) -> Taken:
+def taken(folder: Path, text: str | bytes, **traffic: Any) -> TraceSelection:
     return take(written(folder, text), planned_traffic({"seconds": 60, **traffic}))
 
 
-def arrivals(found: Taken) -> list[tuple[float, int, int]]:
+def arrivals(found: TraceSelection) -> list[tuple[float, int, int]]:
     return [
         (round(one.at_s, 6), one.prompt_tokens, one.output_tokens)
         for one in found.entries
@@ -101,7 +101,7 @@ def test_a_batch_file(tmp_path: Path) -> None:
     text = batch() + "\n" + batch(custom_id="b", url=COMPLETIONS, body={"prompt": "Once"})
     found = taken(tmp_path, text)
     assert found.format == "OpenAI batch file"
-    assert [(one.name, one.path) for one in found.entries if isinstance(one, Given)] == [
+    assert [(one.name, one.path) for one in found.entries if isinstance(one, BatchRequest)] == [
         ("request-1", CHAT), ("b", COMPLETIONS),
     ]  # fmt: skip
 

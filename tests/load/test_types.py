@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.load.types import Raw
+from pytest_vllm_gates.load.types import RawResponse
 
-RAW = Raw("one", intended_s=1.0, sent_s=1.5, ended_s=2.0, answer=b"", arrivals=())
+RAW = RawResponse("one", intended_s=1.0, sent_s=1.5, ended_s=2.0, answer=b"", arrivals=())
 
 
 def test_a_client_did_its_part_when_it_took_a_request_up() -> None:

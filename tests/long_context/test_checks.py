@@ -8,19 +8,25 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.long_context import checks as long_context_checks
-from pytest_vllm_gates.long_context.types import Climb, Climbed, Refusal, Reply, Rung
+from pytest_vllm_gates.long_context.types import (
+    LadderResult,
+    PromptReply,
+    Refusal,
+    Rung,
+    RungResult,
+)
 from pytest_vllm_gates.numerics.checks import tolerance
-from pytest_vllm_gates.server.watchdog import Hang, Rest
+from pytest_vllm_gates.server.watchdog import Hang, RestState
 
 BF16 = tolerance("bfloat16")
-PARIS = Said(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))
-AT_REST = Rest(PARIS, in_flight=0, kv_usage=0.0, memory_bytes=10**9)
+PARIS = Completion(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))
+AT_REST = RestState(PARIS, in_flight=0, kv_usage=0.0, memory_bytes=10**9)
 RUNG = Rung(prompt_tokens=96, output_tokens=4)
 WARM = replace(RUNG, prefix="warm")
 MANY = replace(RUNG, at_once=2)
-WHOLE = Reply(
+WHOLE = PromptReply(
     finish_reason="length",
     prompt_tokens=96,
     output=(5, 6, 7, 8),
@@ -31,13 +37,13 @@ TOO_LONG = Refusal(
 )
 
 
-def climbed(rung: Rung = RUNG, *replies: Reply, **fields: Any) -> Climbed:
+def climbed(rung: Rung = RUNG, *replies: PromptReply, **fields: Any) -> RungResult:
     given = {"rest": AT_REST} | fields
-    return Climbed(rung, replies or (WHOLE,) * rung.at_once, **given)
+    return RungResult(rung, replies or (WHOLE,) * rung.at_once, **given)
 
 
-def climb(*rungs: Climbed, refusals: tuple[Refusal, ...] = (TOO_LONG,)) -> Climb:
-    return Climb(100, PARIS, rungs or (climbed(), climbed(WARM), climbed(MANY)), refusals)
+def climb(*rungs: RungResult, refusals: tuple[Refusal, ...] = (TOO_LONG,)) -> LadderResult:
+    return LadderResult(100, PARIS, rungs or (climbed(), climbed(WARM), climbed(MANY)), refusals)
 
 
 def told(judged: long_context_checks.Judged) -> list[str]:
@@ -71,14 +77,14 @@ def test_a_plan_shorter_than_the_context_is_a_rung_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("reply", "says"),
     [
-        (Reply(error="answered 500: boom"), "answered 500: boom"),
+        (PromptReply(error="answered 500: boom"), "answered 500: boom"),
         (replace(WHOLE, prompt_tokens=64), "the prompt had 96 tokens and the server counts 64"),
         (replace(WHOLE, output=(5, 6)), "4 tokens were asked for, whatever ends an answer, and 2"),
         (replace(WHOLE, finish_reason="stop"), "(finish_reason 'stop')"),
     ],
     ids=["no answer", "a prompt cut short", "an answer cut short", "another end"],
 )
-def test_what_is_not_answered_whole_is_told(reply: Reply, says: str) -> None:
+def test_what_is_not_answered_whole_is_told(reply: PromptReply, says: str) -> None:
     (found,) = told(long_context_checks.unanswered(climb(climbed(RUNG, reply))))
     assert says in found
 
@@ -105,7 +111,7 @@ def test_where_answers_may_part_their_scores_may_not() -> None:
 
 def test_the_first_rung_that_was_answered_is_what_the_others_are_held_against() -> None:
     other = replace(WHOLE, output=(5, 9, 7, 8))
-    unanswered = climbed(RUNG, Reply(error="answered 500: boom"))
+    unanswered = climbed(RUNG, PromptReply(error="answered 500: boom"))
     seen = climb(unanswered, climbed(WARM, other), climbed(MANY, other, other))
     findings, cases = long_context_checks.changed(seen, BF16, invariant=True)
     assert (findings, len(cases)) == ([], 1)
@@ -136,9 +142,9 @@ def test_an_answer_that_fills_the_room_there_is_is_right() -> None:
 @pytest.mark.parametrize(
     ("rest", "says"),
     [
-        (replace(AT_REST, canary=Said(error="answered 500")), "no answer: answered 500"),
+        (replace(AT_REST, canary=Completion(error="answered 500")), "no answer: answered 500"),
         (
-            replace(AT_REST, canary=Said(content="!!!")),
+            replace(AT_REST, canary=Completion(content="!!!")),
             "a short question is not answered as before",
         ),
         (replace(AT_REST, in_flight=2), "2 requests are still in flight"),
@@ -146,14 +152,14 @@ def test_an_answer_that_fills_the_room_there_is_is_right() -> None:
     ],
     ids=["dead", "garbled", "busy", "leaking"],
 )
-def test_a_server_that_does_not_come_to_rest_is_told(rest: Rest, says: str) -> None:
+def test_a_server_that_does_not_come_to_rest_is_told(rest: RestState, says: str) -> None:
     (found,) = told(long_context_checks.unwell(climb(climbed(rest=rest)), invariant=True))
     assert says in found
 
 
 def test_a_hang_is_told_with_what_health_said() -> None:
     hang = Hang(12.3, running=0, waiting=5, health="200", stacks=Path("out/stacks.txt"))
-    seen = climb(climbed(RUNG, Reply(error="no answer"), rest=None, hang=hang))
+    seen = climb(climbed(RUNG, PromptReply(error="no answer"), rest=None, hang=hang))
     (found,) = told(long_context_checks.hangs(seen))
     assert found == (
         "hangs: 0 running, 5 waiting, and for 12 s nothing has moved while /health says 200; the "

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.client.endpoint import Endpoint
-from pytest_vllm_gates.long_context.client import Climber, Ladder
+from pytest_vllm_gates.long_context.client import Ladder, LadderTarget
 from pytest_vllm_gates.long_context.prompts import metrics
 from pytest_vllm_gates.long_context.types import Rung
 from pytest_vllm_gates.process.process import resident_bytes
@@ -93,14 +93,14 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     found.server_close()
 
 
-def paris() -> Said:
-    return Said(content="Paris.")
+def paris() -> Completion:
+    return Completion(content="Paris.")
 
 
 def test_every_rung_is_asked_and_what_is_too_long_after_it(server: Server) -> None:
     rungs = [Rung(40, 4), Rung(40, 4, prefix="warm"), Rung(96, 4, at_once=3)]
     with metrics(server.endpoint) as told:
-        climb = Climber(server.endpoint, told, paris, 20.0).climb(
+        climb = LadderTarget(server.endpoint, told, paris, 20.0).climb(
             Ladder(TEXT, rungs, TOO_LONG), CONTEXT
         )
     assert [len(one.replies) for one in climb.rungs] == [1, 1, 3]
@@ -114,7 +114,7 @@ def test_every_rung_is_asked_and_what_is_too_long_after_it(server: Server) -> No
 
 def test_a_warm_prefix_keeps_its_salt_and_a_cold_one_has_none_but_its_own(server: Server) -> None:
     rungs = [Rung(40, 4), Rung(40, 4, prefix="warm"), Rung(40, 4, at_once=2)]
-    Climber(server.endpoint, None, paris, 20.0).climb(Ladder(TEXT, rungs, ()), CONTEXT)
+    LadderTarget(server.endpoint, None, paris, 20.0).climb(Ladder(TEXT, rungs, ()), CONTEXT)
     salts = [body["cache_salt"] for body in server.asked]
     assert salts[0] == salts[1]
     assert len(set(salts)) == 3
@@ -124,7 +124,7 @@ def test_a_warm_prefix_keeps_its_salt_and_a_cold_one_has_none_but_its_own(server
 def test_a_hang_ends_the_climb_and_leaves_the_stacks(server: Server, tmp_path: Path) -> None:
     rungs = [Rung(40, 4), Rung(96, 4), Rung(96, 4, at_once=3)]
     with metrics(server.endpoint) as told:
-        climber = Climber(
+        climber = LadderTarget(
             server.endpoint, told, paris, 0.5, lambda: [os.getpid()], tmp_path / "logs"
         )
         climb = climber.climb(Ladder(TEXT, rungs, TOO_LONG), CONTEXT)
@@ -140,7 +140,7 @@ def test_a_hang_ends_the_climb_and_leaves_the_stacks(server: Server, tmp_path: P
 
 def test_a_server_that_is_gone_ends_the_climb() -> None:
     gone = Endpoint("http://127.0.0.1:9/v1", "alias")
-    climber = Climber(gone, None, lambda: Said(error="no answer: ConnectError"), 20.0)
+    climber = LadderTarget(gone, None, lambda: Completion(error="no answer: ConnectError"), 20.0)
     climb = climber.climb(Ladder(TEXT, [Rung(40, 4), Rung(96, 4)], TOO_LONG), CONTEXT)
     assert len(climb.rungs) == 1
     assert "ConnectError" in climb.rungs[0].replies[0].error

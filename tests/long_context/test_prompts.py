@@ -9,7 +9,7 @@ from servers.scripted import Said, serving
 
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
 from pytest_vllm_gates.long_context.types import load
-from pytest_vllm_gates.numerics.client import Reference, Scores
+from pytest_vllm_gates.numerics.client import ReferenceScores, Scores
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
@@ -40,7 +40,7 @@ def test_paragraphs_are_numbered_so_that_none_is_like_another() -> None:
 
 def test_ends_keep_a_token_more_than_their_scores() -> None:
     whole = Scores(tuple(range(10)), tuple(-float(i) for i in range(9)), (1,), (-0.1,), (5.0,))
-    kept = long_context_prompts.ends(Reference("w", "s", {"10 tokens": whole}), 3).cases[
+    kept = long_context_prompts.ends(ReferenceScores("w", "s", {"10 tokens": whole}), 3).cases[
         "10 tokens"
     ]
     assert kept.prompt == (6, 7, 8, 9)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_vllm_gates.client.completion import Said
-from pytest_vllm_gates.long_context.types import Climbed, Reply, Rung
-from pytest_vllm_gates.server.watchdog import Hang, Rest
+from pytest_vllm_gates.client.completion import Completion
+from pytest_vllm_gates.long_context.types import PromptReply, Rung, RungResult
+from pytest_vllm_gates.server.watchdog import Hang, RestState
 
-REST = Rest(Said(content="Paris."), in_flight=0, kv_usage=0.25, memory_bytes=None)
-CLIMBED = Climbed(
+REST = RestState(Completion(content="Paris."), in_flight=0, kv_usage=0.25, memory_bytes=None)
+CLIMBED = RungResult(
     Rung(1000, 10, 2),
-    (Reply(seconds=1.25), Reply("gone", seconds=2.5), Reply("gone")),
+    (PromptReply(seconds=1.25), PromptReply("gone", seconds=2.5), PromptReply("gone")),
     REST,
     waited=3,
 )
@@ -27,7 +27,7 @@ def test_a_rung_was_survived_when_the_server_answers_after_it() -> None:
     assert CLIMBED.survived
     assert not replace(CLIMBED, hang=hang).survived
     assert not replace(CLIMBED, rest=None).survived
-    assert not replace(CLIMBED, rest=replace(REST, canary=Said(error="gone"))).survived
+    assert not replace(CLIMBED, rest=replace(REST, canary=Completion(error="gone"))).survived
 
 
 def test_what_came_of_it_is_evidence() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.machine import cpu
-from pytest_vllm_gates.machine.cpu import FIELDS, Spent, Times, look, spent
+from pytest_vllm_gates.machine.cpu import FIELDS, CpuShares, Times, look, spent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,34 +27,34 @@ START = times(0.0, 0.0)
     ("now", "due"),
     [
         pytest.param(
-            times(6.0, 1.0, user=6.0, system=1.0, idle=3.0), Spent(0.0, 0.0, 6.0), id="alone"
+            times(6.0, 1.0, user=6.0, system=1.0, idle=3.0), CpuShares(0.0, 0.0, 6.0), id="alone"
         ),
         pytest.param(
-            times(4.0, 1.0, user=8.0, system=2.0), Spent(0.0, 0.5, 4.0), id="half is others'"
+            times(4.0, 1.0, user=8.0, system=2.0), CpuShares(0.0, 0.5, 4.0), id="half is others'"
         ),
         pytest.param(
-            times(4.0, 1.0, user=7.5, idle=2.5), Spent(0.0, 0.0, 4.0), id="as much was left over"
+            times(4.0, 1.0, user=7.5, idle=2.5), CpuShares(0.0, 0.0, 4.0), id="as much was left over"
         ),
         pytest.param(
             times(4.0, 1.0, user=7.0, idle=1.0, iowait=0.5, softirq=1.0, irq=0.5),
-            Spent(0.0, 0.2, 4.0), id="interrupts count",
+            CpuShares(0.0, 0.2, 4.0), id="interrupts count",
         ),
         pytest.param(
-            times(4.0, 1.0, user=5.0, nice=5.0), Spent(0.0, 0.5, 4.0), id="who is nice takes it too"
+            times(4.0, 1.0, user=5.0, nice=5.0), CpuShares(0.0, 0.5, 4.0), id="who is nice takes it too"
         ),
         pytest.param(
-            times(4.0, 1.0, user=5.0, steal=5.0), Spent(0.5, 0.0, 4.0), id="the host took half"
+            times(4.0, 1.0, user=5.0, steal=5.0), CpuShares(0.5, 0.0, 4.0), id="the host took half"
         ),
         pytest.param(
-            times(9.0, 1.0, nice=10.0), Spent(0.0, 0.0, 9.0), id="the server itself is nice"
+            times(9.0, 1.0, nice=10.0), CpuShares(0.0, 0.0, 9.0), id="the server itself is nice"
         ),
         pytest.param(
-            times(None, 1.0, user=10.0), Spent(0.0, None, None), id="whose server is not known"
+            times(None, 1.0, user=10.0), CpuShares(0.0, None, None), id="whose server is not known"
         ),
-        pytest.param(START, Spent(0.0, None, 0.0), id="no time passed"),
+        pytest.param(START, CpuShares(0.0, None, 0.0), id="no time passed"),
     ],
 )  # fmt: skip
-def test_what_others_took_is_what_the_server_missed(now: Times, due: Spent) -> None:
+def test_what_others_took_is_what_the_server_missed(now: Times, due: CpuShares) -> None:
     found = spent(START, now)
     assert (found.steal, found.server_s) == (due.steal, due.server_s)
     assert found.others == pytest.approx(due.others)
@@ -85,7 +85,7 @@ def test_only_the_processors_of_this_process_count(
 def test_a_system_without_such_files_tells_nothing(tmp_path: Path) -> None:
     found = look([7], tmp_path)
     assert found.machine == {}
-    assert spent(found, found) == Spent(0.0, None, 0.0)
+    assert spent(found, found) == CpuShares(0.0, None, 0.0)
 
 
 def test_a_process_that_works_beside_us_is_seen() -> None:

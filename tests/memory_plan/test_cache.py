@@ -18,19 +18,24 @@ from pytest_vllm_gates.memory_plan.cache import (
     needed_bytes,
     pool,
 )
-from pytest_vllm_gates.memory_plan.types import Kind
+from pytest_vllm_gates.memory_plan.types import CacheKind
 
 NOW = versions.parsed("0.32.0")
 
 
 def test_smaller_pages_become_longer_blocks_and_states_are_padded() -> None:
     layers = [
-        (0, Page(Kind.STATE, 100, 30)), (1, Page(Kind.FULL, 16, 60)),
-        (2, Page(Kind.SLIDING, 16, 30, 4)), (3, Page(Kind.SLIDING, 16, 50, 4)),
+        (0, Page(CacheKind.STATE, 100, 30)), (1, Page(CacheKind.FULL, 16, 60)),
+        (2, Page(CacheKind.SLIDING, 16, 30, 4)), (3, Page(CacheKind.SLIDING, 16, 50, 4)),
     ]  # fmt: skip
     pages = [(one.page.kind, one.page.block_size, one.page.size) for one in grouped(layers, NOW)]
     assert repr(pages) == repr(
-        [(Kind.STATE, 100, 60), (Kind.FULL, 16, 60), (Kind.SLIDING, 32, 60), (Kind.SLIDING, 16, 60)]
+        [
+            (CacheKind.STATE, 100, 60),
+            (CacheKind.FULL, 16, 60),
+            (CacheKind.SLIDING, 32, 60),
+            (CacheKind.SLIDING, 16, 60),
+        ]
     )
 
 
@@ -48,32 +53,34 @@ def test_smaller_pages_become_longer_blocks_and_states_are_padded() -> None:
 def test_groups_have_the_fewest_layers_of_a_kind_or_the_most_where_that_is_close(
     windows: int, full: int, version: versions.Version, size: int
 ) -> None:
-    pages = [Page(Kind.SLIDING, 16, 60, 4)] * windows + [Page(Kind.FULL, 16, 60)] * full
+    pages = [Page(CacheKind.SLIDING, 16, 60, 4)] * windows + [Page(CacheKind.FULL, 16, 60)] * full
     buckets = grouped(list(enumerate(pages)), version)
     assert max(len(one.layers) for one in buckets) == size
     assert sorted(layer for one in buckets for layer in one.layers) == list(range(windows + full))
 
 
 def test_a_request_holds_blocks_of_its_window_or_of_its_context() -> None:
-    window, full = Page(Kind.SLIDING, 16, 60, 4), Page(Kind.FULL, 16, 60)
+    window, full = Page(CacheKind.SLIDING, 16, 60, 4), Page(CacheKind.FULL, 16, 60)
     assert blocks_per_request(window, Demand(1000, in_flight=13)) == 1 + 1
     assert blocks_per_request(window, Demand(1000, in_flight=14)) == 2 + 1
     assert blocks_per_request(window, Demand(20, in_flight=8192)) == 2 + 1
     assert blocks_per_request(full, Demand(1000, in_flight=8192)) == 63
     assert blocks_per_request(full, Demand(1000, in_flight=8192, ranks=2)) == 32
-    assert blocks_per_request(Page(Kind.STATE, 16, 60), Demand(1000, in_flight=1, states=3)) == 3
+    assert (
+        blocks_per_request(Page(CacheKind.STATE, 16, 60), Demand(1000, in_flight=1, states=3)) == 3
+    )
     assert blocks_per_request(replace(full, window=4), Demand(1000, in_flight=13)) == 63
     assert blocks_per_request(replace(window, window=None), Demand(1000, in_flight=13)) == 63
 
 
 def test_devices_that_share_a_sequences_tokens_hold_more_of_them() -> None:
-    buckets = grouped([(0, Page(Kind.FULL, 16, 60))], NOW)
+    buckets = grouped([(0, Page(CacheKind.FULL, 16, 60))], NOW)
     old = pool(buckets, 600, Demand(1000, in_flight=1, ranks=2), versions.parsed("0.20.1"))
     assert (old.num_blocks, old.tokens) == (10, 320)
 
 
 def test_a_boot_asks_for_a_request_and_a_block_on_the_fullest_stage() -> None:
-    buckets = grouped([(layer, Page(Kind.FULL, 16, 60)) for layer in range(3)], NOW)
+    buckets = grouped([(layer, Page(CacheKind.FULL, 16, 60)) for layer in range(3)], NOW)
     demand, reserved = Demand(160, in_flight=1), versions.NULL_BLOCK_RESERVED
     assert needed_bytes(buckets, demand, (0, 0, 1), None) == 10 * 180
     assert needed_bytes(buckets, demand, reserved, None) == 11 * 180
@@ -83,11 +90,11 @@ def test_a_boot_asks_for_a_request_and_a_block_on_the_fullest_stage() -> None:
 @pytest.mark.parametrize(
     ("pages", "groups"),
     [
-        ([Page(Kind.FULL, 16, 60), Page(Kind.INDEXER, 16, 10)], 1),
-        ([Page(Kind.FULL, 16, 60), Page(Kind.FULL, 32, 60)], 2),
-        ([Page(Kind.STATE, 16, 60), Page(Kind.STATE, 16, 60)], 1),
-        ([Page(Kind.STATE, 16, 60), Page(Kind.FULL, 16, 60)], 2),
-        ([Page(Kind.SLIDING, 16, 60, 4), Page(Kind.SLIDING, 16, 60, 8)], 2),
+        ([Page(CacheKind.FULL, 16, 60), Page(CacheKind.INDEXER, 16, 10)], 1),
+        ([Page(CacheKind.FULL, 16, 60), Page(CacheKind.FULL, 32, 60)], 2),
+        ([Page(CacheKind.STATE, 16, 60), Page(CacheKind.STATE, 16, 60)], 1),
+        ([Page(CacheKind.STATE, 16, 60), Page(CacheKind.FULL, 16, 60)], 2),
+        ([Page(CacheKind.SLIDING, 16, 60, 4), Page(CacheKind.SLIDING, 16, 60, 8)], 2),
     ],
 )
 def test_layers_that_hold_the_same_tokens_share_a_group(pages: list[Page], groups: int) -> None:
@@ -95,13 +102,17 @@ def test_layers_that_hold_the_same_tokens_share_a_group(pages: list[Page], group
 
 
 def test_states_of_two_sizes_are_made_equal() -> None:
-    layers = [(0, Page(Kind.STATE, 16, 60)), (1, Page(Kind.STATE, 16, 30))]
+    layers = [(0, Page(CacheKind.STATE, 16, 60)), (1, Page(CacheKind.STATE, 16, 30))]
     (one,) = grouped(layers, NOW)
     assert [page.size for page in one.pages] == [60, 60]
 
 
 def test_a_stage_counts_the_layers_it_has() -> None:
-    pages = (Page(Kind.FULL, 16, 60), Page(Kind.LATENT, 16, 10), Page(Kind.INDEXER, 16, 1))
+    pages = (
+        Page(CacheKind.FULL, 16, 60),
+        Page(CacheKind.LATENT, 16, 10),
+        Page(CacheKind.INDEXER, 16, 1),
+    )
     buckets = [Bucket((0, 1, 2), pages)]
     assert bytes_per_block(buckets) == 71
     assert [bytes_per_block(buckets, range(at, at + 1)) for at in range(3)] == [60, 10, 1]

@@ -13,7 +13,7 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan.cache import stages
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
-from pytest_vllm_gates.memory_plan.types import GIB, Kind, MemoryPlan, Room, Serving
+from pytest_vllm_gates.memory_plan.types import GIB, CacheKind, MemoryPlan, Room, Serving
 
 MODELS: dict[str, Any] = tomllib.loads(
     (Path(__file__).parent / "kv_cache_models.toml").read_text(encoding="utf-8")
@@ -207,7 +207,7 @@ def test_without_cached_prefixes_a_state_is_one_block_of_the_context() -> None:
             for one in planned(
                 "granite-4-h-small", max_model_len=4096, enable_prefix_caching=cached
             ).groups
-            if one.kind == Kind.STATE
+            if one.kind == CacheKind.STATE
         }
         for cached in (True, False)
     }

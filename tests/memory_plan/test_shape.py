@@ -11,12 +11,12 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan.config import model_types
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
-from pytest_vllm_gates.memory_plan.types import GIB, Kind, Room, Serving, State
+from pytest_vllm_gates.memory_plan.types import GIB, CacheKind, RecurrentState, Room, Serving
 
 PLAIN = {"num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512}
 
 
-def kinds(config: dict[str, Any]) -> list[Kind]:
+def kinds(config: dict[str, Any]) -> list[CacheKind]:
     return [cache.kind for cache in shape_of(config).caches]
 
 
@@ -39,7 +39,7 @@ def test_what_a_multimodal_config_leaves_out_is_what_its_class_fills_in() -> Non
         }
     )  # fmt: skip
     assert {(cache.heads, cache.key) for cache in shape.caches} == {(4, 256)}
-    assert sum(cache.kind is Kind.FULL for cache in shape.caches) == 5
+    assert sum(cache.kind is CacheKind.FULL for cache in shape.caches) == 5
     assert any("num_attention_heads is not in the config: 8" in note for note in shape.notes)
 
 
@@ -60,19 +60,21 @@ def test_a_number_that_is_none_is_named(value: object) -> None:
 
 def test_windows_are_where_each_family_has_them() -> None:
     window = {**PLAIN, "sliding_window": 64}
-    assert set(kinds({**window, "model_type": "mistral"})) == {Kind.SLIDING}
-    assert set(kinds({**window, "model_type": "mistral", "sliding_window": None})) == {Kind.FULL}
-    assert set(kinds({**window, "model_type": "qwen2"})) == {Kind.FULL}
-    assert set(kinds({**window, "model_type": "qwen2", "use_sliding_window": True})) == {
-        Kind.SLIDING
+    assert set(kinds({**window, "model_type": "mistral"})) == {CacheKind.SLIDING}
+    assert set(kinds({**window, "model_type": "mistral", "sliding_window": None})) == {
+        CacheKind.FULL
     }
-    alternating = [Kind.SLIDING, Kind.FULL] * 2
+    assert set(kinds({**window, "model_type": "qwen2"})) == {CacheKind.FULL}
+    assert set(kinds({**window, "model_type": "qwen2", "use_sliding_window": True})) == {
+        CacheKind.SLIDING
+    }
+    alternating = [CacheKind.SLIDING, CacheKind.FULL] * 2
     assert kinds({**window, "model_type": "gemma2"}) == alternating
     assert kinds({**window, "model_type": "gpt_oss"}) == alternating
-    assert kinds({**window, "model_type": "cohere2"}) == [Kind.SLIDING] * 3 + [Kind.FULL]
+    assert kinds({**window, "model_type": "cohere2"}) == [CacheKind.SLIDING] * 3 + [CacheKind.FULL]
     assert kinds({**window, "model_type": "exaone4", "sliding_window_pattern": "LG"}) == alternating
     listed = ["full_attention"] * 4
-    assert kinds({**window, "model_type": "mistral", "layer_types": listed}) == [Kind.FULL] * 4
+    assert kinds({**window, "model_type": "mistral", "layer_types": listed}) == [CacheKind.FULL] * 4
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_chunks_are_as_long_as_the_config_says() -> None:
     config = {**PLAIN, "model_type": "llama4_text", "layer_types": listed}
     caches = shape_of({**config, "attention_chunk_size": 8192}).caches
     assert [(cache.kind, cache.window) for cache in caches] == [
-        (Kind.CHUNKED, 8192), (Kind.FULL, None),
+        (CacheKind.CHUNKED, 8192), (CacheKind.FULL, None),
     ] * 2  # fmt: skip
     with pytest.raises(UserError, match="layers slide, but 'sliding_window' is missing"):
         shape_of({**config, "layer_types": ["sliding_attention"] * 4})
@@ -116,10 +118,10 @@ def test_states_without_a_convolution_and_without_a_memory() -> None:
     minimax = {
         **PLAIN, "model_type": "minimax_m1", "head_dim": 64, "attn_type_list": [0, 1, 0, 1],
     }  # fmt: skip
-    assert kinds(minimax) == [Kind.STATE, Kind.FULL] * 2
-    assert shape_of(minimax).caches[0].state == State(0, 0, 8, 64 * 64)
+    assert kinds(minimax) == [CacheKind.STATE, CacheKind.FULL] * 2
+    assert shape_of(minimax).caches[0].state == RecurrentState(0, 0, 8, 64 * 64)
     lfm2 = {**PLAIN, "model_type": "lfm2", "conv_L_cache": 3, "full_attn_idxs": [3]}
-    assert shape_of(lfm2).caches[0].state == State(512, 2, 0, 0)
+    assert shape_of(lfm2).caches[0].state == RecurrentState(512, 2, 0, 0)
 
 
 def test_layers_that_share_a_cache_have_none_of_their_own() -> None:
@@ -127,7 +129,7 @@ def test_layers_that_share_a_cache_have_none_of_their_own() -> None:
         {**PLAIN, "model_type": "gemma3n_text", "num_hidden_layers": 35, "num_kv_shared_layers": 15}
     )
     assert len(shape.caches) == 20
-    assert sum(cache.kind is Kind.FULL for cache in shape.caches) == 4
+    assert sum(cache.kind is CacheKind.FULL for cache in shape.caches) == 4
 
 
 def test_states_and_attention_are_told_apart() -> None:
@@ -135,17 +137,17 @@ def test_states_and_attention_are_told_apart() -> None:
         **PLAIN, "model_type": "nemotron_h", "hybrid_override_pattern": "M-M*E",
         "num_hidden_layers": 5, "num_key_value_heads": 2,
     }  # fmt: skip
-    assert kinds(nemotron) == [Kind.STATE, Kind.STATE, Kind.FULL]
+    assert kinds(nemotron) == [CacheKind.STATE, CacheKind.STATE, CacheKind.FULL]
     granite = {
         **PLAIN, "model_type": "granitemoehybrid", "num_key_value_heads": 2,
         "layer_types": ["mamba", "mamba", "attention", "mamba"],
     }  # fmt: skip
-    assert kinds(granite) == [Kind.STATE, Kind.STATE, Kind.FULL, Kind.STATE]
+    assert kinds(granite) == [CacheKind.STATE, CacheKind.STATE, CacheKind.FULL, CacheKind.STATE]
     kimi = {
         **PLAIN, "model_type": "kimi_linear", "kv_lora_rank": 512, "qk_rope_head_dim": 64,
         "linear_attn_config": {"full_attn_layers": [4], "num_heads": 4, "head_dim": 64},
     }  # fmt: skip
-    assert kinds(kimi) == [Kind.STATE] * 3 + [Kind.LATENT]
+    assert kinds(kimi) == [CacheKind.STATE] * 3 + [CacheKind.LATENT]
 
 
 def test_blocks_without_attention_keep_nothing() -> None:
@@ -220,8 +222,8 @@ def test_layers_of_a_pruned_model_are_as_its_blocks_say() -> None:
 
 def test_the_last_layer_of_exaone_attends_in_full() -> None:
     config = {**PLAIN, "model_type": "exaone4", "num_hidden_layers": 5, "sliding_window": 64}
-    assert kinds(config) == [Kind.SLIDING] * 3 + [Kind.FULL] * 2
-    assert kinds({**config, "sliding_window": None}) == [Kind.FULL] * 5
+    assert kinds(config) == [CacheKind.SLIDING] * 3 + [CacheKind.FULL] * 2
+    assert kinds({**config, "sliding_window": None}) == [CacheKind.FULL] * 5
 
 
 def test_layers_that_only_a_pattern_counts_are_as_many_as_it_has() -> None:
@@ -239,5 +241,5 @@ def test_a_pattern_says_which_layers_reuse_the_choice_of_another() -> None:
         **PLAIN, "model_type": "glm_moe_dsa", "kv_lora_rank": 64, "qk_rope_head_dim": 64,
         "index_topk": 8, "index_head_dim": 128, "index_topk_pattern": "FSS",
     }  # fmt: skip
-    choosing = [one.layer for one in shape_of(config).caches if one.kind is Kind.INDEXER]
+    choosing = [one.layer for one in shape_of(config).caches if one.kind is CacheKind.INDEXER]
     assert choosing == [0, 3]

@@ -16,7 +16,7 @@ from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.miniatures.dialogues import load_dialogues
 from pytest_vllm_gates.numerics import client as numerics_client
-from pytest_vllm_gates.prompts.reference import Reference
+from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_rebuilt_miniature_answers_as_the_shipped_one(tmp_path: Path) -> None:
         capture_output=True,
     )
     shipped = Checkpoint(NAME, str(miniatures.path(NAME)))
-    renders = Reference(shipped, {})
+    renders = ReferenceRenderer(shipped, {})
     prompts = {
         dialogue.id: (renders.render(dialogue.request()).token_ids, OUTPUT_TOKENS)
         for dialogue in load_dialogues(NAME)

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.goldens import CorruptGolden
 from pytest_vllm_gates.numerics import checks as numerics_checks
-from pytest_vllm_gates.numerics.client import Reference, Scores
+from pytest_vllm_gates.numerics.client import ReferenceScores, Scores
 
 BF16 = numerics_checks.tolerance("bfloat16")
 
@@ -131,7 +131,7 @@ def test_a_wider_dtype_has_the_tighter_tolerance() -> None:
 )
 def test_a_golden_reads_back_as_it_was_written(logprobs: list[float], output: list[int]) -> None:
     case = scores(logprobs, output)
-    written = numerics_checks.written("a title", Reference("sha", "torch 1", {"plain": case}))
+    written = numerics_checks.written("a title", ReferenceScores("sha", "torch 1", {"plain": case}))
     read = numerics_checks.parsed(written)
     assert read.source == "torch 1"
     assert read.cases["plain"].output == case.output
@@ -142,7 +142,9 @@ def test_a_golden_reads_back_as_it_was_written(logprobs: list[float], output: li
 
 def test_a_golden_is_a_block_a_case() -> None:
     cases = {"plain": scores([-1.5], [3, 4]), "none": scores([-2.0])}
-    assert numerics_checks.written("title", Reference("sha", "torch 1", cases)).splitlines() == [
+    assert numerics_checks.written(
+        "title", ReferenceScores("sha", "torch 1", cases)
+    ).splitlines() == [
         "golden 1: numerics: title",
         "",
         "weights sha",
@@ -168,7 +170,7 @@ def test_a_golden_is_a_block_a_case() -> None:
 
 def test_a_golden_with_a_figure_too_few_is_corrupt() -> None:
     text = numerics_checks.written(
-        "title", Reference("sha", "torch", {"plain": scores([-1.0, -2.0])})
+        "title", ReferenceScores("sha", "torch", {"plain": scores([-1.0, -2.0])})
     )
     said = "read: a case has another number of log-probabilities than of tokens$"
     with pytest.raises(CorruptGolden, match=said):
@@ -178,7 +180,7 @@ def test_a_golden_with_a_figure_too_few_is_corrupt() -> None:
 @pytest.mark.parametrize("spoilt", ["logprobs", "weights", "output "])
 def test_a_golden_that_lacks_a_line_is_corrupt(spoilt: str) -> None:
     whole = numerics_checks.written(
-        "title", Reference("sha", "torch", {"plain": scores([-1.0], [3])})
+        "title", ReferenceScores("sha", "torch", {"plain": scores([-1.0], [3])})
     )
     lines = [line for line in whole.splitlines() if spoilt not in line]
     with pytest.raises(CorruptGolden, match="cannot be read"):

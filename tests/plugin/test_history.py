@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Project
-    from pytest_vllm_gates.history.types import Entry
+    from pytest_vllm_gates.history.types import HistoryEntry
 
 QUICK = ("-m", "boot")
 
 
-def kept(project: Project, path: Path = FILE) -> tuple[Entry, ...]:
+def kept(project: Project, path: Path = FILE) -> tuple[HistoryEntry, ...]:
     return history_store.runs(project.path / path, 10)
 
 

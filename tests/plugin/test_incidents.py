@@ -28,7 +28,7 @@ def _gate(project: Project) -> None:  # noqa: ARG001 - its gates are those that 
     shutil.copy(GATE, session_collection.GATES)
 
 
-def left(project: Project) -> list[bundles.Bundle]:
+def left(project: Project) -> list[bundles.IncidentFolder]:
     """Return the bundles that the last run names, each read."""
     return [bundles.read(project.report / one["path"]) for one in project.verdict()["incidents"]]
 

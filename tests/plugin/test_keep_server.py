@@ -17,13 +17,13 @@ from survivors import alive, none_of, until
 from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.process.guard import descendants
 from pytest_vllm_gates.server.kept import registry as kept_registry
-from pytest_vllm_gates.server.kept.registry import State
+from pytest_vllm_gates.server.kept.registry import KeptState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conftest import Fakes, Project
-    from pytest_vllm_gates.server.kept.registry import Entry
+    from pytest_vllm_gates.server.kept.registry import KeptEntry
 
 pytestmark = pytest.mark.usefixtures("state")
 
@@ -39,17 +39,17 @@ def state(
     end_all()
 
 
-def kept() -> list[Entry]:
+def kept() -> list[KeptEntry]:
     return [*kept_registry.entries(kept_registry.root())]
 
 
-def only() -> Entry:
+def only() -> KeptEntry:
     """Return the one kept server there is."""
     (entry,) = kept()
     return entry
 
 
-def processes(entry: Entry) -> list[int]:
+def processes(entry: KeptEntry) -> list[int]:
     """Return every process of a kept server, its keeper first."""
     assert entry.record
     return [
@@ -278,7 +278,7 @@ def test_a_server_that_died_while_kept_is_told_by_the_next_run(project: Project)
     entry = only()
     assert entry.record
     os.kill(entry.record.tree[0].pid, signal.SIGKILL)
-    until(lambda: only().state is State.DIED)
+    until(lambda: only().state is KeptState.DIED)
     result = keep(project)
     assert result.ret == 0
     told = result.stdout.str()
@@ -295,7 +295,7 @@ def test_a_killed_keeper_takes_the_server_with_it(project: Project) -> None:
     pids = processes(entry)
     os.kill(pids[0], signal.SIGKILL)
     until(lambda: none_of(pids))
-    assert only().state is State.LOST
+    assert only().state is KeptState.LOST
     assert f"{entry.name}: its keeper is gone" in keep(project).stdout.str()
     assert only().name != entry.name
 
@@ -328,7 +328,7 @@ def test_only_what_has_booted_outlives_a_run_that_ends_early(
     ]  # fmt: skip
     with subprocess.Popen(argv, cwd=project.path, stdout=subprocess.DEVNULL) as run:
         if booted:
-            until(lambda: [one.state for one in kept()] == [State.IN_USE])
+            until(lambda: [one.state for one in kept()] == [KeptState.IN_USE])
             pids = processes(only())
         else:
             until(lambda: any(one.folder.joinpath("server.log").exists() for one in kept()))
@@ -338,7 +338,7 @@ def test_only_what_has_booted_outlives_a_run_that_ends_early(
         run.send_signal(number)
         run.wait(20)
     if booted:
-        until(lambda: only().state is State.IDLE)
+        until(lambda: only().state is KeptState.IDLE)
         assert not none_of(pids)
         assert "uses the kept server" in keep(project).stdout.str()
     else:

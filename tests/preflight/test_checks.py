@@ -10,10 +10,10 @@ from situations import HOPPER, LANE, check, situation
 
 from pytest_vllm_gates.catalog.lane import Expects
 from pytest_vllm_gates.checkpoints.files import Model
-from pytest_vllm_gates.environment.types import Bundle, Unmet
-from pytest_vllm_gates.machine.types import Driver, Limits
+from pytest_vllm_gates.environment.types import Bundle, UnmetRequirement
+from pytest_vllm_gates.machine.types import NvidiaDriver, ProcessLimits
 from pytest_vllm_gates.preflight import checks as preflight_checks
-from pytest_vllm_gates.preflight.types import Check, Node, State
+from pytest_vllm_gates.preflight.types import Check, CheckState, Node
 
 
 def test_a_sound_bundle_passes_every_check() -> None:
@@ -21,7 +21,7 @@ def test_a_sound_bundle_passes_every_check() -> None:
         situation(serve={"tensor_parallel_size": 4, "max_model_len": 32768})
     )
     assert [one.name for one in checks] == list(preflight_checks.CHECKS)
-    assert [one.name for one in checks if one.state is State.UNKNOWN] == []
+    assert [one.name for one in checks if one.state is CheckState.UNKNOWN] == []
     assert preflight_checks.failed(checks) == ()
 
 
@@ -38,14 +38,14 @@ def test_what_fails_is_told_with_cause_and_fix() -> None:
 
 
 def test_versions_that_do_not_fit_each_other() -> None:
-    unmet = (Unmet("vllm 0.32.0", "transformers<5.20.0,>=5.16.1", "4.57.1"),)
+    unmet = (UnmetRequirement("vllm 0.32.0", "transformers<5.20.0,>=5.16.1", "4.57.1"),)
     red = check("versions", bundle=replace(LANE, unmet=unmet))
     assert red.what == ("vllm 0.32.0 needs transformers<5.20.0,>=5.16.1 and 4.57.1 is installed")
     assert "pip install 'transformers<5.20.0,>=5.16.1'" in red.fix
     assert check("versions").what == (
         "vllm 0.32.0 with torch 2.13.0, transformers 5.19.0, tokenizers 0.23.3"
     )
-    assert check("versions", bundle=Bundle()).state is State.UNKNOWN
+    assert check("versions", bundle=Bundle()).state is CheckState.UNKNOWN
     locked = check("versions", bundle=replace(LANE, locations={}))
     assert locked.what == "not installed yet: the lane's lock pins vllm 0.32.0"
 
@@ -58,44 +58,44 @@ def test_nodes_must_be_the_same() -> None:
         "the nodes differ: NVIDIA driver: 580.95.05 on node1, 570.26 on node2; "
         "vllm: 0.32.0 on node1, 0.31.0 on node2"
     )
-    assert check("nodes", nodes=(first, replace(first, name="node2"))).state is State.OK
-    assert check("nodes", nodes=(Node("a", {}, {}), Node("b", {}, {}))).state is State.UNKNOWN
-    assert check("nodes").state is State.NOT_APPLICABLE
+    assert check("nodes", nodes=(first, replace(first, name="node2"))).state is CheckState.OK
+    assert check("nodes", nodes=(Node("a", {}, {}), Node("b", {}, {}))).state is CheckState.UNKNOWN
+    assert check("nodes").state is CheckState.NOT_APPLICABLE
     assert "vllm: 0.31.0 on node2, 0.32.0 on this machine" in check("nodes", nodes=(second,)).what
 
 
 def test_shared_memory() -> None:
-    small = replace(HOPPER, limits=Limits((1024, 1048576), 64 * 2**20, 60 * 2**20))
+    small = replace(HOPPER, limits=ProcessLimits((1024, 1048576), 64 * 2**20, 60 * 2**20))
     serve = {"tensor_parallel_size": 2}
     red = check("shared_memory", machine=small, serve=serve)
     assert red.what == (
         "Insufficient space in /dev/shm for shared-memory allocation: 160 MiB required, 60 MiB free"
     )
     assert "docker run --shm-size" in red.fix
-    assert check("shared_memory", serve=serve).state is State.OK
-    assert check("shared_memory", machine=small).state is State.NOT_APPLICABLE
-    assert check("shared_memory", serve=serve, own_limits=False).state is State.UNKNOWN
-    untold = replace(HOPPER, limits=Limits())
-    assert check("shared_memory", machine=untold, serve=serve).state is State.UNKNOWN
+    assert check("shared_memory", serve=serve).state is CheckState.OK
+    assert check("shared_memory", machine=small).state is CheckState.NOT_APPLICABLE
+    assert check("shared_memory", serve=serve, own_limits=False).state is CheckState.UNKNOWN
+    untold = replace(HOPPER, limits=ProcessLimits())
+    assert check("shared_memory", machine=untold, serve=serve).state is CheckState.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("limits", "serve", "state", "what"),
     [
-        ((1024, 1048576), {}, State.OK, "65535 may be open, 512 are needed"),
-        ((1024, 4096), {}, State.OK, "1024 may be open, 512 are needed"),
-        ((256, 4096), {}, State.FAILS, "256 files may be open (soft 256, hard 4096), and 512 are "
+        ((1024, 1048576), {}, CheckState.OK, "65535 may be open, 512 are needed"),
+        ((1024, 4096), {}, CheckState.OK, "1024 may be open, 512 are needed"),
+        ((256, 4096), {}, CheckState.FAILS, "256 files may be open (soft 256, hard 4096), and 512 are "
          "needed for as many requests as may run at once"),
-        ((1024, 4096), {"max_num_seqs": 1024}, State.FAILS, "1024 files may be open (soft 1024, "
+        ((1024, 4096), {"max_num_seqs": 1024}, CheckState.FAILS, "1024 files may be open (soft 1024, "
          "hard 4096), and 1280 are needed for as many requests as may run at once"),
-        ((-1, -1), {}, State.OK, "65535 may be open, 512 are needed"),
-        (None, {}, State.UNKNOWN, "the limit of open files cannot be asked for"),
+        ((-1, -1), {}, CheckState.OK, "65535 may be open, 512 are needed"),
+        (None, {}, CheckState.UNKNOWN, "the limit of open files cannot be asked for"),
     ],
 )  # fmt: skip
 def test_open_files(
-    limits: tuple[int, int] | None, serve: dict[str, Any], state: State, what: str
+    limits: tuple[int, int] | None, serve: dict[str, Any], state: CheckState, what: str
 ) -> None:
-    found = check("open_files", machine=replace(HOPPER, limits=Limits(limits)), serve=serve)
+    found = check("open_files", machine=replace(HOPPER, limits=ProcessLimits(limits)), serve=serve)
     assert (found.state, found.what) == (state, what)
 
 
@@ -115,12 +115,12 @@ def test_open_files(
 )  # fmt: skip
 def test_absurd_flags_are_named_and_upset_no_other_check(serve: dict[str, Any], what: str) -> None:
     red = check("flags", serve=serve)
-    assert red.state is State.FAILS
+    assert red.state is CheckState.FAILS
     assert red.what.startswith(what)
     checks = preflight_checks.run(situation(serve=serve))
     assert {one.name for one in preflight_checks.failed(checks)} == {"flags"}
     assert check("flags", serve={"max_model_len": "32k", "tensor_parallel_size": "2"}).state is (
-        State.OK
+        CheckState.OK
     )
 
 
@@ -129,12 +129,12 @@ def test_a_server_elsewhere_is_not_judged_by_this_machine() -> None:
         situation(machine=None, expects=Expects(gpu="H100"), bundle=Bundle())
     )
     assert preflight_checks.failed(checks) == ()
-    unknown = {one.name for one in checks if one.state is State.UNKNOWN}
+    unknown = {one.name for one in checks if one.state is CheckState.UNKNOWN}
     assert {"gpu", "driver", "lane_expects", "free_memory", "open_files"} <= unknown
 
 
 def test_a_renderer_alone_needs_no_accelerator() -> None:
-    none = replace(HOPPER, gpus=(), devices=(), driver=Driver(problem="NVML: none"))
+    none = replace(HOPPER, gpus=(), devices=(), driver=NvidiaDriver(problem="NVML: none"))
     checks = preflight_checks.run(situation(machine=none, renderer=True))
     assert preflight_checks.failed(checks) == ()
 
@@ -163,7 +163,8 @@ def test_memory_alone_may_come_back() -> None:
     def only(*failing: str) -> bool:
         names = ("ports", "free_memory", "driver")
         return preflight_checks.only_memory_fails(
-            Check(name, State.FAILS if name in failing else State.UNKNOWN, "") for name in names
+            Check(name, CheckState.FAILS if name in failing else CheckState.UNKNOWN, "")
+            for name in names
         )
 
     assert only("free_memory")

@@ -12,19 +12,21 @@ from situations import CPU, HOPPER, LANE, WHEEL, check, with_gpus
 from pytest_vllm_gates.catalog.lane import Expects
 from pytest_vllm_gates.environment.types import Bundle, Kernels
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.machine.types import Driver
-from pytest_vllm_gates.preflight.types import State
+from pytest_vllm_gates.machine.types import NvidiaDriver
+from pytest_vllm_gates.preflight.types import CheckState
 
 
 def test_no_gpu() -> None:
-    none = replace(HOPPER, gpus=(), devices=(), driver=Driver(problem="NVML: Driver Not Loaded"))
+    none = replace(
+        HOPPER, gpus=(), devices=(), driver=NvidiaDriver(problem="NVML: Driver Not Loaded")
+    )
     red = check("gpu", machine=none)
     assert (red.state, red.what) == (
-        State.FAILS,
+        CheckState.FAILS,
         "no NVIDIA GPU answers: NVML: Driver Not Loaded",
     )
-    assert check("gpu", machine=none, bundle=CPU).state is State.NOT_APPLICABLE
-    assert check("gpu", machine=none, bundle=Bundle()).state is State.UNKNOWN
+    assert check("gpu", machine=none, bundle=CPU).state is CheckState.NOT_APPLICABLE
+    assert check("gpu", machine=none, bundle=Bundle()).state is CheckState.UNKNOWN
     assert check("gpu").what == "8 of 8: NVIDIA H100 80GB HBM3"
     assert check("gpu", machine=recorded("gb10")).what.endswith("sharing the machine's memory")
 
@@ -46,21 +48,21 @@ def test_visible_devices_are_counted_as_cuda_does(listed: str, what: str) -> Non
 @pytest.mark.parametrize(
     ("name", "cuda", "state", "what"),
     [
-        ("t4", "12.8", State.FAILS, "driver 470.82.01 is too old for the lane's CUDA 12.8, which "
+        ("t4", "12.8", CheckState.FAILS, "driver 470.82.01 is too old for the lane's CUDA 12.8, which "
          "needs 525.60.13 or newer"),
-        ("h100x8", "13.0", State.FAILS, "driver 550.90.07 is too old for the lane's CUDA 13.0, "
+        ("h100x8", "13.0", CheckState.FAILS, "driver 550.90.07 is too old for the lane's CUDA 13.0, "
          "which needs 580 or newer"),
-        ("h100x8", "12.8", State.OK, "driver 550.90.07 is of CUDA 12.8's family, from 525.60.13 on "
+        ("h100x8", "12.8", CheckState.OK, "driver 550.90.07 is of CUDA 12.8's family, from 525.60.13 on "
          "(the driver of CUDA 12.8 is 570.26: an older one of its family cannot compile PTX that "
          "this CUDA made)"),
-        ("rtx5090", "12.8", State.OK, "driver 570.124.06 runs CUDA 12.8, the lane's torch is 12.8"),
-        ("h100", "13.0", State.OK, "driver 580.159.04 runs CUDA 13.0, the lane's torch is 13.0"),
-        ("gb10", "13.0", State.OK, "driver 580.95.05 runs CUDA 13.0, the lane's torch is 13.0"),
-        ("gb10", "13.2", State.OK, "driver 580.95.05 is of CUDA 13.2's family, from 580 on"),
-        ("gb10", "14.0", State.UNKNOWN, "the oldest driver for CUDA 14.0 is not in the table"),
+        ("rtx5090", "12.8", CheckState.OK, "driver 570.124.06 runs CUDA 12.8, the lane's torch is 12.8"),
+        ("h100", "13.0", CheckState.OK, "driver 580.159.04 runs CUDA 13.0, the lane's torch is 13.0"),
+        ("gb10", "13.0", CheckState.OK, "driver 580.95.05 runs CUDA 13.0, the lane's torch is 13.0"),
+        ("gb10", "13.2", CheckState.OK, "driver 580.95.05 is of CUDA 13.2's family, from 580 on"),
+        ("gb10", "14.0", CheckState.UNKNOWN, "the oldest driver for CUDA 14.0 is not in the table"),
     ],
 )  # fmt: skip
-def test_driver_and_cuda(name: str, cuda: str, state: State, what: str) -> None:
+def test_driver_and_cuda(name: str, cuda: str, state: CheckState, what: str) -> None:
     found = check("driver", machine=recorded(name), bundle=replace(LANE, torch_cuda=cuda))
     assert (found.state, found.what) == (state, what)
 
@@ -80,27 +82,29 @@ def test_a_forward_compatibility_package_helps_data_centre_gpus_alone() -> None:
         }.items()
     }
     assert found["h100x8"].what == f"driver 550.90.07 is older than 580 and helped by {folder}"
-    assert found["rtx5090"].state is State.FAILS
+    assert found["rtx5090"].state is CheckState.FAILS
     assert "does not help: it is not for a NVIDIA GeForce RTX 5090" in found["rtx5090"].fix
-    assert found["t4"].state is State.FAILS
+    assert found["t4"].state is CheckState.FAILS
     assert "install cuda-compat-13-0" in found["t4"].fix
     by_vllm = check(
         "driver",
         machine=recorded("h100x8", compatibility=(folder,)),
         environment={"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"},
     )
-    assert by_vllm.state is State.OK
+    assert by_vllm.state is CheckState.OK
     expected = check(
         "lane_expects",
         expects=Expects(cuda="13"),
         machine=recorded("h100x8", compatibility=(folder,)),
         environment={"LD_LIBRARY_PATH": folder},
     )
-    assert expected.state is State.OK
+    assert expected.state is CheckState.OK
 
 
 def test_a_driver_that_tells_no_version_is_not_guessed_at() -> None:
-    assert check("driver", machine=replace(HOPPER, driver=Driver())).state is State.UNKNOWN
+    assert (
+        check("driver", machine=replace(HOPPER, driver=NvidiaDriver())).state is CheckState.UNKNOWN
+    )
     assert check("driver", bundle=replace(LANE, torch_cuda=None)).what == (
         "the lane's CUDA is not known"
     )
@@ -109,24 +113,24 @@ def test_a_driver_that_tells_no_version_is_not_guessed_at() -> None:
 @pytest.mark.parametrize(
     ("name", "kernels", "state", "what"),
     [
-        ("h100x8", WHEEL, State.OK, "torch for 9.0 as compiled, vLLM for 9.0 as compiled"),
-        ("gb10", WHEEL, State.OK, "torch for 12.1 as sm_120, vLLM for 12.1 as sm_120"),
-        ("rtx5090", Kernels((80, 90), (90,)), State.OK,
+        ("h100x8", WHEEL, CheckState.OK, "torch for 9.0 as compiled, vLLM for 9.0 as compiled"),
+        ("gb10", WHEEL, CheckState.OK, "torch for 12.1 as sm_120, vLLM for 12.1 as sm_120"),
+        ("rtx5090", Kernels((80, 90), (90,)), CheckState.OK,
          "torch for 12.0 by PTX of 90, compiled at the first start, "
          "vLLM for 12.0 by PTX of 90, compiled at the first start"),
-        ("rtx5090", Kernels((80, 90)), State.FAILS,
+        ("rtx5090", Kernels((80, 90)), CheckState.FAILS,
          "the lane's torch has no kernels for the NVIDIA GeForce RTX 5090 (compute capability "
          "12.0, sm_120): it was compiled for 8.0, 9.0"),
-        ("t4", Kernels((80, 90), (80,)), State.FAILS,
+        ("t4", Kernels((80, 90), (80,)), CheckState.FAILS,
          "the lane's torch has no kernels for the Tesla T4 (compute capability 7.5, sm_75): it "
          "was compiled for 8.0, 9.0"),
-        ("rtx5090", Kernels((80, 90), None), State.OK,
+        ("rtx5090", Kernels((80, 90), None), CheckState.OK,
          "torch for 12.0 by PTX, if it has any, vLLM for 12.0 by PTX, if it has any"),
-        ("rtx5090", None, State.UNKNOWN,
+        ("rtx5090", None, CheckState.UNKNOWN,
          "what this lane's torch and vLLM were compiled for is not known"),
     ],
 )  # fmt: skip
-def test_kernels_for_the_gpu(name: str, kernels: Kernels, state: State, what: str) -> None:
+def test_kernels_for_the_gpu(name: str, kernels: Kernels, state: CheckState, what: str) -> None:
     bundle = replace(LANE, torch_kernels=kernels, vllm_kernels=kernels)
     found = check("compute_capability", machine=recorded(name), bundle=bundle)
     assert (found.state, found.what) == (state, what)
@@ -138,7 +142,7 @@ def test_vllms_own_kernels_count_beside_torchs() -> None:
     assert found.what.startswith("the lane's vLLM has no kernels for the NVIDIA GB10")
     assert "TORCH_CUDA_ARCH_LIST=12.1" in found.fix
     silent = with_gpus(HOPPER, capability=None)
-    assert check("compute_capability", machine=silent).state is State.UNKNOWN
+    assert check("compute_capability", machine=silent).state is CheckState.UNKNOWN
 
 
 def test_brain_floats_need_a_gpu_that_has_them() -> None:
@@ -149,47 +153,47 @@ def test_brain_floats_need_a_gpu_that_has_them() -> None:
         "has 7.5"
     )
     assert 'dtype = "half"' in red.fix
-    assert check("dtype", serve=serve).state is State.OK
-    assert check("dtype", machine=recorded("t4")).state is State.NOT_APPLICABLE
+    assert check("dtype", serve=serve).state is CheckState.OK
+    assert check("dtype", machine=recorded("t4")).state is CheckState.NOT_APPLICABLE
     silent = with_gpus(HOPPER, capability=None)
-    assert check("dtype", machine=silent, serve=serve).state is State.UNKNOWN
+    assert check("dtype", machine=silent, serve=serve).state is CheckState.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("expects", "state", "what"),
     [
-        ({}, State.NOT_APPLICABLE, "the lane's file expects nothing of the machine"),
-        ({"cuda": "13", "driver": "580", "gpu": "h100"}, State.OK,
+        ({}, CheckState.NOT_APPLICABLE, "the lane's file expects nothing of the machine"),
+        ({"cuda": "13", "driver": "580", "gpu": "h100"}, CheckState.OK,
          "the machine is what the lane expects"),
-        ({"gpu": "H200", "driver": "590"}, State.FAILS,
+        ({"gpu": "H200", "driver": "590"}, CheckState.FAILS,
          "the lane cuda expects driver 590, and this machine has 580.95.05; gpu H200, and this "
          "machine has NVIDIA H100 80GB HBM3"),
     ],
 )  # fmt: skip
-def test_what_the_lane_expects(expects: dict[str, str], state: State, what: str) -> None:
+def test_what_the_lane_expects(expects: dict[str, str], state: CheckState, what: str) -> None:
     found = check("lane_expects", expects=Expects(**expects))
     assert (found.state, found.what) == (state, what)
 
 
 def test_what_a_machine_does_not_tell_cannot_be_expected() -> None:
-    silent = replace(HOPPER, driver=Driver())
+    silent = replace(HOPPER, driver=NvidiaDriver())
     found = check("lane_expects", machine=silent, expects=Expects(cuda="13"))
-    assert found.state is State.UNKNOWN
+    assert found.state is CheckState.UNKNOWN
 
 
 def test_a_lane_may_accept_what_fails_and_says_why() -> None:
     given: dict[str, Any] = {"expects": Expects(gpu="H200")}
-    assert check("lane_expects", **given).state is State.FAILS
+    assert check("lane_expects", **given).state is CheckState.FAILS
     found = check("lane_expects", waived={"lane_expects": "a loan"}, **given)
-    assert found.state is State.NOT_APPLICABLE
+    assert found.state is CheckState.NOT_APPLICABLE
     assert found.what.startswith("waived by the lane (a loan): the lane cuda expects gpu H200")
     with pytest.raises(UserError, match="unknown check to waive 'lane_expect'; did you mean"):
         check("lane_expects", waived={"lane_expect": "a slip"}, **given)
 
 
 def test_a_driver_that_does_not_tell_its_cuda_is_known_by_its_family() -> None:
-    told = check("driver", machine=replace(HOPPER, driver=Driver("580.95.05", None, "NVML")))
+    told = check("driver", machine=replace(HOPPER, driver=NvidiaDriver("580.95.05", None, "NVML")))
     assert (told.state, told.what) == (
-        State.OK,
+        CheckState.OK,
         "driver 580.95.05 is of CUDA 13.0's family, from 580 on",
     )

@@ -8,7 +8,7 @@ import pytest
 from machines import recorded
 from situations import HOPPER, check
 
-from pytest_vllm_gates.preflight.types import Check, Node, State
+from pytest_vllm_gates.preflight.types import Check, CheckState, Node
 
 # The names of a DGX Spark's: management, wireless, and both halves of its two QSFP ports.
 INTERFACES = (
@@ -29,7 +29,7 @@ def network(**given: Any) -> Check:
 
 @pytest.mark.parametrize("serve", [{}, {"nnodes": 1}, {"tensor_parallel_size": 8}])
 def test_one_machine_needs_no_network(serve: dict[str, Any]) -> None:
-    assert network(serve=serve).state is State.NOT_APPLICABLE
+    assert network(serve=serve).state is CheckState.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_one_machine_needs_no_network(serve: dict[str, Any]) -> None:
 def test_several_nodes_are_well_where_all_that_is_named_is_here(given: dict[str, Any]) -> None:
     found = network(environment=NAMED, **given)
     assert (found.state, found.what) == (
-        State.OK,
+        CheckState.OK,
         "VLLM_HOST_IP=192.168.100.10, NCCL_SOCKET_IFNAME=enp1s0f1np1, "
         "GLOO_SOCKET_IFNAME=enp1s0f1np1",
     )
@@ -63,7 +63,7 @@ def test_several_nodes_are_well_where_all_that_is_named_is_here(given: dict[str,
 )
 def test_nccls_own_spelling_of_interfaces_is_understood(value: str, fits: bool) -> None:
     found = network(environment=NAMED | {"NCCL_SOCKET_IFNAME": value})
-    assert found.state is (State.OK if fits else State.FAILS)
+    assert found.state is (CheckState.OK if fits else CheckState.FAILS)
     if not fits:
         assert f"NCCL_SOCKET_IFNAME={value}: this machine has no interface" in found.what
         assert "enp1s0f0np0, enp1s0f1np1, wlP9s9" in found.fix
@@ -86,14 +86,14 @@ def test_a_library_that_is_not_there_is_told() -> None:
 
 def test_what_is_not_named_is_not_known_to_be_well() -> None:
     found = network(environment={"VLLM_HOST_IP": "192.168.100.10"})
-    assert found.state is State.UNKNOWN
+    assert found.state is CheckState.UNKNOWN
     assert found.what.startswith("NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME not set")
 
 
 def test_what_runs_elsewhere_is_not_judged_by_this_machine() -> None:
-    assert network(machine=None, environment=NAMED).state is State.UNKNOWN
+    assert network(machine=None, environment=NAMED).state is CheckState.UNKNOWN
     assert network(own_limits=False, environment={"GLOO_SOCKET_IFNAME": "eth9"}).state is (
-        State.UNKNOWN
+        CheckState.UNKNOWN
     )
 
 
@@ -105,4 +105,4 @@ def test_two_nodes_of_one_address_are_told() -> None:
     found = check("nodes", machine=HOPPER, nodes=both)
     assert found.what == "the nodes have one address: VLLM_HOST_IP=192.168.100.10 on one and two"
     apart = (node("one", "192.168.100.10"), node("two", "192.168.100.11"))
-    assert check("nodes", machine=HOPPER, nodes=apart).state is State.OK
+    assert check("nodes", machine=HOPPER, nodes=apart).state is CheckState.OK

@@ -10,7 +10,7 @@ from situations import DEEPSEEK, LANE, QWEN, check
 
 from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.environment.types import Bundle
-from pytest_vllm_gates.preflight.types import State
+from pytest_vllm_gates.preflight.types import CheckState
 
 
 def test_a_checkpoint_that_cannot_be_had() -> None:
@@ -30,36 +30,36 @@ def test_a_checkpoint_that_cannot_be_had() -> None:
         assert check("checkpoint", model=problem).cause.startswith(cause)
     half = Model("/w", QWEN, weights_problem="model.safetensors is cut off: 8 bytes of 16")
     assert check("checkpoint", model=half).what == "/w: model.safetensors is cut off: 8 bytes of 16"
-    assert check("checkpoint", model=half, renderer=True).state is State.OK
-    assert check("checkpoint", model=half, serve={"load_format": "dummy"}).state is State.OK
-    assert check("checkpoint").state is State.OK
+    assert check("checkpoint", model=half, renderer=True).state is CheckState.OK
+    assert check("checkpoint", model=half, serve={"load_format": "dummy"}).state is CheckState.OK
+    assert check("checkpoint").state is CheckState.OK
 
 
 @pytest.mark.parametrize(
     ("config", "state", "what"),
     [
-        ({"architectures": ["DeepseekV3ForCausalLM"]}, State.OK,
+        ({"architectures": ["DeepseekV3ForCausalLM"]}, CheckState.OK,
          "vLLM 0.32.0 has DeepseekV3ForCausalLM"),
-        ({"architectures": ["NewForCausalLM"]}, State.FAILS,
+        ({"architectures": ["NewForCausalLM"]}, CheckState.FAILS,
          "Model architectures ['NewForCausalLM'] are not supported by vLLM 0.32.0, nor by "
          "transformers 5.19.0"),
-        ({"architectures": ["Phi3SmallForCausalLM"]}, State.FAILS,
+        ({"architectures": ["Phi3SmallForCausalLM"]}, CheckState.FAILS,
          "Model architecture Phi3SmallForCausalLM was supported in vLLM until v0.9.2, and is not "
          "in 0.32.0"),
-        ({"architectures": ["DeepseekV3ForSequenceClassification"]}, State.UNKNOWN,
+        ({"architectures": ["DeepseekV3ForSequenceClassification"]}, CheckState.UNKNOWN,
          "vLLM has no DeepseekV3ForSequenceClassification of its own and may convert what it has "
          "to it"),
-        ({"architectures": ["OlmoForCausalLM"]}, State.UNKNOWN,
+        ({"architectures": ["OlmoForCausalLM"]}, CheckState.UNKNOWN,
          "vLLM has no OlmoForCausalLM of its own and may serve it through transformers"),
-        ({"architectures": ["Own"], "auto_map": {"AutoModel": "x.Y"}}, State.UNKNOWN,
+        ({"architectures": ["Own"], "auto_map": {"AutoModel": "x.Y"}}, CheckState.UNKNOWN,
          "vLLM 0.32.0 has no Own of its own; a plugin (none is installed) or the checkpoint's "
          "code may"),
-        ({"model_type": "x"}, State.UNKNOWN, "config.json names no architecture"),
-        ({"architectures": "Qwen"}, State.UNKNOWN, "config.json names no architecture"),
-        ({}, State.UNKNOWN, "the checkpoint's config.json cannot be read"),
+        ({"model_type": "x"}, CheckState.UNKNOWN, "config.json names no architecture"),
+        ({"architectures": "Qwen"}, CheckState.UNKNOWN, "config.json names no architecture"),
+        ({}, CheckState.UNKNOWN, "the checkpoint's config.json cannot be read"),
     ],
 )  # fmt: skip
-def test_architectures(config: dict[str, Any], state: State, what: str) -> None:
+def test_architectures(config: dict[str, Any], state: CheckState, what: str) -> None:
     found = check("architecture", model=Model("m", config))
     assert (found.state, found.what) == (state, what)
 
@@ -67,9 +67,9 @@ def test_architectures(config: dict[str, Any], state: State, what: str) -> None:
 def test_a_plugin_may_bring_what_vllm_lacks() -> None:
     bundle = replace(LANE, plugins=("vllm_more",))
     model = Model("m", {"architectures": ["New"], "model_type": "new"})
-    assert check("architecture", model=model, bundle=bundle).state is State.UNKNOWN
-    assert check("model_type", model=model, bundle=bundle).state is State.UNKNOWN
-    assert check("architecture", model=model, bundle=Bundle()).state is State.UNKNOWN
+    assert check("architecture", model=model, bundle=bundle).state is CheckState.UNKNOWN
+    assert check("model_type", model=model, bundle=bundle).state is CheckState.UNKNOWN
+    assert check("architecture", model=model, bundle=Bundle()).state is CheckState.UNKNOWN
 
 
 def test_model_types() -> None:
@@ -82,10 +82,10 @@ def test_model_types() -> None:
     own = Model("m", new | {"auto_map": {"AutoConfig": "x.Y"}})
     assert "which may not run" in check("model_type", model=own).what
     trusted = check("model_type", model=own, serve={"trust_remote_code": True})
-    assert trusted.state is State.OK
-    assert check("model_type").state is State.OK
-    assert check("model_type", model=Model("m")).state is State.UNKNOWN
-    assert check("model_type", model=Model("m", {"a": 1})).state is State.UNKNOWN
+    assert trusted.state is CheckState.OK
+    assert check("model_type").state is CheckState.OK
+    assert check("model_type", model=Model("m")).state is CheckState.UNKNOWN
+    assert check("model_type", model=Model("m", {"a": 1})).state is CheckState.UNKNOWN
 
 
 def test_parsers() -> None:
@@ -93,58 +93,60 @@ def test_parsers() -> None:
     red = check("parsers", serve=serve, unknown_parser="this vLLM has no reasoning parser 'qwen35'")
     assert red.what == "this vLLM has no reasoning parser 'qwen35'"
     assert check("parsers", serve=serve).what == "reasoning_parser qwen35"
-    assert check("parsers", serve=serve, parsers_known=False).state is State.UNKNOWN
-    assert check("parsers").state is State.NOT_APPLICABLE
+    assert check("parsers", serve=serve, parsers_known=False).state is CheckState.UNKNOWN
+    assert check("parsers").state is CheckState.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(
     ("config", "serve", "state", "what"),
     [
-        (QWEN, {"max_model_len": 262145}, State.FAILS,
+        (QWEN, {"max_model_len": 262145}, CheckState.FAILS,
          "User-specified max_model_len (262145) is greater than the derived max_model_len "
          "(max_position_embeddings=262144)"),
-        (QWEN, {"max_model_len": "262k"}, State.OK, "262000 of 262144 (max_position_embeddings)"),
-        (QWEN, {"max_model_len": "256K"}, State.OK, "262144 of 262144 (max_position_embeddings)"),
-        (QWEN, {"max_model_len": -1}, State.OK,
+        (QWEN, {"max_model_len": "262k"}, CheckState.OK, "262000 of 262144 (max_position_embeddings)"),
+        (QWEN, {"max_model_len": "256K"}, CheckState.OK, "262144 of 262144 (max_position_embeddings)"),
+        (QWEN, {"max_model_len": -1}, CheckState.OK,
          "none is asked for; the model's is 262144 (max_position_embeddings)"),
-        (QWEN, {"max_model_len": 300000, "hf_overrides": {"x": 1}}, State.UNKNOWN,
+        (QWEN, {"max_model_len": 300000, "hf_overrides": {"x": 1}}, CheckState.UNKNOWN,
          "300000 is more than the config's 262144, which --hf-overrides changes"),
         # YaRN has scaled the length in the config already, linear scaling has not.
-        (DEEPSEEK, {"max_model_len": 163841}, State.FAILS,
+        (DEEPSEEK, {"max_model_len": 163841}, CheckState.FAILS,
          "User-specified max_model_len (163841) is greater than the derived max_model_len "
          "(max_position_embeddings=163840)"),
         ({"max_position_embeddings": 8192, "rope_scaling": {"type": "linear", "factor": 4.0}},
-         {"max_model_len": 32768}, State.OK, "32768 of 32768 (max_position_embeddings)"),
+         {"max_model_len": 32768}, CheckState.OK, "32768 of 32768 (max_position_embeddings)"),
         ({"max_position_embeddings": 8192, "model_type": "gemma3_text",
           "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0}}},
-         {"max_model_len": 8193}, State.FAILS,
+         {"max_model_len": 8193}, CheckState.FAILS,
          "User-specified max_model_len (8193) is greater than the derived max_model_len "
          "(max_position_embeddings=8192)"),
         ({"max_position_embeddings": 8192, "rope_parameters": {
           "full_attention": {"rope_type": "linear", "factor": 8.0}}},
-         {"max_model_len": 65536}, State.OK, "65536 of 65536 (max_position_embeddings)"),
+         {"max_model_len": 65536}, CheckState.OK, "65536 of 65536 (max_position_embeddings)"),
         ({"max_position_embeddings": 8192, "sliding_window": 4096},
-         {"max_model_len": 8192, "disable_sliding_window": True}, State.FAILS,
+         {"max_model_len": 8192, "disable_sliding_window": True}, CheckState.FAILS,
          "User-specified max_model_len (8192) is greater than the derived max_model_len "
          "(sliding_window=4096)"),
-        ({"max_position_embeddings": 8192, "seq_length": 2048}, {}, State.OK,
+        ({"max_position_embeddings": 8192, "seq_length": 2048}, {}, CheckState.OK,
          "none is asked for; the model's is 2048 (seq_length)"),
-        ({"hidden_size": 64}, {"max_model_len": 9}, State.UNKNOWN,
+        ({"hidden_size": 64}, {"max_model_len": 9}, CheckState.UNKNOWN,
          "config.json does not say how long the model's context is"),
-        ({"max_position_embeddings": "long"}, {"max_model_len": 9}, State.UNKNOWN,
+        ({"max_position_embeddings": "long"}, {"max_model_len": 9}, CheckState.UNKNOWN,
          "config.json does not say how long the model's context is"),
     ],
 )  # fmt: skip
-def test_lengths(config: dict[str, Any], serve: dict[str, Any], state: State, what: str) -> None:
+def test_lengths(
+    config: dict[str, Any], serve: dict[str, Any], state: CheckState, what: str
+) -> None:
     found = check("max_model_len", model=Model("m", config), serve=serve)
     assert (found.state, found.what) == (state, what)
 
 
 def test_a_longer_length_may_be_allowed() -> None:
     given: dict[str, Any] = {"serve": {"max_model_len": 300000}}
-    assert check("max_model_len", **given).state is State.FAILS
+    assert check("max_model_len", **given).state is CheckState.FAILS
     allowed = {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}
-    assert check("max_model_len", environment=allowed, **given).state is State.OK
+    assert check("max_model_len", environment=allowed, **given).state is CheckState.OK
 
 
 def test_quantizations() -> None:
@@ -154,15 +156,15 @@ def test_quantizations() -> None:
     )
     assert check("quantization", model=Model("m", DEEPSEEK)).what == "vLLM 0.32.0 has fp8"
     nested = {"text_config": {"compression_config": {"quant_method": "compressed_tensors"}}}
-    assert check("quantization", model=Model("m", nested)).state is State.OK
-    assert check("quantization", serve={"quantization": "fp9"}).state is State.FAILS
+    assert check("quantization", model=Model("m", nested)).state is CheckState.OK
+    assert check("quantization", serve={"quantization": "fp9"}).state is CheckState.FAILS
     rounded = Model("m", {"quantization_config": {"quant_method": "auto-round"}})
-    assert check("quantization", model=rounded).state is State.FAILS
+    assert check("quantization", model=rounded).state is CheckState.FAILS
     taking = replace(LANE, taken_over=frozenset({"auto-round"}))
-    assert check("quantization", model=rounded, bundle=taking).state is State.OK
-    assert check("quantization").state is State.NOT_APPLICABLE
+    assert check("quantization", model=rounded, bundle=taking).state is CheckState.OK
+    assert check("quantization").state is CheckState.NOT_APPLICABLE
     nameless = Model("m", {"quantization_config": {"bits": 4}})
-    assert check("quantization", model=nameless).state is State.UNKNOWN
+    assert check("quantization", model=nameless).state is CheckState.UNKNOWN
 
 
 UNLISTED = replace(
@@ -193,10 +195,10 @@ UNLISTED = replace(
 )  # fmt: skip
 def test_what_nobody_tells_is_not_judged(name: str, given: dict[str, Any], what: str) -> None:
     found = check(name, **given)
-    assert (found.state, found.what) == (State.UNKNOWN, what)
+    assert (found.state, found.what) == (CheckState.UNKNOWN, what)
 
 
 def test_the_tokenizers_length_is_the_one_that_counts() -> None:
     config = {"max_position_embeddings": 4096, "model_max_length": 8192}
     found = check("max_model_len", model=Model("m", config), serve={"max_model_len": 8192})
-    assert (found.state, found.what) == (State.OK, "8192 of 8192 (model_max_length)")
+    assert (found.state, found.what) == (CheckState.OK, "8192 of 8192 (model_max_length)")

@@ -10,28 +10,28 @@ from machines import GIB, recorded
 from situations import CPU, DEEPSEEK, HOPPER, LANE, QWEN, check, with_gpus
 
 from pytest_vllm_gates.checkpoints.files import Model
-from pytest_vllm_gates.preflight.types import Check, State
+from pytest_vllm_gates.preflight.types import Check, CheckState
 
 
 @pytest.mark.parametrize(
     ("serve", "environment", "state", "what"),
     [
-        ({"tensor_parallel_size": 8}, {}, State.OK, "8 of 8"),
-        ({"tensor_parallel_size": 16}, {}, State.FAILS,
+        ({"tensor_parallel_size": 8}, {}, CheckState.OK, "8 of 8"),
+        ({"tensor_parallel_size": 16}, {}, CheckState.FAILS,
          "World size (16) is larger than the number of available GPUs (8) in this node: "
          "tensor_parallel_size 16 times pipeline_parallel_size 1"),
         ({"tensor_parallel_size": 4, "pipeline_parallel_size": 2},
-         {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, State.FAILS,
+         {"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, CheckState.FAILS,
          "World size (8) is larger than the number of available GPUs (4) in this node: "
          "tensor_parallel_size 4 times pipeline_parallel_size 2"),
-        ({"tensor_parallel_size": 16, "nnodes": 2}, {}, State.NOT_APPLICABLE,
+        ({"tensor_parallel_size": 16, "nnodes": 2}, {}, CheckState.NOT_APPLICABLE,
          "the ranks are spread over several nodes"),
         ({"tensor_parallel_size": 16, "distributed_executor_backend": "ray"}, {},
-         State.NOT_APPLICABLE, "the ranks are spread over several nodes"),
+         CheckState.NOT_APPLICABLE, "the ranks are spread over several nodes"),
     ],
 )  # fmt: skip
 def test_gpus_for_every_rank(
-    serve: dict[str, Any], environment: dict[str, str], state: State, what: str
+    serve: dict[str, Any], environment: dict[str, str], state: CheckState, what: str
 ) -> None:
     found = check("gpu_count", serve=serve, environment=environment)
     assert (found.state, found.what) == (state, what)
@@ -42,29 +42,29 @@ def test_gpus_for_every_rank(
 @pytest.mark.parametrize(
     ("serve", "environment", "state", "what"),
     [
-        ({}, {}, State.NOT_APPLICABLE, "one rank takes the cores there are"),
-        ({"tensor_parallel_size": 2}, {}, State.OK, "2 NUMA nodes for 2 ranks"),
-        ({"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, {}, State.FAILS,
+        ({}, {}, CheckState.NOT_APPLICABLE, "one rank takes the cores there are"),
+        ({"tensor_parallel_size": 2}, {}, CheckState.OK, "2 NUMA nodes for 2 ranks"),
+        ({"tensor_parallel_size": 2, "pipeline_parallel_size": 2}, {}, CheckState.FAILS,
          "Not enough allowed NUMA nodes to bind threads of 4 local CPUWorkers: there are 2"),
-        ({"tensor_parallel_size": 2}, {"CPU_VISIBLE_MEMORY_NODES": "1"}, State.FAILS,
+        ({"tensor_parallel_size": 2}, {"CPU_VISIBLE_MEMORY_NODES": "1"}, CheckState.FAILS,
          "Not enough allowed NUMA nodes to bind threads of 2 local CPUWorkers: there is 1"),
-        ({"tensor_parallel_size": 4}, {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}, State.OK,
+        ({"tensor_parallel_size": 4}, {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}, CheckState.OK,
          "4 ranks, bound to no cores"),
-        ({"tensor_parallel_size": 2}, {"VLLM_CPU_OMP_THREADS_BIND": "0-3|4-7"}, State.OK,
+        ({"tensor_parallel_size": 2}, {"VLLM_CPU_OMP_THREADS_BIND": "0-3|4-7"}, CheckState.OK,
          "VLLM_CPU_OMP_THREADS_BIND gives each of 2 ranks its cores"),
-        ({"tensor_parallel_size": 2}, {"VLLM_CPU_OMP_THREADS_BIND": "0-7"}, State.FAILS,
+        ({"tensor_parallel_size": 2}, {"VLLM_CPU_OMP_THREADS_BIND": "0-7"}, CheckState.FAILS,
          "VLLM_CPU_OMP_THREADS_BIND: the number of lists of cores, 1, doesn't match local world "
          "size 2"),
-        ({"tensor_parallel_size": 4}, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, State.OK,
+        ({"tensor_parallel_size": 4}, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, CheckState.OK,
          "4 cores for 4 ranks on parts of one NUMA node"),
-        ({"tensor_parallel_size": 8}, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, State.FAILS,
+        ({"tensor_parallel_size": 8}, {"VLLM_CPU_SIM_MULTI_NUMA": "1"}, CheckState.FAILS,
          "4 cores for 8 ranks"),
-        ({"tensor_parallel_size": 8, "nnodes": 4}, {}, State.NOT_APPLICABLE,
+        ({"tensor_parallel_size": 8, "nnodes": 4}, {}, CheckState.NOT_APPLICABLE,
          "the ranks are spread over several nodes"),
     ],
 )  # fmt: skip
 def test_a_numa_node_for_every_rank(
-    serve: dict[str, Any], environment: dict[str, str], state: State, what: str
+    serve: dict[str, Any], environment: dict[str, str], state: CheckState, what: str
 ) -> None:
     machine = replace(HOPPER, numa_nodes=2, cores=4)
     found = check("cpu_ranks", bundle=CPU, machine=machine, serve=serve, environment=environment)
@@ -72,55 +72,57 @@ def test_a_numa_node_for_every_rank(
 
 
 def test_without_a_gpu_none_is_counted() -> None:
-    assert check("gpu_count", machine=replace(HOPPER, devices=())).state is State.UNKNOWN
-    assert check("gpu_count", machine=None).state is State.UNKNOWN
+    assert check("gpu_count", machine=replace(HOPPER, devices=())).state is CheckState.UNKNOWN
+    assert check("gpu_count", machine=None).state is CheckState.UNKNOWN
 
 
 def test_numa_nodes_that_are_not_known() -> None:
     two: dict[str, Any] = {"bundle": CPU, "serve": {"tensor_parallel_size": 2}}
-    assert check("cpu_ranks", machine=None, **two).state is State.UNKNOWN
+    assert check("cpu_ranks", machine=None, **two).state is CheckState.UNKNOWN
     machine = replace(HOPPER, numa_nodes=None)
-    assert check("cpu_ranks", machine=machine, **two).state is State.UNKNOWN
-    assert check("cpu_ranks", serve=two["serve"]).state is State.NOT_APPLICABLE
+    assert check("cpu_ranks", machine=machine, **two).state is CheckState.UNKNOWN
+    assert check("cpu_ranks", serve=two["serve"]).state is CheckState.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(
     ("name", "config", "size", "state", "what"),
     [
-        ("attention_heads", QWEN, 4, State.OK, "24 heads over 4 ranks"),
-        ("attention_heads", QWEN, 16, State.FAILS,
+        ("attention_heads", QWEN, 4, CheckState.OK, "24 heads over 4 ranks"),
+        ("attention_heads", QWEN, 16, CheckState.FAILS,
          "Total number of attention heads (24) must be divisible by tensor parallel size (16)"),
-        ("attention_heads", {"a": 1}, 2, State.UNKNOWN,
+        ("attention_heads", {"a": 1}, 2, CheckState.UNKNOWN,
          "config.json does not say how many attention heads the model has"),
-        ("kv_heads", QWEN, 4, State.OK, "1 of 4 on each of 4 ranks"),
-        ("kv_heads", QWEN, 8, State.OK, "each of 4 copied to 2 of 8 ranks"),
-        ("kv_heads", QWEN, 6, State.FAILS,
+        ("kv_heads", QWEN, 4, CheckState.OK, "1 of 4 on each of 4 ranks"),
+        ("kv_heads", QWEN, 8, CheckState.OK, "each of 4 copied to 2 of 8 ranks"),
+        ("kv_heads", QWEN, 6, CheckState.FAILS,
          "6 is not divisible by 4: 4 heads of keys and values do not go evenly over "
          "tensor_parallel_size 6"),
-        ("kv_heads", DEEPSEEK, 6, State.NOT_APPLICABLE,
+        ("kv_heads", DEEPSEEK, 6, CheckState.NOT_APPLICABLE,
          "latent attention keeps one cache for all heads, whole on every rank"),
-        ("kv_heads", {"a": 1}, 2, State.UNKNOWN,
+        ("kv_heads", {"a": 1}, 2, CheckState.UNKNOWN,
          "config.json does not say how many heads of keys and values the model has"),
-        ("quantization_blocks", DEEPSEEK, 8, State.OK,
+        ("quantization_blocks", DEEPSEEK, 8, CheckState.OK,
          "whole blocks of 128x128 on each of 8 ranks"),
-        ("quantization_blocks", DEEPSEEK, 32, State.FAILS,
+        ("quantization_blocks", DEEPSEEK, 32, CheckState.FAILS,
          "Weight input_size_per_partition = 576 is not divisible by weight quantization block_k = "
          "128 (intermediate_size 18432 over 32 ranks)"),
-        ("quantization_blocks", QWEN, 8, State.NOT_APPLICABLE,
+        ("quantization_blocks", QWEN, 8, CheckState.NOT_APPLICABLE,
          "nothing is split that is quantised in blocks"),
         ("quantization_blocks", DEEPSEEK | {"quantization_config": {
-            "quant_method": "fp8", "weight_block_size": 128}}, 8, State.UNKNOWN,
+            "quant_method": "fp8", "weight_block_size": 128}}, 8, CheckState.UNKNOWN,
          "weight_block_size 128 is not a pair of sizes"),
         ("quantization_blocks", {
             "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}, 8,
-         State.UNKNOWN, "config.json does not say how wide the layers are"),
+         CheckState.UNKNOWN, "config.json does not say how wide the layers are"),
         ("quantization_blocks", DEEPSEEK | {"quantization_config": {
             "quant_method": "fp8", "weight_block_size": [128, 128],
-            "modules_to_not_convert": ["model.layers.0.mlp.down_proj"]}}, 32, State.UNKNOWN,
+            "modules_to_not_convert": ["model.layers.0.mlp.down_proj"]}}, 32, CheckState.UNKNOWN,
          "some layers are kept out of the quantisation"),
     ],
 )  # fmt: skip
-def test_splitting(name: str, config: dict[str, Any], size: int, state: State, what: str) -> None:
+def test_splitting(
+    name: str, config: dict[str, Any], size: int, state: CheckState, what: str
+) -> None:
     found = check(name, model=Model("m", config), serve={"tensor_parallel_size": size})
     assert (found.state, found.what) == (state, what)
 
@@ -131,10 +133,10 @@ def test_experts_may_be_refined_or_left_whole() -> None:
     }  # fmt: skip
     model = Model("m", narrow)
     found = check("quantization_blocks", model=model, serve={"tensor_parallel_size": 8})
-    assert found.state is State.UNKNOWN
+    assert found.state is CheckState.UNKNOWN
     assert "each rank has 192 of the experts' 1536 columns" in found.what
     whole = {"tensor_parallel_size": 8, "enable_expert_parallel": True}
-    assert check("quantization_blocks", model=model, serve=whole).state is State.OK
+    assert check("quantization_blocks", model=model, serve=whole).state is CheckState.OK
 
 
 def test_blocks_that_fit_are_offered() -> None:
@@ -151,28 +153,28 @@ def test_free_memory_of_gpus() -> None:
         "memory utilization (0.9, 71.20 GiB)"
     )
     assert "gpu_memory_utilization = 0.75 in [serve]" in red.fix
-    assert check("free_memory").state is State.OK
+    assert check("free_memory").state is CheckState.OK
     explicit = check("free_memory", machine=busy, serve={"kv_cache_memory_bytes": 10**9})
-    assert explicit.state is State.NOT_APPLICABLE
+    assert explicit.state is CheckState.NOT_APPLICABLE
     hidden = check("free_memory", machine=recorded("a100mig"))
     assert hidden.what == "the GPUs do not tell their memory"
 
 
 def test_how_much_is_asked_for_must_be_known() -> None:
     silent = replace(LANE, utilization=None)
-    assert check("free_memory", bundle=silent).state is State.UNKNOWN
-    assert check("free_memory", bundle=replace(silent, device="cpu")).state is State.UNKNOWN
+    assert check("free_memory", bundle=silent).state is CheckState.UNKNOWN
+    assert check("free_memory", bundle=replace(silent, device="cpu")).state is CheckState.UNKNOWN
     set_by_flag = check("free_memory", bundle=silent, serve={"gpu_memory_utilization": 0.5})
-    assert set_by_flag.state is State.OK
-    assert check("free_memory", bundle=replace(LANE, device=None)).state is State.UNKNOWN
+    assert set_by_flag.state is CheckState.OK
+    assert check("free_memory", bundle=replace(LANE, device=None)).state is CheckState.UNKNOWN
     untold = replace(HOPPER, available_bytes=None)
-    assert check("free_memory", bundle=CPU, machine=untold).state is State.UNKNOWN
+    assert check("free_memory", bundle=CPU, machine=untold).state is CheckState.UNKNOWN
 
 
 def test_only_the_gpus_that_are_used_have_to_be_free() -> None:
     first, *others = HOPPER.devices
     busy = replace(HOPPER, devices=(first, *(replace(one, free_bytes=0) for one in others)))
-    assert check("free_memory", machine=busy).state is State.OK
+    assert check("free_memory", machine=busy).state is CheckState.OK
     both = check("free_memory", machine=busy, serve={"tensor_parallel_size": 2})
     assert both.what.startswith("Free memory on NVIDIA H100 80GB HBM3 1 (0.00 GiB")
 
@@ -184,28 +186,28 @@ def test_unified_memory_is_the_machines() -> None:
         "Free memory on NVIDIA GB10 0 (100.00 GiB of 128.00 GiB of the memory it shares with the "
         "machine) is less than desired GPU memory utilization (0.92, 117.76 GiB)"
     )
-    assert check("free_memory", machine=recorded("gb10")).state is State.OK
+    assert check("free_memory", machine=recorded("gb10")).state is CheckState.OK
 
 
 @pytest.mark.parametrize(
     ("environment", "serve", "state", "what"),
     [
-        ({"VLLM_CPU_KVCACHE_SPACE": "1"}, {}, State.OK,
+        ({"VLLM_CPU_KVCACHE_SPACE": "1"}, {}, CheckState.OK,
          "120.00 GiB available, 1.00 GiB asked for (VLLM_CPU_KVCACHE_SPACE=1)"),
-        ({"VLLM_CPU_KVCACHE_SPACE": "200"}, {}, State.FAILS,
+        ({"VLLM_CPU_KVCACHE_SPACE": "200"}, {}, CheckState.FAILS,
          "Available memory (120.00 GiB of 128.00 GiB) is less than requested "
          "(VLLM_CPU_KVCACHE_SPACE=200: 200.00 GiB)"),
-        ({"VLLM_CPU_KVCACHE_SPACE": "lots"}, {}, State.FAILS,
+        ({"VLLM_CPU_KVCACHE_SPACE": "lots"}, {}, CheckState.FAILS,
          "VLLM_CPU_KVCACHE_SPACE='lots' is no whole number of GiB"),
-        ({}, {"gpu_memory_utilization": 0.99}, State.FAILS,
+        ({}, {"gpu_memory_utilization": 0.99}, CheckState.FAILS,
          "Available memory (120.00 GiB of 128.00 GiB) is less than requested "
          "(gpu_memory_utilization 0.99: 126.72 GiB)"),
-        ({}, {"kv_cache_memory_bytes": GIB}, State.OK,
+        ({}, {"kv_cache_memory_bytes": GIB}, CheckState.OK,
          f"120.00 GiB available, 1.00 GiB asked for (kv_cache_memory_bytes {GIB})"),
     ],
 )  # fmt: skip
 def test_memory_on_the_cpu(
-    environment: dict[str, str], serve: dict[str, Any], state: State, what: str
+    environment: dict[str, str], serve: dict[str, Any], state: CheckState, what: str
 ) -> None:
     found = check("free_memory", bundle=CPU, environment=environment, serve=serve)
     assert (found.state, found.what) == (state, what)
@@ -214,8 +216,10 @@ def test_memory_on_the_cpu(
 def test_a_share_of_one_numa_node_is_not_judged_by_the_machine() -> None:
     two = replace(HOPPER, numa_nodes=2)
     given: dict[str, Any] = {"bundle": CPU, "serve": {"gpu_memory_utilization": 0.99}}
-    assert check("free_memory", machine=two, **given).state is State.UNKNOWN
-    assert check("free_memory", machine=replace(two, numa_nodes=1), **given).state is State.FAILS
+    assert check("free_memory", machine=two, **given).state is CheckState.UNKNOWN
+    assert (
+        check("free_memory", machine=replace(two, numa_nodes=1), **given).state is CheckState.FAILS
+    )
 
 
 # 2 x 8 heads x 128 x 2 bytes x 32 layers: 128 KiB a token, 1 GiB for its whole context.
@@ -234,36 +238,36 @@ def cache(**given: Any) -> Check:
 def test_one_request_of_full_length_must_fit_into_the_cache() -> None:
     found = cache(serve={"kv_cache_memory_bytes": 2 * GIB})
     assert (found.state, found.what) == (
-        State.OK, "1.00 GiB for one request of 8192 tokens, 2.00 GiB",
+        CheckState.OK, "1.00 GiB for one request of 8192 tokens, 2.00 GiB",
     )  # fmt: skip
     found = cache(serve={"kv_cache_memory_bytes": GIB // 2})
     assert (found.state, found.what) == (
-        State.FAILS,
+        CheckState.FAILS,
         "To serve at least one request with the model's max seq len (8192), 1.00 GiB KV cache is "
         "needed, which is larger than the available KV cache memory (0.50 GiB)",
     )
     # One block of 16 tokens is always vLLM's own.
     assert found.fix.startswith("max_model_len = 4080 in [serve], or more memory")
     short = {"kv_cache_memory_bytes": GIB // 2, "max_model_len": 4080}
-    assert cache(serve=short).state is State.OK
-    assert cache(serve=short | {"max_model_len": 4081}).state is State.FAILS
-    assert cache().state is State.OK
+    assert cache(serve=short).state is CheckState.OK
+    assert cache(serve=short | {"max_model_len": 4081}).state is CheckState.FAILS
+    assert cache().state is CheckState.OK
     # The weights alone are 15 GiB of the GPU's 80.
-    assert cache(serve={"gpu_memory_utilization": 0.15}).state is State.FAILS
-    assert cache(bundle=replace(LANE, utilization=0.15)).state is State.FAILS
+    assert cache(serve={"gpu_memory_utilization": 0.15}).state is CheckState.FAILS
+    assert cache(bundle=replace(LANE, utilization=0.15)).state is CheckState.FAILS
 
 
 @pytest.mark.parametrize(
     ("space", "state"),
     [
-        ("2", State.OK),
-        (" 2 ", State.OK),
-        ("1", State.FAILS),
-        ("0", State.UNKNOWN),
-        ("much", State.UNKNOWN),
+        ("2", CheckState.OK),
+        (" 2 ", CheckState.OK),
+        ("1", CheckState.FAILS),
+        ("0", CheckState.UNKNOWN),
+        ("much", CheckState.UNKNOWN),
     ],
 )
-def test_the_cache_of_a_cpu_is_what_its_variable_says(space: str, state: State) -> None:
+def test_the_cache_of_a_cpu_is_what_its_variable_says(space: str, state: CheckState) -> None:
     serve = {"kv_cache_memory_bytes": 1024}
     environment = {"VLLM_CPU_KVCACHE_SPACE": space}
     assert cache(bundle=CPU, environment=environment, serve=serve).state is state
@@ -284,7 +288,7 @@ def test_the_cache_of_a_cpu_is_what_its_variable_says(space: str, state: State) 
 def test_without_a_room_nothing_is_said_of_the_cache(given: dict[str, Any]) -> None:
     found = cache(**given)
     assert (found.state, found.what) == (
-        State.UNKNOWN, "there is no memory plan for this model on this machine",
+        CheckState.UNKNOWN, "there is no memory plan for this model on this machine",
     )  # fmt: skip
 
 
@@ -298,7 +302,7 @@ def test_without_a_room_nothing_is_said_of_the_cache(given: dict[str, Any]) -> N
 )
 def test_without_a_plan_nothing_is_said_of_the_cache(config: dict[str, Any]) -> None:
     found = cache(model=Model("m", config), serve={"kv_cache_memory_bytes": GIB})
-    assert found.state is State.UNKNOWN
+    assert found.state is CheckState.UNKNOWN
     assert found.what.startswith("no plan can be made: ")
 
 
@@ -306,5 +310,5 @@ def test_weights_that_cannot_be_counted_leave_the_cache_unsaid() -> None:
     strange = {**LLAMA, "quantization_config": {"quant_method": "strange"}}
     found = cache(model=Model("m", strange))
     assert (found.state, found.what) == (
-        State.UNKNOWN, "what the model takes of this machine cannot be said",
+        CheckState.UNKNOWN, "what the model takes of this machine cannot be said",
     )  # fmt: skip

@@ -13,7 +13,7 @@ import pytest
 from pytest_vllm_gates.catalog.plans import Block, planned_throughput
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.process.process import stilled
-from pytest_vllm_gates.throughput.blocks import Driver, Server
+from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,17 +47,17 @@ def test_the_other_server_stands_still_while_one_is_measured(
     pids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = (
-        Server(Endpoint(f"http://{pid}", ""), None, stoppable=[pid].copy) for pid in pids
+        MeasuredServer(Endpoint(f"http://{pid}", ""), None, stoppable=[pid].copy) for pid in pids
     )
     seen = []
 
-    def block(_: Driver, server: Server, name: str) -> Block:
+    def block(_: BlockDriver, server: MeasuredServer, name: str) -> Block:
         at = [ours, theirs].index(server)
         seen.append((still(pids[at], expected=False), still(pids[1 - at], expected=True)))
         return Block(name, 0.0, 1.0, 1, 0.1, 0.1)
 
-    monkeypatch.setattr(Driver, "block", block)
-    groups = [*Driver(planned_throughput(), (), 1.0).groups(ours, theirs, "seed", 2)]
+    monkeypatch.setattr(BlockDriver, "block", block)
+    groups = [*BlockDriver(planned_throughput(), (), 1.0).groups(ours, theirs, "seed", 2)]
     assert len(groups) == 2
     assert seen == [(False, True)] * 8
     assert not any(still(pid, expected=False) for pid in pids)

@@ -14,7 +14,7 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.goldens import Refused
 from pytest_vllm_gates.prompts import encoder as encoders
 from pytest_vllm_gates.prompts.encoder import Encoder
-from pytest_vllm_gates.prompts.reference import Reference
+from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 from pytest_vllm_gates.prompts.types import Endless
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_its_files_are_locked(encoder: Encoder, tmp_path: Path) -> None:
 
 def test_a_reference_renders_with_it_and_without_a_template(encoder: Encoder) -> None:
     checkpoint = Checkpoint(name="weights", source=str(miniatures.path("deepseek-v3.1")))
-    reference = Reference(checkpoint, {}, encoder)
+    reference = ReferenceRenderer(checkpoint, {}, encoder)
     prompt = reference.render(asked("Hi"))
     assert prompt.text == "".join(prompt.pieces) == "[user:Hi]"
     assert "chat template" not in reference.locked_parts()

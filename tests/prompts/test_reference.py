@@ -14,7 +14,7 @@ from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.goldens import Refused
 from pytest_vllm_gates.prompts import template as prompts_template
-from pytest_vllm_gates.prompts.reference import Reference
+from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 from pytest_vllm_gates.prompts.types import Endless
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ SHOWING_PARTS = """\
 {%- endif %};{% endfor -%}
 """
 
-Made = Callable[..., Reference]
+Made = Callable[..., ReferenceRenderer]
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def made(folder: Path) -> Made:
-    def make(template: str | None = SHOWING, **serve: Any) -> Reference:
+    def make(template: str | None = SHOWING, **serve: Any) -> ReferenceRenderer:
         if template is not None:
             (folder / "chat_template.jinja").write_text(template)
-        return Reference(Checkpoint(name="weights", source=str(folder)), serve)
+        return ReferenceRenderer(Checkpoint(name="weights", source=str(folder)), serve)
 
     return make
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.lanes.describe import BundleDiff, Change
+from pytest_vllm_gates.lanes.describe import BundleChange, BundleDiff
 from pytest_vllm_gates.report.environment import diff_document, diff_lines
 
 DIFF = BundleDiff(
     "canary",
     "stable",
     (
-        Change("vllm", "vllm", "0.33.0", "0.32.0"),
-        Change("vllm", "xgrammar", "0.3.0", None),
-        Change("chat template", "glm", "a" * 64, "b" * 64),
+        BundleChange("vllm", "vllm", "0.33.0", "0.32.0"),
+        BundleChange("vllm", "xgrammar", "0.3.0", None),
+        BundleChange("chat template", "glm", "a" * 64, "b" * 64),
     ),
     ("torch", "driver"),
     ("machine",),
@@ -52,7 +52,7 @@ def test_nothing_is_said_to_be_the_same_that_is_not_known() -> None:
 
 
 def test_of_many_changes_the_first_are_listed() -> None:
-    changed = tuple(Change("CUDA", f"nvidia-{number:02}", "1", None) for number in range(30))
+    changed = tuple(BundleChange("CUDA", f"nvidia-{number:02}", "1", None) for number in range(30))
     told = [*diff_lines(BundleDiff("a", "b", changed, (), ()))]
     assert len(told) == 10
     assert told[-1].strip() == "… and 22 more"

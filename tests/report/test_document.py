@@ -40,9 +40,9 @@ LOGS = {
 }
 
 
-def facts(boot: Boot | None = BOOTED, **env: str) -> document.Facts:
+def facts(boot: Boot | None = BOOTED, **env: str) -> document.ReportFacts:
     lane = Lane(name="cpu", file=Path("/x"), title="a lane", python="/py", env=env)
-    return document.Facts(
+    return document.ReportFacts(
         command=["pytest", "--model", "qwen3.5"],
         lane=lane,
         lane_why="asked for",

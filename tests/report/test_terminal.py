@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from pytest_vllm_gates.catalog.waivers import State, Waiver, of_lane
+from pytest_vllm_gates.catalog.waivers import Waiver, WaiverState, of_lane
 from pytest_vllm_gates.outcomes import GONE, STANDING, Outcome, TestResult
 from pytest_vllm_gates.report import terminal
 from pytest_vllm_gates.verdict.verdict import Promotion, decide
@@ -105,7 +105,7 @@ def test_waivers_are_told_after_the_verdict() -> None:
         for results in ([waived], [told[1]])
         for one in of_lane([waiver], "cpu", until).settle(results)
     ]
-    assert {one.state for one in settled} < {*terminal.WAIVERS} == {*State}
+    assert {one.state for one in settled} < {*terminal.WAIVERS} == {*WaiverState}
     shown = list(terminal.lines(decide(told, {"qwen3.5": ["boot"]}, waivers=settled)))
     assert shown[0][0] == "yellow"
     whose = "qwen3.5: boot (by Jane, until 2026-12-01: a fix comes)"

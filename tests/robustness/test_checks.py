@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.client.completion import Said
+from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.outcomes import Finding
 from pytest_vllm_gates.robustness import checks as robustness_checks
-from pytest_vllm_gates.robustness.types import Checkup, Misuse, Reaction, Treatment
+from pytest_vllm_gates.robustness.types import Checkup, Reaction, RobustnessResult, WrongRequest
 
-HEALTHY = Said(content="Paris.", finish_reason="stop", token_ids=(1, 2))
+HEALTHY = Completion(content="Paris.", finish_reason="stop", token_ids=(1, 2))
 
 
 def reaction(
@@ -20,15 +20,15 @@ def reaction(
     request: dict[str, Any] | None = None,
     **more: Any,
 ) -> Reaction:
-    case = Misuse(
+    case = WrongRequest(
         name="a case", **{key: more.pop(key) for key in ("expect", "names", "raw") if key in more}
     )
     given: dict[str, Any] = {"completion": False, "text": "what came", "seconds": 0.1}
     return Reaction(case, request, status, message, **{**given, **more})
 
 
-def treatment(*reactions: Reaction, checkups: tuple[Checkup, ...] = ()) -> Treatment:
-    return Treatment(HEALTHY, reactions, checkups, ())
+def treatment(*reactions: Reaction, checkups: tuple[Checkup, ...] = ()) -> RobustnessResult:
+    return RobustnessResult(HEALTHY, reactions, checkups, ())
 
 
 def sentences(found: robustness_checks.Judged) -> list[str]:
@@ -110,7 +110,7 @@ def test_each_promise_looks_only_at_its_own_cases() -> None:
 
 
 def test_a_server_that_answers_no_longer_is_told_with_what_was_before() -> None:
-    silent = Checkup(("first", "last"), Said(error="ReadTimeout"))
+    silent = Checkup(("first", "last"), Completion(error="ReadTimeout"))
     fine = Checkup(("alone",), HEALTHY)
     found, cases = robustness_checks.unwell(treatment(checkups=(fine, silent)))
     assert [case.name for case in cases] == ["after 'alone' to 'alone'", "after 'first' to 'last'"]

@@ -9,20 +9,20 @@ import pytest
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.robustness import types as robustness_types
-from pytest_vllm_gates.robustness.types import Misuse, load_all
+from pytest_vllm_gates.robustness.types import WrongRequest, load_all
 
 NOWHERE = Path("/nowhere")
 
 
 @pytest.fixture
-def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[Misuse]:
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type[WrongRequest]:
     """An empty folder in place of the shipped cases; `tmp_path` is the project."""
     monkeypatch.setattr(robustness_types, "SHIPPED", tmp_path / "shipped")
     (tmp_path / "robustness").mkdir()
-    return Misuse
+    return WrongRequest
 
 
-def cases(tmp_path: Path, text: str) -> tuple[Misuse, ...]:
+def cases(tmp_path: Path, text: str) -> tuple[WrongRequest, ...]:
     (tmp_path / "robustness" / "own.toml").write_text(text)
     return load_all(tmp_path)
 

@@ -15,7 +15,7 @@ from pytest_vllm_gates.server import launch
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
 
-LIMITS = launch.Limits(boot_s=20.0, stall_s=10.0)
+LIMITS = launch.BootLimits(boot_s=20.0, stall_s=10.0)
 
 
 def lane(*command: str, **changes: Any) -> Lane:
@@ -23,8 +23,8 @@ def lane(*command: str, **changes: Any) -> Lane:
     return Lane(name="fake", file=file, title="x", command=command, **changes)
 
 
-def plan_of(family: Family, folder: Path) -> launch.Plan:
-    return launch.Plan(
+def plan_of(family: Family, folder: Path) -> launch.LaunchPlan:
+    return launch.LaunchPlan(
         family=family,
         lane=lane(sys.executable, "-I", "-S", stub.__file__, "{port}"),
         checkpoint=Checkpoint(name="weights", source="org/weights"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def plan(tmp_path: Path, qwen: Family) -> launch.Plan:
+def plan(tmp_path: Path, qwen: Family) -> launch.LaunchPlan:
     return plan_of(qwen, tmp_path / "server")
 
 
@@ -34,11 +34,11 @@ Boots = Callable[..., launch.Server]
 
 
 @pytest.fixture
-def boots(plan: launch.Plan) -> Iterator[Boots]:
+def boots(plan: launch.LaunchPlan) -> Iterator[Boots]:
     """Boot a fake server that goes wrong as told; it ends with the test."""
     started: list[launch.Server] = []
 
-    def boot(faults: str = "", limits: launch.Limits = LIMITS, **how: Any) -> launch.Server:
+    def boot(faults: str = "", limits: launch.BootLimits = LIMITS, **how: Any) -> launch.Server:
         faulty = plan.lane.model_copy(update={"env": {"FAKE": faults}})
         said = how.pop("said", [])
         planned = replace(plan, lane=faulty, limits=limits)
@@ -111,7 +111,7 @@ def test_a_server_that_dies_before_it_is_ready_is_told_with_its_words(boots: Boo
     assert f"whole log: {server.boot.evidence['log']}" in told
 
 
-def test_a_command_that_does_not_exist_is_told(plan: launch.Plan) -> None:
+def test_a_command_that_does_not_exist_is_told(plan: launch.LaunchPlan) -> None:
     server = launch.Server(replace(plan, lane=lane("/nowhere/docker", "run")), lambda _: None)
     told = failure(server)
     assert told.what == "the server ended before it was ready (exit status 127)"
@@ -144,13 +144,13 @@ def test_a_server_that_dies_of_its_first_prompt_is_told_with_status_and_words(
 
 def test_a_silent_server_is_given_up_before_the_total_limit(boots: Boots) -> None:
     begun = time.monotonic()
-    told = failure(boots("silent", launch.Limits(boot_s=60.0, stall_s=1.0))).what
+    told = failure(boots("silent", launch.BootLimits(boot_s=60.0, stall_s=1.0))).what
     assert re.fullmatch(r"the server made no progress for \d+ s \(--stall-timeout\)", told)
     assert time.monotonic() - begun < 20
 
 
 def test_a_server_that_talks_for_ever_is_given_up_at_the_total_limit(boots: Boots) -> None:
-    told = failure(boots("chatters", launch.Limits(boot_s=1.0, stall_s=10.0))).what
+    told = failure(boots("chatters", launch.BootLimits(boot_s=1.0, stall_s=10.0))).what
     assert re.fullmatch(r"the server was not ready after \d+ s \(--boot-timeout\)", told)
 
 
@@ -205,13 +205,13 @@ def test_a_stranger_who_answers_on_the_port_is_not_taken_for_ours(
 ) -> None:
     stranger = fakes(names=("qwen3.5", "qwen3.5-00000000"))
     monkeypatch.setattr(launch, "free_port", lambda: stranger.server_port)
-    told = failure(boots("silent", launch.Limits(boot_s=1.0, stall_s=9.0))).what
+    told = failure(boots("silent", launch.BootLimits(boot_s=1.0, stall_s=9.0))).what
     assert "was not ready" in told
     assert stranger.chats == 0
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug")])
-def test_an_interrupted_boot_leaves_nothing(plan: launch.Plan, error: BaseException) -> None:
+def test_an_interrupted_boot_leaves_nothing(plan: launch.LaunchPlan, error: BaseException) -> None:
     tree: list[int] = []
     env = {"FAKE": "spawns,silent"}
 
@@ -233,7 +233,7 @@ def test_the_log_is_told_as_it_grows(boots: Boots) -> None:
     assert "a fake boots" in "".join(heard)
 
 
-def test_an_old_log_is_not_read_for_this_boots(boots: Boots, plan: launch.Plan) -> None:
+def test_an_old_log_is_not_read_for_this_boots(boots: Boots, plan: launch.LaunchPlan) -> None:
     plan.folder.mkdir(parents=True)
     (plan.folder / "server.log").write_text("ImportError: of yesterday\n")
     assert not any("yesterday" in line for line in failure(boots("dies")).excerpt)

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def plan(tmp_path: Path, qwen: Family) -> launch.Plan:
+def plan(tmp_path: Path, qwen: Family) -> launch.LaunchPlan:
     return plan_of(qwen, tmp_path / "server")
 
 
-def test_the_command_says_model_alias_and_loopback(plan: launch.Plan) -> None:
+def test_the_command_says_model_alias_and_loopback(plan: launch.LaunchPlan) -> None:
     bare = replace(plan, python=Path("/env/bin/python"), lane=Lane(
         name="own", file=Path("/x"), title="x", python="/env/bin/python",
     ))  # fmt: skip
@@ -37,13 +37,13 @@ def test_the_command_says_model_alias_and_loopback(plan: launch.Plan) -> None:
     assert "--revision" not in argv
 
 
-def test_a_revision_is_pinned(plan: launch.Plan) -> None:
+def test_a_revision_is_pinned(plan: launch.LaunchPlan) -> None:
     pinned = replace(plan, checkpoint=Checkpoint(name="w", source="org/w", revision="abc123"))
     argv = launch.command(pinned, 1, "a")
     assert argv[argv.index("--revision") + 1] == "abc123"
 
 
-def test_the_lane_has_the_last_word_on_flags_then_the_checkpoint(plan: launch.Plan) -> None:
+def test_the_lane_has_the_last_word_on_flags_then_the_checkpoint(plan: launch.LaunchPlan) -> None:
     planned = replace(
         plan,
         family=plan.family.model_copy(update={"serve": {"max_model_len": 1, "dtype": "a", "x": 1}}),
@@ -56,7 +56,7 @@ def test_the_lane_has_the_last_word_on_flags_then_the_checkpoint(plan: launch.Pl
     assert argv.count("--max-model-len") == 1
 
 
-def test_a_command_lanes_placeholders_are_filled(plan: launch.Plan) -> None:
+def test_a_command_lanes_placeholders_are_filled(plan: launch.LaunchPlan) -> None:
     argv = launch.command(replace(plan, lane=lane(
         "docker", "run", "-p", "{port}:{port}", "image", "--of={model}",
     )), 8123, "a")  # fmt: skip
@@ -64,7 +64,7 @@ def test_a_command_lanes_placeholders_are_filled(plan: launch.Plan) -> None:
     assert argv[6:8] == ["--model", "org/weights"]
 
 
-def test_flags_go_where_the_command_says(plan: launch.Plan) -> None:
+def test_flags_go_where_the_command_says(plan: launch.LaunchPlan) -> None:
     argv = launch.command(replace(plan, lane=lane("sh", "-c", "x", "{flags}", "end")), 1, "a")
     assert argv[:4] == ["sh", "-c", "x", "--model"]
     assert argv[-1] == "end"
@@ -72,7 +72,7 @@ def test_flags_go_where_the_command_says(plan: launch.Plan) -> None:
 
 
 def test_nothing_of_this_python_leaks_into_the_servers(
-    plan: launch.Plan, monkeypatch: pytest.MonkeyPatch
+    plan: launch.LaunchPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in environment_overlay.FOREIGN:
         monkeypatch.setenv(name, "/of/this/python")
@@ -84,7 +84,7 @@ def test_nothing_of_this_python_leaks_into_the_servers(
     assert env["PATH"].split(os.pathsep)[0] == "/env/bin"
 
 
-def test_the_overlay_comes_first_on_the_import_path(plan: launch.Plan) -> None:
+def test_the_overlay_comes_first_on_the_import_path(plan: launch.LaunchPlan) -> None:
     planned = replace(
         plan, overlay=Path("/overlay"), lane=lane("run", env={"PYTHONPATH": "/lanes/own"})
     )
@@ -92,7 +92,7 @@ def test_the_overlay_comes_first_on_the_import_path(plan: launch.Plan) -> None:
     assert launch.environment(replace(planned, overlay=None), "k")["PYTHONPATH"] == "/lanes/own"
 
 
-def test_the_lanes_environment_has_the_last_word(plan: launch.Plan) -> None:
+def test_the_lanes_environment_has_the_last_word(plan: launch.LaunchPlan) -> None:
     planned = replace(plan, lane=lane("run", env={"NO_COLOR": "", "VLLM_API_KEY": "own"}))
     env = launch.environment(planned, "key")
     assert env["NO_COLOR"] == ""
@@ -101,7 +101,7 @@ def test_the_lanes_environment_has_the_last_word(plan: launch.Plan) -> None:
     assert launch.environment(own, "key")["CUDA_VISIBLE_DEVICES"] == "3"
 
 
-def test_local_weights_are_served_offline(plan: launch.Plan, tmp_path: Path) -> None:
+def test_local_weights_are_served_offline(plan: launch.LaunchPlan, tmp_path: Path) -> None:
     local = replace(plan, checkpoint=Checkpoint(name="w", source=str(tmp_path)))
     assert launch.environment(local, "key")["HF_HUB_OFFLINE"] == "1"
     assert launch.environment(plan, "key").get("HF_HUB_OFFLINE") == os.environ.get("HF_HUB_OFFLINE")

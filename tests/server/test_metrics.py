@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_vllm_gates.client.completion import Said
-from pytest_vllm_gates.load.types import Loaded, Phase
+from pytest_vllm_gates.client.completion import Completion
+from pytest_vllm_gates.load.types import LoadResult, Phase
 from pytest_vllm_gates.server.metrics import Load
-from pytest_vllm_gates.server.watchdog import Rest
+from pytest_vllm_gates.server.watchdog import RestState
 
 LOAD = Load(1.0, running=2, waiting=3, generated=40, read=50, preempted=6, kv_usage=0.123456)
 
@@ -38,8 +38,8 @@ def test_a_load_tells_the_most_that_was_seen_of_each_phase() -> None:
         seen=(LOAD, replace(LOAD, running=9, kv_usage=0.1)),
     )  # fmt: skip
     quiet = replace(phase, name="quiet", seen=(), before=None)
-    rest = Rest(Said(), in_flight=0, kv_usage=0.0, memory_bytes=None)
-    assert Loaded(Said(), (phase, quiet), (), rest).as_evidence() == {
+    rest = RestState(Completion(), in_flight=0, kv_usage=0.0, memory_bytes=None)
+    assert LoadResult(Completion(), (phase, quiet), (), rest).as_evidence() == {
         "chats": {
             "took_s": 1.24, "requests": 0, "running": 9, "waiting": 3, "kv_usage": 0.1235,
             "preempted": 2, "cached_tokens": 30,

@@ -6,7 +6,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Self
 
-from pytest_vllm_gates.load.types import Planned
+from pytest_vllm_gates.load.types import PlannedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +61,9 @@ class Server:
         self.close()
 
 
-def requests(count: int, every_s: float | None = None, body: bytes = b"{}") -> list[Planned]:
+def requests(count: int, every_s: float | None = None, body: bytes = b"{}") -> list[PlannedRequest]:
     return [
-        Planned(str(number), "/v1/x", body, None if every_s is None else number * every_s)
+        PlannedRequest(str(number), "/v1/x", body, None if every_s is None else number * every_s)
         for number in range(count)
     ]
 

@@ -17,9 +17,9 @@ from pytest_vllm_gates.outcomes import Blocked
 from pytest_vllm_gates.process import guard
 from pytest_vllm_gates.server.types import Boot, Failure
 from pytest_vllm_gates.session import against
-from pytest_vllm_gates.session.against import Comparison, first_is_theirs
+from pytest_vllm_gates.session.against import LaneComparison, first_is_theirs
 from pytest_vllm_gates.session.boot import Launch
-from pytest_vllm_gates.throughput.decide import Answer
+from pytest_vllm_gates.throughput.decide import Conclusion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,11 +93,11 @@ def server() -> Iterator[Completions]:
     found.server_close()
 
 
-def compared(server: Completions, folder: Path, **theirs: Any) -> tuple[Comparison, Lane]:
+def compared(server: Completions, folder: Path, **theirs: Any) -> tuple[LaneComparison, Lane]:
     up: list[Booted] = []
     booted: list[str] = []
     ours = Lane(server, up, booted)
-    return Comparison(
+    return LaneComparison(
         ours=ours,  # type: ignore[arg-type]
         theirs=Lane(server, up, booted, **theirs),  # type: ignore[arg-type]
         subject=SimpleNamespace(family=SimpleNamespace(name="a family")),  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ def compared(server: Completions, folder: Path, **theirs: Any) -> tuple[Comparis
 
 def test_servers_that_fit_are_asked_in_turns(server: Completions, tmp_path: Path) -> None:
     found, ours = compared(server, tmp_path)
-    assert found.measure(whole=False).answer is Answer.NO_REGRESSION
+    assert found.measure(whole=False).answer is Conclusion.NO_REGRESSION
     (pair,) = found.pairs
     assert (found.side_by_side, pair.side_by_side, len(pair.groups)) == (True, True, 4)
     assert sorted(ours.booted) == ["0-ours", "0-theirs"]
@@ -141,7 +141,7 @@ def test_a_whole_run_uses_every_pair(server: Completions, tmp_path: Path) -> Non
 def test_servers_that_do_not_fit_follow_one_another(server: Completions, tmp_path: Path) -> None:
     found, ours = compared(server, tmp_path, fails=lacks_memory)
     ours.fails = lacks_memory
-    assert found.measure(whole=True).answer is Answer.NO_REGRESSION
+    assert found.measure(whole=True).answer is Conclusion.NO_REGRESSION
     assert (found.side_by_side, [len(pair.groups) for pair in found.pairs]) == (False, [4, 4])
     assert not any(pair.side_by_side for pair in found.pairs)
     first, second, again = ours.booted[:3]
@@ -169,7 +169,7 @@ def test_a_slower_lane_is_a_regression(server: Completions, tmp_path: Path) -> N
     try:
         found, ours = compared(server, tmp_path)
         ours.server = slow
-        assert found.measure(whole=False).answer is Answer.REGRESSION
+        assert found.measure(whole=False).answer is Conclusion.REGRESSION
     finally:
         slow.shutdown()
         slow.server_close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.session.rollback import Back, back
+from pytest_vllm_gates.session.rollback import RollbackTarget, back
 from pytest_vllm_gates.verdict.verdict import Promotion
 
 
@@ -21,16 +21,18 @@ HISTORY = [
 
 
 def test_a_reject_goes_back_to_what_it_was_held_against() -> None:
-    assert back(Promotion.REJECT, "canary", "stable", HISTORY[:1]) == Back("stable")
+    assert back(Promotion.REJECT, "canary", "stable", HISTORY[:1]) == RollbackTarget("stable")
 
 
 def test_without_it_a_reject_goes_back_to_what_was_promoted_last() -> None:
-    assert back(Promotion.REJECT, "canary", None, HISTORY) == Back("stable", "2026-02-01")
-    assert back(Promotion.REJECT, "stable", None, HISTORY) == Back("stable", "2026-02-01")
+    assert back(Promotion.REJECT, "canary", None, HISTORY) == RollbackTarget("stable", "2026-02-01")
+    assert back(Promotion.REJECT, "stable", None, HISTORY) == RollbackTarget("stable", "2026-02-01")
 
 
 def test_a_lane_held_against_itself_is_not_gone_back_to() -> None:
-    assert back(Promotion.REJECT, "canary", "canary", HISTORY) == Back("stable", "2026-02-01")
+    assert back(Promotion.REJECT, "canary", "canary", HISTORY) == RollbackTarget(
+        "stable", "2026-02-01"
+    )
     assert back(Promotion.REJECT, "canary", "canary") is None
 
 

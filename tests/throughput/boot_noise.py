@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair, planned_throughput
+from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair, planned_throughput
 
 PLAN = planned_throughput()
 GROUPS = PLAN.against.groups
@@ -29,7 +29,7 @@ class Noise:
     def pair(self, slower: float = 0.0) -> Pair:
         return Pair(
             tuple(
-                Group((self.block(slower), self.block(slower)), (self.block(), self.block()))
+                BlockGroup((self.block(slower), self.block(slower)), (self.block(), self.block()))
                 for _ in range(GROUPS)
             )
         )

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.lane import Lane
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair, Scatter, planned_throughput
+from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair, Scatter, planned_throughput
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.machine.types import Machine
 from pytest_vllm_gates.throughput.baselines import OURS, Baselines
@@ -152,7 +152,7 @@ def test_pytest_benchmark_reads_them(tmp_path: Path) -> None:
 
 
 def test_a_calibration_is_kept_for_its_conditions(tmp_path: Path) -> None:
-    pair = Pair((Group((BLOCKS[0], BLOCKS[1]), (BLOCKS[1], BLOCKS[0])),))
+    pair = Pair((BlockGroup((BLOCKS[0], BLOCKS[1]), (BLOCKS[1], BLOCKS[0])),))
     assert at(tmp_path).calibration() is None
     path = at(tmp_path).calibrate(SCATTER, [pair] * 5)
     found = at(tmp_path).calibration()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair
+from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair
 from pytest_vllm_gates.throughput.blocks import MOST, of_pairs, side_by_side
 
 
@@ -11,7 +11,7 @@ def block(itl_s: float, *faults: str) -> Block:
 
 
 def test_both_sides_are_told_in_order() -> None:
-    group = Group((block(0.1), block(0.2)), (block(0.3), block(0.4, "broke")))
+    group = BlockGroup((block(0.1), block(0.2)), (block(0.3), block(0.4, "broke")))
     assert of_pairs([Pair((group,))]) == {
         "ours": {"output_tokens_per_s": [50.0, 50.0], "ttft_s": [0.05, 0.05], "itl_s": [0.1, 0.2]},
         "theirs": {"output_tokens_per_s": [50.0], "ttft_s": [0.05], "itl_s": [0.3]},

@@ -11,7 +11,7 @@ from load.test_driver import Server as Completions
 from pytest_vllm_gates.catalog.plans import planned_throughput
 from pytest_vllm_gates.long_context.prompts import metrics
 from pytest_vllm_gates.machine.cpu import Yardstick, work
-from pytest_vllm_gates.throughput.blocks import Driver, Server
+from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,13 +28,13 @@ def server() -> Iterator[Completions]:
     found.server_close()
 
 
-def driver(**more: object) -> Driver:
-    return Driver(PLAN, range(40), 10.0, **more)  # type: ignore[arg-type]
+def driver(**more: object) -> BlockDriver:
+    return BlockDriver(PLAN, range(40), 10.0, **more)  # type: ignore[arg-type]
 
 
 def test_a_block_counts_what_came_and_what_the_server_says_of_it(server: Completions) -> None:
     with metrics(server.endpoint) as told:
-        (block,) = driver().blocks(Server(server.endpoint, told), "seed", 1)
+        (block,) = driver().blocks(MeasuredServer(server.endpoint, told), "seed", 1)
     assert (block.faults, block.output_tokens) == ((), 20)
     assert block.took_s > 0
     assert block.output_tokens_per_s == pytest.approx(20 / block.took_s)
@@ -50,7 +50,7 @@ def test_tokens_the_server_does_not_count_are_a_fault(server: Completions) -> No
 
     with metrics(server.endpoint) as told:
         assert told
-        one = Server(server.endpoint, told, processes=generating)
+        one = MeasuredServer(server.endpoint, told, processes=generating)
         (block,) = driver().blocks(one, "seed", 1)
     assert block.faults == ("the server's count of tokens is another than what came",)
 
@@ -59,19 +59,19 @@ def test_requests_that_fail_are_a_fault() -> None:
     gone = Completions(hangs=False)
     endpoint = gone.endpoint
     gone.server_close()
-    (block,) = driver().blocks(Server(endpoint, None), "seed", 1)
+    (block,) = driver().blocks(MeasuredServer(endpoint, None), "seed", 1)
     assert block.faults[0].startswith("requests failed: ")
 
 
 def test_the_machines_speed_stands_beside_each_block(server: Completions) -> None:
     speeds = iter([1.0, 3.0, 5.0])
-    one = Server(server.endpoint, None)
+    one = MeasuredServer(server.endpoint, None)
     found = [*driver(speed=lambda: next(speeds)).blocks(one, "seed", 2)]
     assert [block.speed for block in found] == [2.0, 4.0]
 
 
 def test_groups_give_both_servers_the_same_and_none_the_same_twice(server: Completions) -> None:
-    one, other = (Server(server.endpoint, None) for _ in range(2))
+    one, other = (MeasuredServer(server.endpoint, None) for _ in range(2))
     groups = [*driver().groups(one, other, "seed", 6)]
     names = [[block.name for block in group.ours] for group in groups]
     assert names == [[block.name for block in group.theirs] for group in groups] or all(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair
+from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair
 from pytest_vllm_gates.throughput import decide as judge
-from pytest_vllm_gates.throughput.decide import Answer, Decision
+from pytest_vllm_gates.throughput.decide import Conclusion, Decision
 from pytest_vllm_gates.throughput.statistics import Mean
 from throughput.boot_noise import GROUPS, PLAN, Noise
 
@@ -27,14 +27,14 @@ def pairs(count: int, slower: float = 0.0, seed: int = 1) -> list[Pair]:
 def test_as_fast_as_recorded_passes() -> None:
     noise = Noise()
     found = judge.against_baseline(noise.boot(), [noise.boot() for _ in range(4)], PLAN)
-    assert found.answer is Answer.NO_REGRESSION
+    assert found.answer is Conclusion.NO_REGRESSION
     assert "of all gates at most 1.0% are wrong alarms" in found.sentence(PLAN.odds)
 
 
 def test_slower_than_recorded_is_a_regression_with_how_much() -> None:
     noise = Noise()
     found = judge.against_baseline(noise.boot(math.log(3)), [noise.boot()], PLAN)
-    assert found.answer is Answer.REGRESSION
+    assert found.answer is Conclusion.REGRESSION
     assert -0.68 < found.as_evidence()["changes"]["output_tokens_per_s"]["change"] < -0.65
 
 
@@ -42,28 +42,28 @@ def test_one_recorded_boot_is_not_enough_for_a_small_margin() -> None:
     noise = Noise()
     slower = -math.log1p(-PLAN.baseline.margin) * 0.6
     found = judge.against_baseline(noise.boot(slower), [noise.boot()], PLAN)
-    assert found.answer is Answer.INCONCLUSIVE
+    assert found.answer is Conclusion.INCONCLUSIVE
 
 
 def test_faster_is_no_regression() -> None:
     noise = Noise()
     found = judge.against_baseline(noise.boot(-0.5), [noise.boot()] * 3, PLAN)
-    assert found.answer is Answer.NO_REGRESSION
+    assert found.answer is Conclusion.NO_REGRESSION
 
 
 def test_a_machine_that_is_slow_today_is_not_the_server() -> None:
     noise = Noise()
     recorded, now = noise.boot(speed=2000.0), noise.boot(math.log(2), speed=1000.0)
-    assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Answer.NO_REGRESSION
+    assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Conclusion.NO_REGRESSION
     now = [dataclasses.replace(one, speed=2000.0) for one in now]
-    assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Answer.REGRESSION
+    assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Conclusion.REGRESSION
 
 
 def test_the_machines_speed_is_left_aside_where_a_recorded_boot_does_not_tell_it() -> None:
     noise = Noise()
     for speed in (1000.0, 0.001):
         now = noise.boot(math.log(2), speed=speed)
-        assert judge.against_baseline(now, [noise.boot()] * 3, PLAN).answer is Answer.REGRESSION
+        assert judge.against_baseline(now, [noise.boot()] * 3, PLAN).answer is Conclusion.REGRESSION
 
 
 def test_a_warm_up_is_not_counted() -> None:
@@ -71,7 +71,7 @@ def test_a_warm_up_is_not_counted() -> None:
     cold = [noise.block(1.0) for _ in range(6)]
     now = [*cold, *noise.boot()][: PLAN.baseline.blocks]
     found = judge.against_baseline(now, [noise.boot()] * 4, PLAN)
-    assert found.answer is Answer.NO_REGRESSION
+    assert found.answer is Conclusion.NO_REGRESSION
     assert 6 <= found.void["before the steady state"] <= 9
 
 
@@ -87,10 +87,10 @@ def test_unfit_blocks_decide_nothing(spoilt: dict[str, Any], says: str) -> None:
     noise = Noise()
     now = noise.boot(3.0, **spoilt)
     found = judge.against_baseline(now, [noise.boot()] * 3, PLAN)
-    assert found.answer is Answer.INCONCLUSIVE
+    assert found.answer is Conclusion.INCONCLUSIVE
     assert f"{len(now)} of {len(now)} blocks are left out, mostly: {says}" in found.why
     assert found.void == {says: len(now)}
-    group = Group((noise.block(**spoilt), noise.block()), (noise.block(), noise.block()))
+    group = BlockGroup((noise.block(**spoilt), noise.block()), (noise.block(), noise.block()))
     assert judge.unfit_group(group, PLAN.unfit) == says
 
 
@@ -98,26 +98,26 @@ def test_a_boot_beside_other_work_is_not_held_against_one_without() -> None:
     noise = Noise()
     busy = noise.boot(1.0, others=0.4)
     found = judge.against_baseline(busy, [noise.boot()] * 3, PLAN)
-    assert found.answer is Answer.INCONCLUSIVE
+    assert found.answer is Conclusion.INCONCLUSIVE
     assert "other processes took the processors' time" in found.why
     found = judge.against_baseline(noise.boot(), [busy] * 3, PLAN)
     assert (found.answer, found.why) == (
-        Answer.INCONCLUSIVE,
+        Conclusion.INCONCLUSIVE,
         "no recorded boot has enough fit blocks",
     )
     quiet = noise.boot(others=0.08)
     found = judge.against_baseline(quiet, [noise.boot()] * 3, PLAN)
-    assert found.answer is Answer.NO_REGRESSION
+    assert found.answer is Conclusion.NO_REGRESSION
 
 
 def test_other_work_beside_two_servers_is_unfit_where_it_took_from_one() -> None:
     noise = Noise()
     busy, quiet = (noise.block(others=0.4),) * 2, (noise.block(others=0.0),) * 2
     why = "other processes took more of the processors' time from one server"
-    assert judge.unfit_group(Group(busy, quiet), PLAN.unfit) == why
-    assert judge.unfit_group(Group(busy, busy), PLAN.unfit) == ""
+    assert judge.unfit_group(BlockGroup(busy, quiet), PLAN.unfit) == why
+    assert judge.unfit_group(BlockGroup(busy, busy), PLAN.unfit) == ""
     untold = (noise.block(others=None),) * 2
-    assert judge.unfit_group(Group(busy, untold), PLAN.unfit) == ""
+    assert judge.unfit_group(BlockGroup(busy, untold), PLAN.unfit) == ""
 
 
 def test_a_block_at_its_limits_is_fit() -> None:
@@ -145,7 +145,7 @@ def test_without_a_recorded_boot_that_is_fit_nothing_is_said() -> None:
     now = [*noise.boot()[1:], noise.block(steal=0.9)]
     found = judge.against_baseline(now, [noise.boot(steal=0.9)], PLAN)
     why, stolen = "no recorded boot has enough fit blocks", found.void
-    assert found == Decision(Answer.INCONCLUSIVE, why, void=stolen)
+    assert found == Decision(Conclusion.INCONCLUSIVE, why, void=stolen)
     assert stolen == {"the machine's host gave its time to others": 1}
     assert found.sentence(PLAN.odds) == "INCONCLUSIVE: no recorded boot has enough fit blocks"
 
@@ -162,26 +162,26 @@ def test_too_few_blocks_say_how_many_were_left_out_and_mostly_why() -> None:
 def test_unlike_shares_in_the_cache_are_unfit() -> None:
     noise = Noise()
     one, other, near = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0, 0.02))
-    assert judge.unfit_group(Group(one, other), PLAN.unfit) == (
+    assert judge.unfit_group(BlockGroup(one, other), PLAN.unfit) == (
         "the servers had unlike shares of the prompts in their caches"
     )
-    assert judge.unfit_group(Group(near, other), PLAN.unfit) == ""
-    assert judge.unfit_group(Group(one, one), PLAN.unfit) == ""
+    assert judge.unfit_group(BlockGroup(near, other), PLAN.unfit) == ""
+    assert judge.unfit_group(BlockGroup(one, one), PLAN.unfit) == ""
     untold = (noise.block(),) * 2
-    assert judge.unfit_group(Group(one, untold), PLAN.unfit) == ""
+    assert judge.unfit_group(BlockGroup(one, untold), PLAN.unfit) == ""
 
 
 def test_lanes_alike_pass_and_a_slower_one_does_not() -> None:
-    assert judge.against_lane(pairs(8), PLAN).answer is Answer.NO_REGRESSION
-    assert judge.against_lane(pairs(8, 0.08), PLAN).answer is Answer.REGRESSION
-    assert judge.against_lane(pairs(8, -0.08), PLAN).answer is Answer.NO_REGRESSION
+    assert judge.against_lane(pairs(8), PLAN).answer is Conclusion.NO_REGRESSION
+    assert judge.against_lane(pairs(8, 0.08), PLAN).answer is Conclusion.REGRESSION
+    assert judge.against_lane(pairs(8, -0.08), PLAN).answer is Conclusion.NO_REGRESSION
 
 
 def test_two_pairs_are_enough_for_what_is_much_slower_and_for_nothing_else() -> None:
-    assert judge.against_lane(pairs(2, 0.25), PLAN).answer is Answer.REGRESSION
-    assert judge.against_lane(pairs(2), PLAN).answer is Answer.INCONCLUSIVE
+    assert judge.against_lane(pairs(2, 0.25), PLAN).answer is Conclusion.REGRESSION
+    assert judge.against_lane(pairs(2), PLAN).answer is Conclusion.INCONCLUSIVE
     found = judge.against_lane(pairs(1, 0.25), PLAN)
-    assert found.answer is Answer.INCONCLUSIVE
+    assert found.answer is Conclusion.INCONCLUSIVE
     assert found.why == "1 pairs of boots with enough fit blocks, 2 are needed"
 
 
@@ -193,11 +193,11 @@ def slower_by(tokens: float) -> Callable[[Block], Block]:
 def test_fewer_tokens_a_second_are_a_regression_by_themselves() -> None:
     late = slower_by(0.08)
     spoilt = [
-        Pair(tuple(Group((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
+        Pair(tuple(BlockGroup((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
         for pair in pairs(8)
     ]
     found = judge.against_lane(spoilt, PLAN)
-    assert (found.answer, found.why) == (Answer.REGRESSION, "")
+    assert (found.answer, found.why) == (Conclusion.REGRESSION, "")
 
 
 def test_the_warm_up_of_a_pair_is_not_counted() -> None:
@@ -210,9 +210,9 @@ def test_the_warm_up_of_a_pair_is_not_counted() -> None:
 
 def test_a_pair_that_is_unfit_does_not_count() -> None:
     noise = Noise(sd=0.0)
-    stolen = Group((noise.block(steal=0.9),) * 2, (noise.block(),) * 2)
+    stolen = BlockGroup((noise.block(steal=0.9),) * 2, (noise.block(),) * 2)
     found = judge.against_lane([noise.pair(), Pair((stolen,) * GROUPS)], PLAN)
-    assert found.answer is Answer.INCONCLUSIVE
+    assert found.answer is Conclusion.INCONCLUSIVE
     assert found.why == (
         "1 pairs of boots with enough fit blocks, 2 are needed: 40 of 80 groups of four blocks "
         "are left out, mostly: the machine's host gave its time to others"
@@ -225,18 +225,18 @@ def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
         return dataclasses.replace(block, ttft_s=2 * block.ttft_s)
 
     spoilt = [
-        Pair(tuple(Group((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
+        Pair(tuple(BlockGroup((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
         for pair in pairs(8)
     ]
     found = judge.against_lane(spoilt, PLAN)
-    assert found.answer is Answer.REGRESSION
+    assert found.answer is Conclusion.REGRESSION
     assert re.fullmatch(r"ttft_s is surely worse \(\+(9\d|10\d)\.\d%\)", found.why)
 
 
 def test_answers_in_one_piece_have_no_pace_to_compare() -> None:
     noise = Noise()
     boots = [[dataclasses.replace(one, itl_s=0.0) for one in noise.boot()] for _ in range(4)]
-    assert judge.against_baseline(boots[0], boots[1:], PLAN).answer is Answer.NO_REGRESSION
+    assert judge.against_baseline(boots[0], boots[1:], PLAN).answer is Conclusion.NO_REGRESSION
 
 
 def later_first_tokens(pair: Pair, slower: float) -> Pair:
@@ -247,17 +247,17 @@ def later_first_tokens(pair: Pair, slower: float) -> Pair:
 
     ours = [(later(group.ours[0]), later(group.ours[1])) for group in pair.groups]
     return Pair(
-        tuple(Group(one, group.theirs) for one, group in zip(ours, pair.groups, strict=True))
+        tuple(BlockGroup(one, group.theirs) for one, group in zip(ours, pair.groups, strict=True))
     )
 
 
 def test_a_figure_is_held_against_its_own_scatter() -> None:
     """Of one lane here, the time to the first token differs by three times the throughput's sd."""
     pairs = [later_first_tokens(Noise(sd=0.0).pair(0.0), slower) for slower in (0.09, 0.07)]
-    assert judge.against_lane(pairs, PLAN).answer is judge.Answer.NO_REGRESSION
+    assert judge.against_lane(pairs, PLAN).answer is judge.Conclusion.NO_REGRESSION
     sure = PLAN.calibrated(PLAN.against.pair_sd.model_copy(update={"ttft_s": 0.01}), 8)
     decision = judge.against_lane(pairs, sure)
-    assert decision.answer is judge.Answer.REGRESSION
+    assert decision.answer is judge.Conclusion.REGRESSION
     assert decision.why == "ttft_s is surely worse (+8.3%)"
 
 
@@ -268,7 +268,7 @@ def test_a_mean_leaves_out_a_tenth_at_either_end() -> None:
 
 # By the tables, t with 8 degrees: 2.896 at 1 %, 1.860 at 5 %.
 DECISION = Decision(
-    Answer.REGRESSION,
+    Conclusion.REGRESSION,
     "itl_s is surely worse (+9.0%)",
     {
         "output_tokens_per_s": Mean(-math.log(0.9), 0.0200004, 8),

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.catalog.plans import Block, Group, Pair, planned_throughput
+from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair, planned_throughput
 from pytest_vllm_gates.throughput import decide as judge, host_bound
-from pytest_vllm_gates.throughput.decide import Answer
+from pytest_vllm_gates.throughput.decide import Conclusion
 from throughput.boot_noise import Noise
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "throughput" / "h100-qwen3.5.json"
@@ -40,7 +40,7 @@ def boots() -> list[list[Block]]:
 def pair(ours: list[Block], theirs: list[Block], *, side_by_side: bool) -> Pair:
     one, other = ours + ours, theirs + theirs
     groups = tuple(
-        Group((one[at], one[at + 1]), (other[at], other[at + 1]))
+        BlockGroup((one[at], one[at + 1]), (other[at], other[at + 1]))
         for at in range(0, 2 * PLAN.against.groups, 2)
     )
     return Pair(groups, side_by_side=side_by_side)
@@ -49,10 +49,10 @@ def pair(ours: list[Block], theirs: list[Block], *, side_by_side: bool) -> Pair:
 def test_boots_of_one_bundle_are_no_regression_of_each_other() -> None:
     recorded, again, *_ = boots()
     untold = judge.against_baseline(again, [recorded], UNTOLD)
-    assert untold.answer is Answer.REGRESSION
+    assert untold.answer is Conclusion.REGRESSION
     assert round(untold.as_evidence()["changes"][judge.PRIMARY]["change"], 3) == -0.146
     found = judge.against_baseline(again, [recorded], PLAN)
-    assert found.answer is Answer.INCONCLUSIVE
+    assert found.answer is Conclusion.INCONCLUSIVE
     assert found.why == f"its GPU was busy 6% of the time and {WAITED}"
     assert WAITED in found.sentence(PLAN.odds)
 
@@ -62,14 +62,14 @@ def test_every_boot_against_all_others_raises_no_alarm() -> None:
     for at, now in enumerate(all_boots):
         others = all_boots[:at] + all_boots[at + 1 :]
         for recorded in ([one] for one in others):
-            assert judge.against_baseline(now, recorded, PLAN).answer is not Answer.REGRESSION
-        assert judge.against_baseline(now, others, PLAN).answer is not Answer.REGRESSION
+            assert judge.against_baseline(now, recorded, PLAN).answer is not Conclusion.REGRESSION
+        assert judge.against_baseline(now, others, PLAN).answer is not Conclusion.REGRESSION
 
 
 def test_half_the_pace_is_seen_all_the_same() -> None:
     recorded, again, *_ = boots()
     half = [replace(one, took_s=2 * one.took_s) for one in again]
-    assert judge.against_baseline(half, [recorded], PLAN).answer is Answer.REGRESSION
+    assert judge.against_baseline(half, [recorded], PLAN).answer is Conclusion.REGRESSION
 
 
 @pytest.mark.parametrize("side_by_side", [True, False])
@@ -77,10 +77,10 @@ def test_only_boots_one_after_the_other_have_each_its_own_machine(*, side_by_sid
     recorded, again, *_ = boots()
     two = [pair(again, recorded, side_by_side=side_by_side)] * 2
     found = judge.against_lane(two, PLAN)
-    assert (found.answer is Answer.REGRESSION) == side_by_side
+    assert (found.answer is Conclusion.REGRESSION) == side_by_side
     assert (WAITED in found.why) == (not side_by_side)
     measured = PLAN.calibrated(PLAN.against.pair_sd, 8)
-    assert judge.against_lane(two, measured).answer is Answer.REGRESSION
+    assert judge.against_lane(two, measured).answer is Conclusion.REGRESSION
 
 
 def test_a_busy_gpu_is_held_to_its_own_scatter() -> None:

@@ -121,9 +121,9 @@ def test_every_check_is_looked_at() -> None:
         return [result("PASS", gate, test, evidence=evidence) for gate, test, evidence in said]
 
     assert compare_lanes.drift(side("B"), side("A"), WATCHED) == (
-        compare_lanes.Drift("x", "how it starts", "backend", "B", "A"),
-        compare_lanes.Drift("x", "sampling", "B", "there", None),
-        compare_lanes.Drift("x", "sampling", "A", None, "there"),
+        compare_lanes.LaneDrift("x", "how it starts", "backend", "B", "A"),
+        compare_lanes.LaneDrift("x", "sampling", "B", "there", None),
+        compare_lanes.LaneDrift("x", "sampling", "A", None, "there"),
     )
 
 
@@ -149,7 +149,7 @@ def test_documents_are_json() -> None:
     found = compare_lanes.checks([result("FAIL", reason="r")], [result("FAIL", reason="s")])
     found += compare_lanes.checks([], [result("FAIL", reason="s")])
     found += compare_lanes.checks([result("FAIL", reason="r")], [])
-    told = compare_lanes.documents(found, (compare_lanes.Drift("x", "w", "n", "1", None),))
+    told = compare_lanes.documents(found, (compare_lanes.LaneDrift("x", "w", "n", "1", None),))
     both = {
         "family": "x",
         "gate": "tools",

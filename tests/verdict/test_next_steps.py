@@ -8,16 +8,18 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.outcomes import Outcome, TestResult
-from pytest_vllm_gates.verdict.next_steps import Judged, Ran, commands
+from pytest_vllm_gates.verdict.next_steps import JudgedFamily, RunSummary, commands
 from pytest_vllm_gates.verdict.verdict import Verdict, decide
 
 GATES = ("boot", "tools", "words", "throughput")
 PREFLIGHT = "vllm-gates preflight --model glm --checkpoint miniature --lane cpu"
 
 
-def ran(typed: str, *models: str, log: str | None = None, preflight: str | None = None) -> Ran:
-    families = {one: Judged(one, log, preflight) for one in models or ("glm",)}
-    return Ran(tuple(shlex.split(typed)), families, frozenset(GATES))
+def ran(
+    typed: str, *models: str, log: str | None = None, preflight: str | None = None
+) -> RunSummary:
+    families = {one: JudgedFamily(one, log, preflight) for one in models or ("glm",)}
+    return RunSummary(tuple(shlex.split(typed)), families, frozenset(GATES))
 
 
 def one(

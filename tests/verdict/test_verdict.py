@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from texts import texts
 
-from pytest_vllm_gates.catalog.waivers import Settled, State, Waiver
+from pytest_vllm_gates.catalog.waivers import SettledWaiver, Waiver, WaiverState
 from pytest_vllm_gates.outcomes import (
     GONE,
     STANDING,
@@ -364,7 +364,7 @@ def test_gates_that_wait_for_several_things_are_as_many_reasons() -> None:
 def test_what_became_of_waivers_and_known_defects_is_told_with_every_verdict(outcome: str) -> None:
     until = datetime.date(2026, 11, 30)
     waiver = Waiver(check=f"{FAMILY}: tools", who="Jane", why="mended soon", until=until)
-    settled = Settled(waiver, State.UNUSED, "unused")
+    settled = SettledWaiver(waiver, WaiverState.UNUSED, "unused")
     seen = replace(result("boot", outcome), evidence={GONE: ["a (vllm#1)"], STANDING: ["b"]})
     found = decide([seen], {FAMILY: ["boot"]}, waivers=[settled])
     assert found.waivers == (settled,)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pytest_vllm_gates.conversations.pace import Timed
+    from pytest_vllm_gates.conversations.pace import TimedStream
 
 FEWEST_TOKENS = 20
 SPREAD_SHARE = 0.1
@@ -27,19 +27,19 @@ SILENT_SHARE = 0.5
 stream that is held back does not keep it from answering, a machine that is busy does."""
 
 
-def faults(stream: Timed) -> list[str]:
+def faults(stream: TimedStream) -> list[str]:
     """Return what is wrong with how one stream arrived; nothing where it is too short to tell."""
     if stream.tokens < FEWEST_TOKENS or not stream.times:
         return []
     return [sentence for why in (_at_once, _stall, _burst) for sentence in why(stream)]
 
 
-def undecided(streams: Sequence[Timed]) -> bool:
+def undecided(streams: Sequence[TimedStream]) -> bool:
     """Return whether every stream looks held back and the server was too busy to be blamed."""
     return all(faults(one) and not _answering(one) for one in streams)
 
 
-def _answering(stream: Timed) -> bool:
+def _answering(stream: TimedStream) -> bool:
     """Return whether the server answered other requests all through the stream's longest gap."""
     stops = [0.0, *stream.times]
     gaps = [(later - earlier, earlier) for earlier, later in itertools.pairwise(stops)]
@@ -47,7 +47,7 @@ def _answering(stream: Timed) -> bool:
     return stream.silence_between(start, start + length) <= SILENT_SHARE * length
 
 
-def _at_once(stream: Timed) -> Iterator[str]:
+def _at_once(stream: TimedStream) -> Iterator[str]:
     first, last = stream.times[0], stream.times[-1]
     if last - first <= SPREAD_SHARE * last:
         yield (
@@ -57,7 +57,7 @@ def _at_once(stream: Timed) -> Iterator[str]:
         )
 
 
-def _stall(stream: Timed) -> Iterator[str]:
+def _stall(stream: TimedStream) -> Iterator[str]:
     gaps = [later - earlier for earlier, later in itertools.pairwise(stream.times)]
     if not gaps:
         return
@@ -70,7 +70,7 @@ def _stall(stream: Timed) -> Iterator[str]:
         )
 
 
-def _burst(stream: Timed) -> Iterator[str]:
+def _burst(stream: TimedStream) -> Iterator[str]:
     """Yield a sentence for a stream most of whose text came in one piece, late."""
     whole, biggest = sum(stream.sizes), max(stream.sizes)
     at = stream.times[stream.sizes.index(biggest)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pytest_vllm_gates.client.answer import Answer, Exchange
-    from pytest_vllm_gates.conversations.forced_calls import Reply
+    from pytest_vllm_gates.conversations.forced_calls import ForcedReply
 
 SHOWN = 120
 
@@ -128,7 +128,7 @@ def _names(answer: Answer) -> str:
 SHOWN_VALUE = 100
 
 
-def altered(reply: Reply) -> Iterator[str]:
+def altered(reply: ForcedReply) -> Iterator[str]:
     """Yield what is wrong with the call that came of a forced reply."""
     if reply.exact:
         calls = reply.whole.tool_calls

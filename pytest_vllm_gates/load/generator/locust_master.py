@@ -30,7 +30,7 @@ from locust.exception import RPCError
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.load.generator import messages
 from pytest_vllm_gates.load.generator.locust_user import LoadUser
-from pytest_vllm_gates.load.types import Driven, Planned, Raw
+from pytest_vllm_gates.load.types import DrivenLoad, PlannedRequest, RawResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,14 +54,14 @@ SHOWN = 2000
 
 
 @dataclass
-class Hand:
+class MasterWorker:
     """One worker, as the master knows it."""
 
     name: str
     pid: int
     ready: bool = False
-    part: list[Planned] = field(default_factory=list)
-    raws: list[Raw] = field(default_factory=list)
+    part: list[PlannedRequest] = field(default_factory=list)
+    raws: list[RawResponse] = field(default_factory=list)
     took_s: float | None = None
     left: int = 0
     """Requests that were not sent because the load's seconds were over."""
@@ -73,7 +73,7 @@ class Master(runners.MasterRunner):
     def __init__(
         self, environment: Environment, host: str, port: int, secret: str, count: int
     ) -> None:
-        self.hands: dict[str, Hand] = {}
+        self.hands: dict[str, MasterWorker] = {}
         self.failure = ""
         self._secret = secret
         self._count = count
@@ -105,11 +105,11 @@ class Master(runners.MasterRunner):
         if hmac.compare_digest(proof, messages.proof(self._secret, client_id)):
             host = client_id.rpartition("_")[0]
             name = f"load worker {len(self.hands) + 1} of {self._count} (process {pid} on {host})"
-            self.hands[client_id] = Hand(name, pid)
+            self.hands[client_id] = MasterWorker(name, pid)
             if version != __version__:
                 self.failure = f"{name} is of version {version}, and this is {__version__}"
 
-    def _heard(self, hand: Hand, msg: Message) -> bool:
+    def _heard(self, hand: MasterWorker, msg: Message) -> bool:
         """Take in a message of ours; return False for one of locust's own."""
         match msg.type:
             case messages.READY:
@@ -176,7 +176,7 @@ class Drive:
         self._master = master
         self._children = children
 
-    def run(self, requests: list[Planned]) -> Driven:
+    def run(self, requests: list[PlannedRequest]) -> DrivenLoad:
         """Gather the workers, deal them the requests, let them go, and merge what came.
 
         Raises `RuntimeError` where a worker is lost or says that it failed.
@@ -240,8 +240,8 @@ class Drive:
         if self._master.failure:
             raise RuntimeError(self._master.failure)
 
-    def _merged(self, begun_unix_s: float) -> Driven:
-        raws: list[Raw] = []
+    def _merged(self, begun_unix_s: float) -> DrivenLoad:
+        raws: list[RawResponse] = []
         for hand in self._master.hands.values():
             if len(hand.raws) + hand.left != len(hand.part):
                 raise RuntimeError(
@@ -252,17 +252,17 @@ class Drive:
         if counted != len(raws):
             raise RuntimeError(f"locust counts {counted} requests, and {len(raws)} came back")
         took_s = max(one.took_s or 0.0 for one in self._master.hands.values())
-        return Driven(begun_unix_s, took_s, tuple(sorted(raws, key=lambda one: one.ended_s)))
+        return DrivenLoad(begun_unix_s, took_s, tuple(sorted(raws, key=lambda one: one.ended_s)))
 
 
-def drive(job: Job, folder: Path) -> Driven:
+def drive(job: Job, folder: Path) -> DrivenLoad:
     """Drive a job; `folder`: where nobody else can read."""
     requests = [*job.requests]
     if job.users is None:
         due = (one for one in requests if (one.at_s or 0.0) <= job.seconds)
         requests = sorted(due, key=lambda one: one.at_s or 0.0)
     if not requests:
-        return Driven(time.time(), 0.0, ())
+        return DrivenLoad(time.time(), 0.0, ())
     workers = job.workers
     secret = workers.secret or secrets.token_hex(32)
     host, port = messages.address(workers.listen) if workers.listen else (HERE, 0)

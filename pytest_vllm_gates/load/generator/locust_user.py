@@ -15,14 +15,14 @@ import locust  # it patches the standard library, so nobody else comes first
 from gevent.event import Event
 from locust.exception import StopUser
 
-from pytest_vllm_gates.load.generator.socket_client import SPIN_S, Clock, Flight
+from pytest_vllm_gates.load.generator.socket_client import SPIN_S, ActiveRequest, Clock
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.load.generator.socket_client import Target
-    from pytest_vllm_gates.load.types import Planned, Raw
+    from pytest_vllm_gates.load.types import PlannedRequest, RawResponse
 
 
-class Share:
+class WorkerShare:
     """A worker's part of a load, and what came of it."""
 
     target: Target
@@ -34,10 +34,10 @@ class Share:
 
     def __init__(self) -> None:
         self.begun = Event()
-        self.backlog: deque[Planned] = deque()
-        self.raws: list[Raw] = []
+        self.backlog: deque[PlannedRequest] = deque()
+        self.raws: list[RawResponse] = []
 
-    def next(self) -> tuple[Planned, float] | None:
+    def next(self) -> tuple[PlannedRequest, float] | None:
         """Take a request, with the time it is to go out; None where there are no more."""
         if not self.backlog:
             return None
@@ -53,14 +53,14 @@ class Share:
         while (left := at_s - self.clock.now()) > 0:
             gevent.sleep(max(0.0, left - SPIN_S))
 
-    def send(self, request: Planned, intended_s: float) -> Raw:
+    def send(self, request: PlannedRequest, intended_s: float) -> RawResponse:
         """Send a request and read its answer to the end."""
-        flight = Flight(request, intended_s, self.target.bytes_of(request))
+        flight = ActiveRequest(request, intended_s, self.target.bytes_of(request))
         error = self._fly(flight)
         self.raws.append(raw := flight.ended(error, self.clock))
         return raw
 
-    def _fly(self, flight: Flight) -> str:
+    def _fly(self, flight: ActiveRequest) -> str:
         """Return why an answer is not whole."""
         trouble = "no socket"
         try:
@@ -86,7 +86,7 @@ class Share:
 class LoadUser(locust.User):
     """One user of a load; its worker sets the share."""
 
-    share: ClassVar[Share]
+    share: ClassVar[WorkerShare]
 
     def on_start(self) -> None:
         """Wait for the start of the load."""

@@ -9,8 +9,8 @@ import math
 import select
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.load.generator.socket_client import SPIN_S, Clock, Flight, stamping
-from pytest_vllm_gates.load.types import Driven, Planned, Raw
+from pytest_vllm_gates.load.generator.socket_client import SPIN_S, ActiveRequest, Clock, stamping
+from pytest_vllm_gates.load.types import DrivenLoad, PlannedRequest, RawResponse
 
 if TYPE_CHECKING:
     import socket
@@ -31,14 +31,18 @@ class Loop:
         self._silence_s = silence_s
         self._epoll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
-        self._flights: dict[int, Flight] = {}
-        self._raws: list[Raw] = []
+        self._flights: dict[int, ActiveRequest] = {}
+        self._raws: list[RawResponse] = []
         self._looks_s = 0.0
         self._stamped = stamping()
 
     def run(
-        self, requests: Iterable[Planned], users: int | None = None, *, seconds: float = math.inf
-    ) -> Driven:
+        self,
+        requests: Iterable[PlannedRequest],
+        users: int | None = None,
+        *,
+        seconds: float = math.inf,
+    ) -> DrivenLoad:
         """Send the requests at their times, or, given `users`, so many at a time as they end.
 
         `seconds`: when to stop sending more.
@@ -58,12 +62,12 @@ class Loop:
                 one.close()
             if collects:
                 gc.enable()
-        return Driven(self._clock.begun_unix_s, self._now(), tuple(self._raws))
+        return DrivenLoad(self._clock.begun_unix_s, self._now(), tuple(self._raws))
 
     def _now(self) -> float:
         return self._clock.now()
 
-    def _open(self, requests: Iterable[Planned]) -> None:
+    def _open(self, requests: Iterable[PlannedRequest]) -> None:
         due = [
             (one.at_s or 0.0, number, one)
             for number, one in enumerate(requests)
@@ -76,7 +80,7 @@ class Loop:
                 self._start(request, at_s)
             self._turn(due[0][0] if due else None)
 
-    def _closed(self, requests: Iterator[Planned], users: int) -> None:
+    def _closed(self, requests: Iterator[PlannedRequest], users: int) -> None:
         more = True
         while more or self._flights:
             while more and len(self._flights) < users:
@@ -88,8 +92,8 @@ class Loop:
             if self._flights:
                 self._turn(None)
 
-    def _start(self, request: Planned, intended_s: float) -> None:
-        flight = Flight(request, intended_s, self._target.bytes_of(request))
+    def _start(self, request: PlannedRequest, intended_s: float) -> None:
+        flight = ActiveRequest(request, intended_s, self._target.bytes_of(request))
         try:
             made = self._target.socket()
         except OSError as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.load.types import Driven, Planned, Workers
+    from pytest_vllm_gates.load.types import DrivenLoad, PlannedRequest, Workers
 
 PROGRAM = "pytest_vllm_gates.load.generator.program"
 SWARM = "pytest_vllm_gates.load.generator.locust_master"
@@ -43,13 +43,13 @@ def why_not(endpoint: Endpoint) -> str:
 
 def measure(
     endpoint: Endpoint,
-    requests: Iterable[Planned],
+    requests: Iterable[PlannedRequest],
     users: int | None = None,
     *,
     silence_s: float = SILENCE_S,
     seconds: float = math.inf,
     workers: Workers = ALONE,
-) -> Driven:
+) -> DrivenLoad:
     """Send the requests at their times, or so many at a time; return what came, unread.
 
     `silence_s`: how long an answer may stay away, or stop, before it is given up; `seconds`: when
@@ -75,7 +75,7 @@ def measure(
         said = _swarmed(files, Path(name, "log")) if workers.count else _alone(files)
         if said is not None:
             raise RuntimeError(f"the process that drove the load failed:\n{said}")
-        load: Driven = pickle.loads(result.read_bytes())  # noqa: S301 - written by our own process
+        load: DrivenLoad = pickle.loads(result.read_bytes())  # noqa: S301 - written by our own process
     if endpoint.tape:
         planned = {one.name: one for one in job.requests}
         root = urlsplit(endpoint.root_url).path.rstrip("/")

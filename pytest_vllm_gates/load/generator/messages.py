@@ -11,7 +11,7 @@ import hmac
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.load.types import Planned, Raw
+from pytest_vllm_gates.load.types import PlannedRequest, RawResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,27 +42,29 @@ def address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def dealt(requests: Sequence[Planned], users: Mapping[str, int]) -> dict[str, list[Planned]]:
+def dealt(
+    requests: Sequence[PlannedRequest], users: Mapping[str, int]
+) -> dict[str, list[PlannedRequest]]:
     """Return each worker's requests: dealt out in turn, to each as often as it has users."""
     rounds = range(max(users.values()))
     turns = [name for number in rounds for name in users if users[name] > number]
-    found: dict[str, list[Planned]] = {name: [] for name in users}
+    found: dict[str, list[PlannedRequest]] = {name: [] for name in users}
     for request, name in zip(requests, itertools.cycle(turns), strict=False):
         found[name].append(request)
     return found
 
 
-def planned_rows(requests: Iterable[Planned]) -> Iterator[list[Row]]:
+def planned_rows(requests: Iterable[PlannedRequest]) -> Iterator[list[Row]]:
     """Yield requests as they are sent, so many at a time."""
     return _sliced(([one.name, one.path, one.body, one.at_s], len(one.body)) for one in requests)
 
 
-def planned(row: Row) -> Planned:
+def planned(row: Row) -> PlannedRequest:
     """Return a request that was sent."""
-    return Planned(*row)
+    return PlannedRequest(*row)
 
 
-def raw_rows(raws: Iterable[Raw]) -> Iterator[list[Row]]:
+def raw_rows(raws: Iterable[RawResponse]) -> Iterator[list[Row]]:
     """Yield what came as it is sent, so much at a time."""
     return _sliced(
         (
@@ -76,11 +78,11 @@ def raw_rows(raws: Iterable[Raw]) -> Iterator[list[Row]]:
     )  # fmt: skip
 
 
-def raw(row: Row) -> Raw:
+def raw(row: Row) -> RawResponse:
     """Return what came, as it was sent."""
     name, intended_s, sent_s, ended_s, answer, arrivals, lag_s, error, begun_s = row
     times = tuple((at, size) for at, size in arrivals)
-    return Raw(name, intended_s, sent_s, ended_s, answer, times, lag_s, error, begun_s)
+    return RawResponse(name, intended_s, sent_s, ended_s, answer, times, lag_s, error, begun_s)
 
 
 def _sliced(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
-from pytest_vllm_gates.load.types import Answered
+from pytest_vllm_gates.load.types import AnsweredRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pytest_vllm_gates.load.types import Raw
+    from pytest_vllm_gates.load.types import RawResponse
 
 HEAD_END = b"\r\n\r\n"
 CHUNKED = b"chunked"
@@ -29,7 +29,7 @@ class BrokenAnswerError(ValueError):
     """Raised where the bytes are no whole answer; its words say in what way."""
 
 
-def answered(raw: Raw) -> Answered:
+def answered(raw: RawResponse) -> AnsweredRequest:
     """Return the tokens of a streamed answer; what is wrong with it is in `error`.
 
     A chunk's tokens are what its usage counts more than the one before (`continuous_usage_stats`),
@@ -38,10 +38,10 @@ def answered(raw: Raw) -> Answered:
     try:
         return _read(raw)
     except BrokenAnswerError as error:
-        return Answered(raw.name, raw.intended_s, raw.ended_s, error=raw.error or str(error))
+        return AnsweredRequest(raw.name, raw.intended_s, raw.ended_s, error=raw.error or str(error))
 
 
-def _read(raw: Raw) -> Answered:
+def _read(raw: RawResponse) -> AnsweredRequest:
     status, events = _events(raw)
     if status != OK:
         text = b"".join(data for _, data in events)[:SHOWN].decode(errors="replace")
@@ -49,7 +49,7 @@ def _read(raw: Raw) -> Answered:
     return _counted(raw, events)
 
 
-def _counted(raw: Raw, events: list[tuple[float, bytes]]) -> Answered:
+def _counted(raw: RawResponse, events: list[tuple[float, bytes]]) -> AnsweredRequest:
     counts = _Counts()
     done, usually = False, b""
     for at, data in events:  # this runs for every token of a load: it has to be cheap
@@ -65,7 +65,7 @@ def _counted(raw: Raw, events: list[tuple[float, bytes]]) -> Answered:
     if usually and counts.prompt is None:  # there was no summary at the end
         counts.prompt = _object(usually)["usage"].get("prompt_tokens")
     by = next((name for name, tokens in counts.by.items() if tokens), "")
-    return Answered(
+    return AnsweredRequest(
         raw.name, raw.intended_s, raw.ended_s, counts.prompt, _together(counts.by.get(by, ())), by,
         raw.error, sum(count for _, count in counts.by["token_ids"]) or None,
     )  # fmt: skip
@@ -156,7 +156,7 @@ def _lenient(data: bytes) -> Any:
         return None
 
 
-def _events(raw: Raw) -> tuple[int, list[tuple[float, bytes]]]:
+def _events(raw: RawResponse) -> tuple[int, list[tuple[float, bytes]]]:
     """Return the status and each event's time and data; of another body, the whole as one event."""
     head, separator, _ = raw.answer.partition(HEAD_END)
     if not separator:

@@ -18,7 +18,7 @@ from pytest_vllm_gates.load.generator.socket_client import Target
 from pytest_vllm_gates.load.types import ALONE
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.load.types import Planned, Workers
+    from pytest_vllm_gates.load.types import PlannedRequest, Workers
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Job:
     host: str
     port: int
     headers: dict[str, str]
-    requests: tuple[Planned, ...]
+    requests: tuple[PlannedRequest, ...]
     users: int | None
     """So many at a time; None: each at its own time."""
     silence_s: float

@@ -13,7 +13,7 @@ from pytest_vllm_gates.client.exchange import Sent, told
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.load.types import Planned, Raw
+    from pytest_vllm_gates.load.types import PlannedRequest, RawResponse
 
 KEPT = 6
 """Of those that failed, and as many of the others."""
@@ -23,10 +23,10 @@ HEAD_END = b"\r\n\r\n"
 LINE_END = b"\r\n"
 
 
-def worth_keeping(raws: Iterable[Raw]) -> list[Raw]:
+def worth_keeping(raws: Iterable[RawResponse]) -> list[RawResponse]:
     """Return the first requests that failed, and those whose answers stopped for longest."""
-    failed: list[Raw] = []
-    others: list[tuple[float, Raw]] = []
+    failed: list[RawResponse] = []
+    others: list[tuple[float, RawResponse]] = []
     for raw in raws:
         if raw.error or b" 200 " not in raw.answer[:16]:
             failed.append(raw)
@@ -38,7 +38,7 @@ def worth_keeping(raws: Iterable[Raw]) -> list[Raw]:
     return [*failed[:KEPT], *(raw for _, raw in others[:KEPT])]
 
 
-def sent(raw: Raw, request: Planned, headers: Mapping[str, str], root: str) -> Sent:
+def sent(raw: RawResponse, request: PlannedRequest, headers: Mapping[str, str], root: str) -> Sent:
     """Return a request of a load as others are kept; `root` is the path of the server's root."""
     head, found, _ = raw.answer.partition(HEAD_END)
     status, *lines = head.decode("latin-1").split("\r\n")
@@ -80,7 +80,7 @@ def _spans(answer: bytes, start: int, *, chunked: bool) -> Iterator[tuple[int, i
         start = end + size + 2 * len(LINE_END)
 
 
-def _timed(raw: Raw, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[float, bytes]]:
+def _timed(raw: RawResponse, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[float, bytes]]:
     """Yield the body in the pieces in which it was read, with the time of each."""
     arrivals: Sequence[tuple[float, int]] = raw.arrivals
     place = 0

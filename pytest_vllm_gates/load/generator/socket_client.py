@@ -13,10 +13,10 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.load.types import Raw
+from pytest_vllm_gates.load.types import RawResponse
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.load.types import Planned
+    from pytest_vllm_gates.load.types import PlannedRequest
 
 STAMP = getattr(socket, "SO_TIMESTAMPNS", 35)
 """Linux's number on every architecture that Python runs on but MIPS, PA-RISC and SPARC."""
@@ -58,7 +58,7 @@ class Target:
         lines = {"Host": f"{host}:{port}", "Connection": "close", **headers}
         self._head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
 
-    def bytes_of(self, request: Planned) -> bytes:
+    def bytes_of(self, request: PlannedRequest) -> bytes:
         """Return a request as it is sent."""
         head = f"POST {request.path} HTTP/1.1\r\n{self._head}Content-Length: {len(request.body)}"
         return f"{head}\r\n\r\n".encode("latin-1") + request.body
@@ -71,10 +71,10 @@ class Target:
         return made
 
 
-class Flight:
+class ActiveRequest:
     """One request under way."""
 
-    def __init__(self, request: Planned, intended_s: float, data: bytes) -> None:
+    def __init__(self, request: PlannedRequest, intended_s: float, data: bytes) -> None:
         self.request = request
         self.intended_s = intended_s
         self.left = memoryview(data)
@@ -93,7 +93,7 @@ class Flight:
         self.reads.append((self.last_s, told, data))
         return True
 
-    def ended(self, error: str, clock: Clock) -> Raw:
+    def ended(self, error: str, clock: Clock) -> RawResponse:
         """Return all that came of it, by the kernel's times."""
         arrivals, lag_s, size = [], 0.0, 0
         for read_s, told, data in self.reads:
@@ -108,7 +108,7 @@ class Flight:
         if arrivals and sent_s is not None:
             # We may have been kept from looking at the clock for longer than the server took.
             sent_s = min(sent_s, arrivals[0][0])
-        return Raw(
+        return RawResponse(
             self.request.name, self.intended_s, sent_s, ended_s,
             b"".join([data for _, _, data in self.reads]), tuple(arrivals), lag_s, error,
             self.begun_s,

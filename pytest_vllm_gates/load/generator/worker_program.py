@@ -23,7 +23,7 @@ from locust.runners import WorkerRunner
 
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.load.generator import messages
-from pytest_vllm_gates.load.generator.locust_user import LoadUser, Share
+from pytest_vllm_gates.load.generator.locust_user import LoadUser, WorkerShare
 from pytest_vllm_gates.load.generator.socket_client import Clock, Target, stamping
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Worker(WorkerRunner):
 
     def __init__(self, environment: Environment, host: str, port: int, secret: str) -> None:
         self._secret = secret
-        self.share = LoadUser.share = Share()
+        self.share = LoadUser.share = WorkerShare()
         super().__init__(environment, host, port)
         for name, hear in [
             (messages.PART, self._part),

@@ -118,7 +118,7 @@ LEAST = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class TextLimits:
     """The most that is shown: of a text in characters, of lists in entries."""
 
     text: int = 6000
@@ -132,10 +132,10 @@ class Limits:
     marks: int = 240
     """Marks of a drawing."""
 
-    def halved(self) -> Limits:
+    def halved(self) -> TextLimits:
         """Return half of it all; what is least stays, so that something is always said."""
         values = dataclasses.asdict(self)
-        return Limits(**{name: max(LEAST, value // 2) for name, value in values.items()})
+        return TextLimits(**{name: max(LEAST, value // 2) for name, value in values.items()})
 
     @property
     def least(self) -> bool:

@@ -14,7 +14,7 @@ from pytest_vllm_gates.report.html.drawing import first, listing, mapping, numbe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pytest_vllm_gates.report.html.drawing import Limits
+    from pytest_vllm_gates.report.html.drawing import TextLimits
     from pytest_vllm_gates.report.html.sections import Lanes
 
 BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE", "WAIVED")
@@ -25,7 +25,7 @@ ONE_LINE = 100
 
 
 @dataclass
-class Entry:
+class TestGroup:
     """Tests of one gate that came to the same, with what was seen."""
 
     anchor: str
@@ -40,7 +40,7 @@ class Entry:
     """The rest of the reason, and what each line of it is."""
     diff: prompts.TokenDiff | None = None
     timeline: streams.Timeline | None = None
-    speed: throughput.Comparison | None = None
+    speed: throughput.ThroughputSection | None = None
     memory: html_memory.Memory | None = None
     incidents: list[str] = field(default_factory=list)
     log: Mapping[str, Any] | None = None
@@ -49,7 +49,7 @@ class Entry:
 
 
 @dataclass
-class Gate:
+class GateSection:
     """A gate's row."""
 
     name: str
@@ -58,8 +58,8 @@ class Gate:
     tests: int
     passed: int
     duration_s: float
-    entries: list[Entry]
-    measured: list[Entry]
+    entries: list[TestGroup]
+    measured: list[TestGroup]
     """Tests that passed and measured something worth a look."""
 
     @property
@@ -69,18 +69,18 @@ class Gate:
 
 
 @dataclass
-class Family:
+class FamilySection:
     """A family's section."""
 
     name: str
     anchor: str
     checkpoint: str
-    gates: list[Gate]
+    gates: list[GateSection]
     left_out: int
     """Failures that are not laid out."""
 
 
-def families(lanes: Lanes, limits: Limits) -> tuple[list[Family], int]:
+def families(lanes: Lanes, limits: TextLimits) -> tuple[list[FamilySection], int]:
     """Return the families of a run, and how many are not shown."""
     shown, left_out = first(map(mapping, listing(lanes.ours.get("families"))), limits.items)
     return [_Reader(lanes, limits, at, one).family() for at, one in enumerate(shown)], left_out
@@ -89,7 +89,7 @@ def families(lanes: Lanes, limits: Limits) -> tuple[list[Family], int]:
 class _Reader:
     """Reads one family of the document."""
 
-    def __init__(self, lanes: Lanes, limits: Limits, at: int, told: dict[str, Any]) -> None:
+    def __init__(self, lanes: Lanes, limits: TextLimits, at: int, told: dict[str, Any]) -> None:
         self._lanes = lanes
         self._limits = limits
         self._at = at
@@ -100,7 +100,7 @@ class _Reader:
         self._left_out = 0
         self._at_once = self._planned_at_once()
 
-    def family(self) -> Family:
+    def family(self) -> FamilySection:
         """Return the family's section."""
         gates = [self._gate(f"f{self._at}g{at}", one) for at, one in enumerate(self._gates)]
         boot = mapping(self._told.get("boot"))
@@ -111,7 +111,7 @@ class _Reader:
             )  # fmt: skip
             if entry := next(failed, None):
                 entry.log = mapping(boot.get("explanation")) or None
-        return Family(
+        return FamilySection(
             name=self._name,
             anchor=f"family-{self._at}",
             checkpoint=str(mapping(self._told.get("checkpoint")).get("name", "?")),
@@ -119,7 +119,7 @@ class _Reader:
             left_out=self._left_out,
         )
 
-    def _gate(self, anchor: str, told: dict[str, Any]) -> Gate:
+    def _gate(self, anchor: str, told: dict[str, Any]) -> GateSection:
         name = str(told.get("gate", "?"))
         tests = [mapping(one) for one in listing(told.get("tests"))]
         groups = _grouped(one for one in tests if one.get("outcome") in BAD)
@@ -128,7 +128,7 @@ class _Reader:
         self._left_out += left_out
         passed = (one for one in tests if one.get("outcome") == "PASS")
         measured = (self._entry("", name, [one]) for one in passed)
-        return Gate(
+        return GateSection(
             name=name,
             title=str(told.get("title", "")),
             outcome=str(told.get("outcome", "?")),
@@ -139,13 +139,13 @@ class _Reader:
             measured=[one for one in measured if one.speed or one.memory][: self._limits.items],
         )
 
-    def _entry(self, anchor: str, gate: str, group: list[dict[str, Any]]) -> Entry:
+    def _entry(self, anchor: str, gate: str, group: list[dict[str, Any]]) -> TestGroup:
         one, limits = group[0], self._limits
         name, evidence = str(one.get("test", "?")), mapping(one.get("evidence"))
         reason, added = terminal.for_readers(str(one.get("reason", "")))
         says, _, more = reason.partition("\n")
         timeline, incidents = self._streams((self._name, gate, name), evidence)
-        entry = Entry(
+        entry = TestGroup(
             anchor=anchor,
             title=title(name, self._name),
             tests=[str(each.get("test", "?")) for each in group],
@@ -193,7 +193,7 @@ class _Reader:
         return next((int(one) for one in found if one), 1)
 
 
-def _shown(entry: Entry) -> set[str]:
+def _shown(entry: TestGroup) -> set[str]:
     """Return the evidence that is shown in a way of its own."""
     shown = set(SHOWN_ELSEWHERE)
     shown |= {prompts.KEY} if entry.diff else set()

@@ -15,7 +15,7 @@ LEAST_WIDTH = 0.5
 
 
 @dataclass(frozen=True)
-class Part:
+class BarPart:
     """One part of a bar."""
 
     name: str
@@ -34,7 +34,7 @@ class Memory:
     """Both bars, and the figures that are no bytes."""
 
     drawing: Drawing
-    bars: tuple[tuple[str, tuple[Part, ...]], ...]
+    bars: tuple[tuple[str, tuple[BarPart, ...]], ...]
     figures: tuple[tuple[str, str, str], ...]
     """What, planned, told."""
     notes: tuple[str, ...]
@@ -62,7 +62,7 @@ def memory(evidence: dict[str, Any], at_once: int = 1) -> Memory | None:
     return Memory(_drawing(bars), bars, tuple(_figures(planned, told)), tuple(notes))
 
 
-def _planned(plan: dict[str, Any], at_once: int) -> tuple[Part, ...]:
+def _planned(plan: dict[str, Any], at_once: int) -> tuple[BarPart, ...]:
     weights = number(mapping(plan.get("weights")).get("bytes_per_device"))
     parts = _known(("weights", "weights", weights))
     parts += _known(("runtime", "runtime", number(plan.get("overhead_bytes"))))
@@ -71,7 +71,7 @@ def _planned(plan: dict[str, Any], at_once: int) -> tuple[Part, ...]:
     )
 
 
-def _told(told: dict[str, Any], at_once: int) -> tuple[Part, ...]:
+def _told(told: dict[str, Any], at_once: int) -> tuple[BarPart, ...]:
     weights, cache = (number(told.get(name)) for name in ("weights_gib", "kv_gib"))
     room = number(told.get("kv_concurrency"))
     parts = _known(("weights", "weights", weights and weights * GIB))
@@ -80,7 +80,7 @@ def _told(told: dict[str, Any], at_once: int) -> tuple[Part, ...]:
     )
 
 
-def _cache(whole: float | None, each: float | None, at_once: int) -> tuple[Part, ...]:
+def _cache(whole: float | None, each: float | None, at_once: int) -> tuple[BarPart, ...]:
     """Return the cache as what the planned requests take of it, and what is left."""
     if not whole or whole < 0:
         return ()
@@ -94,12 +94,12 @@ def _cache(whole: float | None, each: float | None, at_once: int) -> tuple[Part,
     return _known((name, "used", used)) + _known(("rest of the cache", "rest", whole - used))
 
 
-def _known(part: tuple[str, str, float | None]) -> tuple[Part, ...]:
+def _known(part: tuple[str, str, float | None]) -> tuple[BarPart, ...]:
     name, style, count = part
-    return (Part(name, style, count),) if count and count > 0 else ()
+    return (BarPart(name, style, count),) if count and count > 0 else ()
 
 
-def _drawing(bars: tuple[tuple[str, tuple[Part, ...]], ...]) -> Drawing:
+def _drawing(bars: tuple[tuple[str, tuple[BarPart, ...]], ...]) -> Drawing:
     whole = max(sum(part.size for part in parts) for _, parts in bars)
     across = Scale(0.0, whole)
     drawing = Drawing(

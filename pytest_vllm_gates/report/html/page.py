@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.report import terminal
 from pytest_vllm_gates.report.html import sections
-from pytest_vllm_gates.report.html.drawing import Limits, clean, cut, listing, mapping
+from pytest_vllm_gates.report.html.drawing import TextLimits, clean, cut, listing, mapping
 from pytest_vllm_gates.report.html.families import families
 from pytest_vllm_gates.report.html.sections import Lanes
 from pytest_vllm_gates.report.html.trends import trends
@@ -50,7 +50,7 @@ def compose(
     the recorded streams of incidents are looked for. Less is shown until the page is small enough.
     """
     lanes = Lanes(document, other, folder)
-    limits = Limits()
+    limits = TextLimits()
     page = _render(lanes, limits)
     while (size := len(page.encode())) > MOST_BYTES and not limits.least:
         # Half of each limit is a quarter of the page at least: rows, and what stands in them.
@@ -60,7 +60,7 @@ def compose(
     return page
 
 
-def _render(lanes: Lanes, limits: Limits) -> str:
+def _render(lanes: Lanes, limits: TextLimits) -> str:
     style = (HERE / "style.css").read_text(encoding="utf-8")
     document = lanes.ours
     shown, left_out = families(lanes, limits)
@@ -91,7 +91,7 @@ def _render(lanes: Lanes, limits: Limits) -> str:
     )
 
 
-def _few(found: Any, limits: Limits) -> list[str]:
+def _few(found: Any, limits: TextLimits) -> list[str]:
     """Return the first of some sentences, and how many there are more."""
     every = [str(one) for one in listing(found)]
     more = len(every) - limits.items
@@ -99,7 +99,7 @@ def _few(found: Any, limits: Limits) -> list[str]:
 
 
 @lru_cache(maxsize=16)
-def _environment(limits: Limits) -> Environment:
+def _environment(limits: TextLimits) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - heavy
     from markupsafe import Markup  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.report.html.drawing import first, listing, mapping
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.report.html.drawing import Limits
+    from pytest_vllm_gates.report.html.drawing import TextLimits
 
 KEY = "prompt"
 SAME, REMOVED, ADDED, SKIPPED = "same", "removed", "added", "skipped"
@@ -17,7 +17,7 @@ DIFF_MARK = "(- recorded, + now)"
 
 
 @dataclass(frozen=True)
-class Run:
+class TokenRun:
     """Tokens in a row that both prompts have, or only one of them."""
 
     kind: str
@@ -35,11 +35,11 @@ class TokenDiff:
     """Where the tokens come from that are removed."""
     found: str
     counts: tuple[int, int]
-    runs: tuple[Run, ...]
+    runs: tuple[TokenRun, ...]
     left_out: int
 
 
-def token_diff(evidence: dict[str, Any], limits: Limits) -> TokenDiff | None:
+def token_diff(evidence: dict[str, Any], limits: TextLimits) -> TokenDiff | None:
     """Return the difference that a check of a prompt wrote down; None where there is none."""
     written = mapping(evidence.get(KEY))
     if not written.get("runs"):
@@ -67,11 +67,11 @@ def lines_with_marks(reason: str) -> list[tuple[str, str]]:
     return found
 
 
-def _run(written: dict[str, Any], limits: Limits) -> Run:
+def _run(written: dict[str, Any], limits: TextLimits) -> TokenRun:
     kind = written.get("kind")
     if kind == SKIPPED:
         count = written.get("count")
-        return Run(SKIPPED, skipped=count if isinstance(count, int) else 0)
+        return TokenRun(SKIPPED, skipped=count if isinstance(count, int) else 0)
     ids, texts = listing(written.get("token_ids")), listing(written.get("texts"))
     # Where prompts are not kept (--redact-prompts) there may be no ids.
     pairs = itertools.zip_longest(texts, ids[: len(texts)], fillvalue="")
@@ -79,4 +79,4 @@ def _run(written: dict[str, Any], limits: Limits) -> Run:
     shown, left_out = first(tokens, limits.items)
     if left_out:
         shown.append((f"… {left_out:,} more", ""))
-    return Run(kind if kind in (REMOVED, ADDED) else SAME, tuple(shown))
+    return TokenRun(kind if kind in (REMOVED, ADDED) else SAME, tuple(shown))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pytest_vllm_gates.report.html.drawing import Limits
+    from pytest_vllm_gates.report.html.drawing import TextLimits
 
 ROWS_AT_ONCE = 12
 """Changes of a bundle that are seen without opening anything."""
@@ -79,7 +79,7 @@ def _counts(document: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(found.items(), key=lambda one: -one[1]))
 
 
-def bundle(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | None:
+def bundle(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any] | None:
     """Return what changed between the lanes; None where nothing was held against another."""
     told = mapping(document.get("bundle"))
     if not told:
@@ -105,7 +105,7 @@ def bundle(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | None
     }
 
 
-def comparison(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | None:
+def comparison(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any] | None:
     """Return what is otherwise than on the other lane; None where there is none."""
     told = mapping(document.get("against"))
     if not told:
@@ -133,7 +133,7 @@ def comparison(document: Mapping[str, Any], limits: Limits) -> dict[str, Any] | 
     }
 
 
-def facts(document: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+def facts(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any]:
     """Return what the run was made of."""
     other = mapping(mapping(document.get("against")).get("lane"))
     lanes = [mapping(document.get("lane")), *([other] if other else [])]
@@ -151,7 +151,7 @@ def facts(document: Mapping[str, Any], limits: Limits) -> dict[str, Any]:
     }
 
 
-def _lane(lane: dict[str, Any], limits: Limits) -> dict[str, Any]:
+def _lane(lane: dict[str, Any], limits: TextLimits) -> dict[str, Any]:
     versions = {str(name): str(one) for name, one in mapping(lane.get("versions")).items()}
     rest, left_out = first(sorted(set(versions) - set(MAIN_PACKAGES)), limits.items)
     return {

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from pytest_vllm_gates.report.html.drawing import Limits
+    from pytest_vllm_gates.report.html.drawing import TextLimits
 
 Piece = tuple[float, str | int]
 """Seconds since the request, and the text that came or how many characters it had."""
@@ -31,7 +31,7 @@ TEXT_CHARACTERS = 60
 
 
 @dataclass(frozen=True)
-class Row:
+class StreamRow:
     """One stream in words and figures."""
 
     name: str
@@ -48,10 +48,10 @@ class Timeline:
     """Streams on one scale."""
 
     drawing: Drawing
-    rows: tuple[Row, ...]
+    rows: tuple[StreamRow, ...]
 
 
-def timeline(streams: Sequence[tuple[str, Sequence[Piece]]], limits: Limits) -> Timeline | None:
+def timeline(streams: Sequence[tuple[str, Sequence[Piece]]], limits: TextLimits) -> Timeline | None:
     """Lay streams one above the other on one scale of seconds; None where nothing came.
 
     Each is a name and its pieces in order. The height of a mark is how much text came at once.
@@ -138,7 +138,7 @@ def _size(piece: Piece) -> int:
     return len(piece[1]) if isinstance(piece[1], str) else max(0, piece[1])
 
 
-def _row(name: str, pieces: Sequence[Piece], limits: Limits) -> Row:
+def _row(name: str, pieces: Sequence[Piece], limits: TextLimits) -> StreamRow:
     gaps = [
         (later[0] - earlier[0], earlier[0], later[0])
         for earlier, later in itertools.pairwise(pieces)
@@ -158,11 +158,11 @@ def _row(name: str, pieces: Sequence[Piece], limits: Limits) -> Row:
     told = tuple(
         (at, what[:TEXT_CHARACTERS] if isinstance(what, str) else what) for at, what in shown
     )
-    return Row(name, says, told, len(pieces) - len(shown), gap)
+    return StreamRow(name, says, told, len(pieces) - len(shown), gap)
 
 
 def _bars(
-    drawing: Drawing, across: Scale, top: float, pieces: Sequence[Piece], limits: Limits
+    drawing: Drawing, across: Scale, top: float, pieces: Sequence[Piece], limits: TextLimits
 ) -> None:
     """Draw the pieces, those that would lie on one another as one."""
     step = max(across.high / limits.marks, 1e-9)

@@ -20,7 +20,7 @@ from pytest_vllm_gates.report.html.drawing import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.report.html.drawing import Limits
+    from pytest_vllm_gates.report.html.drawing import TextLimits
 
 FIGURES = {
     "output_tokens_per_s": ("output tokens a second", "tokens/s", True),
@@ -34,7 +34,7 @@ LEAST_FOR_BOX = 5
 
 
 @dataclass(frozen=True)
-class Change:
+class FigureChange:
     """One figure's change with its interval, in words and as shares of what it was."""
 
     name: str
@@ -47,7 +47,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Distribution:
+class FigureDistribution:
     """One figure of both sides, block by block."""
 
     name: str
@@ -57,16 +57,16 @@ class Distribution:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ThroughputSection:
     """All of it."""
 
     answer: str
     drawing: Drawing | None
-    changes: tuple[Change, ...]
-    distributions: tuple[Distribution, ...]
+    changes: tuple[FigureChange, ...]
+    distributions: tuple[FigureDistribution, ...]
 
 
-def comparison(evidence: dict[str, Any], ours: str, limits: Limits) -> Comparison | None:
+def comparison(evidence: dict[str, Any], ours: str, limits: TextLimits) -> ThroughputSection | None:
     """Return what a throughput check wrote down of its decision; None where it has none."""
     decision = mapping(evidence.get("decision"))
     changes = tuple(_changes(decision, listing(evidence.get("pairs"))))
@@ -81,7 +81,7 @@ def comparison(evidence: dict[str, Any], ours: str, limits: Limits) -> Compariso
     )
     if not changes and not distributions:
         return None
-    return Comparison(
+    return ThroughputSection(
         answer=str(decision.get("answer", "")),
         drawing=_intervals(changes) if changes else None,
         changes=changes,
@@ -89,7 +89,7 @@ def comparison(evidence: dict[str, Any], ours: str, limits: Limits) -> Compariso
     )
 
 
-def _changes(decision: dict[str, Any], pairs: Sequence[Any]) -> list[Change]:
+def _changes(decision: dict[str, Any], pairs: Sequence[Any]) -> list[FigureChange]:
     found = []
     for name, (called, _, more_is_better) in FIGURES.items():
         told = mapping(mapping(decision.get("changes")).get(name))
@@ -101,11 +101,11 @@ def _changes(decision: dict[str, Any], pairs: Sequence[Any]) -> list[Change]:
         points = [math.expm1(sign * one) for one in slowdowns if one is not None and abs(one) < 9]  # noqa: PLR2004 - e to the 9th is no change, it is another thing
         low, high = sorted((best, worst))
         says = f"{called}: {share(change)} (surely between {share(low)} and {share(high)})"
-        found.append(Change(called, says, change, low, high, tuple(points)))
+        found.append(FigureChange(called, says, change, low, high, tuple(points)))
     return found
 
 
-def _intervals(changes: Sequence[Change]) -> Drawing:
+def _intervals(changes: Sequence[FigureChange]) -> Drawing:
     """Draw each change as a point on its interval, with 0 as the line to be held against."""
     ends = [value for one in changes for value in (one.low, one.high, one.change, *one.points)]
     across = scale(ends, zero=True)
@@ -126,8 +126,8 @@ def _intervals(changes: Sequence[Change]) -> Drawing:
 
 
 def _distribution(
-    name: str, sides: Sequence[tuple[str, dict[str, Any]]], limits: Limits
-) -> Distribution | None:
+    name: str, sides: Sequence[tuple[str, dict[str, Any]]], limits: TextLimits
+) -> FigureDistribution | None:
     called, unit, _ = FIGURES[name]
     known = []
     for side, figures in sides:
@@ -160,7 +160,7 @@ def _distribution(
         ROW_HEIGHT * len(known),
         lambda value: figure(value, unit if unit == "s" else ""),
     )
-    return Distribution(called, drawing, summaries)
+    return FigureDistribution(called, drawing, summaries)
 
 
 def _strip(drawing: Drawing, across: Scale, top: float, side: str, values: Sequence[float]) -> None:

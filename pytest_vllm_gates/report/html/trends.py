@@ -11,7 +11,7 @@ from pytest_vllm_gates.report.html.drawing import Drawing, Scale, listing, mappi
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_vllm_gates.report.html.drawing import Limits
+    from pytest_vllm_gates.report.html.drawing import TextLimits
 
 HEIGHT = 64
 MOST_FIGURES = 12
@@ -19,7 +19,7 @@ TWO = 2
 
 
 @dataclass(frozen=True)
-class Trend:
+class TrendChart:
     """One figure."""
 
     name: str
@@ -31,14 +31,14 @@ class Trend:
 class Trends:
     """All figures, and the runs they come from."""
 
-    trends: tuple[Trend, ...]
+    trends: tuple[TrendChart, ...]
     names: tuple[str, ...]
     rows: tuple[tuple[str, str, str, str, tuple[str, ...]], ...]
     """When, lane, vLLM, promotion, and the figures by name."""
     left_out: int
 
 
-def trends(document: Mapping[str, Any], limits: Limits) -> Trends | None:
+def trends(document: Mapping[str, Any], limits: TextLimits) -> Trends | None:
     """Return the trends; None where there are not two runs to draw one from."""
     every = [mapping(one) for one in listing(document.get("history"))]
     runs = every[-min(limits.items, 60) :]
@@ -64,7 +64,7 @@ def trends(document: Mapping[str, Any], limits: Limits) -> Trends | None:
     )
 
 
-def _trend(name: str, runs: list[dict[str, Any]]) -> Trend | None:
+def _trend(name: str, runs: list[dict[str, Any]]) -> TrendChart | None:
     points = [
         (at, value, str(run.get("lane", "")))
         for at, run in enumerate(runs)
@@ -91,7 +91,7 @@ def _trend(name: str, runs: list[dict[str, Any]]) -> Trend | None:
         for at, value in own:
             drawing.dot(across(at), _y(up, value), style, 2.5)
     drawing.dot(across(last[0]), _y(up, last[1]), "estimate", 4)
-    return Trend(name, drawing, _shown(last[1]))
+    return TrendChart(name, drawing, _shown(last[1]))
 
 
 def _y(up: Scale, value: float) -> float:

@@ -34,7 +34,7 @@ IDLE_VARIABLES = re.compile(
 )  # fmt: skip
 
 
-def fingerprint(plan: launch.Plan, environment: Environment) -> dict[str, str]:
+def fingerprint(plan: launch.LaunchPlan, environment: Environment) -> dict[str, str]:
     """Return the parts of what a plan would serve; values are short texts or hashes."""
     return {
         "plugin": __version__,
@@ -55,7 +55,7 @@ def fingerprint(plan: launch.Plan, environment: Environment) -> dict[str, str]:
     }
 
 
-def _command(plan: launch.Plan) -> Iterator[tuple[str, str]]:
+def _command(plan: launch.LaunchPlan) -> Iterator[tuple[str, str]]:
     """Yield the program and each of its flags, and the files they name."""
     parts: dict[str, list[str]] = {}
     name = "program"

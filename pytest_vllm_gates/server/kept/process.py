@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.process import guard
 from pytest_vllm_gates.process.process import DEFAULT_GRACE_S, HURRY_S, started
 from pytest_vllm_gates.server.kept.keeper import ENDED
-from pytest_vllm_gates.server.kept.record import Kept, ProcessId
+from pytest_vllm_gates.server.kept.record import KeptRecord, ProcessId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ class KeptProcess:
         return process
 
     @classmethod
-    def of(cls, folder: Path, hold: Hold, record: Kept, log: Path) -> KeptProcess:
+    def of(cls, folder: Path, hold: Hold, record: KeptRecord, log: Path) -> KeptProcess:
         """Return the process of a kept server, whose lock is held."""
         process = cls(folder, hold, log, Path(record.evidence["log"]))
         process.server, process.keeper = record.server, record.keeper
@@ -90,7 +90,7 @@ class KeptProcess:
             ProcessId(pid=ids[name][0], started=ids[name][1] or 0) for name in ("server", "keeper")
         )
 
-    def keep(self, record: Kept, key: str) -> None:
+    def keep(self, record: KeptRecord, key: str) -> None:
         """Have the server stay when this process goes."""
         (self.folder / KEY).touch(mode=0o600)
         (self.folder / KEY).write_text(key, encoding="ascii")

@@ -36,7 +36,7 @@ class Host(toml.Record):
     pids: str
 
 
-class Kept(toml.Record):
+class KeptRecord(toml.Record):
     """What a later run has to know of a kept server. Its key is in a file of its own."""
 
     format: Literal["pytest-vllm-gates/kept-server"] = FORMAT

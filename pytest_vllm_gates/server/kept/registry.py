@@ -22,7 +22,7 @@ from pytest_vllm_gates.process.process import HURRY_S
 from pytest_vllm_gates.server.kept.hold import Hold
 from pytest_vllm_gates.server.kept.keeper import RECORD
 from pytest_vllm_gates.server.kept.process import KEY, ended, lives, send
-from pytest_vllm_gates.server.kept.record import Host, Kept
+from pytest_vllm_gates.server.kept.record import Host, KeptRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ YOUNG_S = 5.0
 STOP_POLL_S = 0.05
 
 
-class State(StrEnum):
+class KeptState(StrEnum):
     """What is known of a kept server."""
 
     IDLE = "idle"
@@ -47,12 +47,12 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
-class Entry:
+class KeptEntry:
     """One folder of a kept server and what is known of it now."""
 
     folder: Path
-    state: State
-    record: Kept | None = None
+    state: KeptState
+    record: KeptRecord | None = None
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ def open_to_others(path: Path) -> str:
     return ""
 
 
-def key(entry: Entry) -> str:
+def key(entry: KeptEntry) -> str:
     """Return a kept server's key; raises `UserError` where others can read it, or nobody can."""
     path = entry.folder / KEY
     try:
@@ -123,7 +123,7 @@ def key(entry: Entry) -> str:
         raise UserError(f"its key cannot be read: {error.strerror}: {path}") from error
 
 
-def log_of(entry: Entry) -> Path | None:
+def log_of(entry: KeptEntry) -> Path | None:
     """Return a kept server's log, where there is one."""
     log = Path(entry.record.evidence["log"]) if entry.record else None
     return log if log and log.is_file() else None
@@ -138,7 +138,7 @@ def here() -> Host:
     )
 
 
-def entries(folder: Path) -> Iterator[Entry]:
+def entries(folder: Path) -> Iterator[KeptEntry]:
     """Yield what lies in the folder of kept servers, the oldest first."""
     if not folder.is_dir():
         return
@@ -148,27 +148,27 @@ def entries(folder: Path) -> Iterator[Entry]:
             yield _entry(one)
 
 
-def _entry(folder: Path) -> Entry:
+def _entry(folder: Path) -> KeptEntry:
     held = Hold(folder).held()
     try:
         text = (folder / RECORD).read_text(encoding="utf-8")
-        record = Kept.model_validate_json(text)
+        record = KeptRecord.model_validate_json(text)
     except (OSError, ValueError, ValidationError):
         young = time.time() - folder.stat().st_mtime < YOUNG_S
-        return Entry(folder, State.BOOTING if held or young else State.UNREADABLE)
+        return KeptEntry(folder, KeptState.BOOTING if held or young else KeptState.UNREADABLE)
     now = here()
     if record.host != now:
         # The same machine, started anew: nothing of then is left. Any other knows its own.
         gone = record.host.name == now.name and record.host.boot != now.boot
-        return Entry(folder, State.LOST if gone else State.ELSEWHERE, record)
+        return KeptEntry(folder, KeptState.LOST if gone else KeptState.ELSEWHERE, record)
     if ended(folder):
-        return Entry(folder, State.DIED, record)
+        return KeptEntry(folder, KeptState.DIED, record)
     if not lives(record.keeper):
-        return Entry(folder, State.LOST, record)
-    return Entry(folder, State.IN_USE if held else State.IDLE, record)
+        return KeptEntry(folder, KeptState.LOST, record)
+    return KeptEntry(folder, KeptState.IN_USE if held else KeptState.IDLE, record)
 
 
-def clear(entry: Entry) -> bool:
+def clear(entry: KeptEntry) -> bool:
     """End what is left of a server that nobody keeps, and remove its folder.
 
     False where somebody else is at it. Only processes that the record names are ended, and only
@@ -185,10 +185,10 @@ def clear(entry: Entry) -> bool:
     return True
 
 
-def stop(entry: Entry, *, force: bool = False) -> bool:
+def stop(entry: KeptEntry, *, force: bool = False) -> bool:
     """End a kept server; False where a run uses it, unless by `force`."""
     record, hold = entry.record, entry.hold
-    if record is None or entry.state not in (State.IDLE, State.IN_USE):
+    if record is None or entry.state not in (KeptState.IDLE, KeptState.IN_USE):
         return clear(entry)
     ours = hold.acquire()
     if not ours and not force:
@@ -210,7 +210,7 @@ def stop(entry: Entry, *, force: bool = False) -> bool:
 def give_way() -> Iterator[str]:
     """End the idle kept servers of this machine, for a boot that has no memory beside them."""
     for entry in [*entries(root())]:
-        if entry.state is State.IDLE and entry.record and stop(entry):
+        if entry.state is KeptState.IDLE and entry.record and stop(entry):
             yield f"{entry.name}, {entry.record.family} on lane {entry.record.lane}"
 
 

@@ -12,7 +12,7 @@ from conversations.exchanges import answer
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.client.answer import Answer, ToolCall
 from pytest_vllm_gates.conversations.checks.tool_calls import altered
-from pytest_vllm_gates.conversations.forced_calls import HostileTexts, Reply
+from pytest_vllm_gates.conversations.forced_calls import ForcedReply, HostileTexts
 from pytest_vllm_gates.conversations.forced_cases import TEXTS
 
 TEXT = 'say "hi"\n2>&1'
@@ -26,7 +26,9 @@ def saved(text: Any, calls: int = 1) -> Answer:
 def told(
     whole: Answer, streamed: Answer | None = None, wide: Answer | None = None, exact: bool = True
 ) -> list[str]:
-    reply = Reply("quotes", {"text": TEXT}, exact, {}, whole, streamed or whole, wide or whole)
+    reply = ForcedReply(
+        "quotes", {"text": TEXT}, exact, {}, whole, streamed or whole, wide or whole
+    )
     return list(altered(reply))
 
 
@@ -76,7 +78,7 @@ def test_arguments_that_hold_no_text_are_told(arguments: str) -> None:
 def test_another_type_is_told(written: Any, came: Any, sentence: str) -> None:
     call = ToolCall("save_note", json.dumps({"value": came}), "call-1")
     whole = answer("Noted.", tool_calls=(call,))
-    (found,) = altered(Reply("one", {"value": written}, True, {}, whole, whole, whole))
+    (found,) = altered(ForcedReply("one", {"value": written}, True, {}, whole, whole, whole))
     assert found.startswith(f"whole: {sentence}")
 
 
@@ -84,19 +86,19 @@ def test_another_type_is_told(written: Any, came: Any, sentence: str) -> None:
 def test_the_same_value_is_right(value: Any) -> None:
     call = ToolCall("save_note", json.dumps({"value": value}), "call-1")
     whole = answer("Noted.", tool_calls=(call,))
-    assert [*altered(Reply("one", {"value": value}, True, {}, whole, whole, whole))] == []
+    assert [*altered(ForcedReply("one", {"value": value}, True, {}, whole, whole, whole))] == []
 
 
 def test_a_whole_number_has_no_other_type() -> None:
     call = ToolCall("save_note", '{"value": 3}', "call-1")
     whole = answer("Noted.", tool_calls=(call,))
-    assert [*altered(Reply("one", {"value": 3.0}, True, {}, whole, whole, whole))] == []
+    assert [*altered(ForcedReply("one", {"value": 3.0}, True, {}, whole, whole, whole))] == []
 
 
 def test_each_argument_is_told_by_its_name() -> None:
     call = ToolCall("save_note", '{"one": "1", "more": [2]}', "call-1")
     whole = answer("Noted.", tool_calls=(call,))
-    reply = Reply("all", {"one": 1, "two": 2}, True, {}, whole, whole, whole)
+    reply = ForcedReply("all", {"one": 1, "two": 2}, True, {}, whole, whole, whole)
     assert [*altered(reply)] == [
         "whole: one is '1', written was 1",
         "whole: two is missing, written was 2",
@@ -119,7 +121,9 @@ def test_each_way_is_told_by_its_name() -> None:
 
 
 def test_long_texts_are_cut_and_measured() -> None:
-    reply = Reply("long", {"text": "x" * 10_000}, True, {}, saved("y" * 4096), saved(""), saved(""))
+    reply = ForcedReply(
+        "long", {"text": "x" * 10_000}, True, {}, saved("y" * 4096), saved(""), saved("")
+    )
     sentence = next(altered(reply))
     assert "(4096 characters)" in sentence
     assert "(10000 characters)" in sentence

@@ -10,7 +10,7 @@ from pytest_vllm_gates.conversations.checks import content, framing, tool_calls
 from pytest_vllm_gates.conversations.checks.agreement import canonical
 from pytest_vllm_gates.conversations.checks.tokens import _leaves
 from pytest_vllm_gates.conversations.checks.tool_calls import altered
-from pytest_vllm_gates.conversations.forced_calls import Reply
+from pytest_vllm_gates.conversations.forced_calls import ForcedReply
 
 DEEP = "[" * 100_000
 CALL = replace(WEATHER, arguments=DEEP)
@@ -40,6 +40,6 @@ def test_in_an_event() -> None:
 
 def test_in_what_was_written_on_purpose() -> None:
     whole = answer("Noted.", tool_calls=(CALL,))
-    found = [*altered(Reply("quotes", {"text": "a"}, exact=True, request={}, whole=whole,
+    found = [*altered(ForcedReply("quotes", {"text": "a"}, exact=True, request={}, whole=whole,
                                 streamed=whole, widened=whole))]  # fmt: skip
     assert found[0].startswith("whole: text is missing")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.conversations.checks.pace import faults, undecided
-from pytest_vllm_gates.conversations.pace import Timed
+from pytest_vllm_gates.conversations.pace import TimedStream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BUSY = tuple(number * 0.01 for number in range(2000))
 
 
-def stream(gaps: Sequence[float], **fields: Any) -> Timed:
+def stream(gaps: Sequence[float], **fields: Any) -> TimedStream:
     """Return a stream whose pieces came after these gaps, the first counted from the request."""
     given: dict[str, Any] = {
         "what": "a long answer",
@@ -25,7 +25,7 @@ def stream(gaps: Sequence[float], **fields: Any) -> Timed:
         "sizes": (5,) * len(gaps),
         "beats": BUSY,
     }
-    return Timed(**(given | fields))
+    return TimedStream(**(given | fields))
 
 
 STEADY = [0.1] + [0.02] * 99
@@ -50,7 +50,7 @@ STEADY = [0.1] + [0.02] * 99
         "a short pause", "too short to tell", "nothing", "a big first chunk", "few big chunks",
     ],
 )  # fmt: skip
-def test_a_stream_that_comes_as_it_is_made_is_right(one: Timed) -> None:
+def test_a_stream_that_comes_as_it_is_made_is_right(one: TimedStream) -> None:
     assert faults(one) == []
 
 
@@ -75,7 +75,7 @@ def test_a_stream_that_comes_as_it_is_made_is_right(one: Timed) -> None:
     ],
     ids=["held back", "in one piece", "a stall", "a late burst"],
 )
-def test_what_a_person_notices_is_told(one: Timed, sentence: str) -> None:
+def test_what_a_person_notices_is_told(one: TimedStream, sentence: str) -> None:
     (found,) = faults(one)
     assert found.startswith(sentence)
 

@@ -25,7 +25,7 @@ from pytest_vllm_gates.load.generator import messages
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.latency import latency
-from pytest_vllm_gates.load.types import ALONE, Driven, Planned, Raw, Workers
+from pytest_vllm_gates.load.types import ALONE, DrivenLoad, PlannedRequest, RawResponse, Workers
 from pytest_vllm_gates.process import guard
 
 SCRIPT = Path(__file__).parents[2] / "servers" / "streaming_script.py"
@@ -79,7 +79,8 @@ def test_users_are_spread_and_each_request_is_sent_once() -> None:
         client.sendall(ANSWER)
 
     planned = [
-        Planned(str(number), "/v1/x", f'{{"number": {number}}}'.encode()) for number in range(23)
+        PlannedRequest(str(number), "/v1/x", f'{{"number": {number}}}'.encode())
+        for number in range(23)
     ]
     with Server(serve) as server:
         load = measure(endpoint(server.port), planned, 5, workers=TWO)
@@ -98,7 +99,9 @@ def test_users_are_spread_and_each_request_is_sent_once() -> None:
     assert 0 < max(ends) <= load.took_s
 
 
-def scripted(planned: list[Planned], users: int | None, by: Workers) -> tuple[Driven, list[float]]:
+def scripted(
+    planned: list[PlannedRequest], users: int | None, by: Workers
+) -> tuple[DrivenLoad, list[float]]:
     """Return what came of a load on the streaming script, and the gaps the script sent."""
     argv = [sys.executable, str(SCRIPT), str(len(planned)), "10", "0.03", "2"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as script:
@@ -108,7 +111,7 @@ def scripted(planned: list[Planned], users: int | None, by: Workers) -> tuple[Dr
         return load, json.loads(script.stdout.readline())
 
 
-def gaps(load: Driven) -> list[float]:
+def gaps(load: DrivenLoad) -> list[float]:
     """Return the gaps between tokens that did not come together."""
     found = [latency(answered(raw)) for raw in load.raws]
     return [gap for one in found if one for gap in one.itl_s[::2]]
@@ -213,7 +216,9 @@ def test_requests_are_dealt_out_as_there_are_users() -> None:
 def test_what_is_sent_comes_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "SLICE_BYTES", 100)
     raws = [
-        Raw(str(number), 0.5, None, 1.5, b"\xff\0" * 30, ((0.75, 3), (1.0, 60)), 0.25, "broke")
+        RawResponse(
+            str(number), 0.5, None, 1.5, b"\xff\0" * 30, ((0.75, 3), (1.0, 60)), 0.25, "broke"
+        )
         for number in range(3)
     ]
     slices = [msgpack.loads(msgpack.dumps(rows)) for rows in messages.raw_rows(raws)]

@@ -18,9 +18,15 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.load.generator.loop import Loop
 from pytest_vllm_gates.load.generator.measure import measure, why_not
 from pytest_vllm_gates.load.generator.parse import answered
-from pytest_vllm_gates.load.generator.socket_client import STAMP, TIMESPEC, Clock, Flight, Target
+from pytest_vllm_gates.load.generator.socket_client import (
+    STAMP,
+    TIMESPEC,
+    ActiveRequest,
+    Clock,
+    Target,
+)
 from pytest_vllm_gates.load.latency import latency
-from pytest_vllm_gates.load.types import Driven, Planned
+from pytest_vllm_gates.load.types import DrivenLoad, PlannedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,8 +48,8 @@ def start() -> Iterator[Callable[[Callable[[socket.socket, bytes], None]], Serve
 
 
 def drive(
-    port: int, planned: list[Planned], users: int | None = None, silence_s: float = 60
-) -> Driven:
+    port: int, planned: list[PlannedRequest], users: int | None = None, silence_s: float = 60
+) -> DrivenLoad:
     target = Target("127.0.0.1", port, {"X-Own": "yes"})
     return Loop(target, silence_s=silence_s).run(planned, users)
 
@@ -71,7 +77,7 @@ def test_a_request_is_whole_whatever_its_size(start: Callable[..., Server]) -> N
 def test_an_answer_is_no_earlier_than_its_request() -> None:
     """The kernel stamps an answer while the client is kept from noting when it had sent."""
     clock = Clock(100.0)
-    flight = Flight(requests(1)[0], 0.0, b"")
+    flight = ActiveRequest(requests(1)[0], 0.0, b"")
     flight.sent_s = flight.last_s = 0.7
     for at_s, data in ((0.5, b"x" * 10), (0.9, b"y" * 20)):
         stamp = TIMESPEC.pack(100, round(at_s * 1e9))
@@ -87,7 +93,7 @@ def test_an_answer_is_no_earlier_than_its_request() -> None:
 
 
 def test_what_has_no_stamp_came_when_it_was_read() -> None:
-    flight = Flight(requests(1)[0], 0.0, b"")
+    flight = ActiveRequest(requests(1)[0], 0.0, b"")
     flight.reads.append((1.2, [], b"x"))
     assert flight.ended("", Clock(100.0)).arrivals == ((1.2, 1),)
 
@@ -164,7 +170,7 @@ def test_one_that_is_silent_is_given_up_while_others_are_busy(start: Callable[..
         time.sleep(9.0 if b"/silent" in data else 0.05)
         plain(client, data)
 
-    silent = Planned("silent", "/silent", b"")
+    silent = PlannedRequest("silent", "/silent", b"")
     load = drive(start(serve).port, [silent, *requests(40)], users=2, silence_s=1.0)
     (at,) = [number for number, raw in enumerate(load.raws) if raw.name == "silent"]
     assert load.raws[at].error == "nothing came for 1 s"

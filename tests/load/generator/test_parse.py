@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.load.generator.parse import answered
-from pytest_vllm_gates.load.types import Raw
+from pytest_vllm_gates.load.types import RawResponse
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
 CHUNKED = STREAM + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -27,14 +27,14 @@ def framed(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-def raw(*pieces: bytes, every_s: float = 1.0, error: str = "") -> Raw:
+def raw(*pieces: bytes, every_s: float = 1.0, error: str = "") -> RawResponse:
     """Return an answer whose pieces came a second apart, from the first second on."""
     size, arrivals = 0, []
     for number, piece in enumerate(pieces, start=1):
         size += len(piece)
         arrivals.append((number * every_s, size))
     ended = arrivals[-1][0] if arrivals else 0.0
-    return Raw("r", 0.25, 0.5, ended, b"".join(pieces), tuple(arrivals), 0.0, error)
+    return RawResponse("r", 0.25, 0.5, ended, b"".join(pieces), tuple(arrivals), 0.0, error)
 
 
 def stream(*events: bytes) -> list[bytes]:

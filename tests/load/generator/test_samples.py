@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.load.generator.samples import KEPT, sent, worth_keeping
-from pytest_vllm_gates.load.types import Planned, Raw
+from pytest_vllm_gates.load.types import PlannedRequest, RawResponse
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-REQUEST = Planned("a", "/prefix/v1/completions", b'{"n": 1}')
+REQUEST = PlannedRequest("a", "/prefix/v1/completions", b'{"n": 1}')
 
 
-def raw(name: str, *times: float, answer: bytes = HEAD, error: str = "") -> Raw:
+def raw(name: str, *times: float, answer: bytes = HEAD, error: str = "") -> RawResponse:
     arrivals = tuple((at, number) for number, at in enumerate(times, 1))
-    return Raw(name, 0.0, 0.0, 9.0, answer, arrivals, 0.0, error)
+    return RawResponse(name, 0.0, 0.0, 9.0, answer, arrivals, 0.0, error)
 
 
 def test_those_that_failed_and_those_that_stopped_longest_are_kept() -> None:
@@ -30,7 +30,7 @@ def test_a_request_is_kept_as_others_are() -> None:
     parts = [HEAD, *(b"%x\r\n%s\r\n" % (len(one), one) for one in chunks), b"0\r\n\r\n"]
     ends = [sum(map(len, parts[: n + 1])) for n in range(len(parts))]
     arrivals = tuple(zip((1.5, 2.0, 3.0, 3.0), ends, strict=True))
-    one = Raw("s-1", 1.0, 1.25, 3.0, b"".join(parts), arrivals)
+    one = RawResponse("s-1", 1.0, 1.25, 3.0, b"".join(parts), arrivals)
     found = sent(one, REQUEST, {"Authorization": "Bearer x"}, "/prefix")
     assert (found.method, found.path, found.body) == ("POST", "/v1/completions", b'{"n": 1}')
     assert (found.name, found.status, found.error) == ("load s-1", 200, "")
@@ -46,7 +46,7 @@ def test_a_request_that_was_not_answered_has_no_status() -> None:
 
 def test_a_body_without_chunks_is_kept() -> None:
     answer = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
-    one = Raw("a", 0.0, 0.0, 1.0, answer, ((0.5, len(answer)),))
+    one = RawResponse("a", 0.0, 0.0, 1.0, answer, ((0.5, len(answer)),))
     found = sent(one, REQUEST, {}, "")
     assert (found.status, found.pieces) == (503, ((0.5, b"busy"),))
 
@@ -62,7 +62,9 @@ def test_however_it_is_cut_the_body_comes_out(
     whole = HEAD + b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in chunks) + b"0\r\n\r\n"
     answer = whole[: max(len(HEAD), len(whole) - lost)] if lost % 2 else whole
     ends = sorted({*(cut for cut in cuts if 0 < cut < len(answer)), len(answer)})
-    one = Raw("a", 0.0, 0.0, 9.0, answer, tuple((n / 10, end) for n, end in enumerate(ends)))
+    one = RawResponse(
+        "a", 0.0, 0.0, 9.0, answer, tuple((n / 10, end) for n, end in enumerate(ends))
+    )
     found = sent(one, REQUEST, {}, "")
     assert b"".join(chunks).startswith(found.answer)
     assert len(answer) < len(whole) or found.answer == b"".join(chunks)
@@ -72,5 +74,5 @@ def test_however_it_is_cut_the_body_comes_out(
 
 @given(st.binary())
 def test_any_bytes_are_kept_somehow(answer: bytes) -> None:
-    one = Raw("a", 0.0, None, 1.0, HEAD + answer, ((0.5, len(answer)),))
+    one = RawResponse("a", 0.0, None, 1.0, HEAD + answer, ((0.5, len(answer)),))
     assert sent(one, REQUEST, {}, "").status == 200

@@ -9,13 +9,13 @@ from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.memory_plan.types import GIB
 from pytest_vllm_gates.report.html import drawing
-from pytest_vllm_gates.report.html.drawing import Limits, clean, cut, spread
+from pytest_vllm_gates.report.html.drawing import TextLimits, clean, cut, spread
 from pytest_vllm_gates.report.html.memory import memory
 from pytest_vllm_gates.report.html.prompts import lines_with_marks, token_diff
 from pytest_vllm_gates.report.html.throughput import comparison
 from pytest_vllm_gates.report.html.trends import trends
 
-LIMITS = Limits()
+LIMITS = TextLimits()
 FINITE = st.floats(-1e9, 1e9)
 PLAN: dict[str, Any] = {
     "weights": {"bytes_per_device": 2 * GIB}, "overhead_bytes": GIB, "kv_memory_bytes": 4 * GIB,

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.report.html import streams
-from pytest_vllm_gates.report.html.drawing import Limits
+from pytest_vllm_gates.report.html.drawing import TextLimits
 from pytest_vllm_gates.report.html.sections import Lanes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-LIMITS = Limits()
+LIMITS = TextLimits()
 WHERE = ("qwen3.5", "streaming", "test_x")
 
 

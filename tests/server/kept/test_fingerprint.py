@@ -13,7 +13,7 @@ from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.environment.environment import Environment
 from pytest_vllm_gates.server.kept.fingerprint import HASHED_BYTES, fingerprint
 from pytest_vllm_gates.server.kept.record import differences, told
-from pytest_vllm_gates.server.launch import Limits, Plan
+from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,13 +32,13 @@ def environment(tmp_path: Path) -> Environment:
 
 
 @pytest.fixture
-def plan(tmp_path: Path, qwen: Family, environment: Environment) -> Plan:
+def plan(tmp_path: Path, qwen: Family, environment: Environment) -> LaunchPlan:
     """A plan with everything a plan may have."""
     write(tmp_path / "overlay" / "repair.py", "X = 1")
     write(tmp_path / "weights" / "config.json", "{}")
     write(tmp_path / "weights" / "deep" / "tokenizer.json", "{}")
     template = write(tmp_path / "chat.jinja", "{{ x }}")
-    return Plan(
+    return LaunchPlan(
         family=qwen,
         lane=Lane(
             name="own",
@@ -52,7 +52,7 @@ def plan(tmp_path: Path, qwen: Family, environment: Environment) -> Plan:
         python=environment.python,
         overlay=tmp_path / "overlay",
         folder=tmp_path / "report",
-        limits=Limits(1.0, 1.0),
+        limits=BootLimits(1.0, 1.0),
     )
 
 
@@ -62,14 +62,14 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def of_lane(plan: Plan, **changes: Any) -> Plan:
+def of_lane(plan: LaunchPlan, **changes: Any) -> LaunchPlan:
     return replace(plan, lane=plan.lane.model_copy(update=changes))
 
 
-def test_the_same_is_the_same(plan: Plan, environment: Environment, tmp_path: Path) -> None:
+def test_the_same_is_the_same(plan: LaunchPlan, environment: Environment, tmp_path: Path) -> None:
     before = fingerprint(plan, environment)
     # Another report, other limits: nothing of what is served.
-    again = replace(plan, folder=tmp_path / "elsewhere", limits=Limits(9.0, 9.0))
+    again = replace(plan, folder=tmp_path / "elsewhere", limits=BootLimits(9.0, 9.0))
     write(tmp_path / "overlay" / "__pycache__" / "repair.pyc", "x")
     assert fingerprint(again, environment) == before
 
@@ -85,7 +85,7 @@ def test_the_same_is_the_same(plan: Plan, environment: Environment, tmp_path: Pa
     ],
 )
 def test_another_lane_differs(
-    plan: Plan, environment: Environment, changes: dict[str, Any], said: str
+    plan: LaunchPlan, environment: Environment, changes: dict[str, Any], said: str
 ) -> None:
     serve = {**plan.lane.serve, **changes.pop("serve", {})}
     before, now = (
@@ -106,7 +106,7 @@ def test_another_lane_differs(
     ],
 )
 def test_a_changed_file_differs(
-    plan: Plan, environment: Environment, tmp_path: Path, file: str, said: str
+    plan: LaunchPlan, environment: Environment, tmp_path: Path, file: str, said: str
 ) -> None:
     before = fingerprint(plan, environment)
     write(tmp_path / file, "changed")
@@ -115,7 +115,7 @@ def test_a_changed_file_differs(
 
 
 def test_weights_are_known_by_size_and_time(
-    plan: Plan, environment: Environment, tmp_path: Path
+    plan: LaunchPlan, environment: Environment, tmp_path: Path
 ) -> None:
     weights = tmp_path / "weights" / "model.safetensors"
     with weights.open("wb") as file:
@@ -127,7 +127,7 @@ def test_weights_are_known_by_size_and_time(
     ]
 
 
-def test_another_environment_differs(plan: Plan, environment: Environment) -> None:
+def test_another_environment_differs(plan: LaunchPlan, environment: Environment) -> None:
     other = replace(environment, versions={"vllm": "0.33.0", "torch": "2.9.0"})
     assert list(differences(fingerprint(plan, environment), fingerprint(plan, other))) == [
         "package vllm (kept 0.32.0, asked 0.33.0)"
@@ -135,7 +135,7 @@ def test_another_environment_differs(plan: Plan, environment: Environment) -> No
 
 
 def test_the_sources_of_an_editable_vllm_count(
-    plan: Plan, environment: Environment, tmp_path: Path
+    plan: LaunchPlan, environment: Environment, tmp_path: Path
 ) -> None:
     info = tmp_path / "packages" / "vllm-0.32.0.dist-info" / "direct_url.json"
     write(info, f'{{"url": "file://{tmp_path}/checkout", "dir_info": {{"editable": true}}}}')
@@ -147,7 +147,7 @@ def test_the_sources_of_an_editable_vllm_count(
     ]
 
 
-def test_a_renderer_alone_is_no_server(plan: Plan, environment: Environment) -> None:
+def test_a_renderer_alone_is_no_server(plan: LaunchPlan, environment: Environment) -> None:
     lane = plan.lane.start.model_copy(update={"renderer": ("-m", "renders")})
     plan = of_lane(plan, start=lane)
     alone = fingerprint(replace(plan, renderer=True), environment)
@@ -155,7 +155,7 @@ def test_a_renderer_alone_is_no_server(plan: Plan, environment: Environment) -> 
 
 
 def test_no_value_of_a_variable_is_told(
-    plan: Plan, environment: Environment, monkeypatch: pytest.MonkeyPatch
+    plan: LaunchPlan, environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = fingerprint(plan, environment)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
@@ -166,7 +166,7 @@ def test_no_value_of_a_variable_is_told(
 
 @pytest.mark.parametrize("name", ["PWD", "SSH_CLIENT", "PYTEST_CURRENT_TEST", "TERM_SESSION_ID"])
 def test_what_tells_only_terminals_apart_is_no_difference(
-    plan: Plan, environment: Environment, monkeypatch: pytest.MonkeyPatch, name: str
+    plan: LaunchPlan, environment: Environment, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     before = fingerprint(plan, environment)
     monkeypatch.setenv(name, "other")

@@ -15,7 +15,7 @@ from survivors import none_of, until
 from pytest_vllm_gates.server.kept import keeper
 from pytest_vllm_gates.server.kept.hold import Hold
 from pytest_vllm_gates.server.kept.process import ENDED_BY_GUARD, KEEPER, KeptProcess
-from pytest_vllm_gates.server.kept.record import Kept
+from pytest_vllm_gates.server.kept.record import KeptRecord
 from pytest_vllm_gates.server.kept.registry import here
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def begin(folder: Path, hold: Hold, tmp_path: Path, code: str) -> KeptProcess:
 
 def kept(process: KeptProcess, url: str = "http://127.0.0.1:9/v1") -> None:
     """Have a process kept."""
-    record = Kept(
+    record = KeptRecord(
         name="x", family="f", lane="l", checkpoint="c", base_url=url, model="m", renderer=False,
         server=process.server, keeper=process.keeper, tree=(), host=here(), booted="", times={},
         evidence={"log": str(process.original)}, inventory={}, fingerprint={},

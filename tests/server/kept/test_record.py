@@ -6,7 +6,14 @@ from dataclasses import asdict
 
 import pytest
 
-from pytest_vllm_gates.server.kept.record import Host, Kept, ProcessId, differences, span, told
+from pytest_vllm_gates.server.kept.record import (
+    Host,
+    KeptRecord,
+    ProcessId,
+    differences,
+    span,
+    told,
+)
 from pytest_vllm_gates.server.types import BootTimes
 
 
@@ -53,7 +60,7 @@ def test_a_time_is_said_as_a_person_says_it(seconds: float, said: str) -> None:
 def test_a_record_gives_the_times_of_its_boot_back() -> None:
     times = BootTimes(health_s=9.0, first_chat_s=12.0, first_token_s=None)
     process = ProcessId(pid=1, started=2)
-    record = Kept(
+    record = KeptRecord(
         name="one", family="qwen3.5", lane="cpu", checkpoint="miniature", model="alias",
         base_url="http://127.0.0.1:1/v1", renderer=False, server=process, keeper=process, tree=(),
         host=Host(name="here", boot="b", pids="p"), booted="2026-11-20T10:00:00+00:00",

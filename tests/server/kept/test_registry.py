@@ -13,14 +13,14 @@ from survivors import alive, none_of, until
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.process.process import started
 from pytest_vllm_gates.server.kept import registry as kept_registry
-from pytest_vllm_gates.server.kept.record import Host, Kept, ProcessId
-from pytest_vllm_gates.server.kept.registry import State
+from pytest_vllm_gates.server.kept.record import Host, KeptRecord, ProcessId
+from pytest_vllm_gates.server.kept.registry import KeptState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pytest_vllm_gates.server.kept.registry import Entry
+    from pytest_vllm_gates.server.kept.registry import KeptEntry
 
 GONE = ProcessId(pid=2**22 - 1, started=1)
 
@@ -38,7 +38,7 @@ def sleeper() -> Iterator[ProcessId]:
         process.kill()
 
 
-def record(folder: Path, **changes: Any) -> Entry:
+def record(folder: Path, **changes: Any) -> KeptEntry:
     """Write a record and return what is made of it."""
     own = kept_registry.made(folder)
     values: dict[str, Any] = {
@@ -48,13 +48,13 @@ def record(folder: Path, **changes: Any) -> Entry:
         "booted": "2026-11-20T10:00:00+00:00", "times": {}, "evidence": {"log": str(own / "log")},
         "inventory": {}, "fingerprint": {},
     }  # fmt: skip
-    kept = Kept(**{**values, **changes})
+    kept = KeptRecord(**{**values, **changes})
     (own / "record.json").write_text(kept.model_dump_json())
     (own / "hold").write_text("60\n")
     return found(own)
 
 
-def found(own: Path) -> Entry:
+def found(own: Path) -> KeptEntry:
     (entry,) = (one for one in kept_registry.entries(own.parent) if one.folder == own)
     return entry
 
@@ -62,17 +62,17 @@ def found(own: Path) -> Entry:
 def test_only_the_very_process_that_was_recorded_is_a_keeper(
     folder: Path, sleeper: ProcessId
 ) -> None:
-    assert record(folder, keeper=sleeper).state is State.IDLE
+    assert record(folder, keeper=sleeper).state is KeptState.IDLE
     # Its id was given again.
     again = sleeper.model_copy(update={"started": sleeper.started - 1})
-    assert record(folder, keeper=again).state is State.LOST
+    assert record(folder, keeper=again).state is KeptState.LOST
 
 
 def test_one_that_is_held_is_in_use(folder: Path, sleeper: ProcessId) -> None:
     entry = record(folder, keeper=sleeper)
     hold = entry.hold
     assert hold.acquire()
-    assert found(entry.folder).state is State.IN_USE
+    assert found(entry.folder).state is KeptState.IN_USE
     assert not kept_registry.stop(found(entry.folder))
     assert alive(sleeper.pid)
     hold.release()
@@ -82,7 +82,7 @@ def test_orphans_are_ended_and_no_others(folder: Path, sleeper: ProcessId) -> No
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as stranger:
         stolen = ProcessId(pid=stranger.pid, started=1)
         entry = record(folder, server=stolen, tree=(sleeper, stolen))
-        assert entry.state is State.LOST
+        assert entry.state is KeptState.LOST
         assert kept_registry.clear(entry)
         until(lambda: none_of([sleeper.pid]), "the orphan lives")
         assert alive(stranger.pid), "a process that only has the id was ended"
@@ -95,7 +95,7 @@ def test_records_of_an_earlier_start_of_this_machine_are_stale(
 ) -> None:
     before = kept_registry.here().model_copy(update={"boot": "before"})
     entry = record(folder, host=before, keeper=sleeper, server=sleeper)
-    assert entry.state is State.LOST
+    assert entry.state is KeptState.LOST
     assert kept_registry.clear(entry)
     assert alive(sleeper.pid), "what runs now has nothing to do with it"
 
@@ -105,20 +105,20 @@ def test_records_of_elsewhere_are_left_alone(
     folder: Path, sleeper: ProcessId, change: dict[str, str]
 ) -> None:
     host = Host.model_validate(kept_registry.here().model_dump() | change)
-    assert record(folder, host=host, keeper=sleeper).state is State.ELSEWHERE
+    assert record(folder, host=host, keeper=sleeper).state is KeptState.ELSEWHERE
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "something else"}'])
 def test_what_is_no_record_is_none(folder: Path, text: str) -> None:
     own = kept_registry.made(folder)
     (own / "record.json").write_text(text)
-    assert found(own).state is State.BOOTING
+    assert found(own).state is KeptState.BOOTING
     os.utime(own, (1, 1))
-    assert found(own).state is State.UNREADABLE
+    assert found(own).state is KeptState.UNREADABLE
     hold = found(own).hold
     assert hold.acquire()
     os.utime(own, (1, 1))
-    assert found(own).state is State.BOOTING
+    assert found(own).state is KeptState.BOOTING
     hold.release()
 
 
