@@ -48,13 +48,13 @@ def ours(endpoint: Endpoint, maker: Maker, seed: str) -> Figures:
     requests = maker.make(seed, [number / RATE for number in range(1, REQUESTS + 1)])
     driven = measure(endpoint, requests.planned)
     answers = [answered(raw) for raw in driven.raws]
-    if broken := [one.error for one in answers if one.error]:
+    if broken := [answer.error for answer in answers if answer.error]:
         raise SystemExit(broken[0])
-    times = [one for one in map(latency, answers) if one]
+    times = [entry for entry in map(latency, answers) if entry]
     return (
-        sum(one.output_tokens for one in answers) / driven.took_s,
-        1000 * statistics.median(one.ttft_s for one in times),
-        1000 * statistics.median(gap for one in times for gap in one.itl_s),
+        sum(answer.output_tokens for answer in answers) / driven.took_s,
+        1000 * statistics.median(moment.ttft_s for moment in times),
+        1000 * statistics.median(gap for moment in times for gap in moment.itl_s),
     )
 
 

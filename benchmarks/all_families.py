@@ -62,11 +62,11 @@ def main() -> int:
             bare = bare_boots_s(Path(folder))
             took_s, found = judged(Path(folder))
         told_s = 0.0
-        for one in found:
-            gates = {gate["gate"]: gate["duration_s"] for gate in one["gates"]}
+        for entry in found:
+            gates = {gate["gate"]: gate["duration_s"] for gate in entry["gates"]}
             told_s += sum(gates.values())
             parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in gates.items())
-            name, first_s = one["name"], one["boot"]["times"]["first_chat_s"]
+            name, first_s = entry["name"], entry["boot"]["times"]["first_chat_s"]
             print(f"{name}: bare {bare[name]:.1f} s; {first_s:.1f} s to the first chat; {parts}")
         ratios.append(took_s / sum(bare.values()))
         print(

@@ -79,7 +79,7 @@ def main() -> int:
     requests = [PlannedRequest(str(number), "/", b"{}", at) for number, at in enumerate(times)]
     driven = measure(endpoint, requests)
     server.terminate()
-    if broken := [one.error for one in map(answered, driven.raws) if one.error]:
+    if broken := [request.error for request in map(answered, driven.raws) if request.error]:
         raise SystemExit(f"{len(broken)} of {len(times)} were not answered: {broken[0]}")
     sent = [raw.sent_s for raw in driven.raws if raw.sent_s is not None]
     late = [1000 * (raw.sent_s - raw.intended_s) for raw in driven.raws if raw.sent_s is not None]

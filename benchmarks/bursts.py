@@ -52,9 +52,9 @@ def ours(endpoint: Endpoint, tokens: int) -> tuple[float, float]:
     maker = Maker(endpoint, planned_traffic(same, {"shared": 0.0}), text)
     driven = measure(endpoint, maker.make("bursts", [None] * STREAMS).planned, STREAMS)
     answers = [answered(raw) for raw in driven.raws]
-    if broken := [one.error for one in answers if one.error]:
+    if broken := [answer.error for answer in answers if answer.error]:
         raise SystemExit(broken[0])
-    itl_s = [gap for one in map(latency, answers) if one for gap in one.itl_s]
+    itl_s = [gap for entry in map(latency, answers) if entry for gap in entry.itl_s]
     return _p99_ms(itl_s), 1000 * max(raw.lag_s for raw in driven.raws)
 
 

@@ -73,7 +73,7 @@ def run_gate(model: str, folder: Path) -> Run:
     wall_s = time.monotonic() - started
     verdict = json.loads((folder / "report" / "verdict.json").read_text(encoding="utf-8"))
     (family,) = verdict["families"]
-    (gate,) = [one for one in family["gates"] if one["gate"] == "chat_template"]
+    (gate,) = [other for other in family["gates"] if other["gate"] == "chat_template"]
     if gate["outcome"] != "PASS":
         raise SystemExit(done.stdout)
     start_s = family["boot"]["times"]["first_chat_s"]

@@ -108,9 +108,9 @@ def ours(job: dict[str, Any]) -> None:
     endpoint = Endpoint(job["base_url"], job["model"])
     driven = measure(endpoint, planned_requests(endpoint, job["tokens"]), STREAMS)
     answers = [answered(raw) for raw in driven.raws]
-    assert {one.error for one in answers} == {""}  # noqa: S101
-    assert {one.output_tokens for one in answers} == {job["tokens"]}  # noqa: S101
-    figures([gap for one in map(latency, answers) if one for gap in one.itl_s])
+    assert {answer.error for answer in answers} == {""}  # noqa: S101
+    assert {answer.output_tokens for answer in answers} == {job["tokens"]}  # noqa: S101
+    figures([gap for entry in map(latency, answers) if entry for gap in entry.itl_s])
 
 
 def sdk(job: dict[str, Any]) -> None:

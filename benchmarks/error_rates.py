@@ -79,7 +79,7 @@ def gate(
     while answer is Conclusion.INCONCLUSIVE and len(known) < plan.against.pairs[1]:
         known.append(drawn(pairs, loss, chance))
         answer = against_lane(known, plan).answer
-    return answer, len(known), sum(one.boots_s + one.took_s for one in known) / 60
+    return answer, len(known), sum(pair.boots_s + pair.took_s for pair in known) / 60
 
 
 def _scatter(pairs: list[Pair], plan: ThroughputPlan) -> Scatter:
@@ -119,7 +119,9 @@ def main() -> int:
             needed.append(count)
             minutes.append(took)
         rates[loss] = answers
-        told = ", ".join(f"{answers[one] / asked.gates:6.1%} {one}" for one in Conclusion)
+        told = ", ".join(
+            f"{answers[conclusion] / asked.gates:6.1%} {conclusion}" for conclusion in Conclusion
+        )
         print(
             f"loss {loss:5.1%}: {told}; pairs: median {statistics.median(needed):.0f}, mean "
             f"{statistics.fmean(needed):.1f}; minutes: median {statistics.median(minutes):.0f}",

@@ -37,7 +37,9 @@ HEAD = (
 
 def plan() -> dict[str, dict[str, Any]]:
     """Return the figures by name."""
-    return {one["name"]: one for one in tomllib.loads(PLAN.read_text(encoding="utf-8"))["figure"]}
+    return {
+        entry["name"]: entry for entry in tomllib.loads(PLAN.read_text(encoding="utf-8"))["figure"]
+    }
 
 
 def measure(figure: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def measure(figure: dict[str, Any]) -> dict[str, Any]:
 
 def table(measured: dict[str, dict[str, Any]]) -> str:
     """Return the page: a section a machine, the figures in their plan's order."""
-    known = [(one, measured[name]) for name, one in plan().items() if name in measured]
+    known = [(entry, measured[name]) for name, entry in plan().items() if name in measured]
     text = HEAD
     for where in dict.fromkeys(found["machine"] for _, found in known):
         text += f"## {where}\n\n"
@@ -79,7 +81,7 @@ def table(measured: dict[str, dict[str, Any]]) -> str:
                 f"{kept}; `benchmarks/{figure['program']}.py`, {found['day']}, commit "
                 f"{found['commit']}, {found['minutes']} min, load before {found['load']}\n\n"
             )
-    absent = [one["what"] for name, one in plan().items() if name not in measured]
+    absent = [entry["what"] for name, entry in plan().items() if name not in measured]
     if absent:
         text += "## Not measured yet\n\n" + "".join(f"- {what}\n" for what in absent)
     return text.rstrip() + "\n"

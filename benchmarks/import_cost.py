@@ -62,7 +62,9 @@ def main() -> int:
             with_it.append(run_ms(folder))
             without.append(run_ms(folder, *OFF))
     cost = statistics.median(imports)
-    difference = statistics.median(one - other for one, other in zip(with_it, without, strict=True))
+    difference = statistics.median(
+        value - other for value, other in zip(with_it, without, strict=True)
+    )
     print(f"median of {rounds}: importing {PLUGIN} takes {cost:.1f} ms (at most {LIMIT_MS:.0f})")
     print(
         f"an ordinary run: {statistics.median(with_it):.0f} ms of processor time with it, "

@@ -64,10 +64,10 @@ def requests(base_url: str, times: int) -> None:
                 spent[kept_too].append(figures)
     for place, what in enumerate(("time", "processor time of the client")):
         pairs = zip(spent[True], spent[False], strict=True)
-        apart = [one[place] - other[place] for one, other in pairs]
-        usual = statistics.fmean(one[place] for one in spent[False])
-        print(told(what, [1 + one / usual for one in apart]), f"of {1000 * usual:.1f} ms")
-    pieces = sum(len(one.pieces) for one in tape.of())
+        apart = [pair[place] - other[place] for pair, other in pairs]
+        usual = statistics.fmean(pair[place] for pair in spent[False])
+        print(told(what, [1 + value / usual for value in apart]), f"of {1000 * usual:.1f} ms")
+    pieces = sum(len(sent.pieces) for sent in tape.of())
     print(f"{len(tape.of())} sends, {pieces} pieces on the tape")
 
 
@@ -99,7 +99,7 @@ def runs(base_url: str, times: int, more: list[str]) -> bool:
     pairs: list[dict[bool, tuple[float, float]]] = []
     for number in range(times):
         order = [True, False] if number % 2 else [False, True]
-        pair = {one: run(base_url, more, incidents=one) for one in order}
+        pair = {entry: run(base_url, more, incidents=entry) for entry in order}
         pairs.append(pair)
         with_s, without_s = pair[True][0], pair[False][0]
         print(f"{number + 1}: {with_s:.2f} s with incidents, {without_s:.2f} s without", flush=True)

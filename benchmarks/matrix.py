@@ -57,7 +57,7 @@ def main() -> int:
     worst = 0.0
     for family in given.models or FAMILIES:
         rounds = [measured(family) for _ in range(given.rounds)]
-        seconds = statistics.median(one["seconds"] for one in rounds)
+        seconds = statistics.median(entry["seconds"] for entry in rounds)
         worst = max(worst, seconds)
         print(
             f"{family:9} {rounds[0]['cells']:3} cells, {rounds[0]['requests']:3} requests of the "

@@ -64,7 +64,7 @@ def gate(slower: float) -> dict[str, Any]:
     return {
         "slower": slower,
         "answer": answered(done.stdout),
-        "slowdowns": [round(one[PRIMARY], 5) for one in found if one],
+        "slowdowns": [round(entry[PRIMARY], 5) for entry in found if entry],
         "pairs": len(pairs),
         "minutes": round(minutes, 1),
         "day": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -84,19 +84,21 @@ def write_lanes(folder: Path, slower: float) -> None:
 def answered(output: str) -> str:
     """Return what the gate said, of the sentence that stands in its run's last words."""
     words = [line.partition("ours against theirs: ")[2] for line in output.splitlines()]
-    said = [one for one in words if one]
+    said = [word for word in words if word]
     if not said:
         raise SystemExit(output)
-    return max((one for one in Conclusion if said[-1].startswith(one)), key=len)
+    return max(
+        (conclusion for conclusion in Conclusion if said[-1].startswith(conclusion)), key=len
+    )
 
 
 def told(gates: list[dict[str, Any]], slower: float) -> tuple[str, bool]:
     """Return what is said of all gates of a kind, and whether no more were wrong than may be."""
-    answers = Counter(one["answer"] for one in gates)
+    answers = Counter(entry["answer"] for entry in gates)
     found = answers[Conclusion.REGRESSION]
     wrong, may_be = (len(gates) - found, MISSED * len(gates)) if slower else (found, 0.0)
-    lost = 1 - math.exp(-statistics.fmean(x for one in gates for x in one["slowdowns"]))
-    minutes = statistics.median(one["minutes"] for one in gates)
+    lost = 1 - math.exp(-statistics.fmean(x for entry in gates for x in entry["slowdowns"]))
+    minutes = statistics.median(entry["minutes"] for entry in gates)
     counted = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
     sentence = (
         f"{len(gates)} gates, ours {lost:.1%} slower on the whole: {counted}; wrong "
@@ -117,13 +119,13 @@ def main() -> int:
     for number in range(1, asked.gates + 1):
         if time.monotonic() >= until:
             break
-        one = gate(asked.slower)
+        entry = gate(asked.slower)
         with RECORDED.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(one) + "\n")
-        slowdowns = ", ".join(f"{-value:+.1%}" for value in one["slowdowns"])
-        print(f"{number:3d}  {one['answer']}  {slowdowns}  {one['minutes']} min", flush=True)
+            file.write(json.dumps(entry) + "\n")
+        slowdowns = ", ".join(f"{-value:+.1%}" for value in entry["slowdowns"])
+        print(f"{number:3d}  {entry['answer']}  {slowdowns}  {entry['minutes']} min", flush=True)
     lines = RECORDED.read_text(encoding="utf-8").splitlines()
-    gates = [one for line in lines if (one := json.loads(line))["slower"] == asked.slower]
+    gates = [entry for line in lines if (entry := json.loads(line))["slower"] == asked.slower]
     sentence, right = told(gates, asked.slower)
     print(sentence)
     return 0 if right else 1

@@ -27,27 +27,16 @@ class Rendering:
 
 
 VERSION = "golden 1"
-
 END = "end of golden"
-
 NEWLINE = "↵"
-
 CONFLICTS = ("<<<<<<< ", ">>>>>>> ")
-
 CONTEXT_TOKENS = 8
-
 SHA256_DIGITS = 64
-
 LONG_CHARACTERS = 60_000  # a prompt laid out longer than this is not read to its end by anybody
-
 EDGE_LINES = 40
-
 WIDE = 2_000
-
 CONTROL_PICTURES = 0x2400  # the Unicode block whose n-th character pictures control character n
-
 INVISIBLE = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs")
-
 AS_IT_IS = " \u200d"  # a plain space; the joiner that holds an emoji together
 
 
@@ -180,7 +169,11 @@ def first_difference(expected: Rendering, token_ids: Sequence[int]) -> str | Non
     if wanted == tuple(token_ids):
         return None
     at = next(
-        (i for i, (one, other) in enumerate(zip(wanted, token_ids, strict=False)) if one != other),
+        (
+            i
+            for i, (number, other) in enumerate(zip(wanted, token_ids, strict=False))
+            if number != other
+        ),
         min(len(wanted), len(token_ids)),
     )
     before = visible("".join(expected.pieces[max(0, at - CONTEXT_TOKENS) : at]))

@@ -94,7 +94,6 @@ class TestResult:
 
 # Where a test's evidence tells of the family's known defects, for the verdict to repeat.
 STANDING = "known_defects"
-
 GONE = "known_defects_gone"
 
 

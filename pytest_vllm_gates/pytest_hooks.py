@@ -59,9 +59,9 @@ class GatesSession:
         config.pluginmanager.register(
             redaction.Redacting(config, self.run.redactor), "vllm-gates-redacting"
         )
-        for one in FIXTURES:
-            name = one.__name__.rpartition(".")[2].replace("_", "-")
-            config.pluginmanager.register(one, f"vllm-gates-{name}")
+        for fixture in FIXTURES:
+            name = fixture.__name__.rpartition(".")[2].replace("_", "-")
+            config.pluginmanager.register(fixture, f"vllm-gates-{name}")
         config.pluginmanager.register(replay, "vllm-gates-replaying")
         self._name_paths(config)
         self._config = config
@@ -209,7 +209,7 @@ class GatesSession:
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
         """Keep a family's tests on one worker."""
-        return xdist.scheduler(config, log, [one.family.name for one in self.run.subjects])
+        return xdist.scheduler(config, log, [subject.family.name for subject in self.run.subjects])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

@@ -223,10 +223,10 @@ def project(
         shutil.copy(conversation.SHIPPED / f"{name}.toml", shipped / "conversations")
     monkeypatch.setattr(session_collection, "GATES", shipped / "gates")
     monkeypatch.setattr(conversation, "SHIPPED", shipped / "conversations")
-    for one in conversation.load_all(shipped / "nowhere"):
-        parts = {"messages": json.dumps(one.messages).encode()}
-        path = shipped / "golden" / "qwen3.5" / "miniature" / f"{one.name}.txt"
-        write_whole(path, lock_golden(one.title, parts))
+    for entry in conversation.load_all(shipped / "nowhere"):
+        parts = {"messages": json.dumps(entry.messages).encode()}
+        path = shipped / "golden" / "qwen3.5" / "miniature" / f"{entry.name}.txt"
+        write_whole(path, lock_golden(entry.title, parts))
     monkeypatch.setattr(golden_files, "shipped_root", lambda: shipped / "golden")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     pytester.makeini("[pytest]\n")

@@ -60,12 +60,12 @@ def situation(**given: Any) -> Situation:
 
 
 def check(name: str, **given: Any) -> Check:
-    (one,) = preflight_checks.run(situation(**given), [name])
-    assert one.name == name
-    if one.state is CheckState.FAILS:
-        assert one.cause and one.fix
-    return one
+    (entry,) = preflight_checks.run(situation(**given), [name])
+    assert entry.name == name
+    if entry.state is CheckState.FAILS:
+        assert entry.cause and entry.fix
+    return entry
 
 
 def with_gpus(machine: Machine, **changes: Any) -> Machine:
-    return replace(machine, devices=tuple(replace(one, **changes) for one in machine.devices))
+    return replace(machine, devices=tuple(replace(device, **changes) for device in machine.devices))

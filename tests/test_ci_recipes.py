@@ -104,12 +104,14 @@ def test_every_script_is_one_for_the_shell(path: Path) -> None:
 
 def step(name: str) -> str:
     steps = loaded(GITHUB)["jobs"]["promotion"]["steps"]
-    script: str = next(one["run"] for one in steps if name in (one.get("name"), one.get("if")))
+    script: str = next(
+        entry["run"] for entry in steps if name in (entry.get("name"), entry.get("if"))
+    )
     return script
 
 
 def gitlab(job: str, words: str) -> str:
-    script: str = next(one for one in loaded(GITLAB)[job]["script"] if words in one)
+    script: str = next(entry for entry in loaded(GITLAB)[job]["script"] if words in entry)
     return script
 
 

@@ -80,7 +80,7 @@ def test_the_lane_is_one(tmp_path: Path) -> None:
 
 def test_the_signature_is_one(tmp_path: Path) -> None:
     put(tmp_path, "signatures/ours.toml", block("A signature", "toml"))
-    found = {one.id for group in signature.load_all(tmp_path) for one in group.signatures}
+    found = {entry.id for group in signature.load_all(tmp_path) for entry in group.signatures}
     assert "PROXY_DOWN" in found
 
 
@@ -122,8 +122,8 @@ def test_the_gate_judges_the_familys_local_checkpoint(project: Project) -> None:
         )  # fmt: skip
         (family,) = project.verdict()["families"]
         assert (family["name"], family["checkpoint"]["name"]) == ("acme", "acme-1")
-        tests = [one for gate in family["gates"] for one in gate["tests"]]
-        return {one["test"].partition("[")[0]: one["outcome"] for one in tests}
+        tests = [test for gate in family["gates"] for test in gate["tests"]]
+        return {test["test"].partition("[")[0]: test["outcome"] for test in tests}
 
     names = ("test_tells_the_capital", "test_streams_what_it_says")
     assert outcomes() == dict.fromkeys(names, "PASS")

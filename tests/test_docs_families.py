@@ -24,7 +24,7 @@ def _of_members() -> str:
     return PAGE.partition("## How `--model` finds one")[0]
 
 
-@pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", EVERY, ids=lambda entry: entry.name)
 def test_a_member_has_a_row_with_its_checkpoints(one: families.Family) -> None:
     cells = [cell.strip() for cell in row_of(one.name).strip("|").split("|")]
     assert cells[2].split(", ") == [checkpoint.name for checkpoint in one.checkpoints]
@@ -35,23 +35,25 @@ def test_a_member_has_a_row_with_its_checkpoints(one: families.Family) -> None:
 def test_no_other_member_has_a_row() -> None:
     rows = re.findall(r"^\| `([^`]+)`", _of_members(), re.MULTILINE)
     assert rows == [
-        one.name
+        entry.name
         for family in ("qwen3.5", "glm", "deepseek", "gemma")
-        for one in EVERY
-        if one.name.partition("/")[0] == family
+        for entry in EVERY
+        if entry.name.partition("/")[0] == family
     ]
 
 
 def test_every_miniature_has_a_row_and_every_row_is_one() -> None:
     rows = re.findall(r"^\| `([^`]+)`", PAGE.partition("## Miniatures")[2], re.MULTILINE)
     with_one = [
-        one.name for one in EVERY if any(checkpoint.miniature for checkpoint in one.checkpoints)
+        family.name
+        for family in EVERY
+        if any(checkpoint.miniature for checkpoint in family.checkpoints)
     ]
     assert sorted(rows) == sorted(with_one)
     assert len(rows) == len(miniatures.names())
 
 
-@pytest.mark.parametrize("one", EVERY, ids=lambda one: one.name)
+@pytest.mark.parametrize("one", EVERY, ids=lambda entry: entry.name)
 def test_the_parsers_of_a_family_are_named(one: families.Family) -> None:
     for flag in ("reasoning_parser", "tool_call_parser"):
         parser = one.serve.get(flag)
@@ -59,8 +61,8 @@ def test_the_parsers_of_a_family_are_named(one: families.Family) -> None:
 
 
 def test_every_report_that_the_page_names_is_one_of_the_families() -> None:
-    told = {gotcha.reference for one in EVERY for gotcha in one.gotchas}
-    told |= {defect.reference for one in EVERY for defect in one.known_defects}
+    told = {gotcha.reference for family in EVERY for gotcha in family.gotchas}
+    told |= {defect.reference for family in EVERY for defect in family.known_defects}
     named = set(re.findall(r"vllm#\d+", PAGE))
     assert named
-    assert {f"vllm-project/{one}" for one in named} <= told
+    assert {f"vllm-project/{entry}" for entry in named} <= told

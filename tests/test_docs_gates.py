@@ -55,8 +55,8 @@ VALUES = {"poisson", "constant"}
 TELLING = 16
 """Characters from which on words are a failure's own."""
 FAULTS = {
-    one.__name__.rpartition(".")[2]: one.FAULTS.all
-    for one in (
+    entry.__name__.rpartition(".")[2]: entry.FAULTS.all
+    for entry in (
         boot, chat_template, contracts, isolation, long_context, reasoning, robustness, stop,
         streaming, structured, tools,
     )
@@ -76,7 +76,7 @@ def section(text: str, name: str) -> str:
 def checks_of(gate: str) -> list[str]:
     """Return the names of a gate's tests."""
     tree = ast.parse(GATES[gate].read_text(encoding="utf-8"))
-    functions = [one.name for one in tree.body if isinstance(one, ast.FunctionDef)]
+    functions = [entry.name for entry in tree.body if isinstance(entry, ast.FunctionDef)]
     return [name for name in functions if name.startswith("test_")]
 
 
@@ -85,7 +85,9 @@ def options() -> frozenset[str]:
     """Return every option of the plugin and of `vllm-gates`."""
     plugin = pytest.Parser(_ispytest=True)
     option_list.declare(plugin)
-    found = {name for group in plugin._groups for one in group.options for name in one.names()}
+    found = {
+        name for group in plugin._groups for option in group.options for name in option.names()
+    }
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
     for name in COMMANDS:
@@ -97,8 +99,8 @@ def _options_of(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
     for action in parser._actions:
         yield list(action.option_strings)
         if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                yield from _options_of(one)
+            for choice in action.choices.values():
+                yield from _options_of(choice)
 
 
 def commands(text: str) -> list[str]:
@@ -109,8 +111,8 @@ def commands(text: str) -> list[str]:
 
 def unknown_options(text: str) -> set[str]:
     """Return the options of a page, in backticks and in commands of ours, that are none."""
-    told = [one for one in spans(text) if not one.startswith("python ")] + commands(text)
-    return {option for one in told for option in OPTION.findall(one)} - options()
+    told = [span for span in spans(text) if not span.startswith("python ")] + commands(text)
+    return {option for item in told for option in OPTION.findall(item)} - options()
 
 
 def known(table: str, key: str) -> bool:
@@ -145,8 +147,8 @@ def served() -> frozenset[str]:
     tables: list[dict[str, Any]] = [
         lanes.load(name, nowhere).serve for name in lanes.files(nowhere)
     ]
-    for one in families.every(nowhere):
-        tables += [one.serve, *(checkpoint.serve for checkpoint in one.checkpoints)]
+    for family in families.every(nowhere):
+        tables += [family.serve, *(checkpoint.serve for checkpoint in family.checkpoints)]
     return frozenset().union(*tables)
 
 
@@ -168,9 +170,9 @@ def unknown_settings(text: str) -> list[str]:
     found = []
     for row in re.findall(r"^\| (`.*)\|$", section(text, "Settings"), re.MULTILINE):
         names, _, meaning = row.partition(" | ")
-        found += [one for one in SPAN.findall(names) if not _is_setting(one)]
-        words = [one for one in SPAN.findall(meaning) if one.isidentifier()]
-        found += [one for one in words if one not in keys() | served() | VALUES]
+        found += [entry for entry in SPAN.findall(names) if not _is_setting(entry)]
+        words = [entry for entry in SPAN.findall(meaning) if entry.isidentifier()]
+        found += [word for word in words if word not in keys() | served() | VALUES]
     return found
 
 
@@ -204,7 +206,7 @@ def test_every_test_of_a_gate_stands_on_its_page(gate: str) -> None:
 
 def test_every_test_that_a_page_names_exists() -> None:
     there = {name for gate in GATES for name in checks_of(gate)}
-    named = {name for text in PAGES.values() for one in spans(text) for name in TEST.findall(one)}
+    named = {name for text in PAGES.values() for span in spans(text) for name in TEST.findall(span)}
     assert named == there
 
 
@@ -248,8 +250,8 @@ def test_the_load_of_the_page_is_one() -> None:
 @pytest.mark.parametrize("gate", sorted(FAULTS))
 def test_a_page_has_words_that_a_fault_of_its_gate_brings_out(gate: str) -> None:
     text = " ".join(PAGES[gate].split())
-    words = [" ".join(one.says.split()) for one in FAULTS[gate]]
-    assert any(len(one) >= TELLING and one in text for one in words)
+    words = [" ".join(fault.says.split()) for fault in FAULTS[gate]]
+    assert any(len(word) >= TELLING and word in text for word in words)
 
 
 @pytest.mark.parametrize("page", [*PAGES, "../adding", "../families"])

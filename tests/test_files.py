@@ -48,12 +48,12 @@ def test_text_that_cannot_be_encoded_leaves_the_old_file(tmp_path: Path) -> None
 
 
 def test_several_files_are_written_together(tmp_path: Path) -> None:
-    one, two = tmp_path / "lanes" / "a.txt", tmp_path / "lanes" / "a.toml"
-    write_together({one: "1", two: "2"})
-    assert (one.read_text(), two.read_text()) == ("1", "2")
-    write_together({one: "3", two: "4"})
-    assert sorted(path.name for path in one.parent.iterdir()) == ["a.toml", "a.txt"]
-    assert (one.read_text(), two.read_text()) == ("3", "4")
+    file, two = tmp_path / "lanes" / "a.txt", tmp_path / "lanes" / "a.toml"
+    write_together({file: "1", two: "2"})
+    assert (file.read_text(), two.read_text()) == ("1", "2")
+    write_together({file: "3", two: "4"})
+    assert sorted(path.name for path in file.parent.iterdir()) == ["a.toml", "a.txt"]
+    assert (file.read_text(), two.read_text()) == ("3", "4")
 
 
 def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_an_sdist_holds_what_its_tests_need(built: tuple[Path, Path]) -> None:
 
 def test_the_metadata_is_complete_and_true(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
-        (name,) = (one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
+        (name,) = (item for item in wheel.namelist() if item.endswith(".dist-info/METADATA"))
         text = wheel.read(name)
     found = Metadata.from_email(text, validate=True)
     project = tomllib.loads((wheels.ROOT / "pyproject.toml").read_text())["project"]

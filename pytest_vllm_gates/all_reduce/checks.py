@@ -44,7 +44,7 @@ def _summed(seen: Ranks) -> list[tuple[RankSum, ...]]:
 
 
 def _bandwidth(sizes: Sequence[RankSum], world: int) -> Bandwidth:
-    round_s = sum(one.round_s for one in sizes) / len(sizes)
+    round_s = sum(size.round_s for size in sizes) / len(sizes)
     algorithm = sizes[0].bytes / round_s / GIGA
     return Bandwidth(sizes[0].bytes, round_s, algorithm, algorithm * 2 * (world - 1) / world)
 
@@ -60,7 +60,7 @@ def failure(seen: Ranks, explanation: Explanation | None, hint: str) -> Failure:
 def interfaces(seen: Ranks) -> list[str]:
     """Return the interfaces the ranks talked over: by NCCL's own words, else by their sockets."""
     by_nccl = [seen.told[name] for name in ("infiniband", "sockets") if name in seen.told]
-    by_socket = {one for rank in seen.ranks for one in rank.facts.get("addresses", ())}
+    by_socket = {address for rank in seen.ranks for address in rank.facts.get("addresses", ())}
     return by_nccl or sorted(by_socket)
 
 
@@ -80,8 +80,8 @@ def fault(seen: Ranks) -> str:
 
 def _wrong_sums(seen: Ranks) -> Iterator[str]:
     for rank in seen.ranks:
-        for one in rank.summed:
-            if (wrong := one.wrong) is None:
+        for rank_sum in rank.summed:
+            if (wrong := rank_sum.wrong) is None:
                 continue
             parts = (wrong.wanted - wrong.got) / wrong.unit - 1
             hint = ""
@@ -92,7 +92,7 @@ def _wrong_sums(seen: Ranks) -> Iterator[str]:
             yield (
                 f"the all-reduce over {seen.world} ranks sums wrongly: rank {rank.number} has "
                 f"{wrong.got:g} in place of {wrong.wanted:g} at element {wrong.at} of "
-                f"{in_words(one.bytes)} ({wrong.count} elements are wrong){hint}"
+                f"{in_words(rank_sum.bytes)} ({wrong.count} elements are wrong){hint}"
             )
 
 

@@ -154,8 +154,8 @@ def own_addresses() -> list[str]:
                 addresses.add(address_of(local.rpartition(":")[0]))
     by_address = interfaces()
     return sorted(
-        f"{LOOPBACK if one.is_loopback else by_address.get(str(one), '?')} {one}"
-        for one in addresses
+        f"{LOOPBACK if address.is_loopback else by_address.get(str(address), '?')} {address}"
+        for address in addresses
     )
 
 

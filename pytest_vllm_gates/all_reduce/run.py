@@ -72,7 +72,7 @@ def run(task: Task, progress: Callable[[str], None]) -> Ranks:
     try:
         status, silent_s = _wait(process, task, started, progress)
         ended_s = time.monotonic()
-        ranks = tuple(_with_state(one) if status is None else one for one in read(task))
+        ranks = tuple(_with_state(rank) if status is None else rank for rank in read(task))
     finally:
         process.stop()
     text = read_from(log)
@@ -88,7 +88,11 @@ def run(task: Task, progress: Callable[[str], None]) -> Ranks:
         silent_s=silent_s,
         ended_s=ended_s,
         ended=((_first_rank(task) + int(first[2]), int(first[1])),) if first else (),
-        told={one.name: found for one in task.plan.told if (found := startup.value(one, text))},
+        told={
+            pattern.name: found
+            for pattern in task.plan.told
+            if (found := startup.value(pattern, text))
+        },
     )
 
 
@@ -146,9 +150,9 @@ def _rank(number: int, path: Path) -> Rank:
         if "step" in said:
             steps.append(RankStep(said["number"], said["step"], said["at_s"]))
         elif "summed" in said["found"]:
-            one = said["found"]["summed"]
-            wrong = WrongElement(**one["wrong"]) if one["wrong"] else None
-            summed.append(RankSum(one["bytes"], one["round_s"], wrong))
+            entry = said["found"]["summed"]
+            wrong = WrongElement(**entry["wrong"]) if entry["wrong"] else None
+            summed.append(RankSum(entry["bytes"], entry["round_s"], wrong))
         else:
             facts |= said["found"]
     failed = facts.pop("failed", "")
@@ -163,7 +167,7 @@ def _wait(
         status = process.wait(POLL_S)
         ranks = read(task)
         now = time.monotonic()
-        last = max((one.steps[-1] for one in ranks if one.steps), key=_time, default=None)
+        last = max((rank.steps[-1] for rank in ranks if rank.steps), key=_time, default=None)
         silent_s = now - max(last.at_s if last else 0.0, started)
         over = silent_s > task.plan.stall_s or now - started > task.plan.limit_s
         if status is not None or over:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.server.startup_check import Pattern  # noqa: TC001 - pydantic asks for it
+from pytest_vllm_gates.server.startup_check import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

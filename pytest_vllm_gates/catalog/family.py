@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from pytest_vllm_gates.catalog import plans, toml
-from pytest_vllm_gates.catalog.known_defects import KnownDefect  # noqa: TC001 - pydantic reads it
+from pytest_vllm_gates.catalog.known_defects import KnownDefect
 from pytest_vllm_gates.catalog.toml import choose, fold
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Family(toml.Record):
         """Return whether a checkpoint's `config.json` and name say that it is of this member."""
         known = model_type in self.model_types or set(architectures) & set(self.architectures)
         base = source.rstrip("/").rpartition("/")[2].lower()
-        return bool(known) and any(fnmatch(base, one.lower()) for one in self.recognise)
+        return bool(known) and any(fnmatch(base, text.lower()) for text in self.recognise)
 
 
 def files(project: Path) -> dict[str, Path]:
@@ -196,7 +196,7 @@ def load(name: str, project: Path) -> Family:
     line, *members = _lines(family, known[family])
     if not member or fold(member) == fold(line.line):
         return line
-    by_name = {one.name: one for one in members}
+    by_name = {other.name: other for other in members}
     spelled = [f"{family}/{line.line}", *by_name]
     found = choose("member", f"{family}/{member}", spelled)
     return by_name.get(found, line)
@@ -213,7 +213,7 @@ def recognise(
     found = [
         family for family in every(project) if family.recognises(architectures, model_type, source)
     ]
-    return max(found, key=lambda one: max(map(len, one.recognise)), default=None)
+    return max(found, key=lambda family: max(map(len, family.recognise)), default=None)
 
 
 def every(project: Path) -> Iterator[Family]:

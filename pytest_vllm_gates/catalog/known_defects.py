@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.outcomes import Case, Finding
 
 NAME = "known_defects.toml"
-
 SHIPPED = data.FOLDER / NAME
 
 
@@ -104,16 +103,20 @@ def sort(
     a case and no finding, is gone: its entry can go, too; a case in which something else is wrong
     tells nothing of it. Where the version is not known nothing is covered.
     """
-    here = [one for one in defects if one.check == check and _of_version(one, version)]
-    covered = [(one, tuple(each for each in findings if _covers(one, each))) for one in here]
-    new = tuple(each for each in findings if not any(_covers(one, each) for one in here))
+    here = [defect for defect in defects if defect.check == check and _of_version(defect, version)]
+    covered = [
+        (defect, tuple(each for each in findings if _covers(defect, each))) for defect in here
+    ]
+    new = tuple(each for each in findings if not any(_covers(defect, each) for defect in here))
     wrong = [each.case for each in new]
     traits = [case.traits for case in cases if case not in wrong]
     return SortedFindings(
         new=new,
-        known=tuple((one, some) for one, some in covered if some),
+        known=tuple((defect, some) for defect, some in covered if some),
         gone=tuple(
-            one for one, some in covered if not some and any(_has(one, given) for given in traits)
+            defect
+            for defect, some in covered
+            if not some and any(_has(defect, given) for given in traits)
         ),
     )
 

@@ -71,7 +71,7 @@ class ConversationRule(toml.Record):
         body = asked.body(family)
         if not asked.thinks(family):
             # A client sends back the reasoning it was given, and it was given none.
-            body["messages"] = [_without_reasoning(one) for one in body["messages"]]
+            body["messages"] = [_without_reasoning(message) for message in body["messages"]]
         if cell.tools == "named":
             name = body["tools"][0]["function"]["name"]
             body["tool_choice"] = {"type": "function", "function": {"name": name}}
@@ -117,9 +117,10 @@ class Matrix(toml.Record):
     def _asking(self, cell: Cell) -> ConversationRule | None:
         return next(
             (
-                one
-                for one in self.asked
-                if (one.turns, one.format) == (cell.turns, cell.format) and cell.tools in one.tools
+                rule
+                for rule in self.asked
+                if (rule.turns, rule.format) == (cell.turns, cell.format)
+                and cell.tools in rule.tools
             ),
             None,
         )
@@ -127,7 +128,7 @@ class Matrix(toml.Record):
     def cells(self) -> tuple[Cell, ...]:
         """Return the cells to walk, each whose stop is set after the one whose stop is not."""
         plain = {name: values[0] for name, values in self.dimensions.items()}
-        wanted = [Cell(**{**plain, **one.cell}) for one in self.dangerous]
+        wanted = [Cell(**{**plain, **other.cell}) for other in self.dangerous]
         wanted += self._pairs()
         found: dict[Cell, None] = {}
         for cell in wanted:
@@ -152,8 +153,8 @@ class Matrix(toml.Record):
 
     def _sensible(self, cell: Cell) -> bool:
         left_out = any(
-            all(cell.traits[name] in values for name, values in one.when.items())
-            for one in self.senseless
+            all(cell.traits[name] in values for name, values in other.when.items())
+            for other in self.senseless
         )
         return self._asking(cell) is not None and not left_out
 

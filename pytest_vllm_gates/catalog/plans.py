@@ -21,9 +21,7 @@ LOAD_FILE = data.FOLDER / "load.toml"
 
 # TOML knows lists only; a frozen record keeps them as tuples.
 Between = Annotated[tuple[int, int], Field(strict=False)]
-
 Share = Annotated[float, Field(ge=0, le=1)]
-
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 

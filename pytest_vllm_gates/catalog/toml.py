@@ -102,7 +102,7 @@ def validated(
         # As JSON, because only there may an array stand for a tuple while types stay strict.
         return record.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        complaints = [_complain(path, text, record, one, inside) for one in error.errors()]
+        complaints = [_complain(path, text, record, other, inside) for other in error.errors()]
         raise UserError("\n".join(complaints)) from error
 
 
@@ -143,7 +143,7 @@ def layered(path: Path, record: type[RecordT], name: str, *changes: Mapping[str,
     try:
         return record.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        complaints = [_complain_of_change(name, one) for one in error.errors()]
+        complaints = [_complain_of_change(name, other) for other in error.errors()]
         raise ValueError("; ".join(complaints)) from error
 
 

@@ -26,15 +26,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.outcomes import TestResult
 
 NAME = "waivers.toml"
-
 MOST_DAYS = 90
-
 ANY = "*"
-
 SEPARATOR = ": "
-
 PARTS = (2, 3)
-
 Told = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
@@ -101,13 +96,13 @@ def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[W
         return ()
     found = toml.load(path, _WaiverFile).waiver
     text, _ = toml.read(path)
-    known = [one.name for one in families.every(project)] if found else []
+    known = [family.name for family in families.every(project)] if found else []
     own_lanes = [*lanes.files(project), lanes.ATTACHED]
-    for number, one in enumerate(found):
+    for number, waiver in enumerate(found):
         faults = {
-            "until": _too_far(one, day),
-            "check": _no_family(one, known) or _no_gate(one, project, [*gates]),
-            "lane": _unknown("lane", one.lane, own_lanes) if one.lane is not None else None,
+            "until": _too_far(waiver, day),
+            "check": _no_family(waiver, known) or _no_gate(waiver, project, [*gates]),
+            "lane": _unknown("lane", waiver.lane, own_lanes) if waiver.lane is not None else None,
         }
         for key, fault in faults.items():
             if fault:
@@ -176,8 +171,8 @@ class Waivers:
 
         It is WAIVED where a waiver is for it, and stays FAIL where that has expired.
         """
-        found = [one for one in self.waivers if _covers(one, family, gate, test)]
-        waiver = max(found, key=lambda one: one.until, default=None)
+        found = [other for other in self.waivers if _covers(other, family, gate, test)]
+        waiver = max(found, key=lambda other: other.until, default=None)
         if waiver is None:
             return Outcome.FAIL, failure
         who, why, until = waiver.who, waiver.why, waiver.until
@@ -188,19 +183,19 @@ class Waivers:
     def settle(self, results: Sequence[TestResult]) -> tuple[SettledWaiver, ...]:
         """Say what became of each waiver in a run; one whose gate did not run is not told."""
         return tuple(
-            _settle(one, [each for each in results if _covers_test(one, each)], self.today)
-            for one in self.waivers
-            if any(_covers(one, each.family, each.gate, None) for each in results)
+            _settle(waiver, [each for each in results if _covers_test(waiver, each)], self.today)
+            for waiver in self.waivers
+            if any(_covers(waiver, each.family, each.gate, None) for each in results)
         )
 
 
 def of_lane(waivers: Iterable[Waiver], lane: str, today: datetime.date) -> Waivers:
     """Return the waivers that hold on a lane."""
-    return Waivers(tuple(one for one in waivers if one.lane in (None, lane)), today)
+    return Waivers(tuple(waiver for waiver in waivers if waiver.lane in (None, lane)), today)
 
 
 def _settle(waiver: Waiver, covered: Sequence[TestResult], today: datetime.date) -> SettledWaiver:
-    outcomes = {one.outcome for one in covered}
+    outcomes = {test_result.outcome for test_result in covered}
     whose = f"{waiver.check} (by {waiver.who}, until {waiver.until}: {waiver.why})"
     if not covered:
         gone = "; no test of this run is called that (mend its check, or delete it)"

@@ -61,11 +61,8 @@ INDEX = "model.safetensors.index.json"
 
 # Any of these is what vLLM's loaders look for.
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
-
 POINTER = b"version https://git-lfs"
-
 LENGTH = struct.Struct("<Q")
-
 LONGEST_HEADER = 100_000_000
 
 
@@ -133,7 +130,9 @@ def _safetensors_size(file: BinaryIO, size: int) -> int | None:
         if length > min(LONGEST_HEADER, size):
             return None
         header = json.loads(file.read(length))
-        ends = [one["data_offsets"][1] for name, one in header.items() if name != "__metadata__"]
+        ends = [
+            entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"
+        ]
     except (struct.error, ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
     end: int = max(ends, default=0)

@@ -69,9 +69,9 @@ def file(path: Path) -> str:
 def folder(path: Path) -> dict[str, str]:
     """Return the sha256 of every file below a folder, by its path inside; no bytecode."""
     return {
-        str(one.relative_to(path)): file(one)
-        for one in sorted(path.rglob("*"))
-        if one.is_file() and "__pycache__" not in one.parts
+        str(other.relative_to(path)): file(other)
+        for other in sorted(path.rglob("*"))
+        if other.is_file() and "__pycache__" not in other.parts
     }
 
 
@@ -109,7 +109,7 @@ def _template(place: Path | None, *, whole: bool) -> str | None:
     if place is None:
         return None
     found = [place / TEMPLATE, place / OLD_TEMPLATE, *sorted(place.glob(MORE_TEMPLATES))]
-    parts = [(one.name, one.read_bytes()) for one in found if one.is_file()]
+    parts = [(path.name, path.read_bytes()) for path in found if path.is_file()]
     inside = _json(place / TOKENIZER_CONFIG).get(IN_CONFIG)
     if inside is not None:
         # The same template may stand in a file of its own or in the config: where it stands alone
@@ -126,10 +126,10 @@ def _tokenizer(place: Path | None) -> str | None:
     if place is None:
         return None
     parts = []
-    for path in sorted({one for pattern in TOKENIZER for one in place.glob(pattern)}):
+    for path in sorted({other for pattern in TOKENIZER for other in place.glob(pattern)}):
         content = path.read_bytes()
         if path.name == TOKENIZER_CONFIG:
-            config = {name: one for name, one in _json(path).items() if name != IN_CONFIG}
+            config = {name: entry for name, entry in _json(path).items() if name != IN_CONFIG}
             content = json.dumps(config, sort_keys=True).encode()
         parts.append((path.name, content))
     return _digest(parts) if parts else None

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HERE = Path(__file__).parent.parent / "miniatures"
-
 RECIPES = HERE / "recipes"
 
 
@@ -25,7 +24,6 @@ def names() -> tuple[str, ...]:
 
 
 CHECKPOINTS = HERE / "checkpoints"
-
 LOCK = "lock.json"
 
 

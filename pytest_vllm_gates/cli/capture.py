@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.redaction.redactor import Redactor
 
 TEST = "test_is_answered_as_expected"
-
 FOLDER = "incidents"
 
 
@@ -88,12 +87,12 @@ def write(
     family, model = family_of(options.model, sends)
     said = options.expect or _default(sends)
     expected = expectation.parse_all(said)
-    named = [one if one.name else _named(one, number) for number, one in enumerate(sends, 1)]
+    named = [sent if sent.name else _named(sent, number) for number, sent in enumerate(sends, 1)]
     findings = tuple(
-        RecordedFinding(case=one.name, says=told)
-        for one in named
-        if one.status is not None or one.error
-        for told in broken(expected, one)
+        RecordedFinding(case=sent.name, says=told)
+        for sent in named
+        if sent.status is not None or sent.error
+        for told in broken(expected, sent)
     )
     files: Mapping[str, bytes] = more.pop("files", {})
     incident = Incident(
@@ -119,7 +118,7 @@ def write(
         incident, named, {**files, expectation.FILE: ("\n".join(said) + "\n").encode()}, hiding
     )
     name = incidents_write.name_of(incident.created, family.name, CAPTURED, options.slug)
-    return incidents_write.write(options.out, name, *clean), [one.says for one in findings]
+    return incidents_write.write(options.out, name, *clean), [finding.says for finding in findings]
 
 
 def family_of(wanted: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
@@ -128,19 +127,21 @@ def family_of(wanted: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
     Raises `UserError` where the name says nothing.
     """
     project = Path.cwd()
-    names = [one for one in (body_of(sent).get("model") for sent in sends) if isinstance(one, str)]
+    names = [
+        send for send in (body_of(sent).get("model") for sent in sends) if isinstance(send, str)
+    ]
     model = next(filter(None, names), "")
     if wanted:
         return families.load(wanted, project), model
     base = model.rstrip("/").rpartition("/")[2].lower()
     every = list(families.every(project))
-    for one in every:
-        hubs = [(entry.hub or "").lower() for entry in one.checkpoints]
-        if base and (model.lower() in (one.name, *hubs) or base in (one.name, *hubs)):
-            return one, model
-    fitting = {one for family in every for one in family.recognise if one != "*"}
-    best = max((one for one in fitting if fnmatch(base, one.lower())), key=len, default=None)
-    found = next((one for one in every if best and best in one.recognise), None)
+    for item in every:
+        hubs = [(entry.hub or "").lower() for entry in item.checkpoints]
+        if base and (model.lower() in (item.name, *hubs) or base in (item.name, *hubs)):
+            return item, model
+    fitting = {text for family in every for text in family.recognise if text != "*"}
+    best = max((text for text in fitting if fnmatch(base, text.lower())), key=len, default=None)
+    found = next((family for family in every if best and best in family.recognise), None)
     if found is None:
         raise UserError(
             f"the model {model!r} tells no family: name it with --model\n"
@@ -151,7 +152,7 @@ def family_of(wanted: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
 
 def _default(sends: Sequence[Sent]) -> tuple[str, ...]:
     """Return what is expected where nothing was said."""
-    chats = all(one.path.partition("?")[0] in (CHAT, COMPLETIONS) for one in sends)
+    chats = all(send.path.partition("?")[0] in (CHAT, COMPLETIONS) for send in sends)
     return expectation.DEFAULT if chats else expectation.WITHOUT_A_CHAT
 
 
@@ -170,7 +171,6 @@ def _prompts(way: str) -> Prompts:
 
 
 TIMEOUT_S = 600.0
-
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 

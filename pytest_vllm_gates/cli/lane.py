@@ -69,8 +69,8 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     taken.add_argument("--force", action="store_true", help="write over the lane of that name")
     taken.set_defaults(run=run_freeze)
-    for one in (listed, compared, made, taken):
-        one.add_argument("--json", action="store_true", help="as JSON")
+    for parser in (listed, compared, made, taken):
+        parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -106,7 +106,7 @@ def run_diff(options: argparse.Namespace) -> int:
         lane = lanes.load(name, project)
         found = environment.at_hand(lane, cache=files.default_cache())
         known = [families.load(model, project) for model in options.model]
-        subjects = [(one, checkpoints_resolve.on_lane(one, lane)) for one in known]
+        subjects = [(family, checkpoints_resolve.on_lane(family, lane)) for family in known]
         sides.append(lanes_describe.of(lane, found, here, subjects, overlay=lane.overlay_path))
         problems.append(_tampered(lane, found))
     diff = differences(*sides)

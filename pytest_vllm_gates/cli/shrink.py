@@ -57,8 +57,8 @@ def run(options: argparse.Namespace) -> int:
         return 1
     left_out: list[RemovablePart] = []
     for kind, parts in whittler.parts():
-        gone = {one.of for one in left_out if one.kind == "request"}
-        there = [one for one in parts if kind == "request" or one.of not in gone]
+        gone = {part.of for part in left_out if part.kind == "request"}
+        there = [part for part in parts if kind == "request" or part.of not in gone]
         left_out += _without(whittler, trial, there, left_out)
     if not left_out:
         print(f"nothing can be left out of {bundle.folder} ({trial.made} tries)")
@@ -80,13 +80,13 @@ def _without(
     def shows(kept: Sequence[RemovablePart]) -> bool:
         if trial.made >= trial.most or (parts[0].kind == "request" and not kept):
             return False
-        gone = [one for one in parts if one not in kept]
+        gone = [part for part in parts if part not in kept]
         with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as folder:
             smaller = whittler.write(Path(folder), "candidate", [*left_out, *gone])
             return trial.answer(smaller) == ReplayOutcome.REPRODUCED
 
     kept = shrink(parts, shows) if parts else ()
-    return [one for one in parts if one not in kept]
+    return [part for part in parts if part not in kept]
 
 
 class _Trials:

@@ -139,7 +139,7 @@ def assemble(chunks: Iterable[ChatCompletionChunk]) -> Answer:
         ),
         usage=usage,
         chunks=carrying,
-        token_ids=tuple(one for ids in deltas for one in ids),
+        token_ids=tuple(number for ids in deltas for number in ids),
         delta_tokens=tuple(len(ids) for ids in deltas),
     )
 

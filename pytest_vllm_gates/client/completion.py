@@ -52,9 +52,7 @@ class Completion:
 
 
 CHAT = "/v1/chat/completions"
-
 TOP = 5
-
 EXACT: dict[str, Any] = {
     "temperature": 0,
     "seed": 0,
@@ -63,9 +61,7 @@ EXACT: dict[str, Any] = {
     "logprobs": True,
     "top_logprobs": TOP,
 }
-
 TOKEN_PREFIX = "token_id:"  # noqa: S105 - how vLLM spells a token's number
-
 ERROR_CHARACTERS = 300
 
 
@@ -134,7 +130,7 @@ def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any
 def _numbered(top: Iterable[Mapping[str, Any]]) -> dict[int, float]:
     """Return the candidates of one place by token id, where the server numbers them."""
     return {
-        int(one["token"].removeprefix(TOKEN_PREFIX)): float(one["logprob"])
-        for one in top
-        if str(one["token"]).startswith(TOKEN_PREFIX)
+        int(entry["token"].removeprefix(TOKEN_PREFIX)): float(entry["logprob"])
+        for entry in top
+        if str(entry["token"]).startswith(TOKEN_PREFIX)
     }

@@ -17,13 +17,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
 
 TIMEOUT_S = 60.0
-
 HIDDEN = (httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
-
 CHAT = "/v1/chat/completions"
-
 RENDER = f"{CHAT}/render"
-
 TOKENIZE = "/tokenize"
 
 
@@ -118,5 +114,5 @@ def context(endpoint: Endpoint, planned: int) -> int:
             models = connection.get("/v1/models").raise_for_status().json()["data"]
         except (httpx.HTTPError, ValueError, KeyError, TypeError):
             return planned
-    found = [one.get("max_model_len") for one in models if one.get("id") == endpoint.model]
-    return next((int(one) for one in found if one), planned)
+    found = [model.get("max_model_len") for model in models if model.get("id") == endpoint.model]
+    return next((int(entry) for entry in found if entry), planned)

@@ -24,12 +24,9 @@ if TYPE_CHECKING:
 
 PART_BYTES = 64 * 2**20
 """Of one part: the oldest of its sends go first."""
-
 TAPE_BYTES = 192 * 2**20
 """Of all parts: the part that was longest not sent from goes first."""
-
 WALK = "the walk of the matrix"
-
 BOOT = "the boot"
 
 
@@ -83,7 +80,7 @@ class Tape:
     def of(self, *parts: str) -> list[Sent]:
         """Return what is kept of these parts, or of all: as it was sent, part by part."""
         with self._lock:
-            return [one for name in parts or self._parts for one in self._parts.get(name, ())]
+            return [sent for name in parts or self._parts for sent in self._parts.get(name, ())]
 
     def forget(self, part: str) -> None:
         """Forget a part."""

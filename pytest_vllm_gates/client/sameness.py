@@ -58,12 +58,12 @@ def compare(alone: Completion, other: Completion, *, invariant: bool) -> Samenes
     return Sameness(f"{fault} (from token {at} on{why})")
 
 
-def _parts_at(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
+def _parts_at(pair: tuple[int, ...], other: tuple[int, ...]) -> int | None:
     """Return the first place where two answers' tokens differ, None where they do not."""
-    if one == other or not one or not other:
+    if pair == other or not pair or not other:
         return None
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+    pairs = enumerate(zip(pair, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(pair), len(other)))
 
 
 def _behind(alone: Completion, other: Completion, at: int) -> float | None:
@@ -85,17 +85,12 @@ def _behind(alone: Completion, other: Completion, at: int) -> float | None:
 
 REPEATS = 8
 """A unit this many times in a row is a loop. Real prose repeats a word two or three times."""
-
 PERIOD_CHARACTERS = 64
-
 STRETCH_CHARACTERS = 24
 """A shorter loop is one only if it is most of the answer: a billion has nine zeros."""
-
 RULER = re.compile(r"[-=_*#.:~ |+\u2013\u2014\u2026\u00b7\u2500-\u259f]+")
 """What tables, forms and rulers are drawn with, box drawing included."""
-
 FEW_DISTINCT = 0.2
-
 LONG_ENOUGH_WORDS = 30
 
 

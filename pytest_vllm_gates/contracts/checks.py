@@ -76,7 +76,7 @@ def judgeable(what: str, recorded: Contracts, observed: Observed, plan: Contract
         return recorded
     if what == ROUTES:
         known = {
-            path: tuple(one for one in methods if f"{one} {path}" in plan.routes)
+            path: tuple(method for method in methods if f"{method} {path}" in plan.routes)
             for path, methods in recorded.items()
         }
         return {path: methods for path, methods in known.items() if methods}
@@ -149,7 +149,7 @@ def _fields(recorded: Contracts, now: Contracts) -> Iterator[tuple[str, str]]:
     told: list[str] = []
     """Beginnings of names of which nothing more is to be said."""
     for name in sorted(recorded, key=_status_first):
-        if any(name.startswith(one) for one in told):
+        if any(name.startswith(text) for text in told):
             continue
         if _reply(name) not in come:
             told.append(_reply(name) + SEPARATOR)

@@ -46,7 +46,7 @@ class ContractClient:
         self._endpoint = endpoint
         self._family = family
         self._plan = plan
-        self._conversations = {one.name: one for one in conversations}
+        self._conversations = {conversation.name: conversation for conversation in conversations}
         self._max_tokens = min(max_tokens, plan.max_tokens)
         self._not_asked: dict[str, str] = {}
 
@@ -61,17 +61,17 @@ class ContractClient:
         try:
             with ThreadPoolExecutor(AT_A_TIME) as pool:
                 listed = pool.submit(_listed, client)
-                answered = pool.map(lambda one: _answer(client, *one), answers)
+                answered = pool.map(lambda item: _answer(client, *item), answers)
                 refused = pool.map(
-                    lambda one: _refusal(clients[one.key], self._endpoint.model, one, context),
+                    lambda item: _refusal(clients[item.key], self._endpoint.model, item, context),
                     mistakes,
                 )
-                found = pool.map(lambda one: self._there(client, one), self._plan.routes)
+                found = pool.map(lambda item: self._there(client, item), self._plan.routes)
                 replies, refusals, there = [*answered], [*refused], [*found]
             routes = _joined(listed.result(), dict(zip(self._plan.routes, there, strict=True)))
         finally:
-            for one in clients.values():
-                one.close()
+            for entry in clients.values():
+                entry.close()
         return Observed(
             routes=routes,
             listed=listed.result() is not None,
@@ -88,27 +88,27 @@ class ContractClient:
         """Return what is asked, with the body to send: all that the family can have."""
         found: list[tuple[ContractRequest, dict[str, Any] | None]] = []
         why_not: dict[str, str] = {}
-        for one in self._plan.answers:
+        for answer in self._plan.answers:
             body: dict[str, Any] = {"model": self._endpoint.model}
-            if one.path.startswith(GENERATING):
+            if answer.path.startswith(GENERATING):
                 body |= {**SAMPLING, "max_tokens": self._max_tokens}
-            if one.conversation:
-                conversation = self._conversations[one.conversation]
+            if answer.conversation:
+                conversation = self._conversations[answer.conversation]
                 if reason := conversation.why_not(self._family):
-                    why_not[one.name] = reason
+                    why_not[answer.name] = reason
                     continue
                 body |= conversation.body(self._family)
-            found.append((one, None if one.method == "GET" else {**body, **one.body}))
-        sent = {one.name for one, _ in found}
+            found.append((answer, None if answer.method == "GET" else {**body, **answer.body}))
+        sent = {request.name for request, _ in found}
         self._not_asked |= {name: why for name, why in why_not.items() if name not in sent}
         return found
 
     def _mistakes(self) -> Iterator[Mistake]:
-        for one in self._plan.mistakes:
-            if one.key == "right" or self._endpoint.api_key:
-                yield one
+        for mistake in self._plan.mistakes:
+            if mistake.key == "right" or self._endpoint.api_key:
+                yield mistake
             else:
-                self._not_asked[one.name] = "the server is used without a key"
+                self._not_asked[mistake.name] = "the server is used without a key"
 
     def _there(self, client: httpx.Client, route: str) -> bool | None:
         """Return whether a route is there; None where nothing came back."""
@@ -125,7 +125,7 @@ def _listed(client: httpx.Client) -> dict[str, frozenset[str]] | None:
     try:
         paths = client.get("/openapi.json").raise_for_status().json()["paths"]
         return {
-            str(path): frozenset(one.upper() for one in methods if one in METHODS)
+            str(path): frozenset(method.upper() for method in methods if method in METHODS)
             for path, methods in paths.items()
         }
     except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
@@ -185,6 +185,6 @@ def _bodies(kind: str, text: str) -> tuple[Any, ...] | None:
         lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
         texts = [line for line in lines if line != "[DONE]"]
     try:
-        return tuple(json.loads(one) for one in texts)
+        return tuple(json.loads(other) for other in texts)
     except (ValueError, RecursionError):
         return None

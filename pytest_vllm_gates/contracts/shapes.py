@@ -38,8 +38,8 @@ def routes(observed: Observed) -> Contracts:
 def metrics(told: Mapping[str, Metric], plan: ContractPlan) -> Contracts:
     """Return type and labels of every metric that may be pinned."""
     return {
-        name: (one.type, *((UNKNOWN,) if one.labels is None else one.labels))
-        for name, one in sorted(told.items())
+        name: (metric.type, *((UNKNOWN,) if metric.labels is None else metric.labels))
+        for name, metric in sorted(told.items())
         if not plan.left_out.search(name)
     }
 
@@ -111,12 +111,12 @@ def _chunk(body: dict[str, Any], number: int) -> str:
 def _fields(name: str, value: Any, plan: ContractPlan, key: str = "") -> Iterator[tuple[str, str]]:
     yield name, _term(value, constant=key in plan.constants)
     if isinstance(value, list):
-        for one in value:
-            yield from _fields(f"{name}[]", one, plan)
+        for entry in value:
+            yield from _fields(f"{name}[]", entry, plan)
     elif isinstance(value, dict):
         is_map = name.partition(": ")[2] in plan.maps
-        for inner, one in value.items():
-            yield from _fields(f"{name}{{}}" if is_map else f"{name}.{inner}", one, plan, inner)
+        for inner, entry in value.items():
+            yield from _fields(f"{name}{{}}" if is_map else f"{name}.{inner}", entry, plan, inner)
 
 
 def _term(value: Any, *, constant: bool) -> str:
@@ -143,9 +143,9 @@ def _order(term: str) -> tuple[bool, str]:
 def _messages(value: Any) -> Iterator[str]:
     """Yield the texts of an error, outermost first."""
     if isinstance(value, list | tuple):
-        for one in value:
-            yield from _messages(one)
+        for entry in value:
+            yield from _messages(entry)
     elif isinstance(value, dict):
         yield from (value[key] for key in MESSAGES if isinstance(value.get(key), str))
-        for one in value.values():
-            yield from _messages(one)
+        for entry in value.values():
+            yield from _messages(entry)

@@ -75,18 +75,13 @@ class ForcedReply:
 
 
 NAME = "save_note"
-
 ASKED = {"role": "user", "content": "Save this note."}
 
 # Said before the call, so that no grammar for calls can take the place of the choice.
 BEFORE = "Noted. "
-
 MORE_TOKENS = 64
-
 FIRST_BIAS = 100
-
 MARKER_BIAS = 55
-
 TEXT_BIAS = 10
 
 
@@ -124,10 +119,10 @@ def force(
     forced = ForcedReplies()
     bias = _bias(endpoint, tools_of(family))
 
-    def ask(one: WantedCall) -> ForcedReply | str:
-        written = BEFORE + one.call
+    def ask(wanted_call: WantedCall) -> ForcedReply | str:
+        written = BEFORE + wanted_call.call
         try:
-            body = _body(endpoint, family, one, bias)
+            body = _body(endpoint, family, wanted_call, bias)
             whole = chat.ask(body)
             streamed = chat.stream(body)
             widened = chat.stream({**body, "stream_interval": WIDE_TOKENS})
@@ -136,16 +131,24 @@ def force(
             if spelled := _spelled(endpoint, written, whole.token_ids, bias):
                 return f"the markers {spelled} were spelled in several tokens, as no model does"
         except openai.InternalServerError as error:
-            forced.failed[one.name] = str(error)
+            forced.failed[wanted_call.name] = str(error)
             return f"the server failed: {error}"
         except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
-        return ForcedReply(one.name, one.arguments, one.exact, body, whole, streamed, widened)
+        return ForcedReply(
+            wanted_call.name,
+            wanted_call.arguments,
+            wanted_call.exact,
+            body,
+            whole,
+            streamed,
+            widened,
+        )
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        for one, reply in zip(wanted, pool.map(ask, wanted), strict=True):
+        for call, reply in zip(wanted, pool.map(ask, wanted), strict=True):
             if isinstance(reply, str):
-                forced.not_written[one.name] = reply
+                forced.not_written[call.name] = reply
             else:
                 forced.replies.append(reply)
     if not forced.replies and not forced.failed:
@@ -203,7 +206,7 @@ def _body(
         "tools": [declared(wanted.parameters)],
         "tool_choice": "auto",
         "structured_outputs": {"choice": [written]},
-        "logit_bias": {str(one): TEXT_BIAS for one in ids} | dict(bias),
+        "logit_bias": {str(number): TEXT_BIAS for number in ids} | dict(bias),
         "max_tokens": len(ids) + MORE_TOKENS,
         "return_token_ids": True,
     }
@@ -228,6 +231,6 @@ def _spelled(
     endpoint: Endpoint, written: str, came: Sequence[int], bias: Mapping[str, int]
 ) -> list[int]:
     """Return the ids of markers that were to be written and did not come."""
-    markers = {int(one) for one, value in bias.items() if value == MARKER_BIAS}
+    markers = {int(text) for text, value in bias.items() if value == MARKER_BIAS}
     due = markers & set(http.token_ids(endpoint, written))
     return sorted(due - set(came)) if came else []

@@ -50,14 +50,14 @@ def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies
     tools_of(family)
     wanted: list[WantedCall] = []
     unwritten: dict[str, str] = {}
-    for one in toml.load(CALLS, TypedCalls).calls:
-        parameters, arguments = json.loads(one.parameters), json.loads(one.arguments)
+    for typed_call in toml.load(CALLS, TypedCalls).calls:
+        parameters, arguments = json.loads(typed_call.parameters), json.loads(typed_call.arguments)
         try:
             call = _call(endpoint, family, parameters, arguments)
         except (httpx.HTTPError, ValueError) as error:
-            unwritten[one.name] = f"{type(error).__name__}: {error}"
+            unwritten[typed_call.name] = f"{type(error).__name__}: {error}"
         else:
-            wanted.append(WantedCall(one.name, call, arguments, parameters))
+            wanted.append(WantedCall(typed_call.name, call, arguments, parameters))
     if not wanted:
         raise NotApplicable(f"no call is rendered: {next(iter(unwritten.values()))}")
     forced = force(chat, endpoint, family, wanted)
@@ -95,11 +95,8 @@ def _call(
 
 
 TEXTS = data.FOLDER / "hostile.toml"
-
 LONG_WORD = " lighthouse"
-
 LONG_WORDS = 200
-
 PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
@@ -110,10 +107,10 @@ def hostile_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedRepli
     """
     tools = tools_of(family)
     texts = {
-        one.name: _filled(one.text, family) * one.times
-        for one in toml.load(TEXTS, HostileTexts).texts
+        text.name: _filled(text.text, family) * text.times
+        for text in toml.load(TEXTS, HostileTexts).texts
     }
-    return force(chat, endpoint, family, [_wanted(tools, *one) for one in texts.items()])
+    return force(chat, endpoint, family, [_wanted(tools, *pair) for pair in texts.items()])
 
 
 def long_call(endpoint: Endpoint, family: Family) -> dict[str, Any]:

@@ -52,7 +52,6 @@ class TimedStream:
 
 
 TIMES = 8
-
 BEAT_S = 0.01
 
 

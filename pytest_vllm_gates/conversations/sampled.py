@@ -38,10 +38,10 @@ def sample(
     steps ends the engine ("CPU Generator does not use offset").
     """
 
-    def one(_: int) -> str | None:
+    def sample(_: int) -> str | None:
         answer = chat.ask({**body, "temperature": TEMPERATURE, "seed": None})
         return next(iter(faults(answer)), None)
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        found = [fault for fault in pool.map(one, range(times)) if fault]
+        found = [fault for fault in pool.map(sample, range(times)) if fault]
     return SampledCalls(times - len(found), times, tuple(found))

@@ -26,7 +26,7 @@ def finish_reasons(
     "stop" where the server ends an answer there, "length" where it goes on, None for a token that
     the model cannot write.
     """
-    return {name: _finish_reason(endpoint, prompt, one) for name, one in tokens.items()}
+    return {name: _finish_reason(endpoint, prompt, number) for name, number in tokens.items()}
 
 
 def _finish_reason(endpoint: Endpoint, prompt: Sequence[int], token_id: int) -> str | None:

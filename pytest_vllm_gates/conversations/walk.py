@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.outcomes import Case
 
 NEVER = "~~ this text never occurs ~~"
-
 WORD = re.compile(r"\w{3,}")
-
 WORDS = re.compile(r"\w+ \w+")
-
 ACROSS = re.compile(r"\w{2} \w{2}")
 
 
@@ -68,10 +65,12 @@ def cut(text: str, stop: str) -> str:
 
 def _middle(pattern: re.Pattern[str], text: str, before: str) -> str | None:
     """Return the match nearest to the text's middle that does not occur in `before`."""
-    found = [one for one in pattern.finditer(text) if one[0] not in before and one.start() > 0]
+    found = [
+        match for match in pattern.finditer(text) if match[0] not in before and match.start() > 0
+    ]
     if not found:
         return None
-    return min(found, key=lambda one: abs(one.start() - len(text) // 2))[0]
+    return min(found, key=lambda match: abs(match.start() - len(text) // 2))[0]
 
 
 def _token(answer: Answer) -> int | None:
@@ -84,7 +83,6 @@ def _token(answer: Answer) -> int | None:
 
 
 AT_A_TIME = 8
-
 WIDE_TOKENS = 20
 """Tokens a wide delta is asked to hold (`stream_interval`)."""
 
@@ -104,7 +102,7 @@ class Walk:
         self._endpoint = endpoint
         self._family = family
         self._matrix = cells
-        self._conversations = {one.name: one for one in conversations}
+        self._conversations = {conversation.name: conversation for conversation in conversations}
         self._max_tokens = max_tokens
         recorder = http.transport(endpoint)
         self._chat = Chat(endpoint, family, recorder)
@@ -123,8 +121,8 @@ class Walk:
         Conversations come first, for the longest answer is one of theirs and the others go on
         beside it. Cells with a stop come last: it is taken from the answer to the same without.
         """
-        asked = [one for one in self._conversations.values() if one.ask]
-        cells = [*(matrix.cell_of(one) for one in asked), *self._matrix.cells()]
+        asked = [conversation for conversation in self._conversations.values() if conversation.ask]
+        cells = [*(matrix.cell_of(conversation) for conversation in asked), *self._matrix.cells()]
         cells = [cell for cell in dict.fromkeys(cells) if self._applies(cell)]
         with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
             found = {cell: pool.submit(self._plain, cell) for cell in cells if cell.stop == UNSET}
@@ -133,9 +131,9 @@ class Walk:
                 for cell in cells
                 if cell.stop != UNSET
             ]
-            plain = [one.result() for one in found.values()]
-            exchanges = [*plain, *(one.result() for one in stopped)]
-        return tuple(one for one in exchanges if one)
+            plain = [entry.result() for entry in found.values()]
+            exchanges = [*plain, *(entry.result() for entry in stopped)]
+        return tuple(exchange for exchange in exchanges if exchange)
 
     def _asks(self, cell: Cell) -> ConversationRule:
         if cell.turns in self._conversations:
@@ -237,21 +235,23 @@ class WalkResult:
     @property
     def answered(self) -> tuple[Exchange, ...]:
         """The cells that were answered at all; another check judges the others."""
-        return tuple(one for one in self.exchanges if not one.error)
+        return tuple(exchange for exchange in self.exchanges if not exchange.error)
 
     @property
     def cases(self) -> list[Case]:
         """The answered cells as cases."""
-        return [one.case for one in self.answered]
+        return [exchange.case for exchange in self.answered]
 
     @property
     def plain_thought(self) -> Answer | None:
         """The answer to a plain question with thinking on."""
         return next(
             (
-                one.whole
-                for one in self.answered
-                if one.thinks and one.cell.tools == "undeclared" and one.cell.format == "text"
+                exchange.whole
+                for exchange in self.answered
+                if exchange.thinks
+                and exchange.cell.tools == "undeclared"
+                and exchange.cell.format == "text"
             ),
             None,
         )

@@ -44,17 +44,17 @@ class MatchConditions:
         if not self._waiting:
             return
         still = []
-        for one in self._waiting:
-            when = one.signature.when
-            in_time = number <= one.until
+        for waiting in self._waiting:
+            when = waiting.signature.when
+            in_time = number <= waiting.until
             if in_time and self._any(when.not_near, found):
                 continue
-            one.near = one.near or (in_time and self._any(when.near, found))
-            if (one.near and not when.not_near) or not in_time:
-                if one.near:
-                    yield one.signature, one.hit, one.boot
+            waiting.near = waiting.near or (in_time and self._any(when.near, found))
+            if (waiting.near and not when.not_near) or not in_time:
+                if waiting.near:
+                    yield waiting.signature, waiting.hit, waiting.boot
                 continue
-            still.append(one)
+            still.append(waiting)
         self._waiting = still
 
     def passed(self, found: Collection[int]) -> None:
@@ -78,9 +78,9 @@ class MatchConditions:
             return False
         if when.not_after and self._any(when.not_after, self._passed):
             return False
-        if any(seen(self._places[one]) for one in when.not_near):
+        if any(seen(self._places[text]) for text in when.not_near):
             return False
-        near = not when.near or any(seen(self._places[one]) for one in when.near)
+        near = not when.near or any(seen(self._places[text]) for text in when.near)
         if near and not when.not_near:
             return True
         if len(self._waiting) < MAX_WAITING:
@@ -89,13 +89,13 @@ class MatchConditions:
 
     def settle(self) -> Iterator[tuple[Signature, Hit, int]]:
         """Yield what waited in vain for a line that would have spoken against it."""
-        for one in self._waiting:
-            if one.near:
-                yield one.signature, one.hit, one.boot
+        for waiting in self._waiting:
+            if waiting.near:
+                yield waiting.signature, waiting.hit, waiting.boot
         self._waiting = []
 
     def _any(self, patterns: Collection[str], found: Collection[int]) -> bool:
-        return any(self._places[one] in found for one in patterns)
+        return any(self._places[pattern] in found for pattern in patterns)
 
 
 @dataclass

@@ -93,7 +93,7 @@ class _Telling:
         matcher = self._matcher
         found = ranking.ranked(matcher, ranking.failures(self._seen))
         wrappers, warnings = (
-            ranking.ranked(matcher, [one for one in self._seen if one.signature.kind == kind])
+            ranking.ranked(matcher, [match for match in self._seen if match.signature.kind == kind])
             for kind in ("wrapper", "warning")
         )
         refused = bool(found) and found[0].signature.phase == "client"
@@ -102,9 +102,9 @@ class _Telling:
         else:
             answer = found[0] if found else self._by_status()
         if answer is None and wrappers and self._error is None:
-            answer = max(wrappers, key=lambda one: (one.boot, -one.first.number))
+            answer = max(wrappers, key=lambda match: (match.boot, -match.first.number))
         error = self._shown_error(answer)
-        others = [one for one in found if one is not answer]
+        others = [match for match in found if match is not answer]
         survived = bool(error and matcher.answered and matcher.answered > error.number)
         return Explanation(
             answer=self._told(answer, others) if answer else None,
@@ -114,9 +114,9 @@ class _Telling:
             survived=survived,
             well=survived and answer is None and not self._died(wrappers),
             refused=refused,
-            candidates=tuple(self._told(one) for one in others),
-            warnings=tuple(self._told(one) for one in warnings),
-            wrappers=tuple(self._told(one) for one in wrappers if one is not answer),
+            candidates=tuple(self._told(match) for match in others),
+            warnings=tuple(self._told(warning) for warning in warnings),
+            wrappers=tuple(self._told(wrapper) for wrapper in wrappers if wrapper is not answer),
             lines_read=matcher.lines,
         )
 
@@ -132,10 +132,10 @@ class _Telling:
         """Return the signature that the exit status alone tells of, with nothing else to go by."""
         if self._error is not None:
             return None
-        for one in self._matcher.table.signatures:
-            if not one.patterns and self._matcher.exit_status in one.when.exit_status:
+        for signature in self._matcher.table.signatures:
+            if not signature.patterns and self._matcher.exit_status in signature.when.exit_status:
                 hit = Hit(0, f"exit status {self._matcher.exit_status}", "", "", {}, 0)
-                return SignatureMatch(one, self._matcher.boot, hit, 0)
+                return SignatureMatch(signature, self._matcher.boot, hit, 0)
         return None
 
     def _shown_error(self, answer: SignatureMatch | None) -> Error | None:
@@ -153,26 +153,26 @@ class _Telling:
         return self._matcher.last_lines() or ("the log is empty",)
 
     def _told(
-        self, one: SignatureMatch, rivals: Iterable[SignatureMatch] | None = None
+        self, match: SignatureMatch, rivals: Iterable[SignatureMatch] | None = None
     ) -> Diagnosis:
-        signature = one.signature
-        agrees = machine.says(signature.machine.supports, self._situation, one.captures)
-        disagrees = machine.says(signature.machine.contradicts, self._situation, one.captures)
-        by_status = one.first.number == 0
+        signature = match.signature
+        agrees = machine.says(signature.machine.supports, self._situation, match.captures)
+        disagrees = machine.says(signature.machine.contradicts, self._situation, match.captures)
+        by_status = match.first.number == 0
         return Diagnosis(
             id=signature.id,
             title=signature.title,
             name=self._matcher.table.classes[signature.id],
             phase=signature.phase,
             kind=signature.kind,
-            confidence=self._confidence(one, bool(agrees), bool(disagrees), rivals),
-            cause=_cause(signature, one.captures),
-            fixes=_fixes(signature, one.captures),
-            line=None if by_status else one.first.number,
-            quoted=one.first.text[:QUOTED_CHARACTERS],
-            times=one.times,
-            processes=tuple(sorted(one.processes)),
-            captures=tuple(one.captures.items()),
+            confidence=self._confidence(match, bool(agrees), bool(disagrees), rivals),
+            cause=_cause(signature, match.captures),
+            fixes=_fixes(signature, match.captures),
+            line=None if by_status else match.first.number,
+            quoted=match.first.text[:QUOTED_CHARACTERS],
+            times=match.times,
+            processes=tuple(sorted(match.processes)),
+            captures=tuple(match.captures.items()),
             supported_by=tuple(agrees),
             contradicted_by=tuple(disagrees),
             references=signature.references,
@@ -180,7 +180,7 @@ class _Telling:
 
     def _confidence(
         self,
-        one: SignatureMatch,
+        match: SignatureMatch,
         agrees: bool,
         disagrees: bool,
         rivals: Iterable[SignatureMatch] | None,
@@ -188,27 +188,27 @@ class _Telling:
         if rivals is None:
             return Confidence.POSSIBLE
         rival = any(
-            other.boot == one.boot
-            and ranking.specificity(other) >= ranking.specificity(one)
-            and ranking.together(self._matcher, one.first.number, other.first.number)
+            other.boot == match.boot
+            and ranking.specificity(other) >= ranking.specificity(match)
+            and ranking.together(self._matcher, match.first.number, other.first.number)
             for other in rivals
         )
-        when = one.signature.when
+        when = match.signature.when
         return judged(
-            kind=one.signature.kind,
+            kind=match.signature.kind,
             agrees=agrees,
             disagrees=disagrees,
-            said_often=len(one.patterns) > 1 or len(one.processes) > 1,
-            specific=bool(one.captures or when.conditions or _says_much(one)),
-            error_before=self._shown_error(one) is not None,
+            said_often=len(match.patterns) > 1 or len(match.processes) > 1,
+            specific=bool(match.captures or when.conditions or _says_much(match)),
+            error_before=self._shown_error(match) is not None,
             rivals=rival,
             status_unknown=bool(when.exit_status) and self._matcher.exit_status is None,
         )
 
 
-def _says_much(one: SignatureMatch) -> bool:
+def _says_much(match: SignatureMatch) -> bool:
     """Return whether a signature's line has the length of a sentence."""
-    return len(one.first.text) > 40  # noqa: PLR2004
+    return len(match.first.text) > 40  # noqa: PLR2004
 
 
 def _cause(signature: Signature, captures: Mapping[str, str]) -> str:

@@ -47,11 +47,11 @@ def required(pattern: str) -> Choice:
     Raises `ValueError` where there is none of four characters.
     """
     long_enough = [
-        frozenset(map(_rare, one))
-        for one in choices(pattern)
-        if min(map(len, one)) >= MIN_CHARACTERS
+        frozenset(map(_rare, choice))
+        for choice in choices(pattern)
+        if min(map(len, choice)) >= MIN_CHARACTERS
     ]
-    telling = (one for one in long_enough if not any(piece in LEVEL for piece in one))
+    telling = (entry for entry in long_enough if not any(piece in LEVEL for piece in entry))
     best = _best(telling) or _best(long_enough)
     if best is None:
         raise ValueError(
@@ -109,9 +109,9 @@ def _inside(operation: str, argument: Any) -> Iterator[Choice]:
     elif operation == "ATOMIC_GROUP":
         yield from _choices(argument)
     elif operation == "BRANCH":
-        bests = [_best(_choices(one)) for one in argument[1]]
+        bests = [_best(_choices(entry)) for entry in argument[1]]
         if all(bests):
-            yield frozenset[str]().union(*(one for one in bests if one))
+            yield frozenset[str]().union(*(best for best in bests if best))
 
 
 def _pieces(run: str) -> Iterator[Choice]:
@@ -129,4 +129,6 @@ def _rare(piece: str) -> str:
 
 def _best(choices: Iterable[Choice]) -> Choice | None:
     """Return the choice that says most: long pieces, and few of them."""
-    return max(choices, key=lambda one: (min(len(piece) for piece in one), -len(one)), default=None)
+    return max(
+        choices, key=lambda entry: (min(len(piece) for piece in entry), -len(entry)), default=None
+    )

@@ -64,9 +64,9 @@ def _model_type_unknown(situation: Situation, captures: Captures) -> str | None:
 
 def _capability_below_8(situation: Situation, captures: Captures) -> str | None:
     del captures
-    for one in situation.machine.devices if situation.machine else ():
-        if one.capability and int(one.capability.partition(".")[0]) < 8:  # noqa: PLR2004
-            return f"the {one.name} has compute capability {one.capability}"
+    for device in situation.machine.devices if situation.machine else ():
+        if device.capability and int(device.capability.partition(".")[0]) < 8:  # noqa: PLR2004
+            return f"the {device.name} has compute capability {device.capability}"
     return None
 
 
@@ -108,9 +108,9 @@ def _gpu_memory_free(situation: Situation, captures: Captures) -> str | None:
     del captures
     devices = situation.machine.devices if situation.machine else ()
     shares = [
-        one.free_bytes / one.memory_bytes
-        for one in devices
-        if one.free_bytes is not None and one.memory_bytes
+        device.free_bytes / device.memory_bytes
+        for device in devices
+        if device.free_bytes is not None and device.memory_bytes
     ]
     if not shares or len(shares) < len(devices) or min(shares) < 1 - A_TENTH:
         return None
@@ -119,12 +119,12 @@ def _gpu_memory_free(situation: Situation, captures: Captures) -> str | None:
 
 def _gpu_memory_taken(situation: Situation, captures: Captures) -> str | None:
     del captures
-    for one in situation.machine.devices if situation.machine else ():
-        if one.free_bytes is None or not one.memory_bytes:
+    for device in situation.machine.devices if situation.machine else ():
+        if device.free_bytes is None or not device.memory_bytes:
             continue
-        taken = one.memory_bytes - one.free_bytes
-        if taken > A_TENTH * one.memory_bytes:
-            return f"{taken / GIB:.1f} GiB of GPU {one.index}'s memory is taken now"
+        taken = device.memory_bytes - device.free_bytes
+        if taken > A_TENTH * device.memory_bytes:
+            return f"{taken / GIB:.1f} GiB of GPU {device.index}'s memory is taken now"
     return None
 
 
@@ -151,14 +151,14 @@ def _no_gpu(situation: Situation, captures: Captures) -> str | None:
 
 def _one_gpu(situation: Situation, captures: Captures) -> str | None:
     del captures
-    one = situation.machine is not None and len(situation.machine.devices) == 1
-    return "one GPU answers" if one else None
+    entry = situation.machine is not None and len(situation.machine.devices) == 1
+    return "one GPU answers" if entry else None
 
 
 def _no_hub_token(situation: Situation, captures: Captures) -> str | None:
     del captures
     names = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH")
-    if not situation.environment or any(situation.environment.get(one) for one in names):
+    if not situation.environment or any(situation.environment.get(name) for name in names):
         return None
     return "HF_TOKEN is not set"
 
@@ -189,7 +189,7 @@ def _distributions() -> Mapping[str, str]:
 
 def _package_absent(situation: Situation, captures: Captures) -> str | None:
     name, installed = _distribution(captures), situation.bundle.versions
-    if not name or any(one == name or one.startswith(f"{name}-") for one in installed):
+    if not name or any(text == name or text.startswith(f"{name}-") for text in installed):
         return None
     module = _module(captures)
     of = f", which has the module {module}" if module in _distributions() else ""
@@ -212,8 +212,8 @@ def _small_shared_memory(situation: Situation, captures: Captures) -> str | None
 def _unified_memory(situation: Situation, captures: Captures) -> str | None:
     del captures
     devices = situation.machine.devices if situation.machine else ()
-    one = next((one for one in devices if one.unified), None)
-    return f"the {one.name} shares the machine's memory" if one else None
+    entry = next((device for device in devices if device.unified), None)
+    return f"the {entry.name} shares the machine's memory" if entry else None
 
 
 TABLE: Mapping[str, Rule] = {
@@ -251,4 +251,4 @@ def says(names: tuple[str, ...], situation: Situation | None, captures: Captures
     if situation is None:
         return []
     found = (TABLE[name](situation, captures) for name in names)
-    return [one for one in found if one]
+    return [text for text in found if text]

@@ -63,11 +63,11 @@ def is_code(line: LogLine, above: Iterable[LogLine]) -> bool:
         return True
     if not line.text.startswith(" " * CODE_INDENT):
         return False
-    for one in above:
-        if one.process != line.process:
+    for pair in above:
+        if pair.process != line.process:
             continue
-        if FRAME.match(one.text):
+        if FRAME.match(pair.text):
             return True
-        if not one.text.startswith(" " * CODE_INDENT):
+        if not pair.text.startswith(" " * CODE_INDENT):
             return False
     return False

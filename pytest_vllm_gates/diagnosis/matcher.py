@@ -21,23 +21,15 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.diagnosis.signature import Signature, SignatureClass
 
 MAX_ERRORS = 100
-
 MAX_LINES = 1000
 """Lines that a pattern may match before further ones are left alone."""
-
 MAX_CHAINS = 1000
-
 MAX_PROCESSES = 64
-
 SAME_BLOCK = 60
 """Lines within which a later line may fill captures that the first one misses."""
-
 ERROR_BEFORE, ERROR_AFTER = 4, 2
-
 ANSWERED_LINES = 30
-
 BANNER_LINES = 20
-
 LAST_LINES = 12
 
 
@@ -90,8 +82,8 @@ class PatternTable:
     """Every pattern of some signatures, and what each is there for."""
 
     def __init__(self, classes: Iterable[SignatureClass]) -> None:
-        self.classes = {one.id: each.name for each in classes for one in each.signatures}
-        self.signatures = tuple(one for each in classes for one in each.signatures)
+        self.classes = {other.id: each.name for each in classes for other in each.signatures}
+        self.signatures = tuple(other for each in classes for other in each.signatures)
         places: dict[str, int] = {}
         for pattern in marks.MARKS:
             places.setdefault(pattern, len(places))
@@ -105,10 +97,10 @@ class PatternTable:
                 self.matching.setdefault(place, []).append(signature)
         self.places = places
         before, nearby = set[int](), set[int]()
-        for when in (one.when for one in self.signatures):
-            before.update(places[one] for one in (*when.after, *when.not_after))
-            nearby.update(places[one] for one in (*when.near, *when.not_near))
-        marked = {places[one] for one in marks.MARKS}
+        for when in (other.when for other in self.signatures):
+            before.update(places[text] for text in (*when.after, *when.not_after))
+            nearby.update(places[text] for text in (*when.near, *when.not_near))
+        marked = {places[mark] for mark in marks.MARKS}
         self.once = frozenset(before - marked - self.matching.keys())
         """Patterns of which it is enough to know that an earlier line matches them."""
         self.nearby = frozenset(nearby - marked - self.matching.keys())
@@ -167,8 +159,8 @@ class Matcher:
     def last_lines(self) -> tuple[str, ...]:
         """Return the log's last words."""
         lines = self._last_block.decode("utf-8", "replace").replace("\r", "\n").split("\n")
-        texts = list(dict.fromkeys(free(one).text for one in lines[-10 * LAST_LINES :]))
-        return tuple([one for one in texts if one.strip()][-LAST_LINES:])
+        texts = list(dict.fromkeys(free(line).text for line in lines[-10 * LAST_LINES :]))
+        return tuple([text for text in texts if text.strip()][-LAST_LINES:])
 
     def _look_at(self, candidate: Candidate) -> None:
         text = candidate.line.text
@@ -248,7 +240,7 @@ class Matcher:
         ):
             above = reversed(list(candidate.above(ERROR_BEFORE)))
             around = [*above, candidate.line, *candidate.after(ERROR_AFTER)]
-            lines = dict.fromkeys(one.text.rstrip() for one in around if one.text.strip())
+            lines = dict.fromkeys(pair.text.rstrip() for pair in around if pair.text.strip())
             self.errors.append(Error(number, self.boot, tuple(lines), candidate.line.text.strip()))
             if len(self.errors) == MAX_ERRORS:
                 self._known.add(places[marks.ERROR])

@@ -27,32 +27,36 @@ CAPTURES_COUNTED = 2
 
 def failures(seen: Iterable[SignatureMatch]) -> list[SignatureMatch]:
     """Return what may be the root, the root first."""
-    found = [one for one in seen if one.signature.kind == "failure"]
-    return [one for one in found if one.signature.phase != "client"] or found
+    found = [match for match in seen if match.signature.kind == "failure"]
+    return [match for match in found if match.signature.phase != "client"] or found
 
 
 def ranked(matcher: Matcher, found: Sequence[SignatureMatch]) -> list[SignatureMatch]:
     """Return these in the order in which they may be the root; one entry an id."""
     if not found:
         return []
-    last = max(one.boot for one in found)
-    inside = [one for one in found if one.boot == last]
+    last = max(match.boot for match in found)
+    inside = [match for match in found if match.boot == last]
     block = first_block(matcher, inside)
-    best = sorted(block, key=lambda one: _order(matcher, one), reverse=True)
-    later = sorted((one for one in inside if one not in block), key=lambda one: one.first.number)
-    earlier = sorted((one for one in found if one.boot < last), key=lambda one: -one.first.number)
-    by_id = {one.signature.id: one for one in reversed([*best, *later, *earlier])}
+    best = sorted(block, key=lambda match: _order(matcher, match), reverse=True)
+    later = sorted(
+        (match for match in inside if match not in block), key=lambda match: match.first.number
+    )
+    earlier = sorted(
+        (match for match in found if match.boot < last), key=lambda match: -match.first.number
+    )
+    by_id = {match.signature.id: match for match in reversed([*best, *later, *earlier])}
     return list(reversed(by_id.values()))
 
 
 def first_block(matcher: Matcher, found: Sequence[SignatureMatch]) -> list[SignatureMatch]:
     """Return those of the earliest error block."""
-    ordered = sorted(found, key=lambda one: one.first.number)
+    ordered = sorted(found, key=lambda signature_match: signature_match.first.number)
     block = ordered[:1]
-    for one in ordered[1:]:
-        if not together(matcher, block[-1].first.number, one.first.number):
+    for match in ordered[1:]:
+        if not together(matcher, block[-1].first.number, match.first.number):
             break
-        block.append(one)
+        block.append(match)
     return block
 
 
@@ -61,7 +65,7 @@ def together(matcher: Matcher, first: int, second: int) -> bool:
     low, high = sorted((first, second))
     if high - low <= APART:
         return True
-    return high - low <= CHAINED_APART and any(low < one < high for one in matcher.chains)
+    return high - low <= CHAINED_APART and any(low < chain < high for chain in matcher.chains)
 
 
 def unexplained(matcher: Matcher) -> Error | None:
@@ -69,8 +73,10 @@ def unexplained(matcher: Matcher) -> Error | None:
 
     A wrapper explains its own line alone: the traceback below it may be of the root.
     """
-    known = {number for one in matcher.seen.values() for number in one.numbers}
-    others = [one.first.number for one in matcher.seen.values() if one.signature.kind != "wrapper"]
+    known = {number for match in matcher.seen.values() for number in match.numbers}
+    others = [
+        match.first.number for match in matcher.seen.values() if match.signature.kind != "wrapper"
+    ]
     for error in matcher.errors:
         if NO_ERROR.search(error.text) or error.number in known:
             continue
@@ -80,11 +86,11 @@ def unexplained(matcher: Matcher) -> Error | None:
     return None
 
 
-def specificity(one: SignatureMatch) -> int:
+def specificity(match: SignatureMatch) -> int:
     """Return how much had to hold for a signature to be seen."""
-    return 2 * one.signature.when.conditions + min(len(one.captures), CAPTURES_COUNTED)
+    return 2 * match.signature.when.conditions + min(len(match.captures), CAPTURES_COUNTED)
 
 
-def _order(matcher: Matcher, one: SignatureMatch) -> tuple[int, int, int]:
-    pattern = matcher.table.sieve.patterns[one.first.pattern].pattern
-    return specificity(one), -one.first.number, len(pattern)
+def _order(matcher: Matcher, match: SignatureMatch) -> tuple[int, int, int]:
+    pattern = matcher.table.sieve.patterns[match.first.pattern].pattern
+    return specificity(match), -match.first.number, len(pattern)

@@ -48,26 +48,26 @@ class Candidate:
 
     def above(self, lines: int) -> Iterator[LogLine]:
         """Yield up to so many lines before it, the nearest first."""
-        for one in reversed(self.window(lines).split(b"\n")[:-1]):
-            yield freed(one)
+        for data in reversed(self.window(lines).split(b"\n")[:-1]):
+            yield freed(data)
 
     def after(self, lines: int) -> list[LogLine]:
         """Return up to so many lines after it, as far as the block goes."""
         text = self._block[self._end + 1 : self._end + 1 + KEPT_BYTES]
-        return [freed(one) for one in text.split(b"\n", lines)[:lines] if one]
+        return [freed(data) for data in text.split(b"\n", lines)[:lines] if data]
 
 
 class Sieve:
     """Patterns, and the search for lines that they could match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self.patterns: list[re.Pattern[str]] = [compiled(one) for one in patterns]
+        self.patterns: list[re.Pattern[str]] = [compiled(other) for other in patterns]
         self._choices: list[tuple[tuple[bytes, ...], ...]] = []
         by_piece: dict[str, set[int]] = {}
         for place, pattern in enumerate(patterns):
-            choices = [[piece.encode() for piece in one] for one in literals.choices(pattern)]
-            choices.sort(key=lambda one: -min(len(piece) for piece in one))
-            self._choices.append(tuple(tuple(one) for one in choices))
+            choices = [[piece.encode() for piece in choice] for choice in literals.choices(pattern)]
+            choices.sort(key=lambda entry: -min(len(piece) for piece in entry))
+            self._choices.append(tuple(tuple(choice) for choice in choices))
             for piece in literals.required(pattern):
                 by_piece.setdefault(piece, set()).add(place)
         # Where one piece begins with another, finding the longer one finds both.
@@ -87,18 +87,20 @@ class Sieve:
     def search(self, without: frozenset[int] = frozenset()) -> Search | None:
         """Return what finds the next piece of any pattern but those left out; None: of none."""
         if without not in self._searches:
-            pieces = [one.decode() for one, places in self.by_piece.items() if {*places} - without]
+            pieces = [
+                data.decode() for data, places in self.by_piece.items() if {*places} - without
+            ]
             self._searches[without] = literals.any_of(pieces).search if pieces else None
         return self._searches[without]
 
     def matches(self, place: int, window: bytes) -> bool:
         """Return whether a line of a window matches a pattern."""
         small = window.lower()
-        if not all(any(piece in small for piece in one) for one in self._choices[place]):
+        if not all(any(piece in small for piece in choice) for choice in self._choices[place]):
             return False
         search = self.patterns[place].search
         lines = window.replace(b"\r", b"\n").split(b"\n")
-        return any(search(freed(one).text) for one in lines if one)
+        return any(search(freed(line).text) for line in lines if line)
 
     def could(self, line: bytes, places: set[int]) -> tuple[int, ...]:
         """Return those of some patterns whose other pieces a line, in small letters, holds, too."""

@@ -53,17 +53,11 @@ RULES: Mapping[str, str] = {
     "small_shared_memory": "less than 1 GiB of shared memory",
     "unified_memory": "a GPU shares the machine's memory",
 }
-
 FOLDER = "signatures"
-
 SHIPPED = Path(__file__).parent.parent / FOLDER
-
 Phase = Literal["install", "load", "warm-up", "serving", "client"]
-
 Kind = Literal["failure", "warning", "wrapper"]
-
 ID = re.compile(r"[A-Z][A-Z0-9_]*")
-
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
@@ -117,7 +111,7 @@ class LineConditions(toml.Record):
     def conditions(self) -> int:
         """How many conditions are given."""
         given = (self.after, self.not_after, self.near, self.not_near, self.exit_status)
-        return sum(1 for one in given if one)
+        return sum(1 for pair in given if pair)
 
 
 class SignatureText(toml.Record):
@@ -210,7 +204,7 @@ class SignatureClass(toml.Record):
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """The ids of its signatures."""
-        return tuple(one.id for one in self.signatures)
+        return tuple(signature.id for signature in self.signatures)
 
 
 def load_all(project: Path | None = None) -> tuple[SignatureClass, ...]:
@@ -223,7 +217,11 @@ def load_all(project: Path | None = None) -> tuple[SignatureClass, ...]:
     replaced = {name for each in own.values() for name in each.ids}
     kept = [
         each.model_copy(
-            update={"signatures": tuple(one for one in each.signatures if one.id not in replaced)}
+            update={
+                "signatures": tuple(
+                    signature for signature in each.signatures if signature.id not in replaced
+                )
+            }
         )
         if replaced & set(each.ids)
         else each

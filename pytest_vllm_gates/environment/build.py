@@ -82,10 +82,10 @@ def pinned(lane: Lane) -> dict[str, str]:
     """Return the versions that the lane's lock pins for this machine, installed or not."""
     pins = installed.wanted(_lock(lane), python_for(lane) or platform.python_version())
     return {
-        name: one.version
+        name: specifier.version
         for name, pin in pins.items()
-        for one in pin.specifier
-        if one.operator in {"==", "==="}
+        for specifier in pin.specifier
+        if specifier.operator in {"==", "==="}
     }
 
 
@@ -219,7 +219,9 @@ def _lock(lane: Lane) -> Path:
 
 def _is_build(pin: Requirement) -> bool:
     """Tell whether a pin wants a build of a version (`2.13.0+cpu`), which PyPI does not carry."""
-    return any(one.operator == "==" and "+" in one.version for one in pin.specifier)
+    return any(
+        specifier.operator == "==" and "+" in specifier.version for specifier in pin.specifier
+    )
 
 
 def _python(lane: Lane) -> str:

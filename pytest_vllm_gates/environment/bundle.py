@@ -69,7 +69,7 @@ def read(folders: Iterable[Path], versions: Mapping[str, str], python: str = "")
         torch_cuda=cuda,
         torch_kernels=_torch_kernels(folders, str(cuda)) if on_cuda else None,
         vllm_kernels=_first_kernels(folders, VLLM_KERNELS) if on_cuda else None,
-        nccl=next((one for name, one in versions.items() if name.startswith(NCCL)), None),
+        nccl=next((text for name, text in versions.items() if name.startswith(NCCL)), None),
         unmet=tuple(_unmet(folders, versions, python)),
         architectures=frozenset(_models(registry)),
         gone={str(name): str(last) for name, last in _table(registry, GONE).items()},
@@ -105,7 +105,7 @@ def _device(
 
 def _runtime(versions: Mapping[str, str]) -> str | None:
     """Return the CUDA of the runtime library, which is torch's where torch cannot be looked at."""
-    found = next((one for name, one in versions.items() if name.startswith(RUNTIME)), None)
+    found = next((text for name, text in versions.items() if name.startswith(RUNTIME)), None)
     return ".".join(found.split(".")[:2]) if found else None
 
 
@@ -184,7 +184,7 @@ def _first_kernels(folders: tuple[Path, ...], names: tuple[str, ...]) -> Kernels
         for name in names
         if (folder / name).is_file()
     )
-    return next((one for one in found if one), None)
+    return next((kernels for kernels in found if kernels), None)
 
 
 def _model_types(folders: tuple[Path, ...]) -> frozenset[str]:
@@ -239,7 +239,7 @@ def _table(tree: ast.Module | None, name: str) -> dict[object, object]:
     for node in _statements(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)
-        if value is not None and any(one and ast.unparse(one) == name for one in targets):
+        if value is not None and any(target and ast.unparse(target) == name for target in targets):
             with contextlib.suppress(ValueError):
                 found = ast.literal_eval(value)
                 return found if isinstance(found, dict) else {}

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.lane import Lane
 
 ASK = "import json, platform, sys; print(json.dumps([platform.python_version(), sys.path]))"
-
 ASK_LIMIT_S = 60.0
 
 
@@ -110,5 +109,5 @@ def _given(lane: Lane) -> Environment:
             f"{lane.file}: the interpreter {str(python)!r} has no vllm\n"
             f"install it: {python} -m pip install vllm"
         )
-    places = tuple(Path(one) for one in folders if one)
+    places = tuple(Path(folder) for folder in folders if folder)
     return Environment(python, versions, folders=places, python_version=version)

@@ -27,9 +27,7 @@ DIST_INFO = ".dist-info"
 INSTALLERS = frozenset(
     {"INSTALLER", "REQUESTED", "RECORD", "direct_url.json", "uv_cache.json", "uv_build.json"}
 )
-
 COLUMNS = ("path", "checksum", "size")
-
 READ_BYTES = 4 * 2**20
 
 
@@ -102,14 +100,20 @@ def installed(folders: Iterable[Path]) -> dict[str, Distribution]:
     for folder in folders:
         for metadata in sorted(folder.glob(f"*{DIST_INFO}")) if folder.is_dir() else ():
             name, _, version = metadata.stem.partition("-")
-            one = Distribution(canonicalize_name(name), version, metadata, _direct_url(metadata))
-            found.setdefault(one.name, one)
+            distribution = Distribution(
+                canonicalize_name(name), version, metadata, _direct_url(metadata)
+            )
+            found.setdefault(distribution.name, distribution)
     return found
 
 
 def contents(folders: Iterable[Path]) -> dict[str, str]:
     """Return the checksum of what each distribution brought, by name, of those that say so."""
-    return {name: one.contents() for name, one in installed(folders).items() if one.recorded}
+    return {
+        name: distribution.contents()
+        for name, distribution in installed(folders).items()
+        if distribution.recorded
+    }
 
 
 def _direct_url(metadata: Path) -> dict[str, Any]:
@@ -127,7 +131,6 @@ def _sha256(path: Path) -> str:
 
 
 METADATA = (".dist-info", ".egg-info")
-
 MAX_LINES = 12
 
 
@@ -168,8 +171,8 @@ def wanted(lock: Path, python_version: str) -> dict[str, Requirement]:
         except InvalidRequirement as error:
             raise UserError(f"{lock}:{number}: {text!r} is not a requirement: {error}") from error
         if requirement.url is None and not any(
-            one.operator in {"==", "==="} and "*" not in one.version
-            for one in requirement.specifier
+            specifier.operator in {"==", "==="} and "*" not in specifier.version
+            for specifier in requirement.specifier
         ):
             raise UserError(f"{lock}:{number}: {text!r} does not pin one version with '=='")
         if requirement.marker is None or requirement.marker.evaluate(target):

@@ -42,43 +42,48 @@ class Pin:
         return PIN.match(self.line) is not None
 
 
-def pin(one: Distribution) -> Pin:
+def pin(distribution: Distribution) -> Pin:
     """Return the line of a lock that stands for a distribution, or why none does."""
-    if problem := _problem(one):
-        return Pin(one.name, problem=f"{one.name} {one.version} {problem}")
-    url = str(one.direct_url.get("url", ""))
-    return Pin(one.name, _from_url(one, url) if url else f"{one.name}=={one.version}")
+    if problem := _problem(distribution):
+        return Pin(
+            distribution.name, problem=f"{distribution.name} {distribution.version} {problem}"
+        )
+    url = str(distribution.direct_url.get("url", ""))
+    return Pin(
+        distribution.name,
+        _from_url(distribution, url) if url else f"{distribution.name}=={distribution.version}",
+    )
 
 
-def _problem(one: Distribution) -> str:
+def _problem(distribution: Distribution) -> str:
     """Return what keeps a lock from saying what a distribution is; nothing where it can."""
-    url = str(one.direct_url.get("url", ""))
-    if one.editable:
+    url = str(distribution.direct_url.get("url", ""))
+    if distribution.editable:
         return f"is installed editable, from {url}: its code can change at any time"
-    if not one.recorded:
+    if not distribution.recorded:
         return "does not say which files it brought: neither pip nor uv installed it"
-    if edited := [*one.changed()]:
+    if edited := [*distribution.changed()]:
         more = f" and {len(edited) - MOST_FILES} more" if edited[MOST_FILES:] else ""
         files = ", ".join(edited[:MOST_FILES])
         return f"is not as it was installed: {files}{more} was edited or is gone"
     if Redactor().text(url) != url:
         return "was installed from a URL with a password in it"
-    if url.startswith("file:") or "dir_info" in one.direct_url:
+    if url.startswith("file:") or "dir_info" in distribution.direct_url:
         return f"was installed from {url}, which only this machine has"
     return ""
 
 
-def _from_url(one: Distribution, url: str) -> str:
+def _from_url(distribution: Distribution, url: str) -> str:
     """Return the line of what came from a repository, at its commit, or from a URL."""
-    where = one.direct_url.get("subdirectory")
+    where = distribution.direct_url.get("subdirectory")
     inside = [f"subdirectory={where}"] if where else []
-    if vcs := one.direct_url.get("vcs_info"):
-        line = f"{one.name} @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
+    if vcs := distribution.direct_url.get("vcs_info"):
+        line = f"{distribution.name} @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
     else:
-        archive = one.direct_url.get("archive_info") or {}
+        archive = distribution.direct_url.get("archive_info") or {}
         hashes = archive.get("hashes") or dict([str(archive.get("hash", "=")).split("=", 1)])
         inside += [f"sha256={hashes['sha256']}"] if hashes.get("sha256") else []
-        line = f"{one.name} @ {url.partition('#')[0]}"
+        line = f"{distribution.name} @ {url.partition('#')[0]}"
     return f"{line}#{'&'.join(inside)}" if inside else line
 
 
@@ -90,7 +95,7 @@ def checksums(
     Nothing is downloaded but the indexes' pages. `backend` is where torch's builds come from,
     should the sources not have them.
     """
-    asked = {one.name: one.line for one in pins if one.indexed}
+    asked = {entry.name: entry.line for entry in pins if entry.indexed}
     with tempfile.TemporaryDirectory(prefix="vllm-gates-") as name:
         folder = Path(name)
         (folder / "lock.in").write_text("".join(f"{line}\n" for line in asked.values()))
@@ -105,7 +110,7 @@ def checksums(
             done = uv.run([*arguments, *more], log=log, cwd=folder, say=lambda _: say(ASKING))
             if done.status == 0:
                 return _hashes((folder / "lock.txt").read_text(), asked), ""
-        lacking = [line for one, line in asked.items() if done.lacks(one)]
+        lacking = [line for text, line in asked.items() if done.lacks(text)]
         if lacking:
             return {}, f"no configured source has {', '.join(lacking)}"
         return {}, "the configured sources cannot be asked"

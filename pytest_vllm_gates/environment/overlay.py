@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 WITHOUT_VARIABLE = "VLLM_GATES_WITHOUT_REPAIRS"
 """Tells an overlay's `sitecustomize` which repairs to leave out, by name, with commas."""
-
 UNTITLED = "no description"
 
 

@@ -89,7 +89,9 @@ def refusals(given: Path) -> dict[str, SpecifierSet]:
     for line in given.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             requirement = Requirement(line.partition(" #")[0])
-            refused = [str(one) for one in requirement.specifier if one.operator == "!="]
+            refused = [
+                str(specifier) for specifier in requirement.specifier if specifier.operator == "!="
+            ]
             found[canonicalize_name(requirement.name)] = SpecifierSet(",".join(refused))
     return found
 
@@ -99,7 +101,7 @@ def relock(given: Path) -> Path:
     requirements = narrowed(resolved(given, "--universal", "--python-version", PYTHONS[0]))
     # Universally, uv believes one wheel of a release for all of them; here is what this machine's
     # wheels say.
-    lost = {one.name for one in resolved(given)} - {one.name for one in requirements}
+    lost = {other.name for other in resolved(given)} - {other.name for other in requirements}
     if lost:
         raise UserError(f"{given}: the universal resolution has lost {', '.join(sorted(lost))}\n"
                         f"name them, with the version and a marker, in {given}")  # fmt: skip

@@ -117,13 +117,9 @@ def _key(name: str) -> str:
 
 
 POLL_S = 0.1
-
 SAY_EVERY_S = 1.0
-
 LAST_LINES = 12
-
 FULL_BYTES = 16 * 2**20
-
 NO_SOLUTION = "No solution found"
 
 
@@ -142,7 +138,6 @@ DISK_FULL = Cause(
     "free some space under {cache} and in uv's cache (uv cache clean), then run again; "
     "VLLM_GATES_CACHE and UV_CACHE_DIR move them",
 )
-
 CAUSES = (  # the most telling first
     DISK_FULL,
     Cause(
@@ -249,7 +244,7 @@ def stage(output: str, count: int) -> str:
 
 def explain(done: UvResult, *, what: str, cache: Path, python: str) -> str:
     """Return why a command failed: what was being done, the cause, what to do, uv's last words."""
-    known = [one for one in CAUSES if re.search(one.pattern, done.output, re.IGNORECASE)]
+    known = [cause for cause in CAUSES if re.search(cause.pattern, done.output, re.IGNORECASE)]
     # On a full disk uv's own words may not have reached its log.
     if shutil.disk_usage(cache).free < FULL_BYTES:
         known.insert(0, DISK_FULL)

@@ -24,12 +24,12 @@ pytestmark = pytest.mark.captured
 def test_is_answered_as_expected(
     captured: CapturedReplay, checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["expected"] = [one.said for one in captured.expectations]
-    evidence["status"] = [one.status for one in captured.answered]
-    cases = [Case(one.name, {}) for one in captured.answered]
+    evidence["expected"] = [expectation.said for expectation in captured.expectations]
+    evidence["status"] = [sent.status for sent in captured.answered]
+    cases = [Case(sent.name, {}) for sent in captured.answered]
     findings = [
         Finding(case, told)
-        for case, one in zip(cases, captured.answered, strict=True)
-        for told in broken(captured.expectations, one)
+        for case, sent in zip(cases, captured.answered, strict=True)
+        for told in broken(captured.expectations, sent)
     ]
     checking(findings, cases, "an answer is not what is expected of it")

@@ -74,7 +74,11 @@ def test_template_and_tokenizer_are_the_recorded(
     evidence["sha256"] = locked.splitlines()[2:-2]
     recorded = golden.recorded("lock")
     if recorded is not None and recorded != locked and not golden.recording:
-        differing = [one.name for one in fitting if differs(one, reference, family, golden)]
+        differing = [
+            conversation.name
+            for conversation in fitting
+            if differs(conversation, reference, family, golden)
+        ]
         evidence["changed"] = changed_parts(recorded, locked)
         evidence["renders_differently"] = differing
         pytest.fail(
@@ -232,7 +236,7 @@ def test_server_stops_where_the_family_does(
 ) -> None:
     names = dict.fromkeys((*family.prompt.stop_tokens, *family.markers))
     ids = {name: found[0] for name in names if len(found := reference.token_ids(name)) == 1}
-    ids |= {f"id {one}": one for one in sorted(reference.stop_ids() - set(ids.values()))}
+    ids |= {f"id {number}": number for number in sorted(reference.stop_ids() - set(ids.values()))}
     ends = stops.finish_reasons(server, asked.token_ids, ids)
     evidence["finish_reasons"] = ends
     holds("\n".join(meaning.wrong_stops(ends, family.prompt.stop_tokens)))

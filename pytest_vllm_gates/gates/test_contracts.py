@@ -148,13 +148,13 @@ def test_sampling_parameters_have_their_effect(
     evidence: Evidence,
 ) -> None:
     asked = judged.ask(chat.client, server, trivial.body(family))
-    evidence["refused"] = {one.name: one.refused for one in asked if one.refused}
-    found = [one for one in asked if not one.refused]
-    cases = [Case(one.name, {"parameter": one.parameter}, one.request) for one in found]
+    evidence["refused"] = {effect.name: effect.refused for effect in asked if effect.refused}
+    found = [effect for effect in asked if not effect.refused]
+    cases = [Case(effect.name, {"parameter": effect.parameter}, effect.request) for effect in found]
     missing = [
         Finding(case, sentence)
-        for case, one in zip(cases, found, strict=True)
-        for sentence in judged.missing(one)
+        for case, effect in zip(cases, found, strict=True)
+        for sentence in judged.missing(effect)
     ]
     sees = "A parameter that a client sets is taken and ignored"
     next_step = (

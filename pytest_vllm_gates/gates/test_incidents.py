@@ -23,15 +23,15 @@ pytestmark = [pytest.mark.incidents, pytest.mark.without_weights]
 def test_every_kept_incident_can_be_sent_again(
     family: Family, replays: Replays, evidence: Evidence, request: pytest.FixtureRequest
 ) -> None:
-    kept = [one for one in replays.kept if one.incident.family == family.name]
-    evidence["incidents"] = [one.name for one in kept]
+    kept = [folder for folder in replays.kept if folder.incident.family == family.name]
+    evidence["incidents"] = [folder.name for folder in kept]
     if replays.refused:
         pytest.fail("\n".join(replays.refused), pytrace=False)
     if not kept:
         raise NotApplicable(f"no incident of {family.name} is kept in golden/incidents")
     here = {(item.path.stem.removeprefix("test_"), item.name) for item in request.session.items}
-    lost = [one for one in kept if (one.incident.gate, one.incident.test) not in here]
-    evidence["without_a_test"] = [one.name for one in lost]
+    lost = [folder for folder in kept if (folder.incident.gate, folder.incident.test) not in here]
+    evidence["without_a_test"] = [folder.name for folder in lost]
     chosen = request.config.option.markexpr or request.config.option.keyword
     assert not lost or chosen, (
         f"{lost[0].folder}: there is no test {lost[0].incident.test} of a gate "

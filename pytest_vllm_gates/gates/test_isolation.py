@@ -78,8 +78,8 @@ class Sames:
         if found.fault:
             self.findings.append(Finding(case, found.fault))
         if found.parts_at is not None:
-            one = {"case": name, "parts_at": found.parts_at, "behind_nats": found.behind_nats}
-            self._evidence["equivalent"] = [*self._evidence["equivalent"], one]
+            entry = {"case": name, "parts_at": found.parts_at, "behind_nats": found.behind_nats}
+            self._evidence["equivalent"] = [*self._evidence["equivalent"], entry]
 
 
 @pytest.fixture
@@ -112,14 +112,14 @@ def test_a_warm_prefix_changes_no_answer(
     length = min(PREFIX_CHARACTERS, tokens)
     prefix = (questions.filler * (length // len(questions.filler) + 1))[: length * 3 // 4]
     run = secrets.token_hex(4)
-    one, other = (
+    entry, other = (
         client_questions.question(family, f"{prefix}\n\n{question}", questions.answer_tokens)
         for question in questions.questions[:2]
     )
     before = cached_tokens(server)
-    cold = _answered(saying.ask({**one, "cache_salt": f"{run}-1"}))
+    cold = _answered(saying.ask({**entry, "cache_salt": f"{run}-1"}))
     warmed = saying.ask({**other, "cache_salt": f"{run}-1"})
-    again = saying.ask({**one, "cache_salt": f"{run}-1"})
+    again = saying.ask({**entry, "cache_salt": f"{run}-1"})
     other_cold = _answered(saying.ask({**other, "cache_salt": f"{run}-2"}))
     evidence["cached_tokens"] = cached_tokens(server) - before
     sames.add("the same prompt again", cold, again)
@@ -141,15 +141,15 @@ def test_company_changes_no_answer(
     evidence: Evidence,
 ) -> None:
     bodies = [
-        client_questions.question(family, one, questions.answer_tokens)
-        for one in questions.questions
+        client_questions.question(family, text, questions.answer_tokens)
+        for text in questions.questions
     ]
     alone = [_answered(saying.ask(body)) for body in bodies]
     evidence["different_answers"] = _different(alone)
-    for question, one, other in zip(
+    for question, completion, other in zip(
         questions.questions, alone, saying.together(bodies), strict=True
     ):
-        sames.add(question, one, other)
+        sames.add(question, completion, other)
     if not sames.findings and evidence["different_answers"] == 1:
         raise Inconclusive(f"everything is answered alike, {alone[0].shown}: nothing can be told")
     checking(

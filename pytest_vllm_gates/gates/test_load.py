@@ -44,10 +44,10 @@ def test_nothing_hangs_under_load(loaded: LoadResult, checking: Checking) -> Non
 
 
 def test_requests_go_out_as_asked(loaded: LoadResult, evidence: Evidence) -> None:
-    evidence["arrivals"] = {one.name: arrivals.as_evidence(one) for one in loaded.phases}
-    if not any(one.schedule for one in loaded.phases):
+    evidence["arrivals"] = {phase.name: arrivals.as_evidence(phase) for phase in loaded.phases}
+    if not any(phase.schedule for phase in loaded.phases):
         raise NotApplicable("the load broke before any request had a time of its own")
-    wrong = [why for one in loaded.phases if (why := arrivals.not_as_asked(one))]
+    wrong = [why for phase in loaded.phases if (why := arrivals.not_as_asked(phase))]
     if wrong:
         raise Inconclusive(f"{wrong[0]}; run it on a machine that is less busy, or ask for less")
 
@@ -77,7 +77,9 @@ def test_no_stream_stops_while_others_go_on(loaded: LoadResult, checking: Checki
 def test_latencies_are_within_their_limits(
     loaded: LoadResult, traffic: Traffic, checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["figures"] = {one.name: latency.figures(one, traffic.limits) for one in loaded.phases}
+    evidence["figures"] = {
+        phase.name: latency.figures(phase, traffic.limits) for phase in loaded.phases
+    }
     findings, cases = judge.slow(loaded, traffic.limits)
     if not cases:
         raise NotApplicable("nothing was answered, so nothing has a latency")
@@ -125,11 +127,13 @@ def test_planned_rate_is_below_capacity(
 def test_soak_does_not_slow_down(loaded: LoadResult, traffic: Traffic, evidence: Evidence) -> None:
     if not loaded.soak:
         raise NotApplicable(NO_SOAK)
-    evidence["tokens_per_s"] = [round(one.output_tokens_per_s, 1) for one in loaded.soak]
-    failed, asked = (sum(getattr(one, of) for one in loaded.soak) for of in ("failed", "requests"))
+    evidence["tokens_per_s"] = [round(block.output_tokens_per_s, 1) for block in loaded.soak]
+    failed, asked = (
+        sum(getattr(block, of) for block in loaded.soak) for of in ("failed", "requests")
+    )
     assert failed <= traffic.limits.error_rate * asked, (
         f"{failed} of {asked} requests of the soak failed, the first with: "
-        f"{next(one.error for one in loaded.soak if one.error)}"
+        f"{next(block.error for block in loaded.soak if block.error)}"
     )
     found = drift.throughput(loaded.soak)
     if found is None:
@@ -146,7 +150,7 @@ def test_soak_does_not_fill_memory(
 ) -> None:
     if not loaded.soak:
         raise NotApplicable(NO_SOAK)
-    evidence["memory_bytes"] = [one.memory_bytes for one in loaded.soak]
+    evidence["memory_bytes"] = [block.memory_bytes for block in loaded.soak]
     found = drift.memory(loaded.soak)
     if found is None:
         raise NotApplicable("the server's processes cannot be seen, or the soak was too short")

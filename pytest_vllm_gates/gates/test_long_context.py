@@ -49,9 +49,9 @@ def test_planned_context_has_room(
         "--max-model-len, or plan for fewer ([context] concurrency of the family)"
     )
     preempted = {
-        one.rung.name: one.preempted
-        for one in climb.rungs
-        if one.rung.at_once <= at_once and one.preempted
+        rung.rung.name: rung.preempted
+        for rung in climb.rungs
+        if rung.rung.at_once <= at_once and rung.preempted
     }
     assert not preempted, f"the KV cache was full and requests were begun anew: {preempted}"
 
@@ -59,7 +59,7 @@ def test_planned_context_has_room(
 def test_every_length_is_answered(
     climb: LadderResult, checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["rungs"] = [one.as_evidence() for one in climb.rungs]
+    evidence["rungs"] = [rung.as_evidence() for rung in climb.rungs]
     checking(
         *long_context_checks.unanswered(climb),
         "what the context has room for is not answered whole",
@@ -94,7 +94,7 @@ def test_server_comes_to_rest(*, climb: LadderResult, checking: Checking, invari
 
 
 def test_memory_does_not_grow(climb: LadderResult, evidence: Evidence) -> None:
-    evidence["memory_bytes"] = [one.rest.memory_bytes for one in climb.rungs if one.rest]
+    evidence["memory_bytes"] = [rung.rest.memory_bytes for rung in climb.rungs if rung.rest]
     grown = long_context_checks.growth(climb)
     if grown is None:
         raise NotApplicable("the server's processes cannot be seen")

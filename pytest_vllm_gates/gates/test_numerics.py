@@ -46,7 +46,9 @@ def prompts(
 ) -> dict[str, tuple[tuple[int, ...], int]]:
     """Prompts by name with how much to generate: short conversations, and one long run of them."""
     rendered = {
-        one.name: reference.render(one.body(subject.family)).token_ids for one in fitting if one.ask
+        conversation.name: reference.render(conversation.body(subject.family)).token_ids
+        for conversation in fitting
+        if conversation.ask
     }
     chosen = {name: (ids, OUTPUT_TOKENS) for name, ids in list(rendered.items())[:CASES]}
     together = [token for ids in rendered.values() for token in ids]
@@ -133,8 +135,8 @@ def test_output_in_a_batch_is_scored_as_by_the_reference(
     with ThreadPoolExecutor(BATCH) as pool:
         served = list(pool.map(lambda name: continued(server, scored.cases[name]), batch))
     found = {
-        f"{name} ({i})": numerics_checks.output_distance(one, scored.cases[name], tolerance)
-        for i, (name, one) in enumerate(zip(batch, served, strict=True))
+        f"{name} ({i})": numerics_checks.output_distance(scores, scored.cases[name], tolerance)
+        for i, (name, scores) in enumerate(zip(batch, served, strict=True))
     }
     judge(found, tolerance, evidence)
 

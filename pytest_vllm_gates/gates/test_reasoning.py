@@ -28,9 +28,9 @@ def test_no_marker_reaches_a_field(
     walked: WalkResult, family: Family, checking: Checking, read_by: str
 ) -> None:
     found = [
-        Finding(one.case, each)
-        for one in walked.answered
-        for each in agreement.told(one, lambda way: content.markers(way, family))
+        Finding(exchange.case, each)
+        for exchange in walked.answered
+        for each in agreement.told(exchange, lambda way: content.markers(way, family))
     ]
     sees = "A user reads the model's wire format: tags of its thinking, its turns or its calls"
     checking(found, walked.cases, sees, read_by)
@@ -39,49 +39,58 @@ def test_no_marker_reaches_a_field(
 def test_nothing_said_is_lost(
     walked: WalkResult, family: Family, checking: Checking, read_by: str
 ) -> None:
-    told = [one for one in walked.answered if one.raw is not None]
-    found = [Finding(one.case, each) for one in told for each in tokens.texts(one, family)]
+    told = [exchange for exchange in walked.answered if exchange.raw is not None]
+    found = [
+        Finding(exchange.case, each) for exchange in told for each in tokens.texts(exchange, family)
+    ]
     sees = "What the model wrote is missing, or stands in the wrong field"
-    checking(found, [one.case for one in told], sees, read_by)
+    checking(found, [exchange.case for exchange in told], sees, read_by)
 
 
 def test_thinking_off_answers_at_once(walked: WalkResult, checking: Checking) -> None:
-    judged = [one for one in walked.answered if not one.thinks]
+    judged = [exchange for exchange in walked.answered if not exchange.thinks]
     found = [
-        Finding(one.case, each)
-        for one in judged
-        for each in agreement.told(one, finish.without_thinking)
+        Finding(exchange.case, each)
+        for exchange in judged
+        for each in agreement.told(exchange, finish.without_thinking)
     ]
     sees = "With thinking off a user sees an empty answer, or waits for thinking"
-    checking(found, [one.case for one in judged], sees)
+    checking(found, [exchange.case for exchange in judged], sees)
 
 
 def test_thinking_on_thinks(walked: WalkResult, family: Family, checking: Checking) -> None:
     if family.thinking is None:
         raise NotApplicable(f"{family.name} does not think")
-    judged = [one for one in walked.answered if one.thinks]
+    judged = [exchange for exchange in walked.answered if exchange.thinks]
     found = [
-        Finding(one.case, each)
-        for one in judged
+        Finding(exchange.case, each)
+        for exchange in judged
         for each in agreement.told(
-            one, lambda way: finish.with_thinking(way, family, walked.plain_thought)
+            exchange, lambda way: finish.with_thinking(way, family, walked.plain_thought)
         )
     ]
     sees = "Thinking was asked for and is not there: the answer is that of a weaker model"
-    checking(found, [one.case for one in judged], sees)
+    checking(found, [exchange.case for exchange in judged], sees)
 
 
 def test_an_ended_answer_is_there(walked: WalkResult, checking: Checking) -> None:
     found = [
-        Finding(one.case, each)
-        for one in walked.answered
-        for each in (*agreement.told(one, finish.empty_stop), *agreement.told(one, finish.unknown))
+        Finding(exchange.case, each)
+        for exchange in walked.answered
+        for each in (
+            *agreement.told(exchange, finish.empty_stop),
+            *agreement.told(exchange, finish.unknown),
+        )
     ]
     checking(found, walked.cases, "The server says that it is done, and the answer is empty")
 
 
 def test_usage_counts_the_tokens(walked: WalkResult, checking: Checking) -> None:
-    found = [Finding(one.case, each) for one in walked.answered for each in finish.usage(one)]
+    found = [
+        Finding(exchange.case, each)
+        for exchange in walked.answered
+        for each in finish.usage(exchange)
+    ]
     checking(found, walked.cases, "The bill does not fit the answer")
 
 
@@ -93,8 +102,8 @@ def test_reasoning_comes_under_the_recorded_key(
     keys = {
         how: sorted({answer.reasoning_key for answer in answers if answer and answer.reasoning_key})
         for how, answers in (
-            ("whole", [one.whole for one in walked.answered]),
-            ("streamed", [one.streamed for one in walked.answered]),
+            ("whole", [exchange.whole for exchange in walked.answered]),
+            ("streamed", [exchange.streamed for exchange in walked.answered]),
         )
     }
     evidence["keys"] = keys

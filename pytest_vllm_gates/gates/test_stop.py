@@ -27,29 +27,31 @@ pytestmark = pytest.mark.stop
 @pytest.fixture
 def with_stop(walked: WalkResult) -> list[Exchange]:
     """The answers to requests with a stop."""
-    return [one for one in walked.answered if one.stop is not None]
+    return [exchange for exchange in walked.answered if exchange.stop is not None]
 
 
 def test_stop_string_is_not_in_the_answer(with_stop: list[Exchange], checking: Checking) -> None:
-    judged = [one for one in with_stop if isinstance(one.stop, str)]
-    found = [Finding(one.case, each) for one in judged for each in stops.shown(one)]
-    checking(found, [one.case for one in judged], "A user reads what was to end the answer")
+    judged = [exchange for exchange in with_stop if isinstance(exchange.stop, str)]
+    found = [Finding(exchange.case, each) for exchange in judged for each in stops.shown(exchange)]
+    checking(
+        found, [exchange.case for exchange in judged], "A user reads what was to end the answer"
+    )
 
 
 def test_answer_ends_at_its_stop(with_stop: list[Exchange], checking: Checking) -> None:
-    judged = [one for one in with_stop if one.cell.stop != "never"]
-    found = [Finding(one.case, each) for one in judged for each in stops.where(one)]
+    judged = [exchange for exchange in with_stop if exchange.cell.stop != "never"]
+    found = [Finding(exchange.case, each) for exchange in judged for each in stops.where(exchange)]
     sees = "The answer ends too early or too late, or the stop swallows it"
-    checking(found, [one.case for one in judged], sees)
+    checking(found, [exchange.case for exchange in judged], sees)
 
 
 def test_stop_that_never_occurs_changes_nothing(
     with_stop: list[Exchange], checking: Checking
 ) -> None:
-    judged = [one for one in with_stop if one.cell.stop == "never"]
-    found = [Finding(one.case, each) for one in judged for each in stops.idle(one)]
+    judged = [exchange for exchange in with_stop if exchange.cell.stop == "never"]
+    found = [Finding(exchange.case, each) for exchange in judged for each in stops.idle(exchange)]
     sees = "A stop list that does not concern the answer changes it"
-    checking(found, [one.case for one in judged], sees)
+    checking(found, [exchange.case for exchange in judged], sees)
 
 
 def test_any_piece_of_the_answer_stops_it(
@@ -74,7 +76,7 @@ def test_any_piece_of_the_answer_stops_it(
 def test_limit_is_kept_and_told(
     limited: list[LimitedAnswer], checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["limits"] = [one.max_tokens for one in limited]
+    evidence["limits"] = [answer.max_tokens for answer in limited]
     cases, found = of_limits(limited)
     checking(found, cases, "A user cannot tell a whole answer from one that was cut")
 
@@ -84,7 +86,7 @@ def test_a_cut_call_is_told(
 ) -> None:
     if not limited_calls:
         raise Inconclusive("no call came, or the server counts no tokens: there is nothing to cut")
-    evidence["limits"] = [one.max_tokens for one in limited_calls]
+    evidence["limits"] = [call.max_tokens for call in limited_calls]
     cases, found = of_limits(limited_calls)
     checking(found, cases, "An agent acts on half a call: it is told that the call is whole")
 
@@ -92,16 +94,16 @@ def test_a_cut_call_is_told(
 def test_what_is_cut_is_the_answers_beginning(
     limited: list[LimitedAnswer], family: Family, checking: Checking, evidence: Evidence
 ) -> None:
-    under = [one for one in limited if one.due == "length"]
-    cut = [one for one in under if finish.comparable(one.answer, one.plain)]
+    under = [answer for answer in limited if answer.due == "length"]
+    cut = [answer for answer in under if finish.comparable(answer.answer, answer.plain)]
     evidence["generated_differently"] = len(under) - len(cut)
     if under and not cut:
         raise Inconclusive("every answer that was cut was generated differently from the whole one")
     cases = cases_of(cut)
     found = [
         Finding(case, sentence)
-        for case, one in zip(cases, cut, strict=True)
-        for sentence in finish.beginning(one.answer, one.plain, family)
+        for case, answer in zip(cases, cut, strict=True)
+        for sentence in finish.beginning(answer.answer, answer.plain, family)
     ]
     checking(found, cases, "Thinking that was cut is shown as the answer, or the answer hidden")
 
@@ -111,10 +113,10 @@ def of_limits(limited: list[LimitedAnswer]) -> tuple[list[Case], list[Finding]]:
     cases = cases_of(limited)
     found = [
         Finding(case, sentence)
-        for case, one in zip(cases, limited, strict=True)
+        for case, answer in zip(cases, limited, strict=True)
         for sentence in (
-            *finish.limit(one.answer, one.max_tokens),
-            *finish.told(one.answer, one.due),
+            *finish.limit(answer.answer, answer.max_tokens),
+            *finish.told(answer.answer, answer.due),
         )
     ]
     return cases, found
@@ -122,4 +124,7 @@ def of_limits(limited: list[LimitedAnswer]) -> tuple[list[Case], list[Finding]]:
 
 def cases_of(limited: list[LimitedAnswer]) -> list[Case]:
     """Return the requests under limits as cases."""
-    return [Case(one.name, {"limit": one.kind, "answer": one.how}, one.request) for one in limited]
+    return [
+        Case(answer.name, {"limit": answer.kind, "answer": answer.how}, answer.request)
+        for answer in limited
+    ]

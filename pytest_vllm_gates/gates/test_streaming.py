@@ -40,15 +40,17 @@ def test_every_request_is_answered(
     evidence["requests"] = asked.requests
     evidence["seconds"] = round(asked.seconds, 1)
     evidence["not_applicable"] = asked.not_applicable
-    found = [Finding(one.case, one.error) for one in asked.exchanges if one.error]
-    cases = [one.case for one in asked.exchanges]
+    found = [
+        Finding(exchange.case, exchange.error) for exchange in asked.exchanges if exchange.error
+    ]
+    cases = [exchange.case for exchange in asked.exchanges]
     checking(found, cases, "A request that this family can have is refused or fails")
 
 
 def test_streamed_answer_equals_the_whole(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
-    pairs = [(one, one.whole, one.streamed) for one in walked.answered]
+    pairs = [(exchange, exchange.whole, exchange.streamed) for exchange in walked.answered]
     found, cases = compared(pairs, evidence, ("whole", "streamed"))
     evidence["streams"] = framing.of_first(found, walked.answered)
     sees = "A client that streams gets another answer than one that does not"
@@ -58,14 +60,19 @@ def test_streamed_answer_equals_the_whole(
 def test_deltas_of_several_tokens_lose_nothing(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
-    held = [count for one in walked.answered if one.widened for count in one.widened.delta_tokens]
+    held = [
+        count
+        for exchange in walked.answered
+        if exchange.widened
+        for count in exchange.widened.delta_tokens
+    ]
     evidence["tokens_per_delta"] = {"most": max(held, default=None), "deltas": len(held)}
     if held and max(held) == 1:
         raise NotApplicable(
             "this server ignores stream_interval: every delta held one token. Set stream_interval "
             "in the lane's [serve]"
         )
-    pairs = [(one, one.whole, one.widened) for one in walked.answered]
+    pairs = [(exchange, exchange.whole, exchange.widened) for exchange in walked.answered]
     found, cases = compared(pairs, evidence, WIDE)
     sees = "With several tokens a delta (stream_interval, speculative decoding) a stream loses text"
     checking(found, cases, sees)
@@ -74,11 +81,11 @@ def test_deltas_of_several_tokens_lose_nothing(
 def test_stream_is_framed_as_clients_expect(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
-    cases = [one.case for one in walked.answered]
+    cases = [exchange.case for exchange in walked.answered]
     found = [
-        Finding(one.case, sentence)
-        for one in walked.answered
-        for sentence in framing.faults(one.stream)
+        Finding(exchange.case, sentence)
+        for exchange in walked.answered
+        for sentence in framing.faults(exchange.stream)
     ]
     evidence["streams"] = framing.of_first(found, walked.answered)
     checking(found, cases, "A strict client refuses the stream, or waits for its end for ever")
@@ -90,7 +97,7 @@ def test_usage_comes_only_where_it_is_asked(
     request = {**trivial.body(family), "max_tokens": FEW_TOKENS, "stream": True}
     case = Case("no stream_options", request=request)
     stream = http.recorded(server, request)
-    found = [Finding(case, one) for one in framing.unasked_usage(stream)]
+    found = [Finding(case, text) for text in framing.unasked_usage(stream)]
     checking(found, [case], "A client that did not ask for usage gets a chunk without choices")
 
 
@@ -117,9 +124,9 @@ def arrived(
 
     Raises `Inconclusive` for what is not known and may be the fault of a busy machine.
     """
-    evidence["streams"] = [one.as_evidence() for one in paced.streams]
+    evidence["streams"] = [stream.as_evidence() for stream in paced.streams]
     case = Case(f"{what}, streamed", request=paced.request)
-    found = [Finding(case, one) for one in pace.faults(paced.streams[-1])]
+    found = [Finding(case, fault) for fault in pace.faults(paced.streams[-1])]
     if found and pace.undecided(paced.streams) and not checking.knows(found, [case]):
         raise Inconclusive(
             f"{len(paced.streams)} streams, and the server was too busy to answer: {found[0].says}"
@@ -136,13 +143,13 @@ def compared(
     found: list[Finding] = []
     cases: list[Case] = []
     apart: dict[str, int] = {}
-    for exchange, one, other in pairs:
-        if one is None or other is None:
+    for exchange, answer, other in pairs:
+        if answer is None or other is None:
             continue
-        if (at := divergence(one, other)) is not None:
+        if (at := divergence(answer, other)) is not None:
             apart[exchange.cell.name] = at
             continue
         cases.append(exchange.case)
-        found += [Finding(exchange.case, each) for each in differences(one, other, names)]
+        found += [Finding(exchange.case, each) for each in differences(answer, other, names)]
     evidence["generated_differently"] = apart
     return found, cases

@@ -26,16 +26,20 @@ def test_json_is_one_value_that_validates(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     judged = ended(walked, "json_schema", evidence)
-    found = [Finding(one.case, each) for one in judged for each in content.json_value(one)]
-    checking(found, [one.case for one in judged], "A program that reads the JSON fails")
+    found = [
+        Finding(exchange.case, each) for exchange in judged for each in content.json_value(exchange)
+    ]
+    checking(found, [exchange.case for exchange in judged], "A program that reads the JSON fails")
 
 
 def test_text_matches_its_pattern(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     judged = ended(walked, "regex", evidence)
-    found = [Finding(one.case, each) for one in judged for each in content.pattern(one)]
-    checking(found, [one.case for one in judged], "A program that reads the answer fails")
+    found = [
+        Finding(exchange.case, each) for exchange in judged for each in content.pattern(exchange)
+    ]
+    checking(found, [exchange.case for exchange in judged], "A program that reads the answer fails")
 
 
 def ended(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:
@@ -43,12 +47,12 @@ def ended(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:
 
     Raises `Inconclusive` when the limit cut all of them.
     """
-    asked = [one for one in walked.answered if one.cell.format == kind]
-    cut = [one.cell.name for one in asked if one.cut]
+    asked = [exchange for exchange in walked.answered if exchange.cell.format == kind]
+    cut = [exchange.cell.name for exchange in asked if exchange.cut]
     evidence["cut_by_the_limit"] = cut
     if asked and len(cut) == len(asked):
         raise Inconclusive(
             f"all {len(cut)} answers were cut by the limit of {walked.max_tokens} tokens: "
             "raise --answer-tokens"
         )
-    return [one for one in asked if content.judged(one)]
+    return [exchange for exchange in asked if content.judged(exchange)]

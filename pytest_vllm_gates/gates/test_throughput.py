@@ -55,11 +55,11 @@ def test_is_as_fast_as_recorded(
             raise Inconclusive(f"nothing is recorded: too many blocks are unfit: {void}")
         record(blocks)
         return
-    before = [block for one in recorded for block in one.blocks]
+    before = [block for other in recorded for block in other.blocks]
     evidence["blocks"] = throughput_blocks.side_by_side(blocks, before)
-    decision = judge.against_baseline(blocks, [one.blocks for one in recorded], plan)
+    decision = judge.against_baseline(blocks, [other.blocks for other in recorded], plan)
     evidence["decision"] = decision.as_evidence()
-    evidence["baseline"] = [one.path.name for one in recorded]
+    evidence["baseline"] = [other.path.name for other in recorded]
     sentence = decision.sentence(plan.odds)
     if decision.answer is judge.Conclusion.INCONCLUSIVE:
         raise Inconclusive(
@@ -109,7 +109,7 @@ def test_is_as_fast_as_the_other_lane(
         tell(f"{name}: {calibration.told(scatter, comparison.pairs, plan)}")
         if calibrate:
             calibrate(scatter, comparison.pairs)
-    changes = "".join(f"\n  {one}" for one in comparison.start_changes)
+    changes = "".join(f"\n  {change}" for change in comparison.start_changes)
     if decision.answer is judge.Conclusion.INCONCLUSIVE:
         raise Inconclusive(sentence)
     assert decision.answer is judge.Conclusion.NO_REGRESSION, sentence + (
@@ -121,19 +121,19 @@ def _figures(blocks: Sequence[Block]) -> dict[str, Any]:
     """Return the medians of a boot's blocks by the field's names."""
 
     def median(name: str) -> float | None:
-        values = [found for one in blocks if (found := getattr(one, name)) is not None]
+        values = [found for block in blocks if (found := getattr(block, name)) is not None]
         return round(statistics.median(values), 5) if values else None
 
     names = (
         "output_tokens_per_s", "ttft_s", "itl_s", "cached", "steal", "others", "speed",
         "server_cpu_s",
     )  # fmt: skip
-    told = {name for one in blocks for name in one.context}
+    told = {name for block in blocks for name in block.context}
     return {
         "blocks": len(blocks),
         **{name: median(name) for name in names},
         "meanwhile": {
-            name: round(statistics.fmean(one.context.get(name, 0.0) for one in blocks), 3)
+            name: round(statistics.fmean(block.context.get(name, 0.0) for block in blocks), 3)
             for name in sorted(told)
         },
     }

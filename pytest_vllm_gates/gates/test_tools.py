@@ -33,45 +33,45 @@ def with_tools(walked: WalkResult, family: Family) -> list[Exchange]:
     """The answers to requests that declare tools."""
     if family.tools is None:
         raise NotApplicable(f"{family.name} calls no tools")
-    return [one for one in walked.answered if one.cell.tools != "undeclared"]
+    return [exchange for exchange in walked.answered if exchange.cell.tools != "undeclared"]
 
 
 def test_calls_and_finish_reason_agree(with_tools: list[Exchange], checking: Checking) -> None:
     found = [
-        Finding(one.case, each)
-        for one in with_tools
-        for each in agreement.told(one, tool_calls.finish)
+        Finding(tool.case, each)
+        for tool in with_tools
+        for each in agreement.told(tool, tool_calls.finish)
     ]
-    cases = [one.case for one in with_tools]
+    cases = [tool.case for tool in with_tools]
     checking(found, cases, "An agent waits for a call that never comes, or overlooks one")
 
 
 def test_calls_are_declared_and_valid(with_tools: list[Exchange], checking: Checking) -> None:
     found = [
-        Finding(one.case, each)
-        for one in with_tools
-        for each in agreement.told(one, lambda way: tool_calls.valid(way.whole, way.request))
+        Finding(tool.case, each)
+        for tool in with_tools
+        for each in agreement.told(tool, lambda way: tool_calls.valid(way.whole, way.request))
     ]
-    cases = [one.case for one in with_tools]
+    cases = [tool.case for tool in with_tools]
     checking(found, cases, "A tool is called with what it cannot take")
 
 
 def test_calls_have_ids(with_tools: list[Exchange], checking: Checking) -> None:
     found = [
-        Finding(one.case, each)
-        for one in with_tools
-        for answer in (one.whole, one.streamed)
+        Finding(tool.case, each)
+        for tool in with_tools
+        for answer in (tool.whole, tool.streamed)
         if answer
         for each in tool_calls.identified(answer)
     ]
-    checking(found, [one.case for one in with_tools], "A tool's result cannot be sent back")
+    checking(found, [tool.case for tool in with_tools], "A tool's result cannot be sent back")
 
 
 def test_tool_choice_is_kept(walked: WalkResult, checking: Checking) -> None:
     found = [
-        Finding(one.case, each)
-        for one in walked.answered
-        for each in agreement.told(one, tool_calls.chosen)
+        Finding(exchange.case, each)
+        for exchange in walked.answered
+        for each in agreement.told(exchange, tool_calls.chosen)
     ]
     checking(found, walked.cases, "The server does not do what tool_choice says")
 
@@ -96,10 +96,12 @@ def test_parallel_calls_can_be_switched_off(
 def test_no_call_is_lost(
     with_tools: list[Exchange], family: Family, checking: Checking, read_by: str
 ) -> None:
-    told = [one for one in with_tools if one.raw is not None]
-    found = [Finding(one.case, each) for one in told for each in tokens.calls(one, family)]
+    told = [tool for tool in with_tools if tool.raw is not None]
+    found = [
+        Finding(exchange.case, each) for exchange in told for each in tokens.calls(exchange, family)
+    ]
     sees = "The model called a tool, and the call or a part of its arguments is missing"
-    checking(found, [one.case for one in told], sees, read_by)
+    checking(found, [exchange.case for exchange in told], sees, read_by)
 
 
 def test_hostile_arguments_arrive_as_written(
@@ -141,7 +143,7 @@ def judged(
     """Return what is wrong with the calls that were forced, and all of them as cases."""
     evidence["replies"] = len(forced.replies)
     evidence["not_written"] = forced.not_written
-    cases = [Case(one.name, {trait: one.name}, one.request) for one in forced.replies]
+    cases = [Case(reply.name, {trait: reply.name}, reply.request) for reply in forced.replies]
     found = [
         Finding(case, sentence)
         for case, reply in zip(cases, forced.replies, strict=True)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 FILE = Path(".vllm-gates", "history.sqlite")
 """Where it is kept, from the project's rootdir."""
-
 FIGURES = ("boot_s", "output_tokens_per_s", "ttft_s", "itl_s", "kv_tokens", "goodput_per_s")
 """Seconds until the first chat was answered; the throughput gate's medians of output tokens a
 second, time to first token and inter-token latency; tokens the KV cache holds; requests a second
@@ -90,7 +89,7 @@ def _versions(versions: Mapping[str, str], families: list[dict[str, Any]]) -> di
         return shown
     # A server that ran already says no more than this.
     told = (_evidence(family, "boot", "server_version") for family in families)
-    return next(({"vllm": str(one)} for one in told if one), {})
+    return next(({"vllm": str(item)} for item in told if item), {})
 
 
 def _figures(family: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -69,11 +69,11 @@ def decide(
     """
     if outcome is Outcome.PASS or outcome is Outcome.NOT_APPLICABLE:
         return ReplayOutcome.NOT_REPRODUCED, reason or "its test passes"
-    before = {(one.case, _plain(one.says, other_weights)) for one in incident.findings}
-    now = {(one.case.name, _plain(one.says, other_weights)) for one in findings}
+    before = {(finding.case, _plain(finding.says, other_weights)) for finding in incident.findings}
+    now = {(finding.case.name, _plain(finding.says, other_weights)) for finding in findings}
     if again := before & now:
         return ReplayOutcome.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
-    kernels = [_kernel(one, other_weights) for one in (incident.says, reason)]
+    kernels = [_kernel(text, other_weights) for text in (incident.says, reason)]
     fails = outcome in (Outcome.FAIL, Outcome.WAIVED)
     if fails and not before and kernels[0] == kernels[1]:
         return ReplayOutcome.REPRODUCED, "its test fails as it did"
@@ -84,13 +84,13 @@ def decide(
 
 def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
     """Return the sends of an incident that were sent again, each with the one that did it."""
-    left = [(one, _asked(one)) for one in now]
+    left = [(entry, _asked(entry)) for entry in now]
     found = []
-    for one in before:
-        due = _asked(one)
+    for sent in before:
+        due = _asked(sent)
         for place, (other, asked) in enumerate(left):
             if asked == due:
-                found.append((one, other))
+                found.append((sent, other))
                 del left[place]
                 break
     return found
@@ -98,7 +98,7 @@ def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]
 
 def compare(before: Sent, now: Sent) -> ComparedRequest:
     """Compare two answers to one request."""
-    then, today = (_said(one) for one in (before, now))
+    then, today = (_said(sent) for sent in (before, now))
     diff = difflib.unified_diff(
         then.splitlines(), today.splitlines(), "then", "now", n=1, lineterm=""
     )
@@ -144,7 +144,7 @@ def _said(sent: Sent) -> str:
     try:
         if events:
             done = "[DONE]" in events
-            chunks = [json.loads(one) for one in events if one != "[DONE]"]
+            chunks = [json.loads(event) for event in events if event != "[DONE]"]
             lines = _assembled(chunks) + ([] if done else ["the stream has no end"])
         else:
             lines = json.dumps(_lasting(json.loads(text)), indent=1, ensure_ascii=False).split("\n")

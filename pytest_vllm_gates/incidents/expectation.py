@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
 FILE = "expected/expectations.txt"
 """Where a bundle keeps them, one a line."""
-
 FORMS = (
     "status is N", "finish_reason is WORD", "content has TEXT", "content lacks TEXT",
     "content is JSON", "reasoning has TEXT", "reasoning lacks TEXT", "calls NAME", "calls nothing",
     "whole", "sense", "within SECONDS s",
 )  # fmt: skip
-
 PATTERN = re.compile(
     r"(?P<field>status|finish_reason) is (?P<is>\w+)"
     r"|(?P<text>content|reasoning) (?P<how>has|lacks) (?P<part>.+)"
@@ -36,9 +34,7 @@ PATTERN = re.compile(
     r"|within (?P<seconds>\d+(?:\.\d+)?) ?s",
     re.DOTALL,
 )
-
 DEFAULT = ("status is 200", "whole", "sense")
-
 WITHOUT_A_CHAT = ("status is 200",)
 
 
@@ -71,11 +67,10 @@ def parse(text: str) -> Expectation:
 
 def parse_all(texts: Iterable[str]) -> tuple[Expectation, ...]:
     """Read expectations, empty lines aside."""
-    return tuple(parse(one) for one in texts if one.strip())
+    return tuple(parse(text) for text in texts if text.strip())
 
 
 SHOWN = 120
-
 DONE = "[DONE]"
 
 
@@ -99,7 +94,7 @@ class FirstChoice:
 def broken(expectations: Iterable[Expectation], sent: Sent) -> list[str]:
     """Return what is not as expected, in one sentence each."""
     read = completion(sent)
-    return [told for one in expectations for told in _broken(one, sent, read)]
+    return [told for expectation in expectations for told in _broken(expectation, sent, read)]
 
 
 def completion(sent: Sent) -> FirstChoice:
@@ -108,7 +103,11 @@ def completion(sent: Sent) -> FirstChoice:
     text = sent.answer.decode("utf-8", "replace")
     events = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
     try:
-        parts = [json.loads(one) for one in events if one != DONE] if events else [json.loads(text)]
+        parts = (
+            [json.loads(event) for event in events if event != DONE]
+            if events
+            else [json.loads(text)]
+        )
         for part in parts:
             _add(found, part)
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError) as error:
@@ -138,32 +137,34 @@ def _add(found: FirstChoice, part: Any) -> None:
             kept[1] += function.get("arguments") or ""
 
 
-def _broken(one: Expectation, sent: Sent, read: FirstChoice) -> Iterator[str]:
-    text = read.text(one.name)
-    if one.kind == "is":
-        yield from _is_not(one, sent, read)
-    elif one.kind == "calls":
-        yield from _wrong_calls(one.value, list(read.calls.values()))
-    elif one.kind in ("has", "lacks") and (one.value in text) is (one.kind == "lacks"):
-        does = "lacks" if one.kind == "has" else "has"
-        yield f"{one.name} {does} {one.value!r}: {text[:SHOWN]!r}"
-    elif one.kind == "within":
-        yield from _late(float(one.value), sent)
-    elif one.kind == "whole" and read.broken:
+def _broken(expectation: Expectation, sent: Sent, read: FirstChoice) -> Iterator[str]:
+    text = read.text(expectation.name)
+    if expectation.kind == "is":
+        yield from _is_not(expectation, sent, read)
+    elif expectation.kind == "calls":
+        yield from _wrong_calls(expectation.value, list(read.calls.values()))
+    elif expectation.kind in ("has", "lacks") and (expectation.value in text) is (
+        expectation.kind == "lacks"
+    ):
+        does = "lacks" if expectation.kind == "has" else "has"
+        yield f"{expectation.name} {does} {expectation.value!r}: {text[:SHOWN]!r}"
+    elif expectation.kind == "within":
+        yield from _late(float(expectation.value), sent)
+    elif expectation.kind == "whole" and read.broken:
         yield f"the answer is not whole: {read.broken}"
-    elif one.kind == "sense" and not read.calls:
+    elif expectation.kind == "sense" and not read.calls:
         if why := why_degenerate(read.content or read.reasoning):
             yield why
-    elif one.kind == "json" and not _is_json(read.content):
+    elif expectation.kind == "json" and not _is_json(read.content):
         yield f"content is no JSON: {read.content[:SHOWN]!r}"
 
 
-def _is_not(one: Expectation, sent: Sent, read: FirstChoice) -> Iterator[str]:
-    found = str(sent.status if one.name == "status" else read.finish_reason)
-    if found != one.value:
+def _is_not(expectation: Expectation, sent: Sent, read: FirstChoice) -> Iterator[str]:
+    found = str(sent.status if expectation.name == "status" else read.finish_reason)
+    if found != expectation.value:
         said = sent.error or sent.answer.decode("utf-8", "replace")[:SHOWN]
-        told = f": {said!r}" if one.name == "status" else ""
-        yield f"{one.name} is {found}, not {one.value}{told}"
+        told = f": {said!r}" if expectation.name == "status" else ""
+        yield f"{expectation.name} is {found}, not {expectation.value}{told}"
 
 
 def _late(limit_s: float, sent: Sent) -> Iterator[str]:

@@ -78,7 +78,7 @@ def prompts_of(
     this machine, or whose files are too large to be kept; and, unless `whole`, none that would not
     go with the miniature's weights.
     """
-    found, known = (_prompt_files(one.folder) if one else {} for one in (checkpoint, small))
+    found, known = (_prompt_files(other.folder) if other else {} for other in (checkpoint, small))
     if found == known or sum(map(len, found.values())) > PROMPT_FILES_BYTES:
         return {}
     return found if whole or found.get(TOKENIZER) == known.get(TOKENIZER) else {}
@@ -92,9 +92,9 @@ def _prompt_files(folder: Path | None) -> dict[str, bytes]:
 
 def answering(sends: Iterable[Sent], requests: Sequence[Mapping[str, Any]]) -> list[Sent]:
     """Return the sends that asked one of these requests, in whatever way they had it answered."""
-    asked = [json.loads(json.dumps(one, default=str)) for one in requests]
-    wanted = [{key: one[key] for key in one if key not in WAY} for one in asked]
-    return [one for one in sends if any(_asks(body_of(one), each) for each in wanted)]
+    asked = [json.loads(json.dumps(request, default=str)) for request in requests]
+    wanted = [{key: entry[key] for key in entry if key not in WAY} for entry in asked]
+    return [send for send in sends if any(_asks(body_of(send), each) for each in wanted)]
 
 
 def body_of(sent: Sent) -> dict[str, Any]:
@@ -122,9 +122,9 @@ def seeds(sends: Iterable[Sent]) -> dict[str, int]:
 def within(sends: Iterable[Sent], room: int) -> list[Sent]:
     """Return the first sends that have room in so many bytes."""
     given = list(sends)
-    totals = itertools.accumulate(one.size for one in given)
-    return [one for one, total in zip(given, totals, strict=True) if total <= room]
+    totals = itertools.accumulate(sent.size for sent in given)
+    return [sent for sent, total in zip(given, totals, strict=True) if total <= room]
 
 
 def _asks(body: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return bool(wanted) and {key: one for key, one in body.items() if key not in WAY} == wanted
+    return bool(wanted) and {key: entry for key, entry in body.items() if key not in WAY} == wanted

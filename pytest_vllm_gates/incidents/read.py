@@ -42,7 +42,7 @@ class IncidentFolder:
 
     def send(self, name: str) -> Send:
         """Return the send of that name."""
-        return next(one for one in self.incident.sends if one.name == name)
+        return next(other for other in self.incident.sends if other.name == name)
 
     def body(self, send: Send) -> bytes:
         """Return the exact bytes of a request's body."""
@@ -66,7 +66,7 @@ class IncidentFolder:
             lines = (self.folder / send.response).read_bytes().splitlines()
             try:
                 head, *rest = [json.loads(line) for line in lines]
-                pieces = [(float(one["at_s"]), _piece(one)) for one in rest]
+                pieces = [(float(entry["at_s"]), _piece(entry)) for entry in rest]
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise _refused(self.folder, f"{send.response} is no response: {error}") from error
         return Sent(

@@ -40,18 +40,18 @@ SENT_HEADERS = ("content-type", "accept")
 def resend(endpoint: Endpoint, requests: Iterable[Sent], timeout_s: float) -> list[Sent]:
     """Send requests one after the other; one that goes unanswered says so in its `error`."""
     answered = []
-    for one in requests:
+    for entry in requests:
         tape = Tape()
         headers = {
             name.lower(): value
-            for name, value in one.headers.items()
+            for name, value in entry.headers.items()
             if name.lower() in SENT_HEADERS and value != REDACTED
         }
         with http.client(replace(endpoint, tape=tape)) as client:
             request = client.build_request(
-                one.method,
-                one.path,
-                content=one.body,
+                entry.method,
+                entry.path,
+                content=entry.body,
                 headers={"content-type": "application/json", **headers},
                 timeout=timeout_s,
             )
@@ -60,7 +60,7 @@ def resend(endpoint: Endpoint, requests: Iterable[Sent], timeout_s: float) -> li
         (sent,) = tape.of()
         if endpoint.tape:
             endpoint.tape.keep(sent)
-        answered.append(replace(sent, name=one.name))
+        answered.append(replace(sent, name=entry.name))
     return answered
 
 
@@ -141,28 +141,38 @@ class ReplayedWalk:
 
     def run(self) -> tuple[Exchange, ...]:
         """Ask every cell; those whose stop is set after those whose stop is not."""
-        plain = [one for one in self._walk.cells if one.stop is None]
-        stopping = [one for one in self._walk.cells if one.stop is not None]
+        plain = [cell for cell in self._walk.cells if cell.stop is None]
+        stopping = [cell for cell in self._walk.cells if cell.stop is not None]
         with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
             found = list(pool.map(self._ask, plain))
             answers = {
-                one.whole: each.whole for one, each in zip(plain, found, strict=True) if each.whole
+                cell_sends.whole: each.whole
+                for cell_sends, each in zip(plain, found, strict=True)
+                if each.whole
             }
-            found += pool.map(lambda one: self._stopped(one, answers), stopping)
+            found += pool.map(lambda entry: self._stopped(entry, answers), stopping)
         return tuple(found)
 
-    def _stopped(self, one: CellSends, answers: Mapping[str, Answer]) -> Exchange:
-        unstopped = answers.get(one.unstopped) if one.unstopped else None
-        if unstopped is None and one.unstopped:
-            unstopped = self._chat.ask(self._request(one.unstopped), {AS_SENT: one.unstopped})
-        return self._ask(one, unstopped)
+    def _stopped(self, cell_sends: CellSends, answers: Mapping[str, Answer]) -> Exchange:
+        unstopped = answers.get(cell_sends.unstopped) if cell_sends.unstopped else None
+        if unstopped is None and cell_sends.unstopped:
+            unstopped = self._chat.ask(
+                self._request(cell_sends.unstopped), {AS_SENT: cell_sends.unstopped}
+            )
+        return self._ask(cell_sends, unstopped)
 
-    def _ask(self, one: CellSends, unstopped: Answer | None = None) -> Exchange:
-        request = self._request(one.whole)
-        exchange = Exchange(Cell(**one.cell), one.asked, request, one.thinks)
-        sends = {"whole": one.whole, "streamed": one.streamed, "widened": one.widened}
+    def _ask(self, cell_sends: CellSends, unstopped: Answer | None = None) -> Exchange:
+        request = self._request(cell_sends.whole)
+        exchange = Exchange(Cell(**cell_sends.cell), cell_sends.asked, request, cell_sends.thinks)
+        sends = {
+            "whole": cell_sends.whole,
+            "streamed": cell_sends.streamed,
+            "widened": cell_sends.widened,
+        }
         headers = {way: self._headers(name) for way, name in sends.items() if name}
-        return self._asker.ask(replace(exchange, unstopped=unstopped, stop=one.stop), headers)
+        return self._asker.ask(
+            replace(exchange, unstopped=unstopped, stop=cell_sends.stop), headers
+        )
 
     def _headers(self, name: str) -> dict[str, str]:
         sent = {key.lower(): value for key, value in self._bundle.send(name).headers.items()}

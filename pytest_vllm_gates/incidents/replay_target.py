@@ -49,15 +49,15 @@ def _carried(bundle: IncidentFolder, name: str) -> Lane:
     # What it names beside itself is taken from what ships.
     lane = toml.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
     rules = types.load().lane
-    shipped = [lanes.load(one, lanes.SHIPPED) for one in lanes.files(lanes.SHIPPED)]
-    wrong = [f"env {one}" for one in lane.env if one not in rules.env]
-    wrong += [f"serve {one}" for one in lane.serve if one.replace("-", "_") not in rules.serve]
-    wrong += [f"serve {one}" for one, value in lane.serve.items() if isinstance(value, dict)]
-    if lane.form != "lock" or lane.lock not in [one.lock for one in shipped]:
+    shipped = [lanes.load(file, lanes.SHIPPED) for file in lanes.files(lanes.SHIPPED)]
+    wrong = [f"env {text}" for text in lane.env if text not in rules.env]
+    wrong += [f"serve {text}" for text in lane.serve if text.replace("-", "_") not in rules.serve]
+    wrong += [f"serve {text}" for text, value in lane.serve.items() if isinstance(value, dict)]
+    if lane.form != "lock" or lane.lock not in [other.lock for other in shipped]:
         wrong.append(f"{lane.form} {getattr(lane, lane.form)!r}")
-    if lane.overlay not in [None, *(one.overlay for one in shipped)]:
+    if lane.overlay not in [None, *(other.overlay for other in shipped)]:
         wrong.append(f"overlay {lane.overlay!r}")
-    if lane.start not in [lanes.StartCommand(), *(one.start for one in shipped)]:
+    if lane.start not in [lanes.StartCommand(), *(other.start for other in shipped)]:
         wrong.append("start")
     if wrong:
         raise UserError(

@@ -30,7 +30,6 @@ FIXED = {
 
 # Of a conversation, what may be left out as an option of a request may.
 CONVERSATION_OPTIONS = ("effort", "repeat_last", "continue_last")
-
 KINDS = ("turn", "tool", "option")
 
 
@@ -55,7 +54,7 @@ class Shrinker:
         """Raises `UserError` for an incident whose test asks by itself, not from the bundle."""
         self._bundle = bundle
         self._incident = bundle.incident
-        self._sends = {one.name: bundle.sent(one) for one in bundle.incident.sends}
+        self._sends = {send.name: bundle.sent(send) for send in bundle.incident.sends}
         self._groups = dict(self._grouped())
         if not self._groups and not self._incident.conversation:
             raise UserError(
@@ -67,32 +66,32 @@ class Shrinker:
         """Yield what may be left out, kind by kind: the largest first."""
         groups = list(self._groups)
         if len(groups) > 1:
-            yield "request", [RemovablePart("request", one) for one in groups]
+            yield "request", [RemovablePart("request", group) for group in groups]
         for kind in KINDS:
-            found = [part for one in groups for part in self._parts_of(kind, one)]
+            found = [part for group in groups for part in self._parts_of(kind, group)]
             found += self._conversation_parts(kind)
             if found:
                 yield kind, found
 
     def write(self, parent: Path, name: str, left_out: Sequence[RemovablePart]) -> Path:
         """Write the bundle without some of its parts; return its folder."""
-        gone = {one.of for one in left_out if one.kind == "request"}
-        groups = {one: names for one, names in self._groups.items() if one not in gone}
+        gone = {part.of for part in left_out if part.kind == "request"}
+        groups = {text: names for text, names in self._groups.items() if text not in gone}
         kept = {name for names in groups.values() for name in names} or {*self._sends}
         sends = [
-            self._without(one, [part for part in left_out if one.name in groups.get(part.of, ())])
-            for one in self._sends.values()
-            if one.name in kept
+            self._without(send, [part for part in left_out if send.name in groups.get(part.of, ())])
+            for send in self._sends.values()
+            if send.name in kept
         ]
         files = {
-            one: (self._bundle.folder / one).read_bytes()
-            for one in self._incident.files
-            if not one.startswith(("requests/", "responses/"))
+            file: (self._bundle.folder / file).read_bytes()
+            for file in self._incident.files
+            if not file.startswith(("requests/", "responses/"))
         }
         walk, told = self._incident.walk, self._incident.conversation
         changes: dict[str, Any] = {"command": "pytest --repro {path}"}
         if walk:
-            cells = tuple(one for one in walk.cells if one.whole in kept)
+            cells = tuple(cell for cell in walk.cells if cell.whole in kept)
             changes["walk"] = walk.model_copy(update={"cells": cells})
         if told and not self._groups:
             changes["conversation"] = _without_parts(told, left_out, CONVERSATION_OPTIONS)
@@ -103,11 +102,11 @@ class Shrinker:
         """Yield requests that are one question: the ways a cell was asked, or each by itself."""
         if self._incident.walk:
             cells = self._incident.walk.cells
-            named = {one.unstopped for one in cells if one.unstopped}
-            for one in cells:
+            named = {cell_sends.unstopped for cell_sends in cells if cell_sends.unstopped}
+            for cell in cells:
                 # A cell that another one is held against goes with that one.
-                if one.whole not in named:
-                    yield one.whole, [*_names(one), *_names_of(one.unstopped, cells)]
+                if cell.whole not in named:
+                    yield cell.whole, [*_names(cell), *_names_of(cell.unstopped, cells)]
         elif self._incident.gate == CAPTURED:
             for name in self._sends:
                 yield name, [name]
@@ -142,7 +141,7 @@ class Shrinker:
 
     def _without(self, sent: Sent, left_out: Sequence[RemovablePart]) -> Sent:
         """Return a request without parts of its body; what came back was another's answer."""
-        changed = [one for one in left_out if one.kind != "request"]
+        changed = [part for part in left_out if part.kind != "request"]
         if not changed:
             return sent
         body = _without_parts(body_of(sent), changed)
@@ -154,22 +153,22 @@ def _without_parts(
     body: dict[str, Any], left_out: Sequence[RemovablePart], options: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return a request's body without parts, or a conversation, whose `options` have defaults."""
-    gone = {kind: {one.what for one in left_out if one.kind == kind} for kind in KINDS}
-    found = {key: one for key, one in body.items() if key not in gone["option"]}
+    gone = {kind: {part.what for part in left_out if part.kind == kind} for kind in KINDS}
+    found = {key: entry for key, entry in body.items() if key not in gone["option"]}
     for kind, key in (("turn", "messages"), ("tool", "tools")):
         if gone[kind]:
-            found[key] = [one for at, one in enumerate(found[key]) if at not in gone[kind]]
+            found[key] = [entry for at, entry in enumerate(found[key]) if at not in gone[kind]]
     if "tools" in found and not found["tools"] and not options:
-        found = {key: one for key, one in found.items() if key not in ("tools", "tool_choice")}
+        found = {key: entry for key, entry in found.items() if key not in ("tools", "tool_choice")}
     return found
 
 
-def _names(one: CellSends) -> list[str]:
-    return [name for name in (one.whole, one.streamed, one.widened) if name]
+def _names(cell_sends: CellSends) -> list[str]:
+    return [name for name in (cell_sends.whole, cell_sends.streamed, cell_sends.widened) if name]
 
 
 def _names_of(whole: str | None, cells: Sequence[CellSends]) -> list[str]:
-    return next((_names(one) for one in cells if one.whole == whole), [])
+    return next((_names(cell) for cell in cells if cell.whole == whole), [])
 
 
 T = TypeVar("T")

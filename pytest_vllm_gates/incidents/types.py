@@ -9,38 +9,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
-
-if TYPE_CHECKING:
-    from pytest_vllm_gates.catalog.matrix import ConversationRule
+from pytest_vllm_gates.catalog.matrix import ConversationRule
 
 FORMAT: Final = "pytest-vllm-gates/incident"
-
 VERSION: Final = 1
-
 NAME = "incident.json"
-
 SCHEMA = Path(__file__).with_name("incident.schema.json")
-
 LOG = "log.txt.gz"
-
 EXCERPT = "log-excerpt.txt"
-
 METRICS_BEFORE = "metrics-before.txt"
-
 METRICS_AFTER = "metrics-after.txt"
-
 LANE = "lane.toml"
-
 EXPECTED = "expected"
-
 PROMPT_FILES = "prompt_files"
-
 CAPTURED = "captured"
 """The gate of requests that were seen elsewhere: it judges what a bundle expects of them."""
 

@@ -29,11 +29,8 @@ if TYPE_CHECKING:
 
 RESPONSE_BYTES = 4 * 2**20
 """Of a response's body that are kept."""
-
 NAME_CHARACTERS = 100
-
 COPIES = 1000
-
 UNSAFE = re.compile(r"[^a-z0-9.]+")
 
 
@@ -112,23 +109,23 @@ def _laid_out(
         return name
 
     kept = []
-    for number, one in enumerate(sends, 1):
+    for number, sent in enumerate(sends, 1):
         response = None
-        if one.status is not None:
-            data, lost = _response(one)
+        if sent.status is not None:
+            data, lost = _response(sent)
             response = put(f"responses/{number}.jsonl", data)
             if lost:
                 cut.append(f"responses/{number}.jsonl: the last {lost} bytes were not kept")
         kept.append(
             Send(
-                name=one.name or str(number),
-                method=one.method,
-                path=one.path,
-                headers=dict(one.headers),
-                body=put(f"requests/{number}.json", one.body) if one.body else None,
+                name=sent.name or str(number),
+                method=sent.method,
+                path=sent.path,
+                headers=dict(sent.headers),
+                body=put(f"requests/{number}.json", sent.body) if sent.body else None,
                 response=response,
-                status=one.status,
-                error=one.error,
+                status=sent.status,
+                error=sent.error,
             )
         )
     for name, data in files.items():
@@ -179,7 +176,7 @@ def cleaned(
     stay = {name: data for name, data in files.items() if _stays(name, redactor)}
     return (
         Incident.model_validate_json(json.dumps(document)),
-        [_sent(one, redactor) for one in sends],
+        [_sent(send, redactor) for send in sends],
         {name: _file(name, data, redactor) for name, data in stay.items()},
     )
 

@@ -66,25 +66,17 @@ class CancelResult:
 
 
 CLIENTS = 4
-
 ENDLESS_TOKENS = 20_000
 """What an answer is made to have, unless the context is shorter: it must not end by itself."""
-
 PROMPT_TOKENS = 256
 """Room for the prompt in a short context."""
-
 TRIES = 3
 """On a busy machine a small model may be done before anybody looks."""
-
 ARRIVE_S = 30.0
-
 QUIET_S = 3.0
-
 FREED_S = 60.0
-
 FAR_ON = 0.25
 """The share of all tokens after which the server clearly goes on for nobody."""
-
 LOOK_S = 0.05
 
 
@@ -111,11 +103,11 @@ def _leave_once(
     before, begun = _quiet(metrics), metrics.generated()
     clients = [_Client(endpoint, request) for _ in range(CLIENTS)]
     if request["stream"]:
-        for one in clients:
-            one.read_first()
+        for client in clients:
+            client.read_first()
     during, so_far = _arrived(metrics, before, begun, asked)
-    for one in clients:
-        one.leave()
+    for client in clients:
+        client.leave()
     left = time.monotonic()
     after, further = during, 0
     while after > before and further <= asked * FAR_ON and time.monotonic() - left < FREED_S:

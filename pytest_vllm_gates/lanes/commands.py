@@ -56,7 +56,7 @@ def _serve(
         source["port"] = PORT
     served = flags.merged(source, flags.serving(family, checkpoint, lane))
     secret = {name for name in served if is_secret_flag(name)}
-    words = [_quoted(one) for one in flags.command_line(_without(served, secret))]
+    words = [_quoted(text) for text in flags.command_line(_without(served, secret))]
     words += [f'--{name.replace("_", "-")} "${name.upper()}"' for name in sorted(secret)]
     variables = _variables(lane, overlay, env)
     if lane.command is not None:

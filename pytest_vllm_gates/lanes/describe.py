@@ -95,9 +95,7 @@ class BundleDiff:
 
 
 GIB = 2**30
-
 NONE = "none"
-
 COMMAND = "command"
 
 
@@ -122,16 +120,19 @@ def of(
         )
     here = machine if gather.serves_here(lane) else None
     device, cuda = bundle.serves_on(environment.folders, environment.versions)
-    serve = {family.name: catalog_flags.serving(family, one, lane) for family, one in subjects}
+    serve = {
+        family.name: catalog_flags.serving(family, checkpoint, lane)
+        for family, checkpoint in subjects
+    }
     if not subjects:
         serve = {"": catalog_flags.merged(lane.serve)}
     # In a container or elsewhere the Hub's cache is another.
     own = lane.form in ("lock", "python") and not gather.reads_elsewhere(lane)
     prints = {
-        family.name: fingerprint.of(one, serve[family.name])
-        if own or one.folder
+        family.name: fingerprint.of(checkpoint, serve[family.name])
+        if own or checkpoint.folder
         else fingerprint.Fingerprint()
-        for family, one in subjects
+        for family, checkpoint in subjects
     }
     return BundleDescription(
         lane=lane.name,
@@ -144,15 +145,18 @@ def of(
         driver_cuda=(here.driver.cuda or NONE) if here else None,
         machine=_machine(here) if here else None,
         flags={
-            name: {flag: _flag(flag, one) for flag, one in set_.items()}
+            name: {flag: _flag(flag, entry) for flag, entry in set_.items()}
             for name, set_ in serve.items()
         },
         environment=redacted(lane.env),
         seals=_seals(lane, serve.values()),
         overlay=_overlay(overlay, without),
-        templates={name: one.template for name, one in prints.items()} or None,
-        tokenizers={name: one.tokenizer for name, one in prints.items()} or None,
-        checkpoints={family.name: _checkpoint(one, prints[family.name]) for family, one in subjects}
+        templates={name: entry.template for name, entry in prints.items()} or None,
+        tokenizers={name: entry.tokenizer for name, entry in prints.items()} or None,
+        checkpoints={
+            family.name: _checkpoint(checkpoint, prints[family.name])
+            for family, checkpoint in subjects
+        }
         or None,
     )
 
@@ -162,7 +166,7 @@ def _seals(lane: Lane, serve: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
     shown = redacted(lane.env)
     found = {name: value for name, value in lane.env.items() if shown[name] != value}
     for flag_set in serve:
-        found |= {name: str(one) for name, one in flag_set.items() if is_secret_flag(name)}
+        found |= {name: str(entry) for name, entry in flag_set.items() if is_secret_flag(name)}
     if lane.command is not None:
         found[COMMAND] = shlex.join(lane.command)
     return {name: seal(value) for name, value in found.items()}
@@ -202,7 +206,7 @@ def _checkpoint(checkpoint: Checkpoint, found: fingerprint.Fingerprint) -> Told:
 
 
 def _machine(machine: Machine) -> dict[str, str | None]:
-    gpus = [f"{one.name} ({one.capability or 'unknown'})" for one in machine.devices]
+    gpus = [f"{device.name} ({device.capability or 'unknown'})" for device in machine.devices]
     counted = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
     memory = machine.memory_bytes
     return {

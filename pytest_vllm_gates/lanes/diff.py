@@ -51,26 +51,26 @@ def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDif
     """Return what differs between two bundles, axis by axis."""
     changed: list[BundleChange] = []
     unknown: dict[str, str] = {}
-    for axis, one, other in _plain(ours, theirs):
-        if one is None or other is None:
+    for axis, entry, other in _plain(ours, theirs):
+        if entry is None or other is None:
             unknown[axis] = axis
             continue
-        names = [*dict.fromkeys([*one, *other])]
-        hidden = [name for name in names if None in (one.get(name, ""), other.get(name, ""))]
+        names = [*dict.fromkeys([*entry, *other])]
+        hidden = [name for name in names if None in (entry.get(name, ""), other.get(name, ""))]
         if hidden:
             unknown[axis] = axis if hidden == names else f"{axis} ({', '.join(hidden)})"
         changed += [
-            BundleChange(axis, name, one.get(name), other.get(name))
+            BundleChange(axis, name, entry.get(name), other.get(name))
             for name in names
-            if name not in hidden and one.get(name) != other.get(name)
+            if name not in hidden and entry.get(name) != other.get(name)
         ]
     changed += _secrets(ours, theirs)
     versions = _versions(ours, theirs, changed)
     if versions is None:
         unknown |= {name: name for name in PACKAGES}
-    changed = [_goes_along(one, changed) for one in [*changed, *(versions or ())]]
-    changed.sort(key=lambda one: AXES.index(one.axis))
-    moved = [axis for axis in AXES if any(one.axis == axis for one in changed)]
+    changed = [_goes_along(item, changed) for item in [*changed, *(versions or ())]]
+    changed.sort(key=lambda change: AXES.index(change.axis))
+    moved = [axis for axis in AXES if any(change.axis == axis for change in changed)]
     same = tuple(axis for axis in AXES if axis not in unknown and axis not in moved)
     not_known = tuple(unknown[axis] for axis in AXES if axis in unknown)
     warning = _warning(moved, not_known)
@@ -116,7 +116,7 @@ def _collapsed(
         return None, None
     families = [*dict.fromkeys([*ours, *theirs])]
     names = [
-        *dict.fromkeys(name for side in (ours, theirs) for one in side.values() for name in one)
+        *dict.fromkeys(name for side in (ours, theirs) for entry in side.values() for name in entry)
     ]
     flat: tuple[dict[str, str | None], dict[str, str | None]] = ({}, {})
     for name in names:
@@ -137,13 +137,13 @@ def _collapsed(
 
 def _secrets(ours: BundleDescription, theirs: BundleDescription) -> Iterator[BundleChange]:
     """Yield the changes of secrets that look alike where they are shown."""
-    for axis, one, other in _plain(ours, theirs):
-        if axis not in ("environment", "start", "flags") or one is None or other is None:
+    for axis, entry, other in _plain(ours, theirs):
+        if axis not in ("environment", "start", "flags") or entry is None or other is None:
             continue
-        for name in sorted({*one} & {*other}):
+        for name in sorted({*entry} & {*other}):
             sealed = name.rpartition(": ")[2]
-            if one[name] == other[name] and ours.seals.get(sealed) != theirs.seals.get(sealed):
-                yield BundleChange(axis, name, one[name], other[name])
+            if entry[name] == other[name] and ours.seals.get(sealed) != theirs.seals.get(sealed):
+                yield BundleChange(axis, name, entry[name], other[name])
 
 
 def _versions(
@@ -152,23 +152,24 @@ def _versions(
     """Return the packages that differ, each under its axis; None where they cannot be known."""
     if ours.versions is None or theirs.versions is None:
         return None
-    moved = any(one.axis == CUDA and one.name == OF_TORCH for one in plain)
+    moved = any(change.axis == CUDA and change.name == OF_TORCH for change in plain)
     leaders = {CUDA} if moved else set()
     direct: list[BundleChange] = []
     rest: list[BundleChange] = []
     for name in sorted({*ours.versions, *theirs.versions}):
-        one, other = ours.versions.get(name), theirs.versions.get(name)
-        if one == other:
-            one, other = (_build(side, name) for side in (ours, theirs))
-            if one is None or other is None or one == other:
+        text, other = ours.versions.get(name), theirs.versions.get(name)
+        if text == other:
+            text, other = (_build(side, name) for side in (ours, theirs))
+            if text is None or other is None or text == other:
                 continue
-        if axis := _own(name, one, other, moved=moved):
+        if axis := _own(name, text, other, moved=moved):
             leaders.add(axis)
-            direct.append(BundleChange(axis, name, one, other))
+            direct.append(BundleChange(axis, name, text, other))
         else:
-            rest.append(BundleChange(OTHERS, name, one, other))
+            rest.append(BundleChange(OTHERS, name, text, other))
     followed = [
-        BundleChange(_leader(one.name, leaders), one.name, one.ours, one.theirs) for one in rest
+        BundleChange(_leader(change.name, leaders), change.name, change.ours, change.theirs)
+        for change in rest
     ]
     return direct + followed
 
@@ -195,7 +196,7 @@ def _public(version: str | None) -> str | None:
 
 def _leader(name: str, leaders: set[str]) -> str:
     for axis in _table().axes:
-        if axis.name in leaders and any(fnmatchcase(name, one) for one in axis.follows):
+        if axis.name in leaders and any(fnmatchcase(name, follow) for follow in axis.follows):
             return axis.name
     return OTHERS
 
@@ -205,7 +206,7 @@ def _goes_along(change: BundleChange, changed: Iterable[BundleChange]) -> Bundle
     leader = DRIVER if change.name == OF_DRIVER else None
     if change.axis == FLAGS:
         leader = _table().flags.get(change.name.rpartition(": ")[2])
-    if leader and any(one.axis == leader for one in changed):
+    if leader and any(bundle_change.axis == leader for bundle_change in changed):
         return replace(change, axis=leader)
     return change
 

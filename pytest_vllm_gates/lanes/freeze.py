@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.environment.environment import Environment
 
 FORMAT = "pytest-vllm-gates/frozen-lane"
-
 VERSION = 1
 
 
@@ -61,7 +60,7 @@ def read(lane: Lane) -> dict[str, Any] | None:
 def contents(lane: Lane) -> dict[str, str]:
     """Return the checksum of what each package brought when the lane was frozen."""
     recorded = read(lane) or {}
-    return {str(name): str(one) for name, one in (recorded.get("contents") or {}).items()}
+    return {str(name): str(entry) for name, entry in (recorded.get("contents") or {}).items()}
 
 
 def tampered(lane: Lane, folders: Sequence[Path]) -> list[str]:
@@ -74,14 +73,11 @@ def tampered(lane: Lane, folders: Sequence[Path]) -> list[str]:
 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
 BACKEND = re.compile(r"\+(cpu|cu\d+|xpu|rocm[\d.]+)$")
-
 HEADER = """\
 # Every package of the lane, pinned; installed as it stands, without looking at dependencies.
 # Frozen on {date} from {python}, Python {version}.
 """
-
 TITLE = "frozen on {date} from {python}"
 
 
@@ -107,7 +103,7 @@ def target(name: str, project: Path, known: Mapping[str, Path], *, force: bool) 
             f"lane name {name!r}: letters, digits, '.', '_' and '-' only\n"
             "try: vllm-gates lane freeze stable"
         )
-    taken = next((one for one in known if fold(one) == fold(name)), None)
+    taken = next((text for text in known if fold(text) == fold(name)), None)
     if taken is not None and (taken != name or not force):
         hint = "" if taken != name else f"\nor write over it: vllm-gates lane freeze {name} --force"
         raise UserError(
@@ -134,9 +130,9 @@ def compose(
     assert environment.python is not None  # noqa: S101 - there is none to freeze without
     say("reading what is installed")
     found = installed.installed(environment.folders)
-    every = [environment_lock.pin(one) for one in found.values()]
+    every = [environment_lock.pin(distribution) for distribution in found.values()]
     missing = sorted({*environment.versions} - {*found})
-    problems = [one.problem for one in every if one.problem]
+    problems = [pin.problem for pin in every if pin.problem]
     problems += [
         f"{name} {environment.versions[name]} has no metadata of pip's or uv's" for name in missing
     ]
@@ -148,7 +144,7 @@ def compose(
     hashes: Mapping[str, tuple[str, ...]] = {}
     if keep_python:
         table["python"] = str(environment.python)
-        notes += [f"not held by any lock: {one}" for one in problems]
+        notes += [f"not held by any lock: {problem}" for problem in problems]
     else:
         if problems:
             raise UserError(
@@ -161,10 +157,10 @@ def compose(
         hashes, why = environment_lock.checksums(
             every, environment.python, table.get("torch_backend"), say
         )
-        notes += [f"{one.line}: the lock names its URL" for one in every if not one.indexed]
+        notes += [f"{pin.line}: the lock names its URL" for pin in every if not pin.indexed]
         notes += _without(every, hashes, why)
         header = HEADER.format(**told, version=environment.python_version)
-        files[lock] = header + "".join(_lines(one, hashes) for one in every)
+        files[lock] = header + "".join(_lines(pin, hashes) for pin in every)
     files[path_of(file)] = _inventory(environment, found, source, inventory, files)
     files[file] = _toml(file, table)
     return FrozenLane(files, len(every), len(hashes), tuple(notes))
@@ -212,15 +208,15 @@ def _own_lock(name: str, environment: Environment) -> dict[str, str]:
 def _without(
     every: Iterable[environment_lock.Pin], hashes: Mapping[str, tuple[str, ...]], why: str
 ) -> list[str]:
-    without = [one.line for one in every if one.indexed and one.name not in hashes]
+    without = [pin.line for pin in every if pin.indexed and pin.name not in hashes]
     if not without:
         return []
     who = "all packages" if not hashes else ", ".join(without)
     return [f"without a checksum in the lock: {who} ({why or 'its source gives none'})"]
 
 
-def _lines(one: environment_lock.Pin, hashes: Mapping[str, tuple[str, ...]]) -> str:
-    return " \\\n    ".join([one.line, *hashes.get(one.name, ())]) + "\n"
+def _lines(pin: environment_lock.Pin, hashes: Mapping[str, tuple[str, ...]]) -> str:
+    return " \\\n    ".join([pin.line, *hashes.get(pin.name, ())]) + "\n"
 
 
 def _inventory(
@@ -243,7 +239,11 @@ def _inventory(
         },
         **inventory,
         "versions": dict(environment.versions),
-        "contents": {name: one.contents() for name, one in found.items() if one.recorded},
+        "contents": {
+            name: distribution.contents()
+            for name, distribution in found.items()
+            if distribution.recorded
+        },
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

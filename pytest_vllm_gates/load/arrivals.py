@@ -51,7 +51,7 @@ def late(phase: Phase, limits: plans.LoadLimits) -> str:
 
 def kept_back(phase: Phase) -> str:
     """Return what of this machine's kept requests from going out; '' where nothing did."""
-    errors = [one.error for one in phase.answers if one.error.startswith(OWN_ERRORS)]
+    errors = [answer.error for answer in phase.answers if answer.error.startswith(OWN_ERRORS)]
     if not errors:
         return ""
     return (
@@ -110,7 +110,7 @@ def _otherwise_spread(schedule: Schedule) -> str:
 
 
 def _went_out(schedule: Schedule) -> list[float]:
-    return sorted(one for one in schedule.sent_s if one is not None)
+    return sorted(value for value in schedule.sent_s if value is not None)
 
 
 def variation(times: Sequence[float]) -> float | None:
@@ -147,7 +147,7 @@ def as_evidence(phase: Phase) -> dict[str, Any] | None:
         "sent_per_s": _rounded(_rate(sent)),
         "squared_cv_intended": _rounded(variation(schedule.intended_s)),
         "squared_cv_sent": _rounded(variation(sent)),
-        "squared_cv_tolerance": [round(one, 3) for one in tolerance(gaps)] if poisson else None,
+        "squared_cv_tolerance": [round(value, 3) for value in tolerance(gaps)] if poisson else None,
         "dispatch_error_p99_s": _rounded(percentile(phase.late_s, P99) if phase.late_s else None),
     }
 

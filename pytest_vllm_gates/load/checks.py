@@ -45,7 +45,7 @@ def unanswered(loaded: LoadResult, limits: plans.LoadLimits) -> Judged:
         cases.append(case)
         if phase.hang:
             continue  # told by a check of its own
-        failed = [one.error for one in phase.answers if one.error]
+        failed = [answer.error for answer in phase.answers if answer.error]
         if len(failed) > limits.error_rate * len(phase.answers):
             first = max(set(failed), key=failed.count)
             says = f"{len(failed)} of {len(phase.answers)} requests failed, mostly: {first}"
@@ -56,22 +56,22 @@ def unanswered(loaded: LoadResult, limits: plans.LoadLimits) -> Judged:
 
 def _miscounted(phase: Phase) -> Iterator[str]:
     """Yield which answers have other tokens than were asked for."""
-    for one in phase.answers:
-        if one.error or one.counted_by == CHUNKS:
+    for answer in phase.answers:
+        if answer.error or answer.counted_by == CHUNKS:
             continue
-        asked = phase.asked[one.name]
-        both = {one.prompt_tokens, asked.prompt_tokens}
-        if asked.output_tokens not in (None, one.output_tokens):
+        asked = phase.asked[answer.name]
+        both = {answer.prompt_tokens, asked.prompt_tokens}
+        if asked.output_tokens not in (None, answer.output_tokens):
             yield (
                 f"{asked.output_tokens} tokens were asked for, whatever ends an answer, and "
-                f"{one.output_tokens} came"
+                f"{answer.output_tokens} came"
             )
-        elif one.token_ids not in (None, one.output_tokens):
-            yield f"{one.output_tokens} tokens are counted and the ids of {one.token_ids} came"
+        elif answer.token_ids not in (None, answer.output_tokens):
+            yield f"{answer.output_tokens} tokens are counted and the ids of {answer.token_ids} came"
         elif None not in both and len(both) > 1:
             yield (
                 f"the prompt had {asked.prompt_tokens} tokens and the server counts "
-                f"{one.prompt_tokens}"
+                f"{answer.prompt_tokens}"
             )
 
 
@@ -82,21 +82,22 @@ def uncounted(loaded: LoadResult) -> Judged:
     """
     found, cases = [], []
     for phase in loaded.phases:
-        known = all(not one.error and one.counted_by != CHUNKS for one in phase.answers)
+        known = all(not answer.error and answer.counted_by != CHUNKS for answer in phase.answers)
         if not (phase.alone and known and phase.before and phase.after):
             continue
         case = _case(phase)
         cases.append(case)
         generated = phase.after.generated - phase.before.generated
-        streamed = sum(one.output_tokens for one in phase.answers)
+        streamed = sum(answer.output_tokens for answer in phase.answers)
         if generated != streamed:
             says = f"{streamed} tokens came, and the server counts {generated} as generated"
             found.append(Finding(case, says))
         read = phase.after.read - phase.before.read
         prompts = [
-            phase.asked[one.name].prompt_tokens or one.prompt_tokens for one in phase.answers
+            phase.asked[answer.name].prompt_tokens or answer.prompt_tokens
+            for answer in phase.answers
         ]
-        sent = sum(one for one in prompts if one is not None)
+        sent = sum(prompt for prompt in prompts if prompt is not None)
         if None not in prompts and read != sent:
             says = f"prompts of {sent} tokens were sent, and the server counts {read} as read"
             found.append(Finding(case, says))
@@ -108,7 +109,7 @@ def others_came(loaded: LoadResult) -> bool:
     sums = [
         (
             phase.after.generated - phase.before.generated,
-            sum(one.output_tokens for one in phase.answers),
+            sum(answer.output_tokens for answer in phase.answers),
         )
         for phase in loaded.phases
         if phase.alone and phase.before and phase.after
@@ -158,14 +159,14 @@ def stalled(loaded: LoadResult) -> Judged:
     """Find streams that stopped while others went on."""
     found, cases = [], []
     for phase in loaded.phases:
-        whole = [one for one in phase.answers if one.tokens]
-        usual = [gap for one in whole for gap in _gaps([at for at, _ in one.tokens])]
+        whole = [answer for answer in phase.answers if answer.tokens]
+        usual = [gap for request in whole for gap in _gaps([at for at, _ in request.tokens])]
         if not phase.alone or len(whole) < 2 or not usual:  # noqa: PLR2004 - one and another
             continue
         case = _case(phase)
         cases.append(case)
         least = max(STALL_S, STALL_GAPS * statistics.median(usual))
-        stalls = [gap for one in whole for gap in _lone_gaps(one, whole, least)]
+        stalls = [gap for request in whole for gap in _lone_gaps(request, whole, least)]
         if stalls:
             says = (
                 f"{len(stalls)} of {len(whole)} streams stopped for up to {max(stalls):.1f} s "
@@ -180,14 +181,14 @@ def _gaps(times: Sequence[float]) -> list[float]:
 
 
 def _lone_gaps(
-    one: AnsweredRequest, whole: Sequence[AnsweredRequest], least: float
+    request: AnsweredRequest, whole: Sequence[AnsweredRequest], least: float
 ) -> Iterator[float]:
     """Yield the longest gap of a stream where it is a stall: the others' tokens came meanwhile."""
-    times = [at for at, _ in one.tokens]
+    times = [at for at, _ in request.tokens]
     long = [pair for pair in itertools.pairwise(times) if pair[1] - pair[0] >= least]
     if not long:
         return
-    others = sorted(at for other in whole if other is not one for at, _ in other.tokens)
+    others = sorted(at for other in whole if other is not request for at, _ in other.tokens)
     for begun, ended in long:
         meanwhile = others[bisect.bisect(others, begun) : bisect.bisect(others, ended)]
         silence = max(_gaps([begun, *meanwhile, ended]))

@@ -53,13 +53,13 @@ def settled(blocks: Sequence[SoakBlock]) -> Sequence[SoakBlock]:
 def throughput(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
     """Return how tokens per second drift."""
     kept = settled(blocks)
-    return drift([one.at_s for one in kept], [one.output_tokens_per_s for one in kept])
+    return drift([block.at_s for block in kept], [block.output_tokens_per_s for block in kept])
 
 
 def memory(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
     """Return how the server's resident memory drifts, in bytes; None where it is not seen."""
-    kept = [one for one in settled(blocks) if one.memory_bytes is not None]
-    return drift([one.at_s for one in kept], [float(one.memory_bytes or 0) for one in kept])
+    kept = [block for block in settled(blocks) if block.memory_bytes is not None]
+    return drift([block.at_s for block in kept], [float(block.memory_bytes or 0) for block in kept])
 
 
 def losing(found: SoakDrift, limits: LoadLimits) -> str:

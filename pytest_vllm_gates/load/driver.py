@@ -102,7 +102,7 @@ class LoadTarget:
                 else:
                     phase = self._phase(name, requests, self.traffic.concurrency)
             phases.append(phase)
-            if phase.hang or not any(not one.error for one in phase.answers):
+            if phase.hang or not any(not answer.error for answer in phase.answers):
                 break
         broken = bool(phases[-1].hang)
         soak = () if broken or not self.soak_s else tuple(self._soak(maker, phases[0]))
@@ -120,8 +120,8 @@ class LoadTarget:
     def _replay(self, maker: Maker, trace: TraceSelection, rate: float) -> tuple[Phase, Replay]:
         """Send a trace's requests: at its own times, or at the planned rate where it tells none."""
         plan, cut = self.traffic, 0
-        timed = [one for one in trace.entries if isinstance(one, Arrival)]
-        given = [one for one in trace.entries if isinstance(one, BatchRequest)]
+        timed = [entry for entry in trace.entries if isinstance(entry, Arrival)]
+        given = [entry for entry in trace.entries if isinstance(entry, BatchRequest)]
         if timed:
             requests, cut = maker.replay(TRACE, timed, self.context)
             process: tuple[str, float | None] = (TRACE, None)
@@ -166,8 +166,8 @@ class LoadTarget:
                 silence_s=self.stall_s, seconds=seconds, workers=self.workers,
             )  # fmt: skip
             answers = [answered(raw) for raw in driven.raws]
-            errors = [one.error for one in answers if one.error]
-            rate = sum(one.output_tokens for one in answers) / driven.took_s
+            errors = [answer.error for answer in answers if answer.error]
+            rate = sum(answer.output_tokens for answer in answers) / driven.took_s
             self.progress(
                 f"{self.family.name}: soak, {at_s + driven.took_s:.0f} of {self.soak_s:.0f} s, "
                 f"{rate:.0f} tokens/s, {len(errors)} of {len(answers)} requests failed"
@@ -267,5 +267,5 @@ class LoadTarget:
 
 def _quiet_s(requests: Requests) -> float:
     """Return the longest time for which no request goes out, because none is to."""
-    times = [0.0, *(one.at_s for one in requests.planned if one.at_s is not None)]
+    times = [0.0, *(request.at_s for request in requests.planned if request.at_s is not None)]
     return max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)

@@ -81,8 +81,8 @@ def latency(answer: AnsweredRequest) -> Latency | None:
 
 def goodput(answers: Iterable[AnsweredRequest], limits: LatencyLimits, took_s: float) -> float:
     """Return how many requests a second were answered within the limits."""
-    found = [latency(one) for one in answers]
-    return sum(1 for one in found if one and limits.met_by(one)) / took_s
+    found = [latency(answer) for answer in answers]
+    return sum(1 for entry in found if entry and limits.met_by(entry)) / took_s
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -104,12 +104,12 @@ def beyond(phase: Phase, limits: plans.LoadLimits) -> Iterator[str]:
 
     Of a phase in which nothing was answered nothing is told but preemptions.
     """
-    times = [one for one in map(latency, phase.answers) if one]
+    times = [entry for entry in map(latency, phase.answers) if entry]
     if times:
-        ttft = percentile([one.ttft_s for one in times], P95)
+        ttft = percentile([moment.ttft_s for moment in times], P95)
         if ttft > limits.ttft_p95_s:
             yield f"p95 TTFT is {ttft:.2f} s, {limits.ttft_p95_s:g} s is the limit"
-        gaps = [gap for one in times for gap in one.itl_s]
+        gaps = [gap for moment in times for gap in moment.itl_s]
         if gaps and (itl := percentile(gaps, P95)) > limits.itl_p95_s:
             yield f"p95 ITL is {1000 * itl:.0f} ms, {1000 * limits.itl_p95_s:.0f} ms is the limit"
         share = sum(map(_of_one(limits).met_by, times)) / len(phase.answers)
@@ -131,13 +131,13 @@ def beyond(phase: Phase, limits: plans.LoadLimits) -> Iterator[str]:
 
 def figures(phase: Phase, limits: plans.LoadLimits) -> dict[str, Any]:
     """Return a phase's figures by the field's names; seconds, and per second."""
-    times = [one for one in map(latency, phase.answers) if one]
-    tokens = sum(one.output_tokens for one in phase.answers)
+    times = [entry for entry in map(latency, phase.answers) if entry]
+    tokens = sum(answer.output_tokens for answer in phase.answers)
     several = {
-        "ttft_s": [one.ttft_s for one in times],
-        "itl_s": [gap for one in times for gap in one.itl_s],
-        "tpot_s": [one.tpot_s for one in times if one.tpot_s is not None],
-        "e2e_s": [one.e2e_s for one in times],
+        "ttft_s": [moment.ttft_s for moment in times],
+        "itl_s": [gap for moment in times for gap in moment.itl_s],
+        "tpot_s": [moment.tpot_s for moment in times if moment.tpot_s is not None],
+        "e2e_s": [moment.e2e_s for moment in times],
     }
     return {
         "output_tokens_per_s": round(tokens / phase.took_s, 2),
@@ -149,7 +149,7 @@ def figures(phase: Phase, limits: plans.LoadLimits) -> dict[str, Any]:
             if values
         },
         "sent_late_p99_s": round(percentile(phase.late_s, P99), 4) if phase.late_s else None,
-        "counted_by": sorted({one.counted_by for one in phase.answers if one.counted_by}),
+        "counted_by": sorted({answer.counted_by for answer in phase.answers if answer.counted_by}),
     }
 
 

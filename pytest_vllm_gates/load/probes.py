@@ -30,7 +30,7 @@ def riding(
     `answer_s`: how long an answer may take.
     """
     saying = CompletionClient(endpoint, answer_s)
-    asks = [question(family, one, given.answer_tokens) for one in given.questions]
+    asks = [question(family, text, given.answer_tokens) for text in given.questions]
     alone = [saying.ask(body) for body in asks]
 
     def questions(over: threading.Event) -> Iterator[Probe]:
@@ -60,7 +60,9 @@ class Probes:
     ) -> None:
         self._over = threading.Event()
         self._threads = [
-            threading.Thread(target=lambda one=rider: rides.extend(one(self._over)), daemon=True)
+            threading.Thread(
+                target=lambda entry=rider: rides.extend(entry(self._over)), daemon=True
+            )
             for rider in riders
         ]
 

@@ -31,7 +31,7 @@ def limit(rate: float, phase: Phase, traffic: Traffic) -> Limit | None:
         return Limit(why, clients=True)
     if phase.hang:
         return Limit(long_context_checks.hang_sentence(phase.hang), clients=False)
-    failed = [one.error for one in phase.answers if one.error]
+    failed = [answer.error for answer in phase.answers if answer.error]
     if len(failed) > traffic.limits.error_rate * len(phase.answers):
         first = max(set(failed), key=failed.count)
         why = f"{len(failed)} of {len(phase.answers)} requests failed, mostly: {first}"
@@ -57,9 +57,11 @@ def achieved(phase: Phase, *, at_most: bool = False) -> float:
     """
     from scipy import stats  # noqa: PLC0415 - half a second of import, for a ramp alone
 
-    whole = sorted((one.intended_s, one.ended_s) for one in phase.answers if not one.error)
+    whole = sorted(
+        (answer.intended_s, answer.ended_s) for answer in phase.answers if not answer.error
+    )
     whole = whole[:: len(whole) // MOST_POINTS + 1]
-    came, over = [one[0] for one in whole], [one[1] for one in whole]
+    came, over = [pair[0] for pair in whole], [pair[1] for pair in whole]
     if len(set(came)) < FEWEST_POINTS:
         return 1.0
     found, _, low, _ = stats.theilslopes(over, came, alpha=CONFIDENCE)
@@ -69,13 +71,13 @@ def achieved(phase: Phase, *, at_most: bool = False) -> float:
 
 def capacity(steps: Sequence[RampStep]) -> float | None:
     """Return the highest rate that was kept, below the lowest that was not; None for none."""
-    lowest = min((one.rate for one in steps if one.limit), default=float("inf"))
-    return max((one.rate for one in steps if not one.limit and one.rate < lowest), default=None)
+    lowest = min((step.rate for step in steps if step.limit), default=float("inf"))
+    return max((step.rate for step in steps if not step.limit and step.rate < lowest), default=None)
 
 
 def limited(steps: Sequence[RampStep]) -> RampStep | None:
     """Return the step with the lowest rate that was not kept; None where all were."""
-    return min((one for one in steps if one.limit), key=lambda one: one.rate, default=None)
+    return min((step for step in steps if step.limit), key=lambda step: step.rate, default=None)
 
 
 def below(rate: float, steps: Sequence[RampStep]) -> str:
@@ -111,17 +113,19 @@ def as_evidence(steps: Sequence[RampStep]) -> dict[str, Any]:
         "limited_at_requests_per_s": first.rate if first else None,
         "limited_by": first.limit.why if first and first.limit else None,
         "clients_limit": bool(first and first.limit and first.limit.clients),
-        "steps": [_step(one) for one in sorted(steps, key=lambda one: one.rate)],
+        "steps": [_step(step) for step in sorted(steps, key=lambda step: step.rate)],
     }
 
 
 def _step(step: RampStep) -> dict[str, Any]:
-    times = [one for one in map(latency, step.phase.answers) if one]
+    times = [entry for entry in map(latency, step.phase.answers) if entry]
     return {
         "rate": round(step.rate, 3),
         "requests": len(step.phase.answers),
         "achieved": round(achieved(step.phase), 3),
-        "ttft_p95_s": round(percentile([one.ttft_s for one in times], P95), 4) if times else None,
+        "ttft_p95_s": round(percentile([moment.ttft_s for moment in times], P95), 4)
+        if times
+        else None,
         "limit": step.limit.why if step.limit else None,
     }
 
@@ -167,8 +171,8 @@ class RampDriver:
                 break
             rate = rate * self.plan.growth if kept else rate / self.plan.growth
         for _ in range(self.plan.refine):
-            kept_rates = [one.rate for one in self.steps if not one.limit]
-            others = [one.rate for one in self.steps if one.limit]
+            kept_rates = [step.rate for step in self.steps if not step.limit]
+            others = [step.rate for step in self.steps if step.limit]
             if not (kept_rates and others and self._goes_on()):
                 break
             self._step(math.sqrt(max(kept_rates) * min(others)))
@@ -183,7 +187,7 @@ class RampDriver:
         if not self.steps:
             return True
         last = self.steps[-1]
-        answered = any(not one.error for one in last.phase.answers)
+        answered = any(not answer.error for answer in last.phase.answers)
         return answered and not last.phase.hang and not (last.limit and last.limit.clients)
 
     def _step(self, rate: float) -> bool:

@@ -77,22 +77,22 @@ class Maker:
         prompts with the same block ids begin alike.
         """
         planned, asked, cut = [], {}, 0
-        for number, one in enumerate(arrivals):
-            output = min(one.output_tokens, context - 1)
-            length = min(one.prompt_tokens, context - output)
-            cut += (length, output) != (one.prompt_tokens, one.output_tokens)
-            prompt = self._blocks(seed, number, one, length)
+        for number, arrival in enumerate(arrivals):
+            output = min(arrival.output_tokens, context - 1)
+            length = min(arrival.prompt_tokens, context - output)
+            cut += (length, output) != (arrival.prompt_tokens, arrival.output_tokens)
+            prompt = self._blocks(seed, number, arrival, length)
             name = f"{seed}-{number}"
             asked[name] = ExpectedLengths(length, output)
-            at_s = one.at_s / self._traffic.trace_speed
+            at_s = arrival.at_s / self._traffic.trace_speed
             planned.append(PlannedRequest(name, self._path, self._body(prompt, output), at_s))
         return Requests(tuple(planned), asked), cut
 
-    def _blocks(self, seed: str, number: int, one: Arrival, length: int) -> list[int]:
+    def _blocks(self, seed: str, number: int, arrival: Arrival, length: int) -> list[int]:
         """Return a prompt of so many tokens, block by block: a block is what its id says."""
         prompt: list[int] = []
         for place in range(-(-length // BLOCK_TOKENS)):
-            block = one.blocks[place] if one.blocks else f"{number}.{place}"
+            block = arrival.blocks[place] if arrival.blocks else f"{number}.{place}"
             chance = random.Random(f"{seed}-{block}")  # noqa: S311 - it hides nothing
             # A few tokens of its own, or two blocks cut at the same place would be one.
             own = chance.choices(self._text, k=OWN_TOKENS)
@@ -107,15 +107,17 @@ class Maker:
         """
         root = self._path.removesuffix(COMPLETIONS)
         planned = []
-        for one, at_s in zip(requests, times, strict=False):
-            options = one.body.get("stream_options")
-            body = {**one.body, "model": self._endpoint.model, **STREAMED}
+        for request, at_s in zip(requests, times, strict=False):
+            options = request.body.get("stream_options")
+            body = {**request.body, "model": self._endpoint.model, **STREAMED}
             if isinstance(options, dict):
                 body["stream_options"] = {**options, **COUNTED}
             planned.append(
-                PlannedRequest(one.name, root + one.path, json.dumps(body).encode(), at_s)
+                PlannedRequest(request.name, root + request.path, json.dumps(body).encode(), at_s)
             )
-        return Requests(tuple(planned), {one.name: ExpectedLengths() for one in planned})
+        return Requests(
+            tuple(planned), {planned_request.name: ExpectedLengths() for planned_request in planned}
+        )
 
     def _body(self, prompt: Sequence[int], output_tokens: int) -> bytes:
         body = {

@@ -89,11 +89,11 @@ def recognised(first: Line) -> Format:
     """Return the format of the trace that begins with this line."""
     objects = first.text.lstrip().startswith("{")
     names = set(_object(first) if objects else columns(first))
-    known = [one for one in FORMATS if one.table != objects]
-    nearest = max(known, key=lambda one: len(names.intersection(one.needs)))
+    known = [entry for entry in FORMATS if entry.table != objects]
+    nearest = max(known, key=lambda entry: len(names.intersection(entry.needs)))
     missing = [name for name in nearest.needs if name not in names]
     if len(missing) == len(nearest.needs):
-        formats = "; ".join(f"{one.name}: {', '.join(one.needs)}" for one in FORMATS)
+        formats = "; ".join(f"{entry.name}: {', '.join(entry.needs)}" for entry in FORMATS)
         raise first.wrong(
             first.shown, f"the first line of a trace ({formats})", "write it as one of these"
         )
@@ -125,7 +125,7 @@ def reader(form: Format, first: Line) -> Callable[[Line], Entry]:
 def columns(line: Line) -> list[str]:
     """Return the fields of a line of CSV."""
     try:
-        return [one.strip() for one in next(csv.reader([line.text], strict=True), [])]
+        return [text.strip() for text in next(csv.reader([line.text], strict=True), [])]
     except csv.Error as error:
         raise line.wrong(f"{line.shown} ({error})", "a line of comma-separated values") from error
 
@@ -176,7 +176,7 @@ def _burstgpt(line: Line, values: Values) -> Arrival:
 def _mooncake(line: Line, values: Values) -> Arrival:
     tokens = _count(line, "input_length", values)
     blocks = values.get("hash_ids") or ()
-    ids = isinstance(blocks, list) and all(type(one) is int for one in blocks)
+    ids = isinstance(blocks, list) and all(type(block) is int for block in blocks)
     begun = math.ceil(tokens / BLOCK_TOKENS)
     if blocks and not (ids and len(blocks) == begun):
         raise line.wrong(
@@ -203,7 +203,9 @@ def _batch(line: Line, values: Values) -> BatchRequest:
     if not isinstance(body, dict):
         raise line.wrong(f"a body that is {type(body).__name__}", "the request as a JSON object")
     prompts = body.get("prompt")
-    several = isinstance(prompts, list) and any(isinstance(one, str | list) for one in prompts)
+    several = isinstance(prompts, list) and any(
+        isinstance(prompt, str | list) for prompt in prompts
+    )
     if several or body.get("n") not in (None, 1):
         raise line.wrong(
             "a request for several answers",

@@ -219,18 +219,18 @@ class LoadResult:
     def as_evidence(self) -> dict[str, Any]:
         """Return what the server told of itself during each phase, as JSON."""
         return {
-            one.name: {
-                "took_s": round(one.took_s, 2),
-                "requests": len(one.answers),
-                "running": max((load.running for load in one.seen), default=None),
-                "waiting": max((load.waiting for load in one.seen), default=None),
-                "kv_usage": max((round(load.kv_usage, 4) for load in one.seen), default=None),
-                "preempted": one.after.preempted - one.before.preempted
-                if one.after and one.before
+            phase.name: {
+                "took_s": round(phase.took_s, 2),
+                "requests": len(phase.answers),
+                "running": max((load.running for load in phase.seen), default=None),
+                "waiting": max((load.waiting for load in phase.seen), default=None),
+                "kv_usage": max((round(load.kv_usage, 4) for load in phase.seen), default=None),
+                "preempted": phase.after.preempted - phase.before.preempted
+                if phase.after and phase.before
                 else None,
-                "cached_tokens": one.after.cached - one.before.cached
-                if one.after and one.before
+                "cached_tokens": phase.after.cached - phase.before.cached
+                if phase.after and phase.before
                 else None,
             }
-            for one in self.phases
+            for phase in self.phases
         }

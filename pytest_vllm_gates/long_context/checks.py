@@ -43,12 +43,9 @@ def hang_sentence(hang: Hang) -> str:
 
 # What a check found, and all it looked at.
 Judged = tuple[list[Finding], list[Case]]
-
 REFUSAL = range(400, 500)
-
 GROWTH_BYTES = 128 * 2**20
 """What a server may grow by from one crowd to the next like it; a healthy one grew by 15 MiB."""
-
 MIB = 2**20
 
 
@@ -113,9 +110,9 @@ def changed(climb: LadderResult, allowed: Tolerance, *, invariant: bool) -> Judg
     for climbed in climb.rungs:
         length = climbed.rung.prompt_tokens
         scored = [
-            Scores((), (), one.output, one.output_logprobs, one.leads)
-            for one in climbed.replies
-            if not one.error and len(one.output_logprobs) == len(one.output)
+            Scores((), (), reply.output, reply.output_logprobs, reply.leads)
+            for reply in climbed.replies
+            if not reply.error and len(reply.output_logprobs) == len(reply.output)
         ]
         if not scored:
             continue
@@ -124,21 +121,21 @@ def changed(climb: LadderResult, allowed: Tolerance, *, invariant: bool) -> Judg
             continue
         case = _case(climbed)
         cases.append(case)
-        for one in scored:
-            if invariant and one.output != alone[length].output:
-                says = f"answered with other tokens than alone: {_parts(alone[length], one)}"
+        for scores in scored:
+            if invariant and scores.output != alone[length].output:
+                says = f"answered with other tokens than alone: {_parts(alone[length], scores)}"
                 found.append(Finding(case, says))
                 break
-            if faults := output_distance(one, alone[length], allowed).faults(allowed):
+            if faults := output_distance(scores, alone[length], allowed).faults(allowed):
                 found.append(Finding(case, f"scored otherwise than alone: {'; '.join(faults)}"))
                 break
     return found, cases
 
 
-def _parts(one: Scores, other: Scores) -> str:
-    pairs = enumerate(zip(one.output, other.output, strict=False))
-    at = next((number for number, (a, b) in pairs if a != b), min(len(one.output), 0))
-    return f"token {at} is {other.output[at : at + 1]}, was {one.output[at : at + 1]}"
+def _parts(scores: Scores, other: Scores) -> str:
+    pairs = enumerate(zip(scores.output, other.output, strict=False))
+    at = next((number for number, (a, b) in pairs if a != b), min(len(scores.output), 0))
+    return f"token {at} is {other.output[at : at + 1]}, was {scores.output[at : at + 1]}"
 
 
 def unrefused(climb: LadderResult) -> Judged:
@@ -171,8 +168,8 @@ def unrefused(climb: LadderResult) -> Judged:
 def unwell(climb: LadderResult, *, invariant: bool) -> Judged:
     """Find the rungs after which the server was not the one it had been."""
     found, cases = [], []
-    rests = [(_case(one), one.rest) for one in climb.rungs if one.rest]
-    rests += [(Case(f"after {one.name}"), one.rest) for one in climb.refusals]
+    rests = [(_case(rung), rung.rest) for rung in climb.rungs if rung.rest]
+    rests += [(Case(f"after {refusal.name}"), refusal.rest) for refusal in climb.refusals]
     for case, rest in rests:
         cases.append(case)
         faults = rest_faults(climb.healthy, rest, invariant=invariant)
@@ -197,8 +194,10 @@ def growth(climb: LadderResult) -> int | None:
     Before that it may still be touching for the first time what it has reserved. None where two
     such crowds were not seen.
     """
-    seen = [one.rest.memory_bytes for one in climb.rungs[-2:] if one.rest and one.rest.memory_bytes]
-    alike = len({one.rung for one in climb.rungs[-2:]}) == 1
+    seen = [
+        rung.rest.memory_bytes for rung in climb.rungs[-2:] if rung.rest and rung.rest.memory_bytes
+    ]
+    alike = len({rung.rung for rung in climb.rungs[-2:]}) == 1
     return seen[1] - seen[0] if alike and len(seen) > 1 else None
 
 

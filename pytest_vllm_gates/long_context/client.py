@@ -30,17 +30,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.server.metrics import Metrics
 
 COMPLETIONS = "/v1/completions"
-
 LOOK_S = 0.1
-
 REST_S = 15.0
 """How long a server may take to be empty again."""
-
 IMPATIENT_S = 1.0
 """The same for one that never was, once."""
-
 ERROR_CHARACTERS = 300
-
 REFUSAL_LIMIT_S = 60.0
 
 
@@ -82,7 +77,7 @@ class LadderTarget:
                 break
         left = [rung.name for rung in ladder.rungs[len(rungs) :]]
         refusals: list[Refusal] = []
-        if not left and all(one.survived for one in rungs):
+        if not left and all(rung_result.survived for rung_result in rungs):
             for name, prompt, output in ladder.too_long:
                 refusals.append(self._refusal(name, ladder.text, prompt, output))
                 if refusals[-1].rest.canary.error:
@@ -120,7 +115,7 @@ class LadderTarget:
         what = f"no answer: the server hung for {hang.silent_s:.0f} s" if hang else "no answer"
         return RungResult(
             rung,
-            tuple(one or PromptReply(error=what) for one in replies),
+            tuple(reply or PromptReply(error=what) for reply in replies),
             None if hang else self._rest(),
             watchdog.waited,
             watchdog.last.preempted - before.preempted if watchdog.last and before else 0,

@@ -76,10 +76,10 @@ class RungResult:
         """Return it as JSON, without tokens."""
         found: dict[str, Any] = {
             **asdict(self.rung),
-            "seconds": round(max((one.seconds for one in self.replies), default=0.0), 3),
+            "seconds": round(max((reply.seconds for reply in self.replies), default=0.0), 3),
             "waited": self.waited,
             "preempted": self.preempted,
-            "errors": sorted({one.error for one in self.replies if one.error}),
+            "errors": sorted({reply.error for reply in self.replies if reply.error}),
         }
         if self.rest:
             found |= {

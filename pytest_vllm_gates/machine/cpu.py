@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TICKS = os.sysconf("SC_CLK_TCK")
-
 FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """Those of a processor's line in /proc/stat (proc(5)); guests' time after them is in user's."""
-
 SPARE = ("idle", "iowait")
 """What is there to take for whoever needs it. Not what a process that is nice takes: it gives way
 within its own session or control group alone (sched(7), "The autogroup feature")."""
@@ -106,11 +104,8 @@ def _server(processes: Sequence[int], root: Path) -> float | None:
 
 
 PROGRAM = "pytest_vllm_gates.machine.cpu"
-
 ROUND_S = 0.15
-
 MOST_CORES = 8
-
 UNIT = 2000
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # A file that an engine leaves in its containers, or a word in the control group of process 1.
 FILES = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}
-
 WORDS = {"kubepods": "kubernetes", "docker": "docker", "libpod": "podman", "lxc": "lxc"}
 
 
@@ -48,13 +47,9 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 
 # What servers and the libraries under them read.
 PREFIXES = ("CUDA_", "NCCL_", "VLLM_", "HF_", "TORCH_", "NVIDIA_VISIBLE_", "OMP_NUM_")
-
 NAMES = ("LD_LIBRARY_PATH", "TRANSFORMERS_OFFLINE")
-
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is asked for its size
-
 STATUS = Path("/proc/self/status")
-
 COMPATIBILITY = "cuda*/compat"
 
 

@@ -55,7 +55,7 @@ def read(document: str, capabilities: str = "") -> tuple[NvidiaDriver, tuple[Gpu
 
 
 def _gpu(index: int, gpu: ET.Element, capability: str) -> Gpu:
-    total, reserved = (_bytes(gpu, f"fb_memory_usage/{one}") for one in ("total", "reserved"))
+    total, reserved = (_bytes(gpu, f"fb_memory_usage/{entry}") for entry in ("total", "reserved"))
     mig = _text(gpu, "mig_mode/current_mig")
     refused = gpu.find("fb_memory_usage/total") is not None and total is None
     return Gpu(

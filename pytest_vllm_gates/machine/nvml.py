@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 T = TypeVar("T")
-
 NAME = "NVML"
 
 
@@ -115,18 +114,18 @@ def _topology(
         nvml.NVML_TOPOLOGY_SYSTEM: "SYS",
     }
     found = {}
-    for one, other in itertools.combinations(range(len(handles)), 2):
-        pair = handles[one], handles[other]
+    for number, other in itertools.combinations(range(len(handles)), 2):
+        pair = handles[number], handles[other]
         linked = told(nvml.nvmlDeviceGetP2PStatus, *pair, nvml.NVML_P2P_CAPS_INDEX_NVLINK)
         if linked == nvml.NVML_P2P_STATUS_OK:
-            found[one, other] = "NVLINK"
+            found[number, other] = "NVLINK"
         else:
             way = told(nvml.nvmlDeviceGetTopologyCommonAncestor, *pair)
-            found[one, other] = "unknown" if way is None else ways.get(way, "unknown")
+            found[number, other] = "unknown" if way is None else ways.get(way, "unknown")
     size = range(len(handles))
     return tuple(
-        tuple("X" if one == other else found[min(one, other), max(one, other)] for other in size)
-        for one in size
+        tuple("X" if item == other else found[min(item, other), max(item, other)] for other in size)
+        for item in size
     )
 
 
@@ -138,9 +137,7 @@ def _text(value: object) -> str | None:
 
 
 LOOK_S = 0.1
-
 MILLIWATTS = 1000
-
 PERCENT = 100
 
 
@@ -184,7 +181,9 @@ def watched() -> Iterator[Mapping[str, float]]:
 
 def _handles(nvml: Any) -> list[object]:
     with contextlib.suppress(nvml.NVMLError):
-        return [nvml.nvmlDeviceGetHandleByIndex(one) for one in range(nvml.nvmlDeviceGetCount())]
+        return [
+            nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())
+        ]
     return []
 
 

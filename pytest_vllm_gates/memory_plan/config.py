@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.memory_plan.types import ModelShape, Serving, Version
 
 MODEL_TYPES = data.FOLDER / "model_types.toml"
-
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 
 # The text part's type where a multimodal config does not name it.
@@ -61,7 +60,6 @@ ALIASES = {
     "vocab_size": ("padded_vocab_size",),
     "num_experts": ("num_local_experts", "n_routed_experts", "moe_num_experts"),
 }  # fmt: skip
-
 ESSENTIAL = ("num_hidden_layers", "num_attention_heads")
 
 # What no two sizes of a family share: a class's default says nothing of a whole model's file.
@@ -69,7 +67,6 @@ SIZES = (
     "hidden_size", "intermediate_size", "max_position_embeddings", "moe_intermediate_size",
     "n_routed_experts", "num_experts", "num_local_experts", "vocab_size",
 )  # fmt: skip
-
 WHOLE = "whole number"
 
 
@@ -155,10 +152,8 @@ BYTES = {
     "auto": 2, "half": 2, "float16": 2, "bfloat16": 2, "float": 4, "float32": 4,
     "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "fp8_inc": 1,
 }  # fmt: skip
-
 PACKED_LATENT = {"fp8_ds_mla": 656, "nvfp4_ds_mla": 352}
 """Bytes of a token in the sparse kernels' own formats, which no width gives."""
-
 REFUSED_CACHE_TYPES = (
     "int8_per_token_head", "fp8_per_token_head", "int4_per_token_head", "nvfp4", "turboquant_k8v4",
     "turboquant_4bit_nc", "turboquant_k3v4_nc", "turboquant_3bit_nc", "ultraquant_4bit",

@@ -123,10 +123,8 @@ def gibibytes(count: int) -> str:
 
 
 MARGIN = 0.05
-
 ROUNDED_GIB = 0.005
 """Half of the last digit that vLLM prints."""
-
 SEGMENT_GIB = 20 * 2**20 / GIB
 """What torch's allocator may take at once beyond what was asked for (`kLargeBuffer` of
 c10/cuda/CUDACachingAllocator.h): vLLM prints what the device gave, not what the weights fill."""

@@ -93,17 +93,11 @@ def _wasteful(shape: ModelShape, serving: Serving) -> tuple[str, ...]:
 
 
 HEADROOM = 0.1
-
 LONGEST = 2**30
-
 LEAST_BLOCK = 8
-
 MOST_DRAFTED = 1000
-
 HALF_OF_TWO_DIGITS = 0.005001
-
 EVERY_BLOCK = ("bamba", "falcon_h1", "granitemoehybrid", "jamba", "nemotron_h")
-
 STATE_TYPES = ("auto", "float16", "bfloat16", "float32")
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 GIB = 1024**3
-
 HALF_A_DIGIT = GIB // 200
 """vLLM prints gibibytes to two digits: what it has is up to 0.005 GiB off."""
 
@@ -216,31 +215,22 @@ class ModelShape:
 
 
 Version = tuple[int, int, int]
-
 HYBRID_MANAGER: Version = (0, 9, 1)
 """From here on windows and full attention have groups of their own; before, all was kept whole."""
-
 TOKENS_ARE_WHOLE_REQUESTS: Version = (0, 20, 2)
 """From here on the printed KV cache size is concurrency times context; before, one group's."""
-
 BATCHES_IN_FLIGHT: Version = (0, 26, 0)
 """From here on a window makes room for every batch in flight, two with asynchronous scheduling."""
-
 UNEVEN_GROUPS: Version = (0, 21, 0)
 """From here on kinds of layers may differ by half in number and still share a group size."""
-
 HYBRID_PREFIX_CACHING: Version = (0, 29, 0)
 """From here on models with recurrent states cache prefixes unless told not to; 0.27 did not."""
-
 NULL_BLOCK_RESERVED: Version = (0, 28, 0)
 """From here on the check at startup counts the block the pool keeps for itself; 0.26 did not."""
-
 SPARSE_KEEPS_ITS_TYPE: Version = (0, 11, 1)
 """From here on sparse latent attention keeps 16 bits unless told otherwise; before, fp8_ds_mla."""
-
 SPARSE_PLAIN_FP8: Version = (0, 26, 0)
 """From here on sparse latent attention knows plain fp8 beside fp8_ds_mla, by its full name."""
-
 UTILIZATION_092: Version = (0, 19, 0)
 """From here on vLLM takes 0.92 of a device unless told otherwise; before, 0.9."""
 

@@ -89,7 +89,7 @@ def output_distance(served: Scores, reference: Scores, allowed: Tolerance) -> Di
     two log-probabilities to move.
     """
     pairs = zip(served.output, reference.output, strict=False)
-    same = next((i for i, (one, other) in enumerate(pairs) if one != other), None)
+    same = next((i for i, (number, other) in enumerate(pairs) if number != other), None)
     if same is None:
         same = min(len(served.output), len(reference.output))
         parted = len(served.output) != len(reference.output)
@@ -103,7 +103,7 @@ def output_distance(served: Scores, reference: Scores, allowed: Tolerance) -> Di
 def _distance(served: Sequence[float], reference: Sequence[float]) -> Distance:
     if len(served) != len(reference):
         raise ValueError(f"{len(served)} log-probabilities against {len(reference)}")
-    apart = [abs(one - other) for one, other in zip(served, reference, strict=True)]
+    apart = [abs(value - other) for value, other in zip(served, reference, strict=True)]
     if not apart:
         return Distance(0, 0.0, 0.0, 0.0, None)
     worst_at = max(range(len(apart)), key=apart.__getitem__)

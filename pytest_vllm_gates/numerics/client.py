@@ -46,12 +46,9 @@ class ReferenceScores:
 
 
 PROGRAM = Path(__file__).with_name("fp32_program.py")
-
 PROGRAM_LIMIT_S = 900.0
-
 SMALL_BYTES = 512 * 2**20
 """Weights up to this size are worth scoring in fp32 on a CPU."""
-
 WEIGHTS = "*.safetensors"
 
 

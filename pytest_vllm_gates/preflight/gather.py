@@ -133,4 +133,4 @@ def node(path: Path) -> Node:
             f"vllm-gates inventory --lane LANE --json > {path.name}"
         )
     versions = (found.get("bundle") or {}).get("versions") or {}
-    return Node(path.stem, machine, {str(name): str(one) for name, one in versions.items()})
+    return Node(path.stem, machine, {str(name): str(entry) for name, entry in versions.items()})

@@ -114,12 +114,12 @@ def _package(situation: Situation, machine: Machine) -> str | None:
     environment = situation.environment
     path = environment.get("LD_LIBRARY_PATH", "").split(":")
     for folder in machine.compatibility:
-        if folder in (one.rstrip("/") for one in path):
+        if folder in (text.rstrip("/") for text in path):
             return folder
     if environment.get("VLLM_ENABLE_CUDA_COMPATIBILITY", "").strip().lower() in ("1", "true"):
         named = environment.get("VLLM_CUDA_COMPATIBILITY_PATH")
         wanted = f"cuda-{situation.bundle.torch_cuda}/"
-        return named or next((one for one in machine.compatibility if wanted in one), None)
+        return named or next((text for text in machine.compatibility if wanted in text), None)
     return None
 
 
@@ -146,7 +146,7 @@ def compute_capability(situation: Situation) -> CheckResult:
 
 
 def _no_kernel(part: str, gpu: Gpu, kernels: Kernels) -> CheckResult:
-    listed = ", ".join(f"{one // 10}.{one % 10}" for one in kernels.machine_code)
+    listed = ", ".join(f"{number // 10}.{number % 10}" for number in kernels.machine_code)
     needed = _number(gpu.capability or "")
     older = bool(kernels.machine_code) and needed < min(kernels.machine_code)
     return fails(
@@ -174,7 +174,7 @@ def runs(capability: int, kernels: Kernels) -> str | None:
         # A list without its PTX says no only to what is older than all of it.
         older = kernels.machine_code and capability < min(kernels.machine_code)
         return None if older else "by PTX, if it has any"
-    older_ptx = [one for one in kernels.ptx if one <= capability]
+    older_ptx = [number for number in kernels.ptx if number <= capability]
     return f"by PTX of {max(older_ptx)}, compiled at the first start" if older_ptx else None
 
 
@@ -239,8 +239,8 @@ def visible(situation: Situation, machine: Machine) -> tuple[Gpu, ...]:
     for name in (part.strip() for part in listed.split(",")):
         # CUDA stops at the first that it does not know.
         gpu = next(
-            (one for one in machine.devices
-             if name == str(one.index) or (one.uuid and name and one.uuid.startswith(name))),
+            (device for device in machine.devices
+             if name == str(device.index) or (device.uuid and name and device.uuid.startswith(name))),
             None,
         )  # fmt: skip
         if gpu is None:

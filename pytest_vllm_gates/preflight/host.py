@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Situation
 
 HOST_IP = "VLLM_HOST_IP"
-
 NCCL, GLOO, TENSORPIPE = "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"
-
 LOOPBACK = "lo"
 
 
@@ -32,7 +30,7 @@ def network(situation: Situation) -> CheckResult:
     interfaces = situation.machine.interfaces
     wrong = [*_wrong(situation, interfaces)]
     if wrong:
-        others = ", ".join(one for one in interfaces if one != LOOPBACK)
+        others = ", ".join(interface for interface in interfaces if interface != LOOPBACK)
         return fails(
             "; ".join(wrong),
             cause="the value is another machine's, or the cable is in another port; the ranks "
@@ -40,13 +38,13 @@ def network(situation: Situation) -> CheckResult:
             fix=f"name what is here: {others or 'no interface'}; on RDMA cards ibdev2netdev tells "
             "which is up, and ip -4 addr its address",
         )
-    missing = [one for one in (HOST_IP, NCCL, GLOO) if not situation.environment.get(one)]
+    missing = [text for text in (HOST_IP, NCCL, GLOO) if not situation.environment.get(text)]
     if missing:
         return unknown(
             f"{', '.join(missing)} not set: each library takes the interface it finds first, which "
             "may be the slow one"
         )
-    named = ", ".join(f"{one}={situation.environment[one]}" for one in (HOST_IP, NCCL, GLOO))
+    named = ", ".join(f"{text}={situation.environment[text]}" for text in (HOST_IP, NCCL, GLOO))
     return ok(named)
 
 
@@ -64,32 +62,29 @@ def _wrong(situation: Situation, interfaces: tuple[str, ...]) -> Iterable[str]:
         yield f"{variable}={path} is not there"
     for variable in (NCCL, GLOO, TENSORPIPE) if interfaces else ():
         value = environment.get(variable, "")
-        names = [one for one in value.removeprefix("^").removeprefix("=").split(",") if one]
+        names = [text for text in value.removeprefix("^").removeprefix("=").split(",") if text]
         # NCCL takes the beginning of a name, the whole one after `=`, all others after `^`.
         begins = variable == NCCL and not value.startswith("=")
-        lost = [one for one in names if not _there(one, interfaces, begins=begins)]
+        lost = [name for name in names if not _there(name, interfaces, begins=begins)]
         if lost and not value.startswith("^"):
             yield f"{variable}={value}: this machine has no interface {', '.join(lost)}"
 
 
 def _there(name: str, interfaces: tuple[str, ...], *, begins: bool) -> bool:
     bare = name.partition(":")[0]
-    return any(one.startswith(bare) if begins else one == bare for one in interfaces)
+    return any(
+        interface.startswith(bare) if begins else interface == bare for interface in interfaces
+    )
 
 
 MIB = 2**20
-
 CHUNK = "VLLM_MQ_MAX_CHUNK_BYTES_MB"
-
 CHUNK_MIB, CHUNKS = 16, 10
 """vLLM's ring buffer from its engine to its workers."""
-
 WANTED_FILES = 65535
 """What vLLM raises its limit to, where it may."""
-
 ASIDE_FILES = 256
 """Files a server holds that are no connection: weights, logs, pipes, sockets between processes."""
-
 REQUESTS = 256
 
 
@@ -124,7 +119,7 @@ def open_files(situation: Situation) -> CheckResult:
     limits = situation.machine.limits.open_files
     if limits is None:
         return unknown("the limit of open files cannot be asked for")
-    soft, hard = (one if one >= 0 else WANTED_FILES for one in limits)
+    soft, hard = (limit if limit >= 0 else WANTED_FILES for limit in limits)
     # vLLM raises the soft limit as far as it wants, or not at all.
     effective = max(soft, WANTED_FILES) if hard >= WANTED_FILES else soft
     needed = (flags.count(situation, "max_num_seqs", REQUESTS) or REQUESTS) + ASIDE_FILES

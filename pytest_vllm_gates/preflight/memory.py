@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Situation
 
 SPACE = "VLLM_CPU_KVCACHE_SPACE"
-
 EXPLICIT = "kv_cache_memory_bytes"
 
 

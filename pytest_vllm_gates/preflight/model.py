@@ -77,7 +77,7 @@ def architecture(situation: Situation) -> CheckResult:
     if known:
         return ok(f"vLLM {bundle.vllm} has {known[0]}")
     name = str(names[0])
-    if any(_stem(name) == _stem(one) for one in bundle.architectures):
+    if any(_stem(name) == _stem(text) for text in bundle.architectures):
         return unknown(f"vLLM has no {name} of its own and may convert what it has to it")
     if bundle.plugins or model.config.get("auto_map"):
         return unknown(
@@ -212,7 +212,7 @@ def _rope(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the rotary settings: one, or one for each kind of layer."""
     found = config.get("rope_parameters") or config.get("rope_scaling")
     if isinstance(found, dict):
-        nested = [one for one in found.values() if isinstance(one, dict)]
+        nested = [entry for entry in found.values() if isinstance(entry, dict)]
         yield from nested or [found]
 
 
@@ -230,7 +230,7 @@ def quantization(situation: Situation) -> CheckResult:
         return unknown("config.json has a quantization_config without a quant_method")
     if not known:
         return unknown(f"the quantisations of the lane's vLLM cannot be listed; this is {method}")
-    strange = [one for one in (method, str(asked or method)) if one not in known]
+    strange = [text for text in (method, str(asked or method)) if text not in known]
     if named in situation.bundle.taken_over:
         return ok(f"vLLM {situation.bundle.vllm} serves {named} by a method of its own")
     if strange and situation.bundle.plugins:

@@ -154,11 +154,11 @@ def quantization_blocks(situation: Situation) -> CheckResult:
     if size == 1 or settings.get("quant_method") != "fp8" or not block:
         return not_applicable("nothing is split that is quantised in blocks")
     if not (isinstance(block, list) and len(block) == 2 and all(  # noqa: PLR2004 - rows, columns
-        isinstance(one, int) and one > 0 for one in block
+        isinstance(entry, int) and entry > 0 for entry in block
     )):  # fmt: skip
         return unknown(f"weight_block_size {block!r} is not a pair of sizes")
-    left = [str(one) for key in ("modules_to_not_convert", "ignored_layers")
-            for one in settings.get(key) or []]  # fmt: skip
+    left = [str(setting) for key in ("modules_to_not_convert", "ignored_layers")
+            for setting in settings.get(key) or []]  # fmt: skip
     experts = model.whole("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
     dense = model.whole("intermediate_size")
     has_dense = not experts or model.whole("first_k_dense_replace")
@@ -166,7 +166,7 @@ def quantization_blocks(situation: Situation) -> CheckResult:
         return unknown("config.json does not say how wide the layers are")
     part = (dense or 0) // size
     if has_dense and dense and (dense % size or part % block[1]):
-        if any("mlp" in one or "down_proj" in one for one in left):
+        if any("mlp" in text or "down_proj" in text for text in left):
             return unknown("some layers are kept out of the quantisation")
         return fails(
             f"Weight input_size_per_partition = {part} is not divisible by weight quantization "
@@ -203,8 +203,8 @@ def _largest(situation: Situation, most: int) -> int:
     heads = model.whole("num_attention_heads", "n_head") or 1
     keys = (None if model.whole("kv_lora_rank") else model.whole(*KV_HEADS)) or 1
     return max(
-        (one for one in range(1, max(1, most) + 1)
-         if heads % one == 0 and (keys % one == 0 or one % keys == 0)),
+        (number for number in range(1, max(1, most) + 1)
+         if heads % number == 0 and (keys % number == 0 or number % keys == 0)),
         default=1,
     )  # fmt: skip
 
@@ -212,6 +212,10 @@ def _largest(situation: Situation, most: int) -> int:
 def _fitting(width: int, block: int, most: int) -> int:
     """Return the largest number of ranks, up to `most`, that all get whole blocks of `width`."""
     return max(
-        (one for one in range(1, most + 1) if width % one == 0 and width // one % block == 0),
+        (
+            number
+            for number in range(1, most + 1)
+            if width % number == 0 and width // number % block == 0
+        ),
         default=1,
     )

@@ -27,10 +27,10 @@ def versions(situation: Situation) -> CheckResult:
         return unknown(f"not installed yet: the lane's lock pins vllm {bundle.vllm}")
     if bundle.unmet:
         wrong = "; ".join(
-            f"{one.by} needs {one.requirement} and {one.found or 'none'} is installed"
-            for one in bundle.unmet
+            f"{requirement.by} needs {requirement.requirement} and {requirement.found or 'none'} is installed"
+            for requirement in bundle.unmet
         )
-        wanted = " ".join(f"'{one.requirement}'" for one in bundle.unmet)
+        wanted = " ".join(f"'{requirement.requirement}'" for requirement in bundle.unmet)
         return fails(
             wrong,
             cause="a package was upgraded on its own; imports fail, or a tokenizer or config is "
@@ -38,7 +38,7 @@ def versions(situation: Situation) -> CheckResult:
             fix=f"PYTHON -m pip install {wanted}, with the lane's PYTHON, or a fresh lock",
         )
     found = bundle.versions
-    listed = ", ".join(f"{one} {found[one]}" for one in TOGETHER if one in found)
+    listed = ", ".join(f"{text} {found[text]}" for text in TOGETHER if text in found)
     return ok(f"vllm {bundle.vllm} with {listed}")
 
 
@@ -57,10 +57,10 @@ def nodes(situation: Situation) -> CheckResult:
     if len(situation.nodes) == 1 and situation.machine:
         driver = {"driver": {"version": situation.machine.driver.version}}
         seen["this machine"] = _compared(situation.bundle.versions, driver)
-    names = sorted({name for one in seen.values() for name in one})
+    names = sorted({name for entry in seen.values() for name in entry})
     differing = []
     for name in names:
-        found = {node: one.get(name) for node, one in seen.items()}
+        found = {node: entry.get(name) for node, entry in seen.items()}
         if len(set(found.values())) > 1:
             told = ", ".join(f"{value or 'none'} on {node}" for node, value in found.items())
             differing.append(f"{name}: {told}")

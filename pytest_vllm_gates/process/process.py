@@ -24,23 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 GUARD = Path(__file__).with_name("guard.py")
-
 DEFAULT_GRACE_S = 2.0
 
 # What the tree gets when this process was killed: nothing may be left five seconds later, however
 # busy the machine, and nobody waits for the server's farewell.
 ORPHANED_GRACE_S = 0.5
-
 HURRY_S = 30.0
-
 POLL_S = 0.05
 
 # A killed process is gone when the kernel has freed what it held: many seconds for a process of
 # some gigabytes on a machine short of memory, or one whose driver is busy.
 DYING_S = 60.0
-
 PF_EXITING = 0x4  # linux/sched.h
-
 RUNNING, DYING = "running", "killed, but not gone"
 
 

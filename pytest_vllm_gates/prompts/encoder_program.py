@@ -90,7 +90,7 @@ def main() -> None:
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("this interpreter has no vLLM")
     vllm = Path(spec.submodule_search_locations[0])
-    files = [vllm / "tokenizers" / f"{one}.py" for one in (encoding, name)]
+    files = [vllm / "tokenizers" / f"{item}.py" for item in (encoding, name)]
     if absent := [str(file) for file in files if not file.is_file()]:
         raise SystemExit(f"this vLLM has no {' and no '.join(absent)}")
     parts = takes_parts(vllm, name)

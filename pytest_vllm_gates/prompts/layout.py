@@ -32,14 +32,14 @@ def token_diff(
     in a row: `same`, `removed` (only expected), `added` (only found), or `skipped` with a count.
     """
     start, end = _common_ends(expected, found)
-    one, other = expected[start : len(expected) - end], found[start : len(found) - end]
+    entry, other = expected[start : len(expected) - end], found[start : len(found) - end]
     runs = [
         *_same(expected[:start], piece, first=True),
-        *_differing(one[:MOST_COMPARED], other[:MOST_COMPARED], piece),
+        *_differing(entry[:MOST_COMPARED], other[:MOST_COMPARED], piece),
         *_same(expected[len(expected) - end :], piece, last=True),
     ]
     cut = {
-        "not_compared": max(0, len(one) - MOST_COMPARED) + max(0, len(other) - MOST_COMPARED),
+        "not_compared": max(0, len(entry) - MOST_COMPARED) + max(0, len(other) - MOST_COMPARED),
         "runs_left_out": max(0, len(runs) - MOST_RUNS),
     }
     return {
@@ -57,10 +57,10 @@ def of_goldens(
 
     Nor where one is no prompt but a refusal, or so long that its middle is not in it.
     """
-    one, other = (recorded_ids(text) if text else None for text in (recorded, now))
-    if one is None or other is None or one == other:
+    entry, other = (recorded_ids(text) if text else None for text in (recorded, now))
+    if entry is None or other is None or entry == other:
         return None
-    return token_diff(one, other, ("recorded", "now"), piece)
+    return token_diff(entry, other, ("recorded", "now"), piece)
 
 
 def recorded_ids(golden: str) -> list[int] | None:
@@ -76,28 +76,28 @@ def recorded_ids(golden: str) -> list[int] | None:
     return ids or None
 
 
-def _common_ends(one: Sequence[int], other: Sequence[int]) -> tuple[int, int]:
+def _common_ends(entry: Sequence[int], other: Sequence[int]) -> tuple[int, int]:
     """Return how many tokens two prompts have in common at their start and at their end."""
-    least = min(len(one), len(other))
+    least = min(len(entry), len(other))
     start = 0
-    while start < least and one[start] == other[start]:
+    while start < least and entry[start] == other[start]:
         start += 1
     end = 0
-    while end < least - start and one[-1 - end] == other[-1 - end]:
+    while end < least - start and entry[-1 - end] == other[-1 - end]:
         end += 1
     return start, end
 
 
 def _differing(
-    one: Sequence[int], other: Sequence[int], piece: Callable[[int], str]
+    entry: Sequence[int], other: Sequence[int], piece: Callable[[int], str]
 ) -> Iterator[Run]:
-    matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, entry, other, autojunk=False)
     for kind, begin, end, their_begin, their_end in matcher.get_opcodes():
         if kind == "equal":
-            yield from _same(one[begin:end], piece)
+            yield from _same(entry[begin:end], piece)
             continue
         if end > begin:
-            yield _run("removed", one[begin:end], piece)
+            yield _run("removed", entry[begin:end], piece)
         if their_end > their_begin:
             yield _run("added", other[their_begin:their_end], piece)
 
@@ -123,7 +123,7 @@ def _same(
 def _run(kind: str, ids: Sequence[int], piece: Callable[[int], str]) -> Run:
     shown = ids[:MOST_IN_A_RUN]
     found: Run = {
-        "kind": kind, "token_ids": list(shown), "texts": [visible(piece(one)) for one in shown],
+        "kind": kind, "token_ids": list(shown), "texts": [visible(piece(number)) for number in shown],
     }  # fmt: skip
     if len(ids) > len(shown):
         found["left_out"] = len(ids) - len(shown)

@@ -130,7 +130,7 @@ def wrong_refusal(
             f"the template refuses {body} ({refused}) and takes the same turns with plain texts: "
             "what somebody writes is answered with an error"
         )
-    if "tools" not in body and all(one["role"] != "system" for one in body["messages"]):
+    if "tools" not in body and all(message["role"] != "system" for message in body["messages"]):
         return (
             "the template refuses turns of user and assistant, which every family takes: "
             f"{body} ({refused})"

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 
 CONTENT = "content"
-
 MESSAGES = "messages"
 
 
@@ -87,7 +86,7 @@ def _parameters_given_content(
         if not isinstance(call.node, nodes.Name) or call.node.name != macro.name:
             continue
         given = [*zip(names, call.args, strict=False)]
-        given += [(one.key, one.value) for one in call.kwargs if one.key in names]
+        given += [(keyword.key, keyword.value) for keyword in call.kwargs if keyword.key in names]
         for name, value in given:
             if any(_is_part_of(value, message, CONTENT) for message in messages):
                 yield name
@@ -116,7 +115,6 @@ def _is_part_of(node: nodes.Node | None, name: str, key: str | None = None) -> b
 
 
 NAME = "chat template"
-
 SAMPLE = {"messages": [{"role": "user", "content": "a piece of text"}]}
 
 

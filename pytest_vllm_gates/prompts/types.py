@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ASSISTANT = "assistant"
-
 TOOL = "tool"
 
 
@@ -121,7 +120,6 @@ def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 RENDER_LIMIT_S = 10.0
-
 AGAIN_LIMIT_S = 1.0
 """What the next conversation is given after one that did not come to an end."""
 

@@ -16,26 +16,17 @@ if TYPE_CHECKING:
 # quick, and what follows it. The secret is the last group, without any the whole match. None
 # reaches over the end of a line, so that a log can be redacted line by line.
 _Q = r"""\\*["']"""
-
 _QUOTED = rf"""(?:{_Q})?[ \t]*(?:[:=]|,(?=[ \t]*b?{_Q}))[ \t]*b?{_Q}([^"'\\\r\n\[\]]{{6,}})"""
-
 _LISTED = rf"""(?:{_Q})?[ \t]*[:=][ \t]*\[(?!redacted\])([^\[\]\r\n]{{6,}})\]"""
-
 _CODED = r"=(?=[A-Za-z_-]*\d)([A-Za-z0-9_+/=~%-]{6,})(?![\w.(\[])"
-
 _BARE = r"""([^\s"'`,;)(\]}\[{<>$\\-][^\s"'`,;)\]}\[{<>\\]{5,})"""
-
 _NEXT = rf"(?:=|[ \t]+|{_Q}[ \t]*[,:][ \t]*{_Q})"
-
 _PROSE = (
     r"(?!(?:auth\w*|token|scheme|realm|format|header|key|value|argument|option|param\w*|variable|"
     r"needs|should|instead|before|without)s?\b)"
 )
-
 _HEADER = rf"""(?:{_Q})?[ \t]*(?:[:=]|,(?=[ \t]*b?{_Q}))[ \t]*b?(?:{_Q})?"""
-
 _SCHEME = r"(?:[Bb]earer|[Bb]asic|[Tt]oken|[Dd]igest|[Aa]pi-?[Kk]ey)[ \t]+"
-
 SHAPES = tuple(
     (text, re.compile(text + pattern, re.ASCII))
     for text, pattern in (
@@ -80,7 +71,6 @@ SHAPES = tuple(
         ("key=", r"(?<=[?&]key=)([A-Za-z0-9%_~+/=.-]{6,})"),
     )
 )
-
 _UNESCAPED = re.compile(r"[A-Za-z0-9_.-]+")
 
 

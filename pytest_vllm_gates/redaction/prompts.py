@@ -87,12 +87,12 @@ class Prompts:
         if _TOKENS.search(name) and isinstance(value, list | tuple | str):
             return self.text(json.dumps(value))
         if isinstance(value, dict):
-            return {key: self.json(one, str(key)) for key, one in value.items()}
+            return {key: self.json(entry, str(key)) for key, entry in value.items()}
         if isinstance(value, list | tuple):
             # A stop list's texts, or a prompt of tokens.
-            if name == "prompt" and value and all(isinstance(one, int) for one in value):
+            if name == "prompt" and value and all(isinstance(entry, int) for entry in value):
                 return self.text(json.dumps(value))
-            return type(value)(self.json(one) for one in value)
+            return type(value)(self.json(entry) for entry in value)
         return self.text(value) if isinstance(value, str) else value
 
     def prose(self, text: str) -> str:

@@ -87,7 +87,7 @@ class Redactor:
         if fresh:
             self._values |= fresh
             every = {spelling for value in self._values for spelling in spellings(value)}
-            self._spaced = tuple(sorted(one for one in every if len(one.split()) > 1))
+            self._spaced = tuple(sorted(item for item in every if len(item.split()) > 1))
             self._spellings = tuple(sorted(every.difference(self._spaced)))
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
@@ -130,7 +130,7 @@ class Redactor:
         for name, value in table.items():
             several = value if isinstance(value, list | tuple) else [value]
             if _ENTRY.fullmatch(name):
-                self.learn(*(one for one in several if isinstance(one, str)))
+                self.learn(*(entry for entry in several if isinstance(entry, str)))
 
     def learn_hub_token(self, environment: Mapping[str, str]) -> None:
         """Take the token that `hf auth login` left in its file."""
@@ -187,12 +187,12 @@ class Redactor:
             return value
         if isinstance(value, dict):
             return {
-                self.text(str(name)): self._entry(str(name), one) for name, one in value.items()
+                self.text(str(name)): self._entry(str(name), entry) for name, entry in value.items()
             }
         if isinstance(value, tuple):
-            return tuple(self.json(one) for one in value)
+            return tuple(self.json(entry) for entry in value)
         if isinstance(value, list):
-            return [self.json(one) for one in value]
+            return [self.json(entry) for entry in value]
         return self.text(str(value))
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
@@ -207,9 +207,9 @@ class Redactor:
         if isinstance(value, str):
             return self.prompts.prose(self.text(value))
         if isinstance(value, dict):
-            return {name: self.failure(one) for name, one in value.items()}
+            return {name: self.failure(entry) for name, entry in value.items()}
         if isinstance(value, list | tuple):
-            return type(value)(self.failure(one) for one in value)
+            return type(value)(self.failure(entry) for entry in value)
         return self.json(value)
 
     def evidence(self, value: Any) -> Any:
@@ -238,7 +238,7 @@ class Redactor:
             if isinstance(value, str):
                 return REDACTED if hides(value) else value
             if isinstance(value, list | tuple):
-                return [self._entry(name, one) for one in value]
+                return [self._entry(name, entry) for entry in value]
         return self.json(value)
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:

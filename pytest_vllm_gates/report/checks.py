@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Check
 
 OK, FAILS, NOT_RUN = "ok", "fails", "not run"
-
 MICRO, MILLI = 1e6, 1e3
 
 
@@ -47,8 +46,13 @@ def all_reduce_document(seen: Ranks) -> dict[str, Any]:
         "torch": next((rank.facts["torch"] for rank in seen.ranks if "torch" in rank.facts), None),
         "took_s": seen.took_s,
         "sizes": [
-            {"bytes": one.bytes, "round_s": one.round_s, "algbw": one.algorithm, "busbw": one.bus}
-            for one in judge.bandwidths(seen)
+            {
+                "bytes": bandwidth.bytes,
+                "round_s": bandwidth.round_s,
+                "algbw": bandwidth.algorithm,
+                "busbw": bandwidth.bus,
+            }
+            for bandwidth in judge.bandwidths(seen)
         ],
         "ranks": [
             {
@@ -82,10 +86,10 @@ def all_reduce_lines(seen: Ranks) -> Iterator[str]:
     if links := seen.told.get("links"):
         yield f"links       {links}"
     yield f"{'size':>10}  {'time':>10}  {'algbw GB/s':>10}  {'busbw GB/s':>10}"
-    for one in judge.bandwidths(seen):
+    for bandwidth in judge.bandwidths(seen):
         yield (
-            f"{in_words(one.bytes):>10}  {_time(one.round_s):>10}  {one.algorithm:>10.2f}  "
-            f"{one.bus:>10.2f}"
+            f"{in_words(bandwidth.bytes):>10}  {_time(bandwidth.round_s):>10}  {bandwidth.algorithm:>10.2f}  "
+            f"{bandwidth.bus:>10.2f}"
         )
 
 
@@ -111,13 +115,13 @@ in braces are taken from the log. Signatures of your own go to `signatures/*.tom
 
 def signature_lines(classes: Sequence[SignatureClass]) -> list[str]:
     """Return the list that a person reads in a terminal."""
-    width = max((len(one) for each in classes for one in each.ids), default=0)
+    width = max((len(text) for each in classes for text in each.ids), default=0)
     found: list[str] = []
     for each in classes:
         found += ([""] if found else []) + [f"{each.name}: {each.title}"]
-        for one in each.signatures:
-            kind = "" if one.kind == "failure" else f" ({one.kind})"
-            found.append(f"  {one.id:{width}}  {one.phase:8}  {one.title}{kind}")
+        for signature in each.signatures:
+            kind = "" if signature.kind == "failure" else f" ({signature.kind})"
+            found.append(f"  {signature.id:{width}}  {signature.phase:8}  {signature.title}{kind}")
     count = sum(len(each.signatures) for each in classes)
     return [*found, "", f"{count} signatures in {len(classes)} classes"]
 
@@ -132,25 +136,30 @@ def signature_page(classes: Sequence[SignatureClass]) -> str:
     parts = [HEAD]
     for each in classes:
         parts.append(f"## {each.title}\n")
-        parts += [_section(one) for one in each.signatures]
+        parts += [_section(signature) for signature in each.signatures]
     return "\n".join(parts)
 
 
-def _section(one: Signature) -> str:
-    about = [one.phase, *([] if one.kind == "failure" else [one.kind])]
-    rows = [f"### {one.id}: {one.title}", "", f"*{', '.join(about)}.* {one.text.cause}", ""]
-    rows += [f"{number}. {fix}" for number, fix in enumerate(one.text.fixes, start=1)]
-    if one.patterns:
-        rows += ["", "```text", *one.patterns, "```"]
-    rows += _conditions(one)
-    if one.references:
-        rows += ["", f"Seen in {', '.join(one.references)}."]
+def _section(signature: Signature) -> str:
+    about = [signature.phase, *([] if signature.kind == "failure" else [signature.kind])]
+    rows = [
+        f"### {signature.id}: {signature.title}",
+        "",
+        f"*{', '.join(about)}.* {signature.text.cause}",
+        "",
+    ]
+    rows += [f"{number}. {fix}" for number, fix in enumerate(signature.text.fixes, start=1)]
+    if signature.patterns:
+        rows += ["", "```text", *signature.patterns, "```"]
+    rows += _conditions(signature)
+    if signature.references:
+        rows += ["", f"Seen in {', '.join(signature.references)}."]
     return "\n".join(rows) + "\n"
 
 
-def _conditions(one: Signature) -> list[str]:
+def _conditions(signature: Signature) -> list[str]:
     """Return what must hold around its line, a line each."""
-    when, rules = one.when, one.machine
+    when, rules = signature.when, signature.machine
     near = f"a line within {when.within} lines matches"
     told = [
         f"- {what} {' or '.join(f'`{pattern}`' for pattern in patterns)}"

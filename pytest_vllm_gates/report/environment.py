@@ -81,8 +81,8 @@ def bundle_lines(lane: str, bundle: Bundle) -> Iterator[str]:
         yield _line("CUDA of torch", bundle.torch_cuda)
     for part, kernels in (("torch", bundle.torch_kernels), ("vLLM", bundle.vllm_kernels)):
         if kernels:
-            listed = [f"sm_{one}" for one in kernels.machine_code]
-            listed += [f"compute_{one}" for one in kernels.ptx or ()]
+            listed = [f"sm_{number}" for number in kernels.machine_code]
+            listed += [f"compute_{number}" for number in kernels.ptx or ()]
             yield _line(f"{part} kernels", " ".join(listed))
 
 
@@ -172,7 +172,7 @@ def lane_lines(rows: Sequence[LaneRow]) -> Iterator[str]:
             yield f"{indent}{row.problem}"
         if row.shown:
             pinned = "" if row.python else "its lock pins: "
-            yield f"{indent}{pinned}{', '.join(f'{name} {one}' for name, one in row.shown.items())}"
+            yield f"{indent}{pinned}{', '.join(f'{name} {text}' for name, text in row.shown.items())}"
         if row.python:
             yield f"{indent}{row.python}"
     if any(row.default for row in rows):
@@ -180,12 +180,9 @@ def lane_lines(rows: Sequence[LaneRow]) -> Iterator[str]:
 
 
 NOT_THERE = "-"
-
 MOST = 8
 """So many changes of one axis are listed; the document has them all."""
-
 WIDEST = 60
-
 CHECKSUM = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
@@ -204,11 +201,11 @@ def diff_lines(diff: BundleDiff) -> Iterator[str]:
     """Yield one line a change under the lanes' names, then what is the same and what not known."""
     rows = [("", "", diff.ours, diff.theirs)]
     for axis in diff.axes:
-        changes = [one for one in diff.changed if one.axis == axis]
+        changes = [change for change in diff.changed if change.axis == axis]
         shown = changes[:MOST] if len(changes) > MOST + 1 else changes
         rows += [
-            ("" if number else axis, one.name, _shown(one.ours), _shown(one.theirs))
-            for number, one in enumerate(shown)
+            ("" if number else axis, change.name, _shown(change.ours), _shown(change.theirs))
+            for number, change in enumerate(shown)
         ]
         if left := len(changes) - len(shown):
             rows.append(("", f"… and {left} more", "", ""))

@@ -35,7 +35,14 @@ def lines(
     entries: Sequence[HistoryEntry], trends: Sequence[Trend], family: str | None = None
 ) -> Iterator[str]:
     """Yield one line a run and family, why it was no PROMOTE, and one line a trend."""
-    heads = ("when (UTC)", "promotion", "lane", "vLLM", "family", *(one[0] for one in _columns()))
+    heads = (
+        "when (UTC)",
+        "promotion",
+        "lane",
+        "vLLM",
+        "family",
+        *(column[0] for column in _columns()),
+    )
     rows = [
         (entry, name, _row(entry, name))
         for entry in entries

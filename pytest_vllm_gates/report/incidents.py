@@ -31,8 +31,8 @@ def document(
     The answer is the worst of all attempts: one that reproduces is enough. An incident that was not
     sent again at all is DIFFERENT.
     """
-    answers = [ReplayOutcome(one["answer"]) for one in attempts]
-    worst = next((one for one in COLOURS if one in answers), ReplayOutcome.DIFFERENT)
+    answers = [ReplayOutcome(attempt["answer"]) for attempt in attempts]
+    worst = next((colour for colour in COLOURS if colour in answers), ReplayOutcome.DIFFERENT)
     again, times = answers.count(ReplayOutcome.REPRODUCED), len(answers)
     return {
         "bundle": str(path),
@@ -44,9 +44,9 @@ def document(
         "reproduced": again,
         "different": answers.count(ReplayOutcome.DIFFERENT),
         "rate": again / times if times else None,
-        "interval": [round(one, 4) for one in interval(again, times)] if times else None,
+        "interval": [round(value, 4) for value in interval(again, times)] if times else None,
         "notes": list(notes),
-        "attempts": [dict(one) for one in attempts],
+        "attempts": [dict(attempt) for attempt in attempts],
     }
 
 
@@ -72,18 +72,18 @@ def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for note in replayed["notes"]:
         yield "yellow", f"  {note}"
     yield "", f"  then: {_first(replayed['then'])}"
-    told = next((one for one in attempts if one["answer"] == answer), None)
+    told = next((attempt for attempt in attempts if attempt["answer"] == answer), None)
     if told is None:
         yield "yellow", "  it was not sent again: the run ended before that"
         return
     yield "", f"  now:  {_first(told['says']) or told['outcome']} ({told['why']})"
-    responses = [each for one in attempts for each in one["responses"]]
-    apart = [one for one in responses if not one["same"]]
+    responses = [each for attempt in attempts for each in attempt["responses"]]
+    apart = [response for response in responses if not response["same"]]
     if responses:
         yield "", f"  {len(responses)} answers compared, {len(apart)} differ"
-    for one in (apart or responses)[:RESPONSES]:
-        yield "", f"  {one['name']}: {_timing(one)}"
-        lines = one["diff"].splitlines()
+    for entry in (apart or responses)[:RESPONSES]:
+        yield "", f"  {entry['name']}: {_timing(entry)}"
+        lines = entry["diff"].splitlines()
         for line in lines[:DIFF_LINES]:
             yield {"-": "red", "+": "green"}.get(line[:1], ""), f"    {line}"
         if len(lines) > DIFF_LINES:
@@ -92,16 +92,16 @@ def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def left_lines(incidents: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield where a run's incidents lie and what sends each again; `path` as a shell finds it."""
-    for one in incidents:
-        yield "", f"  incident: {one['gate']}: pytest --repro {shlex.quote(one['path'])}"
+    for incident in incidents:
+        yield "", f"  incident: {incident['gate']}: pytest --repro {shlex.quote(incident['path'])}"
 
 
 def _first(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else ""
 
 
-def _timing(one: Mapping[str, Any]) -> str:
-    (first, now_first), (last, now_last) = one["first_s"], one["seconds"]
+def _timing(entry: Mapping[str, Any]) -> str:
+    (first, now_first), (last, now_last) = entry["first_s"], entry["seconds"]
     return (
         f"first byte {_seconds(first)} then, {_seconds(now_first)} now; "
         f"last byte {_seconds(last)} then, {_seconds(now_last)} now"

@@ -52,7 +52,7 @@ def summary(document: Mapping[str, Any]) -> str:
         _bundle(document.get("bundle")),
         _checks(document.get("against")),
         _waivers(document.get("waivers") or ()),
-        *(_family(one) for one in document["families"]),
+        *(_family(family) for family in document["families"]),
         *_failures(document),
     ]
     note = "\n_The rest is in verdict.json and report.html._\n"
@@ -76,7 +76,7 @@ def _head(document: Mapping[str, Any]) -> str:
         "",
         _inline(terminal.sentence(document)),
         "",
-        *(f"- {_inline(one)}" for one in _few(terminal.reasons(document["reasons"]))),
+        *(f"- {_inline(text)}" for text in _few(terminal.reasons(document["reasons"]))),
     ]
     if commands := document.get("next"):
         lines += ["", "What would make it PROMOTE:", "", _code("\n".join(_few(commands)))]
@@ -94,8 +94,8 @@ def _bundle(bundle: Mapping[str, Any] | None) -> str:
     if not bundle["changed"]:
         return "\n".join([*lines, "Nothing that is looked at differs.", ""])
     rows = [
-        (one["axis"], one["name"], _value(one["theirs"]), _value(one["ours"]))
-        for one in bundle["changed"]
+        (entry["axis"], entry["name"], _value(entry["theirs"]), _value(entry["ours"]))
+        for entry in bundle["changed"]
     ]
     lines += [*_table(("axis", "what", "from", "to"), rows), ""]
     if unknown := bundle.get("unknown"):
@@ -107,9 +107,9 @@ def _checks(against: Mapping[str, Any] | None) -> str:
     if not against or not against["checks"]:
         return ""
     rows = [
-        (one["kind"], f"{one['family']}: {one['gate']}: {one['test']}",
-         one["theirs"] or "not run", one["ours"] or "not run")
-        for one in against["checks"]
+        (check["kind"], f"{check['family']}: {check['gate']}: {check['test']}",
+         check["theirs"] or "not run", check["ours"] or "not run")
+        for check in against["checks"]
     ]  # fmt: skip
     table = _table(("kind", "check", against["lane"]["name"], "this lane"), rows)
     return "\n".join(["### Side by side", "", *table, ""])
@@ -118,7 +118,10 @@ def _checks(against: Mapping[str, Any] | None) -> str:
 def _waivers(waivers: Sequence[Mapping[str, Any]]) -> str:
     if not waivers:
         return ""
-    rows = [(one["state"], one["check"], one["until"], one["who"], one["why"]) for one in waivers]
+    rows = [
+        (waiver["state"], waiver["check"], waiver["until"], waiver["who"], waiver["why"])
+        for waiver in waivers
+    ]
     table = _table(("state", "check", "until", "who", "why"), rows)
     return "\n".join(["### Waivers", "", *table, ""])
 
@@ -127,13 +130,13 @@ def _family(family: Mapping[str, Any]) -> str:
     title = f"### {_inline(family['name'])}, checkpoint {_inline(family['checkpoint']['name'])}"
     rows = [
         (
-            one["gate"],
-            f"{MARKS.get(one['outcome'], '')} {one['outcome']}",
-            str(len(one["tests"])),
-            f"{one['duration_s']:.1f} s",
-            one["reason"].strip().partition("\n")[0],
+            gate["gate"],
+            f"{MARKS.get(gate['outcome'], '')} {gate['outcome']}",
+            str(len(gate["tests"])),
+            f"{gate['duration_s']:.1f} s",
+            gate["reason"].strip().partition("\n")[0],
         )
-        for one in family["gates"]
+        for gate in family["gates"]
     ]
     if not rows:
         return f"{title}\n\nNo gate ran.\n"
@@ -161,10 +164,10 @@ def _failures(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(_inline(one) for one in names) + " |"
+    yield "| " + " | ".join(_inline(name) for name in names) + " |"
     yield "|" + " --- |" * len(names)
     for row in rows[:MOST_ROWS]:
-        yield "| " + " | ".join(_inline(one) for one in row) + " |"
+        yield "| " + " | ".join(_inline(text) for text in row) + " |"
     if len(rows) > MOST_ROWS:
         yield f"| … | {len(rows) - MOST_ROWS} more |" + " |" * (len(names) - 2)
 
@@ -183,7 +186,7 @@ def _inline(text: str) -> str:
 def _code(text: str) -> str:
     """Return a fenced block whose fence is longer than any in the text."""
     shown = _visible(_cut(text.strip("\n"), TEXT_CHARACTERS))
-    longest = max((len(one) for one in re.findall(r"`+", shown)), default=0)
+    longest = max((len(entry) for entry in re.findall(r"`+", shown)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{shown}\n{fence}"
 

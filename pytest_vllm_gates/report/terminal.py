@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 UNRUN = " did not run"
 """How a reason ends that says a gate was not asked for, or not collected."""
-
 INTROSPECTION = "\nassert "
 """Where a reason ends for who does not know the test: what pytest adds comes after it."""
 
@@ -36,7 +35,7 @@ def sentence(document: Mapping[str, Any]) -> str:
             f"No gate failed, but not all of them could speak: lane {lane} is not proven yet, "
             "so keep what serves now."
         )
-    kinds = {one["kind"] for one in other["checks"]} if other else set()
+    kinds = {check["kind"] for check in other["checks"]} if other else set()
     where = ""
     if "regression" in kinds:
         where = f" that works on {against}"
@@ -51,12 +50,12 @@ def reasons(told: Iterable[str]) -> list[str]:
     """Return the reasons in their order, and last which gates did not run: a family's in one."""
     own: list[str] = []
     unrun: dict[str, list[str]] = {}
-    for one in told:
-        family, _, gate = one.removesuffix(UNRUN).partition(": ")
-        if one.endswith(UNRUN) and gate:
+    for text in told:
+        family, _, gate = text.removesuffix(UNRUN).partition(": ")
+        if text.endswith(UNRUN) and gate:
             unrun.setdefault(family, []).append(gate)
         else:
-            own.append(one)
+            own.append(text)
     return own + [
         f"{family}: {gates[0]}{UNRUN}"
         if len(gates) == 1
@@ -84,9 +83,7 @@ COLOURS: Mapping[str, str] = {
     Promotion.REJECT: "red",
     Promotion.HOLD: "yellow",
 }
-
 WAIVERS = {WaiverState.USED: "yellow", WaiverState.UNUSED: "green", WaiverState.EXPIRED: "red"}
-
 NARROW = 60
 
 # What is said of checks that differ between two lanes, by the kind of difference.
@@ -140,8 +137,8 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
 def _counted(standing: Sequence[str]) -> str:
     """Return how many known defects stand in which gates: "qwen3.5: stop 2, tools 1"."""
     families: dict[str, Counter[str]] = {}
-    for one in standing:
-        family, gate, _ = one.split(": ", 2)
+    for text in standing:
+        family, gate, _ = text.split(": ", 2)
         families.setdefault(family, Counter())[gate] += 1
     return "; ".join(
         f"{family}: {', '.join(f'{gate} {count}' for gate, count in gates.items())}"

@@ -29,12 +29,12 @@ def refusals(reactions: Iterable[Reaction]) -> dict[str, str]:
     What differs from boot to boot is taken out: the model's alias and every number.
     """
     found = {}
-    for one in reactions:
-        if one.status in REFUSAL:
-            message = (one.message or one.text)[:SHOWN]
-            if one.request and (model := str(one.request.get("model") or "")):
+    for reaction in reactions:
+        if reaction.status in REFUSAL:
+            message = (reaction.message or reaction.text)[:SHOWN]
+            if reaction.request and (model := str(reaction.request.get("model") or "")):
                 message = message.replace(model, "MODEL")
-            found[one.case.name] = f"{one.status}: {NUMBER.sub('N', message)}"
+            found[reaction.case.name] = f"{reaction.status}: {NUMBER.sub('N', message)}"
     return found
 
 
@@ -119,7 +119,7 @@ def unwell(treatment: RobustnessResult) -> Judged:
 
 def slowest(reactions: Iterable[Reaction]) -> tuple[str, float]:
     """Return the name of the case that took longest, and its seconds."""
-    most = max(reactions, key=lambda one: one.seconds)
+    most = max(reactions, key=lambda reaction: reaction.seconds)
     return most.case.name, round(most.seconds, 3)
 
 

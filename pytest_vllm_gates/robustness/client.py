@@ -20,13 +20,10 @@ if TYPE_CHECKING:
 
 LIMIT_S = 60.0
 """How long one wrong request may take; a healthy server refuses the largest in one or two."""
-
 ANSWER_LIMIT_S = 180.0
 """How long an ordinary answer may take, on a machine that has other things to do."""
-
 AT_A_TIME = 12
 """Wrong requests between two questions whether the server still answers."""
-
 MESSAGE_KEYS = ("message", "detail")
 
 
@@ -103,7 +100,7 @@ def _message(text: str) -> str | None:
     inner = body.get("error", body)
     places = [inner, body] if isinstance(inner, dict) else [{"message": inner}, body]
     found: Iterable[Any] = (place.get(key) for place in places for key in MESSAGE_KEYS)
-    return next((str(one) for one in found if one), None)
+    return next((str(entry) for entry in found if entry), None)
 
 
 def _is_completion(text: str) -> bool:
@@ -114,6 +111,6 @@ def _is_completion(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return all(
-        isinstance(one, dict) and isinstance(one.get("choices"), list) and not one.get("error")
-        for one in bodies
+        isinstance(body, dict) and isinstance(body.get("choices"), list) and not body.get("error")
+        for body in bodies
     )

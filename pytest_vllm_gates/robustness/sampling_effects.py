@@ -66,14 +66,10 @@ class Effect:
 
 
 TOKENS = 12
-
 HOT: dict[str, Any] = {"temperature": 2.0, "logprobs": 1}
 """So hot that no token but the most probable is likely to come every time, unless it must."""
-
 SHORTEST_WORD = 3
-
 SHOWN = 200
-
 SERVER_ERRORS = httpx.codes.INTERNAL_SERVER_ERROR
 
 
@@ -97,10 +93,11 @@ def ask(client: openai.OpenAI, endpoint: Endpoint, chat: Mapping[str, Any]) -> l
     if not (plain.choices and plain.choices[0].token_ids):
         raise Inconclusive("a plain completion tells no tokens (return_token_ids)")
     wanted = [
-        replace(one, request={**body, **one.request}) for one in _wanted(endpoint, plain.choices[0])
+        replace(effect, request={**body, **effect.request})
+        for effect in _wanted(endpoint, plain.choices[0])
     ]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        return list(pool.map(lambda one: _asked(client, endpoint, one), wanted))
+        return list(pool.map(lambda entry: _asked(client, endpoint, entry), wanted))
 
 
 def _prompt(endpoint: Endpoint, chat: Mapping[str, Any]) -> list[int]:
@@ -138,12 +135,12 @@ def _wanted(endpoint: Endpoint, plain: Generated) -> Iterable[Effect]:
 
 def _word(endpoint: Endpoint, ids: Sequence[int]) -> tuple[int, str] | None:
     """Return a token of the answer that is a whole word, with its text."""
-    for one in ids:
-        text = http.detokenize(endpoint, [one]).lstrip(" ")
+    for number in ids:
+        text = http.detokenize(endpoint, [number]).lstrip(" ")
         if not (text.isalpha() and text.isascii() and len(text) >= SHORTEST_WORD):
             continue
-        if [one] in (http.token_ids(endpoint, text), http.token_ids(endpoint, f" {text}")):
-            return one, text
+        if [number] in (http.token_ids(endpoint, text), http.token_ids(endpoint, f" {text}")):
+            return number, text
     return None
 
 
@@ -180,14 +177,13 @@ def _choices(parts: Iterable[Completion]) -> tuple[Generated, ...]:
                 old.text + (choice.text or ""),
                 choice.finish_reason or old.finish_reason,
                 (*old.logprobs, *own),
-                (*old.best, *(max(one.values()) for one in tops if one)),
+                (*old.best, *(max(top.values()) for top in tops if top)),
             )
-    return tuple(one for _, one in sorted(found.items()))
+    return tuple(generated for _, generated in sorted(found.items()))
 
 
 NARROWING = ("top_k", "top_p", "min_p")
 """Parameters that, as they are asked for, leave the most probable token alone."""
-
 AS_LIKELY_NATS = 0.01
 """Tokens that are so close in log-probability are as likely: half precision tells no more."""
 

@@ -21,14 +21,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.completion import Completion
 
 SHIPPED = data.FOLDER / "robustness"
-
 CONTEXT = "context"
-
 STEPS = "steps"
-
 STEPS_TOKENS = 20_000
 """More than vLLM's `max_num_batched_tokens` is by default, on any GPU."""
-
 MODEL = "${model}"
 
 # What a client sends when it sends nothing wrong; a case lays its own keys over it.
@@ -127,12 +123,12 @@ def load_all(project: Path) -> tuple[WrongRequest, ...]:
 def _filled(value: Any, context: int) -> Any:
     """Return a copy of a body with every repetition made."""
     if isinstance(value, list):
-        return [_filled(one, context) for one in value]
+        return [_filled(entry, context) for entry in value]
     if not isinstance(value, dict):
         return value
     if set(value) == set(Repeat.model_fields):
         return _repeated(Repeat.model_validate(value), context)
-    return {key: _filled(one, context) for key, one in value.items()}
+    return {key: _filled(entry, context) for key, entry in value.items()}
 
 
 def _repeated(repeat: Repeat, context: int) -> str | list[Any]:

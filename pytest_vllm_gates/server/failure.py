@@ -137,11 +137,11 @@ class Explanation:
             ("reported by", self.wrappers),
             ("besides, a warning", self.warnings),
         ):
-            for number, one in enumerate(listed[:CANDIDATES_SHOWN]):
+            for number, diagnosis in enumerate(listed[:CANDIDATES_SHOWN]):
                 if not number:
                     lines.append("")
-                at = f" (line {one.line})" if one.line else ""
-                lines.append(f"{what}: {one.id}{at}: {one.title}")
+                at = f" (line {diagnosis.line})" if diagnosis.line else ""
+                lines.append(f"{what}: {diagnosis.id}{at}: {diagnosis.title}")
         return lines
 
     def document(self) -> dict[str, Any]:
@@ -155,16 +155,16 @@ class Explanation:
             "survived": self.survived,
             "well": self.well,
             "refused": self.refused,
-            "candidates": [_document(one) for one in self.candidates],
-            "wrappers": [_document(one) for one in self.wrappers],
-            "warnings": [_document(one) for one in self.warnings],
+            "candidates": [_document(candidate) for candidate in self.candidates],
+            "wrappers": [_document(wrapper) for wrapper in self.wrappers],
+            "warnings": [_document(warning) for warning in self.warnings],
             "lines_read": self.lines_read,
         }
 
 
-def _document(one: Diagnosis) -> dict[str, Any]:
-    found = dataclasses.asdict(one)
+def _document(diagnosis: Diagnosis) -> dict[str, Any]:
+    found = dataclasses.asdict(diagnosis)
     found["class"] = found.pop("name")
-    found["confidence"] = str(one.confidence)
-    found["captures"] = dict(one.captures)
+    found["confidence"] = str(diagnosis.confidence)
+    found["captures"] = dict(diagnosis.captures)
     return found

@@ -93,7 +93,10 @@ def free(line: str) -> LogLine:
 
 def _without_collectors(line: str) -> str:
     for _ in range(MAX_PREFIXES):
-        found = next((one for one in (each.match(line) for each in COLLECTORS) if one), None)
+        found = next(
+            (collector for collector in (each.match(line) for each in COLLECTORS) if collector),
+            None,
+        )
         if found is None:
             return line
         line = line[found.end() :]

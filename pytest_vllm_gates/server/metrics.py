@@ -56,22 +56,15 @@ class Load:
 
 
 RUNNING = "vllm:num_requests_running"
-
 WAITING = "vllm:num_requests_waiting"
-
 GENERATED = "vllm:generation_tokens_total"
-
 READ = "vllm:prompt_tokens_total"
-
 PREEMPTED = "vllm:num_preemptions_total"
-
 HITS = "vllm:prefix_cache_hits_total"
 
 # The first name is that of 0.10 and later.
 KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
-
 CACHE_CONFIG = "vllm:cache_config_info"
-
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 

@@ -30,11 +30,11 @@ def read(text: str) -> Startup:
     # Several ranks say the same: the first one counts.
     lines = "\n".join(dict.fromkeys(bare(line) for line in text.splitlines()))
     wanted = patterns()
-    facts = {one.name: found for one in wanted.facts if (found := value(one, lines))}
+    facts = {fact.name: found for fact in wanted.facts if (found := value(fact, lines))}
     figures = {
-        one.name: float(found.replace(",", ""))
-        for one in wanted.figures
-        if (found := value(one, lines))
+        figure.name: float(found.replace(",", ""))
+        for figure in wanted.figures
+        if (found := value(figure, lines))
     }
     return Startup(facts, figures)
 
@@ -42,7 +42,7 @@ def read(text: str) -> Startup:
 def value(pattern: Pattern, lines: str) -> str:
     """Return what a pattern finds in a log; empty where it finds nothing."""
     if pattern.every:
-        found = [one for each in pattern.patterns for one in re.findall(each, lines)]
+        found = [entry for each in pattern.patterns for entry in re.findall(each, lines)]
         return ", ".join(sorted(set(found)))
     matches = (re.search(each, lines) for each in pattern.patterns)
     return next((match[1] for match in matches if match), "")

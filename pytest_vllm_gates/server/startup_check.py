@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 FILE = data.FOLDER / "startup.toml"
-
 GIB = 2**30
 
 
@@ -85,15 +84,11 @@ def patterns() -> Patterns:
 
 
 TITLE = "golden 1: start-up: "
-
 END = "end of golden"
-
 MARGIN = 0.05
 """The share by which a figure may differ: memory that others hold moves a GPU's by a little."""
-
 ROUNDED_GIB = 0.01
 """By what two figures may differ that were one before each was rounded to two decimals."""
-
 FACTS, FIGURES = "facts", "figures"
 
 
@@ -131,7 +126,7 @@ def changes(recorded: Startup, now: Startup) -> Iterator[str]:
     for name in sorted({*recorded.figures, *now.figures}):
         was, is_ = recorded.figures.get(name), now.figures.get(name)
         if was is None or is_ is None:
-            told = ("not told" if one is None else f"{one:g}" for one in (was, is_))
+            told = ("not told" if value is None else f"{value:g}" for value in (was, is_))
             yield f"{name}: {', now '.join(told)}"
         elif abs(is_ - was) > MARGIN * abs(was) + (ROUNDED_GIB if name.endswith("_gib") else 0):
             share = f" ({is_ / was - 1:+.0%})" if was else ""

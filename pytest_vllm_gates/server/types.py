@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 # How the reason of what is BLOCKED for want of a server begins.
 DID_NOT_BOOT = "the server did not boot"
-
 GONE = "the server is gone"
-
 KEPT = "kept"
 """Under this name a boot's evidence tells of a server that is kept for other runs."""
 

@@ -52,7 +52,6 @@ class Hang:
 
 
 HEALTH_LIMIT_S = 5.0
-
 STACKS_LIMIT_S = 20.0
 
 

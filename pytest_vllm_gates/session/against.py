@@ -50,9 +50,7 @@ if TYPE_CHECKING:
 
 STRETCHES = 4
 """So many of a block's prompts fit into the text they are made of."""
-
 WARM_UP_BLOCKS = 4
-
 MEMORY = "memory"
 """What the names of preflight's checks of memory have in common."""
 
@@ -134,13 +132,17 @@ class LaneComparison:
     ) -> tuple[BlockGroup, ...]:
         driver = self._driver(booted[0])
         with contextlib.ExitStack() as stack:
-            one, other = (
+            measured_server, other = (
                 stack.enter_context(server_of(launch, self.ours)) for launch in (ours, theirs)
             )
             # In the order of the boots, as all that is not done in turns: that order is by lot.
-            for server in (one, other) if booted[0] is ours else (other, one):
+            for server in (
+                (measured_server, other) if booted[0] is ours else (other, measured_server)
+            ):
                 [*driver.blocks(server, f"warm-up-{number}", WARM_UP_BLOCKS)]
-            groups = driver.groups(one, other, f"pair-{number}", self.plan.against.groups)
+            groups = driver.groups(
+                measured_server, other, f"pair-{number}", self.plan.against.groups
+            )
             return tuple(groups)
 
     def _alternating(self, number: int, first: Launch, order: Sequence[Run], began: float) -> Pair:
@@ -231,11 +233,8 @@ def _needs_memory(launch: Launch) -> bool:
 
 
 FOLDER = "against"
-
 LOG = "pytest.txt"
-
 POLL_S = 0.5
-
 LAST_LINES = 5
 
 # Measured for both lanes at once, pair by pair, by our own run.
@@ -246,7 +245,6 @@ VALUED = (
     "--against", "--pairs", "--lane", "--gates-report", "--gates-history", "--junitxml",
     "--junit-xml", "--html", "--maxfail", "-m",
 )  # fmt: skip
-
 FLAGS = (
     "--update-golden", "--update-baseline", "--require-promotion", "--lf", "--last-failed", "--ff",
     "--failed-first", "--nf", "--new-first", "--sw", "--stepwise", "--exitfirst", "-x",
@@ -296,7 +294,7 @@ def run(config: pytest.Config, options: Options, tell: Callable[[str], None]) ->
 
 def command(config: pytest.Config, lane: str, folder: Path) -> list[str]:
     """Return the command that runs this run's gates on another lane."""
-    arguments = [str(one) for one in config.invocation_params.args]
+    arguments = [str(argument) for argument in config.invocation_params.args]
     wanted = f"not {NOT_THERE}"
     if config.option.markexpr:
         wanted = f"({config.option.markexpr}) and {wanted}"

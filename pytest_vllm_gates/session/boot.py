@@ -42,9 +42,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.run import Run, Subject
 
 MEMORY_BACK_S = 5.0
-
 MEMORY_POLL_S = 0.5
-
 PREFLIGHT = "preflight"
 
 

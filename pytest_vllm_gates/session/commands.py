@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 # What pytest's -k takes as one name; a test is taken whose own name holds it.
 NAME = re.compile(r"(?:\w|[:+.\[\]\\/-])+")
-
 OPERATORS = ("and", "or", "not")
-
 WELL = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 
 
@@ -38,18 +36,18 @@ def commands(run: Run, shipped: Collection[str]) -> dict[tuple[str, str, str], s
 
     `shipped` are the names of the gates that ship.
     """
-    subjects = {one.family.name: one for one in run.subjects}
+    subjects = {subject.family.name: subject for subject in run.subjects}
     own = {
         gate: path
         for path in (nodeid.partition("::")[0] for nodeid in run.finished)
         if (gate := Path(path).stem.removeprefix("test_")) not in shipped
     }
     return {
-        (one.family, one.gate, one.test): command(
-            run, subjects[one.family], one.gate, one.test, own
+        (result.family, result.gate, result.test): command(
+            run, subjects[result.family], result.gate, result.test, own
         )
-        for one in run.results
-        if one.outcome not in WELL and one.family in subjects
+        for result in run.results
+        if result.outcome not in WELL and result.family in subjects
     }
 
 
@@ -60,7 +58,7 @@ def command(run: Run, subject: Subject, gate: str, test: str, files: Mapping[str
     """
     words = ["pytest", "--model", subject.family.name, *_where(run, subject), *_how(run, gate)]
     words += [files[gate]] if gate in files else ["-m", gate]
-    if names := [one for one in NAME.findall(test) if one.lower() not in OPERATORS]:
+    if names := [entry for entry in NAME.findall(test) if entry.lower() not in OPERATORS]:
         words += ["-k", " and ".join(names)]
     return shlex.join(words)
 
@@ -112,11 +110,11 @@ def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, .
 
 
 def _ran(config: pytest.Config, run: Run) -> RunSummary:
-    named = [one for one in config.option.file_or_dir if str(collection.GATES) in one]
+    named = [entry for entry in config.option.file_or_dir if str(collection.GATES) in entry]
     arguments = map(str, config.invocation_params.args)
     return RunSummary(
-        arguments=tuple(one for one in arguments if one not in named),
-        families={one.family.name: _judged(one, run) for one in run.subjects},
+        arguments=tuple(argument for argument in arguments if argument not in named),
+        families={subject.family.name: _judged(subject, run) for subject in run.subjects},
         gates=frozenset(collection.gate_files()),
     )
 

@@ -59,7 +59,7 @@ def description(run: Run) -> BundleDescription:
         run.lane,
         _environment(run),
         run.machine,
-        [(one.family, one.checkpoint) for one in run.subjects],
+        [(subject.family, subject.checkpoint) for subject in run.subjects],
         overlay=run.overlay,
         without=run.options.without_repairs,
     )
@@ -85,7 +85,7 @@ def report_facts(run: Run, arguments: Sequence[object]) -> ReportFacts:
         versions=run.versions,
         inventory=run.inventory,
         machine=run.machine,
-        checkpoints={one.family.name: one.checkpoint for one in run.subjects},
+        checkpoints={subject.family.name: subject.checkpoint for subject in run.subjects},
         boots=run.boots,
         titles=collection.titles(),
         reproduce=session_commands.commands(run, collection.gate_files()),
@@ -119,7 +119,7 @@ def against(of: Run) -> dict[str, Any] | None:
 
 def incidents(of: Run, folder: Path) -> list[dict[str, str]]:
     """Return the incidents a run left behind, their paths as they are written from a folder."""
-    return [{**one, "path": seen_from(folder, one["path"])} for one in of.incidents]
+    return [{**incident, "path": seen_from(folder, incident["path"])} for incident in of.incidents]
 
 
 def seen_from(folder: Path, path: str) -> str:
@@ -142,7 +142,9 @@ def remember(run: Run, document: Mapping[str, Any]) -> list[dict[str, Any]]:
     now = entry(document)
     try:
         history_store.append(path, now)
-        return [one.document() for one in history_store.runs(path, RUNS_IN_REPORT)]
+        return [
+            history_entry.document() for history_entry in history_store.runs(path, RUNS_IN_REPORT)
+        ]
     except UserError as error:
         run.notes.append(f"not in the history: {error}")
         return [now.document()]
@@ -289,7 +291,7 @@ def _holds(session: pytest.Session, of: Run, *, others_failed: bool) -> list[str
     if unrun:
         holds.append(f"{len(unrun)} tests were collected and did not run to their end")
     broke = session.exitstatus in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERNAL_ERROR)
-    gates_failed = any(one.outcome is Outcome.FAIL for one in of.results)
+    gates_failed = any(result.outcome is Outcome.FAIL for result in of.results)
     if others_failed or (broke and not gates_failed):
         holds.append("something besides the gates failed: an ordinary test, or a collection")
     ran = {result.gate for result in of.results}

@@ -82,7 +82,7 @@ class IncidentContents:
                 base_url=lane.base_url,
                 env=redacted(lane.env),
                 serve=lane.serve,
-                overlay=tuple(f"{one.name}: {one.summary}" for one in run.repairs),
+                overlay=tuple(f"{repair.name}: {repair.summary}" for repair in run.repairs),
                 batch_invariant=lane.batch_invariant,
                 load=lane.load,
                 throughput=lane.throughput,
@@ -98,8 +98,8 @@ class IncidentContents:
             case=self._findings[0].case.name if self._findings else None,
             says=self._says,
             findings=tuple(
-                incidents_types.RecordedFinding(case=one.case.name, says=one.says)
-                for one in self._findings
+                incidents_types.RecordedFinding(case=finding.case.name, says=finding.says)
+                for finding in self._findings
             ),
             signature=told.document() if told else None,
             machine=machine_document(run.machine),
@@ -143,11 +143,11 @@ class IncidentContents:
         found = self._walked_sends(walked, tape.of(WALK)) if walked else []
         if not found:
             found = tape.of(self._item.nodeid)
-            requests = [one.case.request for one in self._findings if one.case.request]
+            requests = [finding.case.request for finding in self._findings if finding.case.request]
             others = incidents_parts.answering(tape.of(), requests)
-            found += [one for one in others if not any(one is each for each in found)]
+            found += [sent for sent in others if not any(sent is each for each in found)]
         # Every check asks for the version, to know which defects are known.
-        if all(one.path == VERSION for one in found):
+        if all(sent.path == VERSION for sent in found):
             file = self._item.nodeid.partition("::")[0]
             parts = [part for part in tape.parts() if part.partition("::")[0] == file]
             found = (tape.of(*parts) if parts else []) or tape.of(BOOT)
@@ -155,8 +155,8 @@ class IncidentContents:
         if len(kept) < len(found):
             self._cut.append(f"{len(found) - len(kept)} of {len(found)} requests were not kept")
         self.sends = [
-            one if one.name else replace(one, name=str(number))
-            for number, one in enumerate(kept, 1)
+            sent if sent.name else replace(sent, name=str(number))
+            for number, sent in enumerate(kept, 1)
         ]
 
     def _walked_sends(self, walked: WalkResult, tape: Sequence[Sent]) -> list[Sent]:
@@ -170,12 +170,12 @@ class IncidentContents:
         size = 0
         for number, exchange in enumerate(self._telling(walked), 1):
             ways = _ways(incidents_parts.answering(tape, [exchange.request]))
-            size += sum(one.size for one in ways.values())
+            size += sum(way.size for way in ways.values())
             if "whole" not in ways or size > SENDS_BYTES:
                 self._cut.append(f"the cell {exchange.cell.name} was not kept")
                 continue
             named = {way: f"{number}-{way}" for way in ways}
-            sends |= {named[way]: replace(one, name=named[way]) for way, one in ways.items()}
+            sends |= {named[way]: replace(sent, name=named[way]) for way, sent in ways.items()}
             self._cells.append(
                 CellSends(
                     cell=exchange.cell.traits,
@@ -194,27 +194,33 @@ class IncidentContents:
         Those without a stop come first, for the others name them. Where no finding names a cell it
         is all of them.
         """
-        wrong = {one.case.name for one in self._findings}
-        judged = [one for one in walked.answered if one.cell.name in wrong]
+        wrong = {finding.case.name for finding in self._findings}
+        judged = [exchange for exchange in walked.answered if exchange.cell.name in wrong]
         if len(judged) > WRONG_CELLS:
             self._cut.append(
                 f"{len(judged)} cells were wrong, of which the first {WRONG_CELLS} are kept"
             )
             judged = judged[:WRONG_CELLS]
-            kept = {one.cell.name for one in judged}
-            self._findings = [one for one in self._findings if one.case.name in kept]
+            kept = {exchange.cell.name for exchange in judged}
+            self._findings = [finding for finding in self._findings if finding.case.name in kept]
         judged = judged or list(walked.answered)
-        plain = {one.cell: one for one in walked.answered}
-        others = [plain[one.cell.unstopped] for one in judged if one.cell.unstopped in plain]
-        thought = [one for one in walked.answered if one.whole is walked.plain_thought]
-        wanted = {one.cell: one for one in (*judged, *others, *thought)}
-        return sorted(wanted.values(), key=lambda one: one.stop is not None)
+        plain = {exchange.cell: exchange for exchange in walked.answered}
+        others = [
+            plain[exchange.cell.unstopped]
+            for exchange in judged
+            if exchange.cell.unstopped in plain
+        ]
+        thought = [
+            exchange for exchange in walked.answered if exchange.whole is walked.plain_thought
+        ]
+        wanted = {exchange.cell: exchange for exchange in (*judged, *others, *thought)}
+        return sorted(wanted.values(), key=lambda exchange: exchange.stop is not None)
 
     def _unstopped(self, exchange: Exchange) -> str | None:
         if exchange.stop is None:
             return None
         without = exchange.cell.unstopped.traits
-        return next((one.whole for one in self._cells if one.cell == without), None)
+        return next((cell.whole for cell in self._cells if cell.cell == without), None)
 
     def _gather_files(self) -> None:
         """Take what is there of logs, metrics, goldens and what this project alone has."""
@@ -254,8 +260,8 @@ def _ways(sends: Sequence[Sent]) -> dict[str, Sent]:
     from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
 
     found: dict[str, Sent] = {}
-    for one in sends:
-        body = incidents_parts.body_of(one)
+    for send in sends:
+        body = incidents_parts.body_of(send)
         way = "whole" if not body.get("stream") else "streamed"
-        found.setdefault("widened" if "stream_interval" in body else way, one)
+        found.setdefault("widened" if "stream_interval" in body else way, send)
     return found

@@ -46,11 +46,8 @@ class Evidence(MutableMapping[str, Any]):
 
 
 INCIDENTS = "incidents"
-
 run_key: pytest.StashKey[Run] = pytest.StashKey()
-
 evidence_key: pytest.StashKey[Evidence] = pytest.StashKey()
-
 found_key: pytest.StashKey[SortedFindings] = pytest.StashKey()
 
 
@@ -76,10 +73,16 @@ def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
         metafunc.parametrize(
             "subject",
             run.subjects,
-            ids=[one.family.name for one in run.subjects],
+            ids=[subject.family.name for subject in run.subjects],
             indirect=True,
             scope="session",
         )
     for name in {"conversation", "question"} & set(metafunc.fixturenames):
-        wanted = [one for one in run.conversations if one.ask or name == "conversation"]
-        metafunc.parametrize(name, wanted, ids=[one.name for one in wanted], indirect=True)
+        wanted = [
+            conversation
+            for conversation in run.conversations
+            if conversation.ask or name == "conversation"
+        ]
+        metafunc.parametrize(
+            name, wanted, ids=[conversation.name for conversation in wanted], indirect=True
+        )

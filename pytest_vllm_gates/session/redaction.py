@@ -120,7 +120,7 @@ class _Clean:
 def usage_error(error: pytest.UsageError) -> pytest.UsageError:
     """Return a mistake of the command line's, told without what is secret of it."""
     redactor = redaction_redactor.of_process(os.environ)
-    return pytest.UsageError(*(redactor.text(str(one)) for one in error.args))
+    return pytest.UsageError(*(redactor.text(str(argument)) for argument in error.args))
 
 
 def redactor(options: Options, given: Sequence[Lane]) -> Redactor:

@@ -106,7 +106,7 @@ def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
     if not attempts or "_incident" not in metafunc.fixturenames:
         return
     mark = getattr(pytest.mark, INCIDENTS)
-    variants = [pytest.param(one, id=one.label, marks=mark) for one in attempts]
+    variants = [pytest.param(attempt, id=attempt.label, marks=mark) for attempt in attempts]
     plain = pytest.param(None, id=pytest.HIDDEN_PARAM)
     metafunc.parametrize("_incident", [plain, *variants], indirect=True)
 
@@ -156,17 +156,18 @@ def attempted(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[st
     # A bundle tells what was found without secrets, and is held against the same.
     clean = run.redactor.failure
     findings = [
-        replace(one, says=clean(one.says)) for one in (*(found.new if found else ()), *known)
+        replace(finding, says=clean(finding.says))
+        for finding in (*(found.new if found else ()), *known)
     ]
     answer, why = compare.decide(
         bundle.incident,
         Outcome(result["outcome"]),
         clean(result["reason"]),
-        [replace(one, says=clean(one.says)) for one in findings],
+        [replace(finding, says=clean(finding.says)) for finding in findings],
         other_weights=run.replays.other_weights,
     )
     tape = run.tapes.get(result["family"])
-    before = [bundle.sent(one) for one in bundle.incident.sends if attempt.number in (None, 1)]
+    before = [bundle.sent(send) for send in bundle.incident.sends if attempt.number in (None, 1)]
     pairs = compare.pairs(before, tape.of(item.nodeid) if tape else [])
     return {
         "answer": str(answer),

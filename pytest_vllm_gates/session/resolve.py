@@ -55,7 +55,7 @@ def resolve(options: Options) -> Run:
     today = waiving.today()
     waivers = waiving.load_all(project, collection.gate_files(), today)
     every = sorted(families.files(project))
-    names = [one for name in options.models for one in (every if name.lower() == ALL else [name])]
+    names = [text for name in options.models for text in (every if name.lower() == ALL else [name])]
     subjects = [_subject(name, options, lane) for name in names]
     if replays.family:
         subjects = [_replayed(replays, replays.family, options, lane)]
@@ -75,7 +75,7 @@ def resolve(options: Options) -> Run:
         options=options,
         lane=lane,
         lane_why=why,
-        subjects=tuple({one.family.name: one for one in subjects}.values()),
+        subjects=tuple({entry.family.name: entry for entry in subjects}.values()),
         conversations=replays.conversations(conversations.load_all(project)),
         known_defects=known_defects.load_all(project),
         machine=here,
@@ -83,7 +83,9 @@ def resolve(options: Options) -> Run:
         server_env=server_env,
         against=other,
         replays=replays,
-        tapes={one.family.name: Tape() for one in subjects if options.incidents or options.repro},
+        tapes={
+            entry.family.name: Tape() for entry in subjects if options.incidents or options.repro
+        },
         redactor=redaction.redactor(options, [lane, *([other] if other else [])]),
     )
 

@@ -73,7 +73,7 @@ def rollback(
         return None  # the package's own lane, and it is what was rejected: nothing to go back to
     commands = lanes_commands.commands(
         lane,
-        [(one.family, one.checkpoint) for one in run.subjects],
+        [(subject.family, subject.checkpoint) for subject in run.subjects],
         overlay=lane.overlay_path if run.options.overlay else None,
         env=run.server_env,
     )

@@ -87,7 +87,9 @@ class Replays:
         if not told:
             return tuple(known)
         own = Conversation.model_validate_json(json.dumps(told))
-        return tuple({**{one.name: one for one in known}, own.name: own}.values())
+        return tuple(
+            {**{conversation.name: conversation for conversation in known}, own.name: own}.values()
+        )
 
     def document(self) -> dict[str, Any] | None:
         """Return what the replay of --repro came to, as verdict.json has it; None without one."""
@@ -98,12 +100,14 @@ class Replays:
     def attempts_of(self, gate: str, test: str) -> list[Attempt]:
         """Return how often a gate's test is to be run for an incident, and for which."""
         found = [
-            Attempt(one) for one in self.kept if (one.incident.gate, _function(one)) == (gate, test)
+            Attempt(incident_folder)
+            for incident_folder in self.kept
+            if (incident_folder.incident.gate, _function(incident_folder)) == (gate, test)
         ]
-        one = self.repro
-        if one and (one.incident.gate, _function(one)) == (gate, test):
+        folder = self.repro
+        if folder and (folder.incident.gate, _function(folder)) == (gate, test):
             numbers = range(1, self.times + 1) if self.times > 1 else [None]
-            found += [Attempt(one, number, fresh=True) for number in numbers]
+            found += [Attempt(folder, number, fresh=True) for number in numbers]
         return found
 
 
@@ -193,7 +197,7 @@ class Run:
     def repairs(self) -> tuple[Repair, ...]:
         """What the overlay of this run repairs."""
         left_out = self.options.without_repairs
-        return tuple(one for one in repairs(self.overlay) if one.name not in left_out)
+        return tuple(repair for repair in repairs(self.overlay) if repair.name not in left_out)
 
     def renderer_is_enough(self, subject: Subject) -> bool:
         """Return whether no test of this run needs the weights, and the lane can do without."""

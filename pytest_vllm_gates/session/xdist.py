@@ -79,8 +79,8 @@ def devices_each(run: Run) -> int:
     from pytest_vllm_gates.catalog import flags  # noqa: PLC0415
 
     sizes = [1]
-    for one in run.subjects:
-        serve = flags.serving(one.family, one.checkpoint, run.lane)
+    for subject in run.subjects:
+        serve = flags.serving(subject.family, subject.checkpoint, run.lane)
         # What makes no sense is preflight's to name.
         with contextlib.suppress(ValueError, TypeError):
             sizes.append(int(serve.get(TENSOR_PARALLEL, 1)) * int(serve.get(PIPELINE_PARALLEL, 1)))

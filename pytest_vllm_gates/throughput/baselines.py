@@ -63,9 +63,9 @@ class Baselines:
         Raises `UserError` for a file that is not whole or of a later format.
         """
         found = [self._read(path) for path in self._files(self.folder)]
-        alike = [one for one in found if not any(one.conditions.differences(self.now))]
+        alike = [other for other in found if not any(other.conditions.differences(self.now))]
         if alike:
-            return [one for one in alike if one.versions == alike[-1].versions], []
+            return [other for other in alike if other.versions == alike[-1].versions], []
         others = found or [self._read(path) for path in self._elsewhere()]
         return [], [*others[-1].conditions.differences(self.now)] if others else []
 
@@ -165,7 +165,7 @@ class Baselines:
             versions = dict(kept["versions"])
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(_corrupt(path, str(error).splitlines()[0], self.command)) from error
-        if not blocks or any(one.took_s <= 0 for one in blocks):
+        if not blocks or any(block.took_s <= 0 for block in blocks):
             why = "it has no blocks, or some that took no time"
             raise UserError(_corrupt(path, why, self.command))
         return Recorded(path, conditions, versions, blocks)

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.server.metrics import Load, Metrics
 
 CHUNKS = "chunks"
-
 SETTLE_S = 2.0
-
 LOOK_S = 0.02
 
 
@@ -87,12 +85,12 @@ class BlockDriver:
             first, second = (f"{seed}-{number}{part}" for part in "ab")
             begins_with, then = (ours, theirs) if ours_begins else (theirs, ours)
             with stilled(then.stoppable):
-                one = self.block(begins_with, first)
+                entry = self.block(begins_with, first)
             with stilled(begins_with.stoppable):
                 other, another = self.block(then, first), self.block(then, second)
             with stilled(then.stoppable):
                 last = self.block(begins_with, second)
-            outer, inner = (one, last), (other, another)
+            outer, inner = (entry, last), (other, another)
             yield BlockGroup(outer, inner) if ours_begins else BlockGroup(inner, outer)
 
     def block(self, server: MeasuredServer, name: str) -> Block:
@@ -107,19 +105,22 @@ class BlockDriver:
             )
         spent = cpu.spent(worked, cpu.look(server.processes()))
         answers = [answered(raw) for raw in driven.raws]
-        generated = sum(one.output_tokens for one in answers)
+        generated = sum(answer.output_tokens for answer in answers)
         after = _settled(server.metrics, before, generated)
         faults = tuple(_faults(answers, plan, before, after))
-        whole = [one for one in answers if one.tokens]
+        whole = [answer for answer in answers if answer.tokens]
         late = [
             raw.dispatched_s - raw.intended_s for raw in driven.raws if raw.dispatched_s is not None
         ]
         return Block(
             name=name,
             at_s=round(at_s, 3),
-            took_s=max((one.ended_s for one in answers), default=driven.took_s) or driven.took_s,
+            took_s=max((answer.ended_s for answer in answers), default=driven.took_s)
+            or driven.took_s,
             output_tokens=generated,
-            ttft_s=fmean(one.tokens[0][0] - one.intended_s for one in whole) if whole else 0.0,
+            ttft_s=fmean(request.tokens[0][0] - request.intended_s for request in whole)
+            if whole
+            else 0.0,
             itl_s=_itl_s(whole),
             faults=faults,
             late_s=max(late, default=0.0),
@@ -162,12 +163,12 @@ def _faults(
     after: Load | None,
 ) -> Iterator[str]:
     """Yield why a block's figures are none."""
-    if any(one.error for one in answers):
-        yield "requests failed: " + next(one.error for one in answers if one.error)
-    told = [one for one in answers if not one.error and one.counted_by != CHUNKS]
-    if any(one.output_tokens != plan.output_tokens for one in told):
+    if any(answer.error for answer in answers):
+        yield "requests failed: " + next(answer.error for answer in answers if answer.error)
+    told = [answer for answer in answers if not answer.error and answer.counted_by != CHUNKS]
+    if any(request.output_tokens != plan.output_tokens for request in told):
         yield "answers have other counts of tokens than were asked for"
-    generated = sum(one.output_tokens for one in answers)
+    generated = sum(answer.output_tokens for answer in answers)
     if (
         before
         and after
@@ -175,14 +176,14 @@ def _faults(
         and after.generated - before.generated != (generated)
     ):
         yield "the server's count of tokens is another than what came"
-    if any(not one.tokens for one in answers if not one.error):
+    if any(not answer.tokens for answer in answers if not answer.error):
         yield "no tokens came"
 
 
 def _itl_s(whole: Sequence[AnsweredRequest]) -> float:
     """Return the mean time between tokens, over all that have one before."""
-    spans = [one.tokens[-1][0] - one.tokens[0][0] for one in whole]
-    counts = [one.output_tokens - one.tokens[0][1] for one in whole]
+    spans = [request.tokens[-1][0] - request.tokens[0][0] for request in whole]
+    counts = [request.output_tokens - request.tokens[0][1] for request in whole]
     return sum(spans) / sum(counts) if sum(counts) else 0.0
 
 
@@ -207,10 +208,8 @@ def _settled(metrics: Metrics | None, before: Load | None, generated: int) -> Lo
 
 
 NAMES = ("output_tokens_per_s", "ttft_s", "itl_s")
-
 MOST = 200
 """Blocks a side; of more, as many evenly taken."""
-
 Sides = dict[str, dict[str, list[float]]]
 
 
@@ -229,6 +228,6 @@ def of_pairs(pairs: Iterable[Pair]) -> Sides:
 
 
 def _measured(blocks: Sequence[Block]) -> dict[str, list[float]]:
-    whole = [one for one in blocks if not one.faults]
+    whole = [block for block in blocks if not block.faults]
     step = max(1, -(-len(whole) // MOST))
-    return {name: [round(getattr(one, name), 5) for one in whole[::step]] for name in NAMES}
+    return {name: [round(getattr(block, name), 5) for block in whole[::step]] for name in NAMES}

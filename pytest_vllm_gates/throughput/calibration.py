@@ -27,9 +27,9 @@ def scatter_of(pairs: Sequence[Pair], plan: ThroughputPlan) -> Scatter | None:
     known = [found for pair in pairs if (found := pair_slowdowns(pair, plan)[0])]
     if not known:
         return None
-    squares = {name: statistics.fmean(one[name] ** 2 for one in known) for name in SLOWDOWNS}
+    squares = {name: statistics.fmean(entry[name] ** 2 for entry in known) for name in SLOWDOWNS}
     # Figures that never differ, because nothing was timed, would make any difference a sure one.
-    return Scatter(**{name: max(math.sqrt(one), FLOOR) for name, one in squares.items()})
+    return Scatter(**{name: max(math.sqrt(value), FLOOR) for name, value in squares.items()})
 
 
 def told(scatter: Scatter, pairs: Sequence[Pair], plan: ThroughputPlan) -> str:

@@ -74,7 +74,6 @@ def _told(value: object) -> str:
 
 
 GIB = 2**30
-
 DIGITS = 16
 
 

@@ -103,7 +103,7 @@ class Decision:
                 }
                 for name, mean in self.means.items()
             },
-            "errors_spent_now": [round(one, 6) for one in self.errors],
+            "errors_spent_now": [round(error, 6) for error in self.errors],
             "void": self.void,
         }
 
@@ -158,7 +158,7 @@ def boot_slowdowns(
     void = Counter(filter(None, reasons))
     if len(fit) < FIT_SHARE * plan.baseline.blocks:
         return {}, void
-    series = {name: [_slowdown(name, one, by_speed) for one in fit] for name in SLOWDOWNS}
+    series = {name: [_slowdown(name, block, by_speed) for block in fit] for name in SLOWDOWNS}
     cold = warm_up(series[PRIMARY])
     if cold:
         void["before the steady state"] = cold
@@ -169,12 +169,12 @@ def against_baseline(
     now: Sequence[Block], recorded: Sequence[Sequence[Block]], plan: ThroughputPlan
 ) -> Decision:
     """Hold one boot against recorded boots of the same work on the same machine."""
-    by_speed = all(one.speed is not None for blocks in (now, *recorded) for one in blocks)
+    by_speed = all(block.speed is not None for blocks in (now, *recorded) for block in blocks)
     figures, void = boot_slowdowns(now, plan, by_speed=by_speed)
     if not figures:
         return Decision(Conclusion.INCONCLUSIVE, _too_few(void, len(now)), void=void)
     others = [boot_slowdowns(blocks, plan, by_speed=by_speed)[0] for blocks in recorded]
-    known = [one for one in others if one]
+    known = [entry for entry in others if entry]
     if not known:
         return Decision(
             Conclusion.INCONCLUSIVE, "no recorded boot has enough fit blocks", void=void
@@ -182,7 +182,7 @@ def against_baseline(
     scatter, note = host_bound.of_boots([now, *recorded], plan)
     priors = _priors(scatter, plan.baseline.degrees)
     means = {
-        name: difference(value, [one[name] for one in known], priors[name])
+        name: difference(value, [entry[name] for entry in known], priors[name])
         for name, value in figures.items()
     }
     errors = (plan.odds.alpha, plan.odds.beta)
@@ -227,7 +227,7 @@ def against_lane(pairs: Sequence[Pair], plan: ThroughputPlan) -> Decision:
         return Decision(Conclusion.INCONCLUSIVE, why, void=void)
     scatter, note = host_bound.of_pairs(pairs, plan)
     priors = _priors(scatter, plan.against.degrees)
-    means = {name: mean_of([one[name] for one in known], priors[name]) for name in SLOWDOWNS}
+    means = {name: mean_of([entry[name] for entry in known], priors[name]) for name in SLOWDOWNS}
     errors = tuple(
         spend(error, (least, most), len(known)) for error in (plan.odds.alpha, plan.odds.beta)
     )

@@ -25,7 +25,7 @@ BOOTS_OF_A_PAIR = 2
 
 def busy(blocks: Iterable[Block]) -> float | None:
     """Return the share of the time that the GPUs were busy; None where none tells."""
-    told = [one.context[UTILIZATION] for one in blocks if UTILIZATION in one.context]
+    told = [block.context[UTILIZATION] for block in blocks if UTILIZATION in block.context]
     return statistics.fmean(told) if told else None
 
 
@@ -60,7 +60,7 @@ def _waited(boots: Sequence[Iterable[Block]], plan: ThroughputPlan) -> tuple[flo
     """Return the smallest share that a boot's GPUs were busy, where that is too little."""
     if plan.host_bound is None:
         return None
-    least = min((share for one in boots if (share := busy(one)) is not None), default=None)
+    least = min((share for boot in boots if (share := busy(boot)) is not None), default=None)
     if least is None or least >= plan.host_bound.gpu_utilization:
         return None
     return least, plan.host_bound.boot_sd

@@ -81,10 +81,10 @@ def mean_of(values: Sequence[float], prior: Prior) -> Mean:
     return Mean(statistics.fmean(values), sd / math.sqrt(len(values)), degrees)
 
 
-def difference(one: float, others: Sequence[float], prior: Prior) -> Mean:
+def difference(value: float, others: Sequence[float], prior: Prior) -> Mean:
     """Return by how much the figure of one boot is above those of others."""
     sd, degrees = scatter(others, prior)
-    return Mean(one - statistics.fmean(others), sd * math.sqrt(1 + 1 / len(others)), degrees)
+    return Mean(value - statistics.fmean(others), sd * math.sqrt(1 + 1 / len(others)), degrees)
 
 
 def spend(error: float, looks: tuple[int, int], now: int) -> float:
@@ -103,8 +103,8 @@ def holm(odds: dict[str, float], error: float) -> list[str]:
     S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979).
     """
     fallen: list[str] = []
-    for number, (name, one) in enumerate(sorted(odds.items(), key=lambda pair: pair[1])):
-        if one > error / (len(odds) - number):
+    for number, (name, value) in enumerate(sorted(odds.items(), key=lambda pair: pair[1])):
+        if value > error / (len(odds) - number):
             break
         fallen.append(name)
     return fallen

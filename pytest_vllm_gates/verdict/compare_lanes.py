@@ -45,9 +45,7 @@ def load() -> tuple[Watched, ...]:
 
 MARGIN = 0.05
 """The share by which a figure may differ: the memory of two boots is never quite the same."""
-
 THERE = "there"
-
 Key = tuple[str, str, str]
 """Family, gate and test."""
 
@@ -88,12 +86,14 @@ class LaneDrift:
 
 def by_key(results: Iterable[TestResult]) -> dict[Key, TestResult]:
     """Return results by family, gate and test."""
-    return {(one.family, one.gate, one.test): one for one in results}
+    return {(result.family, result.gate, result.test): result for result in results}
 
 
 def failing(results: Iterable[TestResult]) -> frozenset[Key]:
     """Return the checks that fail."""
-    return frozenset(key for key, one in by_key(results).items() if one.outcome is Outcome.FAIL)
+    return frozenset(
+        key for key, test_result in by_key(results).items() if test_result.outcome is Outcome.FAIL
+    )
 
 
 def checks(ours: Iterable[TestResult], theirs: Iterable[TestResult]) -> tuple[ComparedCheck, ...]:
@@ -102,7 +102,9 @@ def checks(ours: Iterable[TestResult], theirs: Iterable[TestResult]) -> tuple[Co
     found = []
     for key in dict.fromkeys((*left, *right)):
         mine, other = left.get(key), right.get(key)
-        here, there = (one.outcome if one else None for one in (mine, other))
+        here, there = (
+            test_result.outcome if test_result else None for test_result in (mine, other)
+        )
         kind = _kind(here, there)
         if kind:
             found.append(
@@ -116,7 +118,7 @@ def checks(ours: Iterable[TestResult], theirs: Iterable[TestResult]) -> tuple[Co
                 )
             )
     order = list(ComparedKind)
-    return tuple(sorted(found, key=lambda one: order.index(one.kind)))
+    return tuple(sorted(found, key=lambda check: order.index(check.kind)))
 
 
 def _kind(ours: Outcome | None, theirs: Outcome | None) -> ComparedKind | None:
@@ -135,9 +137,9 @@ def drift(
     A check that fails on one of them tells the difference itself.
     """
     left, right = by_key(ours), by_key(theirs)
-    looked_at = {(one.gate, one.test): one for one in watched}
+    looked_at = {(entry.gate, entry.test): entry for entry in watched}
     found = []
-    for key in (one for one in left if one in right):
+    for key in (pair for pair in left if pair in right):
         family, gate, test = key
         what = looked_at.get((gate, test.partition("[")[0]))
         if what is None or Outcome.FAIL in (left[key].outcome, right[key].outcome):
@@ -179,7 +181,9 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def _close(ours: Any, theirs: Any) -> bool:
     numbers = [
-        one for one in (ours, theirs) if isinstance(one, (int, float)) and not isinstance(one, bool)
+        entry
+        for entry in (ours, theirs)
+        if isinstance(entry, (int, float)) and not isinstance(entry, bool)
     ]
     return len(numbers) == 2 and abs(ours - theirs) <= MARGIN * abs(theirs)  # noqa: PLR2004
 
@@ -195,16 +199,16 @@ def documents(
     return {
         "checks": [
             {
-                "family": one.family,
-                "gate": one.gate,
-                "test": one.test,
-                "kind": str(one.kind),
-                "ours": one.ours and str(one.ours),
-                "theirs": one.theirs and str(one.theirs),
-                "ours_says": one.ours_says,
-                "theirs_says": one.theirs_says,
+                "family": check.family,
+                "gate": check.gate,
+                "test": check.test,
+                "kind": str(check.kind),
+                "ours": check.ours and str(check.ours),
+                "theirs": check.theirs and str(check.theirs),
+                "ours_says": check.ours_says,
+                "theirs_says": check.theirs_says,
             }
-            for one in found
+            for check in found
         ],
-        "drift": [dict(vars(one)) for one in drifted],
+        "drift": [dict(vars(lane_drift)) for lane_drift in drifted],
     }

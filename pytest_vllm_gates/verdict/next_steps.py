@@ -56,7 +56,7 @@ def commands(verdict: Verdict, ran: RunSummary) -> tuple[str, ...]:
     """
     failed = sum(gate.outcome is Outcome.FAIL for gate in verdict.gates)
     # A failure, here that of both lanes, is mended or waived; no command does that.
-    left = [one for one in verdict.reasons[failed:] if one != NOTHING_PASSED]
+    left = [reason for reason in verdict.reasons[failed:] if reason != NOTHING_PASSED]
     if verdict.promotion is not Promotion.HOLD or not left:
         return ()
     whole = without(ran.arguments, SELECTING, PARTIAL, KEEPING)
@@ -86,7 +86,7 @@ def _recordings(
     """Yield what records what is missing: one command for all families that miss the same."""
     missing: dict[str, list[str]] = {}
     for gate in gates:
-        if any(one.outcome is Outcome.MISSING and one.breaks is golden for one in gate.tests):
+        if any(test.outcome is Outcome.MISSING and test.breaks is golden for test in gate.tests):
             missing.setdefault(gate.family, []).append(gate.gate)
     alike: dict[tuple[str, ...], list[str]] = {}
     for family, missed in missing.items():
@@ -94,7 +94,7 @@ def _recordings(
     for names, families in alike.items():
         arguments = whole
         if set(families) != set(ran.families):
-            models = [ran.families[one].model for one in families]
+            models = [ran.families[other].model for other in families]
             arguments = [MODEL, ",".join(models), *without(whole, [MODEL])]
         marked = [name for name in names if name in ran.gates]
         # A gate of the project's own need not have a marker; its file has its name.

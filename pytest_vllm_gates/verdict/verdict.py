@@ -195,7 +195,7 @@ def _by_gate(
 
 
 def _judge(family: str, gate: str, tests: tuple[TestResult, ...]) -> GateResult:
-    outcome = next(one for one in SEVERITY if any(test.outcome is one for test in tests))
+    outcome = next(other for other in SEVERITY if any(test.outcome is other for test in tests))
     worst = [test for test in tests if test.outcome is outcome]
     reason = "" if outcome is Outcome.PASS else _reason(worst)
     return GateResult(family, gate, outcome, reason, tests)

@@ -73,17 +73,17 @@ def test_torchrun_meets_on_this_machine(tmp_path: Path) -> None:
 
 
 def test_each_of_several_machines_starts_its_own_ranks(tmp_path: Path) -> None:
-    one = task(tmp_path, world=4, nodes=Nodes(2, 1, "10.0.0.1", 4000))
-    argv = all_reduce_run.command(one)
+    entry = task(tmp_path, world=4, nodes=Nodes(2, 1, "10.0.0.1", 4000))
+    argv = all_reduce_run.command(entry)
     assert "--standalone" not in argv
     for word in ("--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1", "--master-port=4000"):
         assert word in argv
     assert "--nproc-per-node=2" in argv
-    assert [rank.number for rank in all_reduce_run.read(one)] == [2, 3]
+    assert [rank.number for rank in all_reduce_run.read(entry)] == [2, 3]
 
 
 def test_nccls_own_words_tell_version_interface_and_links() -> None:
-    told = {one.name: startup.value(one, NCCL) for one in facts.load().told}
+    told = {pattern.name: startup.value(pattern, NCCL) for pattern in facts.load().told}
     assert told == {
         "nccl": "2.27.3+cuda12.9",
         "bootstrap": "enp1s0f0np0:10.0.0.1",
@@ -97,7 +97,7 @@ def test_nccls_own_words_tell_version_interface_and_links() -> None:
 def test_a_machine_without_infiniband_is_not_told_to_have_it() -> None:
     """NCCL 2.28.9 on an H100: "NET/IB : No device found.", and then "NET/IB : Using [RO]; …"."""
     log = (CAPTURED / "h100-one-rank" / "all_reduce.log").read_text()
-    assert {one.name: startup.value(one, log) for one in facts.load().told} == {
+    assert {pattern.name: startup.value(pattern, log) for pattern in facts.load().told} == {
         "nccl": "2.28.9+cuda13.0",
         "bootstrap": "eth0:192.0.2.2",
         "sockets": "[0]eth0:192.0.2.2<0>",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
 
 NOWHERE = Path("/nowhere")
-ALL = {one.name: one for one in conversations.load_all(NOWHERE)}
+ALL = {conversation.name: conversation for conversation in conversations.load_all(NOWHERE)}
 
 
 def family(name: str) -> Family:
@@ -88,6 +88,6 @@ def test_a_family_that_calls_no_tools_while_it_thinks_is_asked_without_thinking(
 
 def test_every_family_can_have_most_conversations_without_tools() -> None:
     plain = [said for said in ALL.values() if not said.tools]
-    for one in families.every(NOWHERE):
-        fitting = [said for said in plain if said.why_not(one) is None]
-        assert len(fitting) >= len(plain) * 2 // 3, one.name
+    for entry in families.every(NOWHERE):
+        fitting = [said for said in plain if said.why_not(entry) is None]
+        assert len(fitting) >= len(plain) * 2 // 3, entry.name

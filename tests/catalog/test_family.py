@@ -32,7 +32,7 @@ reasoning_parser = "none"
 
 
 def test_every_shipped_family_and_member_is_sound() -> None:
-    names = [one.name for one in families.every(NOWHERE)]
+    names = [family.name for family in families.every(NOWHERE)]
     assert {"qwen3.5", "glm", "deepseek", "gemma"} <= set(names)
     assert {"qwen3.5/moe", "glm/flash", "deepseek/r1", "gemma/3"} <= set(names)
 

@@ -93,16 +93,16 @@ def test_another_version_or_none_is_covered_by_nothing(version: str | None) -> N
 
 
 def test_an_entry_that_shows_no_longer_is_gone() -> None:
-    assert [one.reference for one in sorted_out().gone] == ["vllm#1"]
+    assert [known_defect.reference for known_defect in sorted_out().gone] == ["vllm#1"]
     elsewhere = Finding(WHOLE, SHORT.says)
-    assert [one.reference for one in sorted_out(elsewhere).gone] == ["vllm#1"]
+    assert [known_defect.reference for known_defect in sorted_out(elsewhere).gone] == ["vllm#1"]
 
 
 def test_a_case_in_which_something_else_is_wrong_tells_of_no_entry_that_it_is_gone() -> None:
     assert sorted_out(SHORT).gone == ()
     again = Case("again", {"mode": "streamed", "tools": "auto"})
     found = sort("a_check", [SHORT], [STREAMED, again], [defect()], "0.32.0")
-    assert [one.reference for one in found.gone] == ["vllm#1"]
+    assert [known_defect.reference for known_defect in found.gone] == ["vllm#1"]
 
 
 def test_an_entry_without_a_case_is_not_gone() -> None:

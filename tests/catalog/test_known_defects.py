@@ -72,11 +72,13 @@ CHECKS = {
 }
 SHIPPED = [
     *known_defects.load_all(NOWHERE),
-    *(one for family in families.every(NOWHERE) for one in family.known_defects),
+    *(defect for family in families.every(NOWHERE) for defect in family.known_defects),
 ]
 
 
-@pytest.mark.parametrize("one", SHIPPED, ids=[f"{one.check}-{one.shows}" for one in SHIPPED])
+@pytest.mark.parametrize(
+    "one", SHIPPED, ids=[f"{defect.check}-{defect.shows}" for defect in SHIPPED]
+)
 def test_a_shipped_entry_names_a_check_and_traits_there_are(one: KnownDefect) -> None:
     assert one.check in CHECKS
     assert re.search(r"#\d+|seen on vLLM \d", one.reference)

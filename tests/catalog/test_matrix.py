@@ -20,7 +20,9 @@ from pytest_vllm_gates.errors import UserError
 NOWHERE = Path("/nowhere")
 SHIPPED = matrix.load()
 CELLS = SHIPPED.cells()
-CONVERSATIONS = {one.name: one for one in conversations.load_all(NOWHERE)}
+CONVERSATIONS = {
+    conversation.name: conversation for conversation in conversations.load_all(NOWHERE)
+}
 
 
 def every_cell() -> list[Cell]:
@@ -31,15 +33,15 @@ def every_cell() -> list[Cell]:
 
 def senseless(cell: Cell) -> bool:
     return any(
-        all(cell.traits[name] in values for name, values in one.when.items())
-        for one in SHIPPED.senseless
+        all(cell.traits[name] in values for name, values in entry.when.items())
+        for entry in SHIPPED.senseless
     )
 
 
 def asked(cell: Cell) -> bool:
     return any(
-        (one.turns, one.format) == (cell.turns, cell.format) and cell.tools in one.tools
-        for one in SHIPPED.asked
+        (rule.turns, rule.format) == (cell.turns, cell.format) and cell.tools in rule.tools
+        for rule in SHIPPED.asked
     )
 
 
@@ -48,21 +50,27 @@ def pairs(cell: Cell) -> set[Any]:
 
 
 def test_every_pair_that_makes_sense_is_asked() -> None:
-    wanted = set().union(*(pairs(one) for one in every_cell() if asked(one) and not senseless(one)))
-    covered = set().union(*(pairs(one) for one in CELLS))
+    wanted = set().union(
+        *(pairs(cell) for cell in every_cell() if asked(cell) and not senseless(cell))
+    )
+    covered = set().union(*(pairs(cell) for cell in CELLS))
     assert wanted - covered == set()
     assert len(wanted) > 100
 
 
 def test_pairs_are_not_bought_with_every_combination() -> None:
-    assert len(CELLS) < len([one for one in every_cell() if asked(one)]) / 2
+    assert len(CELLS) < len([cell for cell in every_cell() if asked(cell)]) / 2
     assert len(set(CELLS)) == len(CELLS)
 
 
 def test_what_has_failed_in_a_release_is_asked() -> None:
     plain = {name: values[0] for name, values in SHIPPED.dimensions.items()}
-    assert [one for one in SHIPPED.dangerous if Cell(**{**plain, **one.cell}) not in CELLS] == []
-    assert all("#" in one.reference for one in SHIPPED.dangerous)
+    assert [
+        dangerous
+        for dangerous in SHIPPED.dangerous
+        if Cell(**{**plain, **dangerous.cell}) not in CELLS
+    ] == []
+    assert all("#" in dangerous.reference for dangerous in SHIPPED.dangerous)
 
 
 @pytest.mark.parametrize(
@@ -88,19 +96,23 @@ def test_a_request_that_stops_comes_after_the_one_that_does_not() -> None:
 
 
 def test_nothing_senseless_is_asked_and_everything_has_its_conversation() -> None:
-    assert [one for one in CELLS if senseless(one)] == []
+    assert [other for other in CELLS if senseless(other)] == []
     for cell in CELLS:
         assert SHIPPED.asks(cell).conversation in CONVERSATIONS
 
 
 def test_every_value_of_every_dimension_is_used() -> None:
     for name, values in SHIPPED.dimensions.items():
-        assert {one.traits[name] for one in CELLS} == set(values)
+        assert {cell.traits[name] for cell in CELLS} == set(values)
 
 
 def test_the_senseless_and_the_dangerous_speak_of_values_there_are() -> None:
-    spoken = [item for one in SHIPPED.senseless for item in one.when.items()]
-    spoken += [(name, (value,)) for one in SHIPPED.dangerous for name, value in one.cell.items()]
+    spoken = [item for entry in SHIPPED.senseless for item in entry.when.items()]
+    spoken += [
+        (name, (value,))
+        for dangerous in SHIPPED.dangerous
+        for name, value in dangerous.cell.items()
+    ]
     for name, values in spoken:
         assert set(values) <= set(SHIPPED.dimensions[name])
 

@@ -57,7 +57,11 @@ def test_a_typo_in_a_family_file_is_told_with_its_line(tmp_path: Path) -> None:
 def test_a_folder_of_weights_lies_beside_the_familys_file(tmp_path: Path) -> None:
     text = QWEN.replace('miniature = "qwen3.5"', 'folder = "../weights"')
     write(tmp_path, "families/mine.toml", text)
-    folders = [one.folder for one in family.load("mine", tmp_path).checkpoints if one.folder]
+    folders = [
+        checkpoint.folder
+        for checkpoint in family.load("mine", tmp_path).checkpoints
+        if checkpoint.folder
+    ]
     assert folders == [str(tmp_path / "weights")]
 
 
@@ -80,8 +84,8 @@ def test_thinking_is_switched_by_the_familys_own_keyword(tmp_path: Path, state: 
 
 def test_conversations_ship_and_each_fits_its_name(tmp_path: Path) -> None:
     shipped = conversation.load_all(tmp_path)
-    assert {"plain", "tool-one", "multi-turn"} <= {one.name for one in shipped}
-    assert all(one.title and one.messages for one in shipped)
+    assert {"plain", "tool-one", "multi-turn"} <= {entry.name for entry in shipped}
+    assert all(entry.title and entry.messages for entry in shipped)
 
 
 def test_a_projects_conversation_is_added_or_takes_a_shipped_ones_place(tmp_path: Path) -> None:
@@ -89,7 +93,7 @@ def test_a_projects_conversation_is_added_or_takes_a_shipped_ones_place(tmp_path
     before = len(conversation.load_all(tmp_path))
     write(tmp_path, "conversations/plain.toml", text.format("ours"))
     write(tmp_path, "conversations/extra.toml", text.format("more"))
-    found = {one.name: one.title for one in conversation.load_all(tmp_path)}
+    found = {entry.name: entry.title for entry in conversation.load_all(tmp_path)}
     assert (found["plain"], found["extra"], len(found)) == ("ours", "more", before + 1)
 
 

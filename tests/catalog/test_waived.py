@@ -29,8 +29,8 @@ def result(outcome: Outcome, test: str = TEST, gate: str = "streaming") -> TestR
     return TestResult("qwen3.5", gate, test, outcome)
 
 
-def settled(one: Waiver, *results: TestResult) -> list[SettledWaiver]:
-    return list(of_lane([one], "cpu", TODAY).settle(results))
+def settled(entry: Waiver, *results: TestResult) -> list[SettledWaiver]:
+    return list(of_lane([entry], "cpu", TODAY).settle(results))
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_a_check_that_names_the_failure_covers_it(check: str) -> None:
 
 
 def test_a_test_without_its_brackets_is_all_of_its_cases() -> None:
-    one = waiver("qwen3.5: streaming: test_usage")
-    assert applied(one, test="test_usage[qwen3.5-stop[0]]")[0] is Outcome.WAIVED
+    entry = waiver("qwen3.5: streaming: test_usage")
+    assert applied(entry, test="test_usage[qwen3.5-stop[0]]")[0] is Outcome.WAIVED
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ NAMELESS = "; no test of this run is called that (mend its check, or delete it)"
 def test_what_became_of_a_waiver_is_told(
     days: int, outcomes: list[Outcome], state: str, told: str
 ) -> None:
-    results = [result(one) for one in outcomes] + [result(Outcome.PASS, "test_other")]
-    one = waiver(W, days)
-    (found,) = settled(one, *results)
-    assert (found.waiver, found.state, found.told) == (one, state, told)
+    results = [result(outcome) for outcome in outcomes] + [result(Outcome.PASS, "test_other")]
+    entry = waiver(W, days)
+    (found,) = settled(entry, *results)
+    assert (found.waiver, found.state, found.told) == (entry, state, told)
 
 
 def test_one_whose_gate_or_family_or_lane_is_not_in_the_run_is_not_told() -> None:
@@ -139,7 +139,7 @@ def test_one_whose_gate_or_family_or_lane_is_not_in_the_run_is_not_told() -> Non
 
 
 @given(
-    st.sampled_from([one for one in Outcome if one is not Outcome.WAIVED]),
+    st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.WAIVED]),
     st.integers(-3, 3),
 )
 def test_only_a_waived_failure_uses_one_that_holds(outcome: Outcome, days: int) -> None:

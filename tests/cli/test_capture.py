@@ -81,7 +81,9 @@ def test_what_is_not_as_expected_is_told_and_found_again(
     says = f"the answer is only punctuation: '{'!' * 20}'"
     assert says in capsys.readouterr().out
     bundle = next(
-        one for one in map(read, (project.path / "incidents").iterdir()) if one.incident.findings
+        folder
+        for folder in map(read, (project.path / "incidents").iterdir())
+        if folder.incident.findings
     )
     assert bundle.incident.says == says
     for faults, answer in (("bangs", "REPRODUCED"), ("", "NOT REPRODUCED")):
@@ -184,7 +186,7 @@ def test_gates_with_nothing_to_judge_are_not_missed(project: Project) -> None:
 
     def missed() -> list[str]:
         project.gates("-m", "boot")
-        return [one for one in project.verdict()["reasons"] if one.endswith("did not run")]
+        return [reason for reason in project.verdict()["reasons"] if reason.endswith("did not run")]
 
     assert missed() == ["qwen3.5: streaming did not run", "qwen3.5: words did not run"]
     project.write("golden/incidents/broken/incident.json", "{")

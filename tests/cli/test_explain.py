@@ -114,7 +114,7 @@ def test_the_signatures_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["signatures"]) == 0
     told = capsys.readouterr().out
     classes = signature.load_all()
-    assert all(f"  {one} " in told for each in classes for one in each.ids)
+    assert all(f"  {text} " in told for each in classes for text in each.ids)
     assert told.endswith(f" signatures in {len(classes)} classes\n")
     assert main(["signatures", "--class", "KV cache", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)

@@ -25,12 +25,12 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     everything = {"boot_s": 60.0, "output_tokens_per_s": 896.12, "ttft_s": 0.0589, "itl_s": 0.00746,
                   "kv_tokens": 1315779.0, "goodput_per_s": 6.011}  # fmt: skip
-    for one in (
+    for history_entry in (
         entry(0),
         entry(1, promotion="HOLD", reasons=("glm: load did not run", "more"), checkpoints=BOTH),
         entry(2, against="stable", figures={"qwen3.5": everything}),
     ):
-        history_store.append(tmp_path / FILE, one)
+        history_store.append(tmp_path / FILE, history_entry)
     return tmp_path
 
 
@@ -71,7 +71,7 @@ def test_of_one_family_and_the_last_runs(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_program_reads_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "--json", "--limit", "2"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [one["against"] for one in found] == [None, "stable"]
+    assert [item["against"] for item in found] == [None, "stable"]
     assert found[0]["reasons"] == ["glm: load did not run", "more"]
     assert found[1]["figures"]["qwen3.5"]["kv_tokens"] == 1315779
 

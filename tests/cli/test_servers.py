@@ -118,7 +118,11 @@ def test_one_is_ended_however_it_is_called(keep: Keep, capsys: Printed, by: str)
     assert main(["servers", "stop", *filter(None, [which])]) == 0
     assert capsys.readouterr().out == f"{entry.name} ended\n"
     assert none_of(
-        [entry.record.server.pid, entry.record.keeper.pid, *(one.pid for one in entry.record.tree)]
+        [
+            entry.record.server.pid,
+            entry.record.keeper.pid,
+            *(process_id.pid for process_id in entry.record.tree),
+        ]
     )
     assert entries() == []
 

@@ -69,7 +69,7 @@ def test_of_captured_requests_turns_tools_and_options_may_go(tmp_path: Path) -> 
         RemovablePart("option", "1", "seed"),
     ]  # fmt: skip
     smaller = read(whittler.write(tmp_path, "smaller", gone))
-    assert [one.name for one in smaller.incident.sends] == ["1"]
+    assert [send.name for send in smaller.incident.sends] == ["1"]
     assert body_of(smaller, "1") == {
         "model": "qwen3.5", "messages": [MESSAGES[1], MESSAGES[3]], "temperature": 0,
         "max_tokens": 9,
@@ -95,9 +95,9 @@ def test_the_ways_a_cell_was_asked_stay_one_question(tmp_path: Path) -> None:
     assert body_of(smaller, "1-streamed")["messages"] == MESSAGES[1:]
     assert body_of(smaller, "3-whole")["messages"] == MESSAGES
     other = read(whittler.write(tmp_path, "b", [RemovablePart("request", "1-whole")]))
-    assert [one.name for one in other.incident.sends] == ["2-whole", "3-whole"]
+    assert [send.name for send in other.incident.sends] == ["2-whole", "3-whole"]
     assert other.incident.walk
-    assert [one.whole for one in other.incident.walk.cells] == ["2-whole", "3-whole"]
+    assert [cell.whole for cell in other.incident.walk.cells] == ["2-whole", "3-whole"]
 
 
 def test_of_a_conversation_turns_and_tools_may_go(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_what_makes_a_server_stumble_is_all_that_is_left(
     url = fakes("trips", names=("qwen3.5",)).base_url
     assert main(["capture", "--base-url", url, "--request", "body.json"]) == 1
     (path,) = (tmp_path / "incidents").iterdir()
-    before = {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
+    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
     capsys.readouterr()
 
     assert main(["shrink", str(path), "--base-url", url]) == 0
@@ -151,7 +151,7 @@ def test_what_makes_a_server_stumble_is_all_that_is_left(
     assert body_of(smaller, "1") == {
         "model": "qwen3.5", "messages": [MESSAGES[1]], "max_tokens": 9,
     }  # fmt: skip
-    assert {one: one.read_bytes() for one in path.rglob("*") if one.is_file()} == before
+    assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
 
     assert main(["shrink", str(path), "--base-url", fakes().base_url]) == 1
     assert "NOT REPRODUCED here" in capsys.readouterr().out

@@ -102,9 +102,9 @@ def test_calls_that_take_turns_are_kept_apart_and_in_order() -> None:
 
 
 def test_several_calls_in_one_event_are_all_taken() -> None:
-    one = {"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}
+    entry = {"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}
     two = {"index": 1, "id": "b", "function": {"name": "y", "arguments": "{}"}}
-    calls = assemble([chunk({"tool_calls": [one, two]})]).tool_calls
+    calls = assemble([chunk({"tool_calls": [entry, two]})]).tool_calls
     assert [call.name for call in calls] == ["x", "y"]
 
 

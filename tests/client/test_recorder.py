@@ -118,8 +118,8 @@ def test_what_is_never_answered_is_on_the_tape(qwen: Family) -> None:
     with pytest.raises(openai.APIConnectionError):
         chat.ask(ASKED)
     chat.client.close()
-    (one,) = tape.of()
-    assert (one.status, one.error.partition(":")[0]) == (None, "ConnectError")
+    (sent,) = tape.of()
+    assert (sent.status, sent.error.partition(":")[0]) == (None, "ConnectError")
 
 
 def test_what_is_asked_again_and_again_is_not(server: Scripted) -> None:
@@ -127,7 +127,7 @@ def test_what_is_asked_again_and_again_is_not(server: Scripted) -> None:
     with http.client(replace(server.endpoint, tape=tape)) as client:
         for path in ("/health", "/metrics", "/version"):
             client.get(path)
-    assert [one.path for one in tape.of()] == ["/version"]
+    assert [sent.path for sent in tape.of()] == ["/version"]
 
 
 def test_paths_are_below_the_servers_root(server: Scripted) -> None:
@@ -135,4 +135,4 @@ def test_paths_are_below_the_servers_root(server: Scripted) -> None:
     url = server.endpoint.base_url.replace("/v1", "/behind/a/gateway/v1")
     with contextlib.suppress(httpx.HTTPError):  # it knows no such path
         http.post(Endpoint(url, "alias", tape=tape), "/tokenize", {})
-    assert [one.path for one in tape.of()] == ["/tokenize"]
+    assert [sent.path for sent in tape.of()] == ["/tokenize"]

@@ -11,7 +11,7 @@ def sent(name: str, size: int = 0) -> Sent:
 
 
 def names(tape: Tape, *parts: str) -> str:
-    return "".join(one.name for one in tape.of(*parts))
+    return "".join(entry.name for entry in tape.of(*parts))
 
 
 def test_sends_are_kept_by_part() -> None:

@@ -203,7 +203,7 @@ def test_findings_of_one_reply_are_one_case() -> None:
     now = {"unknown model: HTTP status": ("404",), "unknown model: whole body": ("no JSON",)}
     found, cases = judge.broken(ERRORS, ERROR, now)
     assert [case.name for case in cases] == ["unknown model"]
-    assert [(one.case.name, one.says) for one in found] == [
+    assert [(finding.case.name, finding.says) for finding in found] == [
         ("unknown model", "unknown model: error is gone: clients that read it find nothing")
     ]
     assert cases[0].traits == {"contract": "unknown model"}
@@ -284,7 +284,8 @@ def test_a_field_that_comes_breaks_nothing_and_one_that_goes_is_told(
     key = data.draw(some.sampled_from(sorted(body)))
     less = {name: value for name, value in body.items() if name != key}
     before, after = (
-        of([ContractReply("chat", 200, "application/json", (one,))], PLAN) for one in (body, less)
+        of([ContractReply("chat", 200, "application/json", (entry,))], PLAN)
+        for entry in (body, less)
     )
     assert says(FIELDS, after, before) == []
-    assert any(f"chat: {key} is gone" in one for one in says(FIELDS, before, after))
+    assert any(f"chat: {key} is gone" in text for text in says(FIELDS, before, after))

@@ -153,7 +153,7 @@ def test_what_the_family_cannot_have_is_not_asked(
     serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     silent = qwen.model_copy(update={"tools": None})
-    only = [one for one in plan.answers if "tool" in (one.conversation or "")]
+    only = [answer for answer in plan.answers if "tool" in (answer.conversation or "")]
     found = observe(serves({}).endpoint(), silent, plan.model_copy(update={"answers": tuple(only)}))
     assert found.not_asked["chat"] == "qwen3.5 calls no tools"
     assert found.answers == ()

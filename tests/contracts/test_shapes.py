@@ -154,11 +154,11 @@ def test_routes_have_their_methods() -> None:
 
 
 def test_messages_are_told_without_what_changes_from_boot_to_boot() -> None:
-    one = reply({"error": {"message": "m-1f2e takes 4096\n tokens"}}, name="too long")
+    contract_reply = reply({"error": {"message": "m-1f2e takes 4096\n tokens"}}, name="too long")
     other = reply({"detail": "Not Found"}, name="unknown route")
     none = ContractReply("page", 502, "text/html", None, "<html>")
     silent = reply({"detail": [{"loc": ["body", 1]}, None], "code": 7}, name="without a word")
-    assert list(shapes.messages([one, other, none, silent], "m-1f2e")) == [
+    assert list(shapes.messages([contract_reply, other, none, silent], "m-1f2e")) == [
         "too long: says: MODEL takes N tokens",
         "unknown route: says: Not Found",
     ]

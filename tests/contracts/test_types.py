@@ -17,14 +17,14 @@ NOWHERE = Path("/nowhere")
 
 def test_the_shipped_file_can_be_asked() -> None:
     plan = contracts_types.load()
-    known = {one.name for one in load_all(NOWHERE)}
-    asked = {one.conversation for one in plan.answers if one.conversation}
+    known = {conversation.name for conversation in load_all(NOWHERE)}
+    asked = {answer.conversation for answer in plan.answers if answer.conversation}
     assert asked <= known
     assert all(re.fullmatch(r"(GET|POST) /\S+", route) for route in plan.routes)
     assert all(re.compile(pattern) for pattern in plan.unpinned)
-    names = [one.name for one in plan.mistakes]
+    names = [mistake.name for mistake in plan.mistakes]
     assert len(names) == len(set(names))
-    assert not {*names} & {one.name for one in plan.answers}
+    assert not {*names} & {answer.name for answer in plan.answers}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,9 @@ def test_a_call_is_written_as_the_template_renders_it(name: str, tmp_path: Path)
         server.renders = lambda body: rendered(name, body)
         found = asked(server, families.load(name, tmp_path))
     assert found.not_written == {}
-    assert [one.name for one in found.replies] == [one.name for one in SHIPPED]
+    assert [forced_reply.name for forced_reply in found.replies] == [
+        typed_call.name for typed_call in SHIPPED
+    ]
     for reply, shipped in zip(found.replies, SHIPPED, strict=True):
         (written,) = reply.request["structured_outputs"]["choice"]
         (tool,) = reply.request["tools"]
@@ -120,7 +122,7 @@ def test_a_family_that_calls_no_tools_is_not_asked(tmp_path: Path) -> None:
         asked(server, families.load("gemma/3", tmp_path))
 
 
-@pytest.mark.parametrize("shipped", SHIPPED, ids=[one.name for one in SHIPPED])
+@pytest.mark.parametrize("shipped", SHIPPED, ids=[call.name for call in SHIPPED])
 def test_the_shipped_arguments_are_of_the_declared_types(shipped: Any) -> None:
     parameters, arguments = json.loads(shipped.parameters), json.loads(shipped.arguments)
     assert parameters["properties"].keys() == arguments.keys()

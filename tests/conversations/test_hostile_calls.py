@@ -59,7 +59,7 @@ def test_every_text_is_written_as_the_familys_own_call(name: str, tmp_path: Path
 
 def test_a_call_that_stays_text_is_told(qwen: Family) -> None:
     found, _ = forced(qwen, obeys)
-    told = [one for reply in found.replies for one in altered(reply)]
+    told = [text for reply in found.replies for text in altered(reply)]
     assert told[0] == "whole: one call was written and 0 came"
 
 

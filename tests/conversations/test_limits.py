@@ -46,10 +46,10 @@ def test_stops_are_pieces_of_the_answer(chat: Chat) -> None:
     assert 0 < len(found) <= STOPS
     for stop in found:
         assert 1 <= len(stop) == len(set(stop)) <= 3
-        for one in stop:
-            assert one in THOUGHT or one in SAYS
-            assert one.strip()
-            assert len(one) <= LONGEST
+        for text in stop:
+            assert text in THOUGHT or text in SAYS
+            assert text.strip()
+            assert len(text) <= LONGEST
 
 
 def test_the_same_stops_come_every_time(chat: Chat) -> None:
@@ -58,8 +58,8 @@ def test_the_same_stops_come_every_time(chat: Chat) -> None:
 
 def test_they_come_from_all_of_the_answer_and_several_at_once(chat: Chat) -> None:
     found = explored(Pieces(chat, BODY))
-    assert any(one in THOUGHT for stop in found for one in stop)
-    assert any(one in SAYS for stop in found for one in stop)
+    assert any(text in THOUGHT for stop in found for text in stop)
+    assert any(text in SAYS for stop in found for text in stop)
     assert any(len(stop) > 1 for stop in found)
 
 
@@ -87,18 +87,25 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
     length = plain.usage.completion_tokens
     thought = round(length / 2 * len(THOUGHT) / len(THOUGHT + SAYS))
     found = limits(chat, BODY, plain)
-    assert [one.max_tokens for one in found] == [
+    assert [limited_answer.max_tokens for limited_answer in found] == [
         limit
         for limit in (1, length // 2, length, length + 1, thought)
         for _ in ("whole", "streamed")
     ]
-    assert [one.due for one in found] == [*["length"] * 4, *["stop"] * 4, *["length"] * 2]
-    assert {one.how: one.plain for one in found} == {"whole": plain, "streamed": chat.stream(BODY)}
-    for one in found:
-        assert list(finish.limit(one.answer, one.max_tokens)) == []
-        assert list(finish.told(one.answer, one.due)) == []
-        assert one.request["max_tokens"] == one.max_tokens
-    assert len({one.name for one in found}) == len(found)
+    assert [limited_answer.due for limited_answer in found] == [
+        *["length"] * 4,
+        *["stop"] * 4,
+        *["length"] * 2,
+    ]
+    assert {limited_answer.how: limited_answer.plain for limited_answer in found} == {
+        "whole": plain,
+        "streamed": chat.stream(BODY),
+    }
+    for answer in found:
+        assert list(finish.limit(answer.answer, answer.max_tokens)) == []
+        assert list(finish.told(answer.answer, answer.due)) == []
+        assert answer.request["max_tokens"] == answer.max_tokens
+    assert len({limited_answer.name for limited_answer in found}) == len(found)
 
 
 def test_a_server_that_counts_nothing_has_no_limits(chat: Chat) -> None:
@@ -109,7 +116,7 @@ def test_a_server_that_counts_nothing_has_no_limits(chat: Chat) -> None:
 
 def test_an_answer_that_did_not_think_is_not_cut_there(chat: Chat) -> None:
     plain = Answer("", SAYS, (), "stop", Usage(3, 8))
-    assert {one.kind for one in limits(chat, BODY, plain)} == {
+    assert {limit.kind for limit in limits(chat, BODY, plain)} == {
         "one token", "half", "exact", "one more",
     }  # fmt: skip
 
@@ -118,8 +125,8 @@ def test_a_call_is_cut_before_its_end(chat: Chat, server: Scripted) -> None:
     call = ToolCall("get_time", "{}", "call-1")
     plain = Answer("", "", (call,), "tool_calls", Usage(3, 5))
     found = limits_in_a_call(chat, BODY, plain)
-    assert [(one.max_tokens, one.due) for one in found] == [
+    assert [(answer.max_tokens, answer.due) for answer in found] == [
         (limit, "length") for limit in (1, 2) for _ in ("whole", "streamed")
     ]
-    assert [one["max_tokens"] for one in server.asked] == [BODY["max_tokens"], 1, 1, 2, 2]
+    assert [entry["max_tokens"] for entry in server.asked] == [BODY["max_tokens"], 1, 1, 2, 2]
     assert limits_in_a_call(chat, BODY, Answer("", SAYS, (), "stop", Usage(3, 5))) == []

@@ -39,7 +39,7 @@ def test_every_piece_that_carries_text_is_timed(chat: Chat, server: Scripted) ->
     assert list(stream.times) == sorted(stream.times)
     assert len(stream.times) == len(stream.sizes)
     texts = ("Hm.", "It is cold.", "get_weather", '{"city": "Oslo"}')
-    assert sum(stream.sizes) == sum(len(one) for one in texts)
+    assert sum(stream.sizes) == sum(len(text) for text in texts)
     assert min(stream.sizes) > 0
     assert stream.tokens == len(server.ids("".join(("Hm.", "It is cold.", *texts[2:]))))
 

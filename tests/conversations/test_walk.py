@@ -55,7 +55,8 @@ def walked(
     walk = Walk(server.endpoint, family, cells, (HELLO, *more), 300)
     exchanges = walk.run()
     return walk, {
-        one.cell.stop if one.cell.turns == "single" else one.cell.turns: one for one in exchanges
+        exchange.cell.stop if exchange.cell.turns == "single" else exchange.cell.turns: exchange
+        for exchange in exchanges
     }
 
 
@@ -64,12 +65,12 @@ def test_every_cell_is_asked_in_three_ways(qwen: Family) -> None:
         walk, found = walked(server, qwen, small())
     assert set(found) == set(STOPS)
     assert walk.requests == len(server.asked) == 3 * len(STOPS)
-    for one in found.values():
-        assert one.error == ""
-        assert one.whole and one.streamed and one.widened
-        assert one.request["max_tokens"] == 300
-        assert list(framing.faults(one.stream)) == []
-        assert one.stream.pieces != ()
+    for exchange in found.values():
+        assert exchange.error == ""
+        assert exchange.whole and exchange.streamed and exchange.widened
+        assert exchange.request["max_tokens"] == 300
+        assert list(framing.faults(exchange.stream)) == []
+        assert exchange.stream.pieces != ()
     kinds = [(body.get("stream", False), body.get("stream_interval")) for body in server.asked]
     for kind in ((False, None), (True, None), (True, WIDE_TOKENS)):
         assert kinds.count(kind) == len(STOPS)
@@ -87,12 +88,12 @@ def test_stops_are_taken_from_the_answer_without_one(qwen: Family) -> None:
     plain = found["unset"].whole
     assert plain is not None
     for kind in ("occurs", "straddles", "in_reasoning"):
-        one = found[kind]
-        assert one.unstopped == plain
-        assert isinstance(one.stop, str)
-        assert one.stop in (plain.reasoning if kind == "in_reasoning" else plain.content)
-        assert one.request["stop"] == [one.stop]
-        assert one.stopped
+        exchange = found[kind]
+        assert exchange.unstopped == plain
+        assert isinstance(exchange.stop, str)
+        assert exchange.stop in (plain.reasoning if kind == "in_reasoning" else plain.content)
+        assert exchange.request["stop"] == [exchange.stop]
+        assert exchange.stopped
     assert found["token_ids"].request["stop_token_ids"] == [found["token_ids"].stop]
     assert found["token_ids"].stop in plain.token_ids
     assert not found["never"].stopped
@@ -186,12 +187,14 @@ def test_tools_go_with_the_choice(qwen: Family) -> None:
     )  # fmt: skip
     with serving(lambda _: Said("", calls=[("get_weather", "{}")])) as server:
         walk = Walk(server.endpoint, qwen, cells, (WEATHER,), 300)
-        found = {one.cell.tools: one for one in walk.run()}
+        found = {entry.cell.tools: entry for entry in walk.run()}
     named = {"type": "function", "function": {"name": "get_weather"}}
-    choices = {tools: one.request["tool_choice"] for tools, one in found.items()}
+    choices = {tools: entry.request["tool_choice"] for tools, entry in found.items()}
     assert choices == {"auto": "auto", "required": "required", "named": named, "none": "none"}
-    for one in found.values():
-        assert one.whole and [call.name for call in one.whole.tool_calls] == ["get_weather"]
+    for exchange in found.values():
+        assert exchange.whole and [call.name for call in exchange.whole.tool_calls] == [
+            "get_weather"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -218,5 +221,5 @@ def test_the_shipped_conversations_can_be_walked(qwen: Family, tmp_path: Path) -
     with serving(says) as server:
         walk = Walk(server.endpoint, qwen, small(("unset",)), (HELLO, *every), 300)
         found = walk.run()
-    assert len(found) == 1 + len([one for one in every if one.ask])
+    assert len(found) == 1 + len([conversation for conversation in every if conversation.ask])
     assert HEADER == "x-request-id"

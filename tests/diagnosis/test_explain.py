@@ -50,14 +50,14 @@ def test_a_failure_is_told_with_cause_fix_and_line() -> None:
 
 
 def test_captures_fill_cause_and_fixes() -> None:
-    one = signature("ONE", r"needs (?P<need>\S+) GiB", r"needs too much memory")
-    one["text"] = {
+    entry = signature("ONE", r"needs (?P<need>\S+) GiB", r"needs too much memory")
+    entry["text"] = {
         "cause": "It needs {need} GiB.",
         "cause_plain": "It needs too much.",
         "fixes": ["add {need} GiB", "pass '{\"a\": 1}'"],
     }
-    filled = said("it needs 12.5 GiB", by=classes(one)).answer
-    plain = said("it needs too much memory", by=classes(one)).answer
+    filled = said("it needs 12.5 GiB", by=classes(entry)).answer
+    plain = said("it needs too much memory", by=classes(entry)).answer
     assert filled
     assert plain
     assert (filled.cause, filled.fixes) == (
@@ -68,15 +68,15 @@ def test_captures_fill_cause_and_fixes() -> None:
 
 
 def test_a_later_line_nearby_fills_what_the_first_one_misses() -> None:
-    one = signature("ONE", "needs too much memory", r"needs (?P<need>\S+) GiB")
-    found = said("it needs too much memory", "it needs 9 GiB", by=classes(one)).answer
+    entry = signature("ONE", "needs too much memory", r"needs (?P<need>\S+) GiB")
+    found = said("it needs too much memory", "it needs 9 GiB", by=classes(entry)).answer
     assert found
     assert (found.line, found.times, dict(found.captures)) == (1, 2, {"need": "9"})
 
 
 def test_a_wrapper_is_never_the_answer_beside_a_failure() -> None:
     found = said(WRAPPER, *APART, MEMORY)
-    assert (found.id, [one.id for one in found.wrappers]) == ("MEMORY", ["WRAPPER"])
+    assert (found.id, [wrapper.id for wrapper in found.wrappers]) == ("MEMORY", ["WRAPPER"])
 
 
 def test_a_wrapper_alone_is_the_answer_and_no_more_than_possible() -> None:
@@ -113,7 +113,7 @@ def test_an_earlier_unknown_error_lowers_the_confidence_and_is_shown() -> None:
 
 def test_the_earliest_of_two_failures_is_the_root() -> None:
     found = said(MEMORY, *APART, "OSError: disk sda is full")
-    assert (found.id, [one.id for one in found.candidates]) == ("MEMORY", ["DISK"])
+    assert (found.id, [candidate.id for candidate in found.candidates]) == ("MEMORY", ["DISK"])
 
 
 def test_in_one_error_block_the_more_specific_is_the_root() -> None:
@@ -155,9 +155,9 @@ def test_what_a_client_did_wrong_explains_no_death() -> None:
 
 def test_warnings_stand_beside_the_answer_and_are_none_themselves() -> None:
     found = said(*HEALTHY, "WARNING falling back to slow")
-    assert (found.id, [one.id for one in found.warnings]) == (None, ["WARNED"])
+    assert (found.id, [warning.id for warning in found.warnings]) == (None, ["WARNED"])
     found = said("falling back to slow", *APART, MEMORY)
-    assert (found.id, [one.id for one in found.warnings]) == ("MEMORY", ["WARNED"])
+    assert (found.id, [warning.id for warning in found.warnings]) == ("MEMORY", ["WARNED"])
 
 
 @pytest.mark.parametrize("ranks", [[0, 1, 2, 3], [3, 1, 0, 2]])
@@ -191,8 +191,8 @@ def test_what_several_ranks_say_is_told_once(ranks: list[int]) -> None:
 def test_a_condition_must_hold(
     when: dict[str, Any], before: list[str], after: list[str], meant: bool
 ) -> None:
-    one = signature("ONE", "short of memory", when=when)
-    found = said("start", *before, MEMORY, *after, by=classes(one))
+    entry = signature("ONE", "short of memory", when=when)
+    found = said("start", *before, MEMORY, *after, by=classes(entry))
     assert found.id == ("ONE" if meant else "UNKNOWN")
 
 
@@ -204,11 +204,11 @@ def test_the_signature_whose_conditions_hold_beats_the_general_one() -> None:
 
 
 def test_conditions_hold_across_blocks() -> None:
-    one = signature("ONE", "short of memory", when={"near": ["sampler"], "after": [READY]})
+    entry = signature("ONE", "short of memory", when={"near": ["sampler"], "after": [READY]})
     blocks = [f"{READY}\nthe sampler\n".encode(), b"x\n" * 5, f"{MEMORY}\n".encode()]
-    assert explain.explain(blocks, classes(one)).id == "ONE"
+    assert explain.explain(blocks, classes(entry)).id == "ONE"
     blocks = [f"{READY}\n{MEMORY}\n".encode(), b"x\n" * 5, b"the sampler\n"]
-    assert explain.explain(blocks, classes(one)).id == "ONE"
+    assert explain.explain(blocks, classes(entry)).id == "ONE"
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ def test_conditions_hold_across_blocks() -> None:
 def test_an_exit_status_that_is_not_known_counts_against_it(
     status: int | None, answer: str | None, sure: Confidence | None
 ) -> None:
-    one = signature("ONE", "the end came suddenly", when={"exit_status": [-9, 137]})
-    found = said("the end came suddenly", by=classes(one), exit_status=status)
+    entry = signature("ONE", "the end came suddenly", when={"exit_status": [-9, 137]})
+    found = said("the end came suddenly", by=classes(entry), exit_status=status)
     assert (found.answer.id if found.answer else None) == answer
     assert (found.answer.confidence if found.answer else None) == sure
 
@@ -250,7 +250,7 @@ def test_what_breaks_after_the_end_was_asked_for_is_no_failure() -> None:
 
 def test_of_several_boots_the_last_that_failed_is_explained() -> None:
     found = said(*HEALTHY, MEMORY, WRAPPER, *HEALTHY, "OSError: disk sda is full", WRAPPER)
-    assert (found.id, [one.id for one in found.candidates]) == ("DISK", ["MEMORY"])
+    assert (found.id, [candidate.id for candidate in found.candidates]) == ("DISK", ["MEMORY"])
     assert said(*HEALTHY, MEMORY, WRAPPER, *HEALTHY).id == "MEMORY"
 
 
@@ -259,7 +259,7 @@ def test_what_came_before_an_earlier_boot_ended_is_no_condition_of_this_one() ->
     load = signature("LOAD", "short of memory", when={"not_after": [READY]})
     by = (*classes(run, load), *COMMON[1:])
     found = said(*HEALTHY, MEMORY, *HEALTHY[:4], MEMORY, by=by)
-    assert (found.id, [one.id for one in found.candidates]) == ("LOAD", ["RUN"])
+    assert (found.id, [candidate.id for candidate in found.candidates]) == ("LOAD", ["RUN"])
 
 
 def test_a_server_that_was_killed_and_started_anew_is_another_boot() -> None:
@@ -340,14 +340,14 @@ def test_an_error_beside_one_that_is_known_is_of_its_block() -> None:
 
 
 def test_a_match_that_waits_when_the_server_is_started_anew_is_still_the_old_boots() -> None:
-    one = signature("ONE", "short of memory", when={"not_near": ["the sampler"], "within": 99})
-    found = said(*HEALTHY[:2], *APART[:25], MEMORY, *HEALTHY[:2], "the sampler", by=classes(one))
+    entry = signature("ONE", "short of memory", when={"not_near": ["the sampler"], "within": 99})
+    found = said(*HEALTHY[:2], *APART[:25], MEMORY, *HEALTHY[:2], "the sampler", by=classes(entry))
     assert found.answer and (found.id, found.answer.line) == ("ONE", 28)
 
 
 def test_of_a_match_told_without_end_a_hundred_wait() -> None:
-    one = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 1000})
-    found = said(*[MEMORY] * 150, "the sampler", by=classes(one))
+    entry = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 1000})
+    found = said(*[MEMORY] * 150, "the sampler", by=classes(entry))
     assert found.answer and (found.answer.line, found.answer.times) == (1, 100)
 
 
@@ -362,9 +362,9 @@ def test_an_empty_part_of_a_progress_bar_is_nothing() -> None:
 
 
 def test_the_first_line_counts_though_a_later_one_was_sure_before_it() -> None:
-    one = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 40})
+    entry = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 40})
     quoted = "Received request x: the sampler"
-    found = said(MEMORY, quoted, MEMORY, "the sampler", by=classes(one))
+    found = said(MEMORY, quoted, MEMORY, "the sampler", by=classes(entry))
     assert found.answer and (found.answer.line, found.answer.times) == (1, 2)
 
 

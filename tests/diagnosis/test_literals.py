@@ -12,8 +12,8 @@ from pytest_vllm_gates.diagnosis import literals, signature
 PATTERNS = [
     pattern
     for each in signature.load_all()
-    for one in each.signatures
-    for pattern in (*one.patterns, *one.when.after, *one.when.near)
+    for entry in each.signatures
+    for pattern in (*entry.patterns, *entry.when.after, *entry.when.near)
 ]
 
 
@@ -36,9 +36,9 @@ PATTERNS = [
 def test_a_line_that_matches_holds_a_piece(pattern: str, pieces: set[str]) -> None:
     found = literals.required(pattern)
     whole = pattern.lower()
-    assert all(len(one) >= literals.MIN_CHARACTERS and one in whole for one in found)
+    assert all(len(text) >= literals.MIN_CHARACTERS and text in whole for text in found)
     assert len(found) == len(pieces)
-    assert all(any(one in piece or piece in one for piece in pieces) for one in found)
+    assert all(any(text in piece or piece in text for piece in pieces) for text in found)
 
 
 @pytest.mark.parametrize("pattern", [r"\d+", "a|bcdefg", "abc", "(?:long enough)?", '"\\\\"'])
@@ -47,7 +47,9 @@ def test_a_pattern_without_a_piece_is_refused(pattern: str) -> None:
         literals.required(pattern)
 
 
-@given(st.sampled_from(PATTERNS).flatmap(lambda one: st.tuples(st.just(one), st.from_regex(one))))
+@given(
+    st.sampled_from(PATTERNS).flatmap(lambda text: st.tuples(st.just(text), st.from_regex(text)))
+)
 def test_whatever_a_shipped_pattern_matches_is_found(case: tuple[str, str]) -> None:
     pattern, line = case
     raw = line.encode("utf-8", "surrogatepass").lower()
@@ -60,10 +62,10 @@ def test_whatever_a_shipped_pattern_matches_is_found(case: tuple[str, str]) -> N
 @given(st.sets(st.text("abc", min_size=1, max_size=5), min_size=1), st.text("abcd", max_size=40))
 def test_the_search_finds_what_any_of_the_pieces_would(pieces: set[str], text: str) -> None:
     found = literals.any_of(pieces).search(text.encode())
-    starts = [text.find(one) for one in pieces if one in text]
+    starts = [text.find(piece) for piece in pieces if piece in text]
     assert (found.start() if found else None) == (min(starts) if starts else None)
     if found:
-        longest = max((one for one in pieces if text.startswith(one, found.start())), key=len)
+        longest = max((piece for piece in pieces if text.startswith(piece, found.start())), key=len)
         assert found[0].decode() == longest
 
 

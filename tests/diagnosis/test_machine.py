@@ -29,7 +29,7 @@ def situation(
     *gpus: Gpu, bundle: Bundle | None = None, env: dict[str, str] | None = None, **more: Any
 ) -> Situation:
     here = Machine(
-        os="Linux", python="3", cpu="x", cores=2, gpus=tuple(one.name for one in gpus),
+        os="Linux", python="3", cpu="x", cores=2, gpus=tuple(entry.name for entry in gpus),
         devices=gpus, **{"memory_bytes": 100 * GIB, **more},
     )  # fmt: skip
     return Situation(

@@ -32,7 +32,7 @@ letters = st.text(st.characters(min_codepoint=32, max_codepoint=1000), max_size=
 noise = st.one_of(
     st.sampled_from(HEALTHY),
     st.text("abcdefgh 0123456789", max_size=60),
-    letters.map(lambda one: f"(EngineCore pid=2) INFO {STAMP} [a.py:1] {one}"),
+    letters.map(lambda text: f"(EngineCore pid=2) INFO {STAMP} [a.py:1] {text}"),
 )
 prefixes = st.sampled_from(
     [
@@ -113,7 +113,7 @@ def test_how_a_log_is_cut_into_blocks_changes_nothing(
     lines: list[str], wanted: str, size: int, other: int
 ) -> None:
     text = log(*lines, KNOWN[wanted], *lines)
-    said = [explain.explain(blocks(text, one), SHIPPED) for one in (size, other)]
+    said = [explain.explain(blocks(text, number), SHIPPED) for number in (size, other)]
     assert said[0] == said[1]
 
 
@@ -125,8 +125,8 @@ def test_no_bytes_break_it(raw: bytes) -> None:
 @pytest.mark.parametrize("lines", [100, 20_000])
 def test_what_is_kept_does_not_grow_with_the_log(lines: int) -> None:
     many = [
-        f"(Worker_TP{one % 99} pid=1) ERROR {STAMP} [a.py:1] ValueError: {one}"
-        for one in range(lines)
+        f"(Worker_TP{number % 99} pid=1) ERROR {STAMP} [a.py:1] ValueError: {number}"
+        for number in range(lines)
     ]
     matcher = Matcher(explain.table(COMMON))
     for block in blocks(log(*many, *[MEMORY] * lines), 100_000):

@@ -61,12 +61,12 @@ def test_a_project_adds_signatures_of_its_own(tmp_path: Path) -> None:
 def test_a_projects_signature_replaces_the_shipped_one_of_its_id(tmp_path: Path) -> None:
     own(tmp_path, HEAD + ONE.replace("ONE", "KV_NONE"))
     found = [
-        one
+        entry
         for each in signature.load_all(tmp_path)
-        for one in each.signatures
-        if one.id == "KV_NONE"
+        for entry in each.signatures
+        if entry.id == "KV_NONE"
     ]
-    assert [one.title for one in found] == ["one"]
+    assert [entry.title for entry in found] == ["one"]
 
 
 def test_an_id_given_twice_is_an_error(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Ran:
     def reasons(self, gate: str) -> str:
         """Return why a gate's tests did not pass."""
         (family,) = self.verdict["families"]
-        (found,) = [one for one in family["gates"] if one["gate"] == gate]
+        (found,) = [other for other in family["gates"] if other["gate"] == gate]
         return "\n".join(test["reason"] for test in found["tests"])
 
 

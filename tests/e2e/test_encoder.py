@@ -47,7 +47,7 @@ def judged(folder: Path, model: str, *more: str) -> gates.Ran:
     return gates.run(folder, *arguments, model=model)
 
 
-@pytest.mark.parametrize("model", sweep(CONFIGS, str, lambda one: one == "deepseek/v3.2"))
+@pytest.mark.parametrize("model", sweep(CONFIGS, str, lambda text: text == "deepseek/v3.2"))
 def test_the_lanes_encoder_is_the_second_rendering(tmp_path: Path, model: str) -> None:
     weights(tmp_path, model)
     assert judged(tmp_path, model, "--update-golden").outcomes()["chat_template"] == "PASS"
@@ -58,8 +58,8 @@ def test_the_lanes_encoder_is_the_second_rendering(tmp_path: Path, model: str) -
     assert user in (golden / "prompt-plain.txt").read_text()
     assert "vllm/tokenizers/deepseek_v" in (golden / "lock.txt").read_text()
     # Of the two only V4 knows efforts, and `/tokenize` knows none: these are asked as chats.
-    efforts = [(golden / f"prompt-effort-{one}.txt") for one in ("low", "high")]
-    assert [one.is_file() for one in efforts] == [model == "deepseek/v4"] * 2
+    efforts = [(golden / f"prompt-effort-{entry}.txt") for entry in ("low", "high")]
+    assert [effort.is_file() for effort in efforts] == [model == "deepseek/v4"] * 2
 
 
 def test_a_server_that_uses_a_template_instead_is_seen(tmp_path: Path) -> None:
@@ -76,12 +76,12 @@ def test_a_server_whose_encoder_was_edited_is_seen(tmp_path: Path) -> None:
     weights(tmp_path, "deepseek/v4")
     patched = tmp_path / "patched" / "vllm"
     ready = own_lane.write(tmp_path, "own", env={"PYTHONPATH": str(patched.parent)})
-    carried = next(one / "vllm" for one in ready.folders if (one / "vllm").is_dir())
+    carried = next(folder / "vllm" for folder in ready.folders if (folder / "vllm").is_dir())
     for real, linked in ((carried, patched), (carried / "tokenizers", patched / "tokenizers")):
         linked.unlink(missing_ok=True)
         linked.mkdir(parents=True)
-        for one in real.iterdir():
-            (linked / one.name).symlink_to(one)
+        for path in real.iterdir():
+            (linked / path.name).symlink_to(path)
     edited = patched / "tokenizers" / "deepseek_v4_encoding.py"
     text = edited.read_text()
     edited.unlink()

@@ -50,7 +50,7 @@ Answers = dict[tuple[str, str], "Answer | Exception"]
 def asked(name: str) -> list[Dialogue]:
     """Return the dialogues a family can have; without tools of its own it is served none."""
     family, _ = subject_of(name)
-    return [one for one in load_dialogues(name) if family.tools or not one.tools]
+    return [dialogue for dialogue in load_dialogues(name) if family.tools or not dialogue.tools]
 
 
 def taught() -> Iterator[ParameterSet]:

@@ -49,9 +49,9 @@ def install(arguments: list[str], trouble: str) -> int:
         ]
     else:
         wanted = [argument for argument in arguments if "==" in argument]
-    builds = [one for one in wanted if "+cpu" in one]
+    builds = [entry for entry in wanted if "+cpu" in entry]
     there = {path.name for path in packages.iterdir()}
-    lacking = [one for one in builds if one.replace("==", "-") + ".dist-info" not in there]
+    lacking = [build for build in builds if build.replace("==", "-") + ".dist-info" not in there]
     if trouble.startswith("no-torch") and lacking and "--torch-backend" not in arguments:
         say(NO_SOLUTION.format(lacking[0]))
         return 1
@@ -59,8 +59,8 @@ def install(arguments: list[str], trouble: str) -> int:
         say(FAILURES["network"])
         return 2
     say(f"Resolved {len(wanted)} packages in 1ms\nDownloading torch (182.9MiB)")
-    for number, one in enumerate(wanted):
-        name, _, version = one.strip().partition("==")
+    for number, item in enumerate(wanted):
+        name, _, version = item.strip().partition("==")
         if trouble == "wrong" and number == 0:
             version = "9.9"
         (packages / f"{name.replace('-', '_')}-{version}.dist-info").mkdir(exist_ok=True)
@@ -73,15 +73,15 @@ def install(arguments: list[str], trouble: str) -> int:
 def compile_lock(arguments: list[str], trouble: str) -> int:
     """Give every package of an index checksums; one from a folder, as builds of torch, has none."""
     asked = Path(arguments[2]).read_text().split()
-    builds = [one for one in asked if "+cpu" in one]
+    builds = [item for item in asked if "+cpu" in item]
     if trouble == "no-torch" and builds and "--torch-backend" not in arguments:
         say(NO_SOLUTION.format(builds[0]))
         return 1
     lines = []
-    for one in asked:
-        name, _, version = one.partition("==")
+    for text in asked:
+        name, _, version = text.partition("==")
         hashes = f" \\\n    --hash=sha256:{name}-{version} \\\n    --hash=sha256:other"
-        lines.append(one if one in builds else one + hashes)
+        lines.append(text if text in builds else text + hashes)
     Path(arguments[arguments.index("-o") + 1]).write_text("\n".join(lines) + "\n")
     return 0
 

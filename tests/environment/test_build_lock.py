@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def narrowed(*lines: str) -> list[str]:
-    return [str(one) for one in relock.narrowed(Requirement(line) for line in lines)]
+    return [
+        str(requirement) for requirement in relock.narrowed(Requirement(line) for line in lines)
+    ]
 
 
 def test_only_what_a_linux_machine_installs_is_kept() -> None:

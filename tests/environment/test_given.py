@@ -15,8 +15,8 @@ def interpreter(site: Site, *distributions: str) -> str:
     """Make something that answers like an interpreter with these distributions."""
     packages = site.project / "packages"
     packages.mkdir()
-    for one in distributions:
-        (packages / f"{one}.dist-info").mkdir()
+    for distribution in distributions:
+        (packages / f"{distribution}.dist-info").mkdir()
     program = site.project / "python"
     program.write_text(f'#!/bin/sh\nPYTHONPATH={packages} exec {sys.executable} -S "$@"\n')
     program.chmod(0o755)

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 def test_the_same_wheel_has_the_same_contents_wherever_it_lies(tmp_path: Path) -> None:
     distribution(tmp_path / "one", "vllm", "0.32.0", installer="uv")
     distribution(tmp_path / "two", "vllm", "0.32.0", installer="pip", direct_url={"url": "x"})
-    one, two = (installed.contents([tmp_path / name]) for name in ("one", "two"))
-    assert one == two
-    assert [*one] == ["vllm"]
+    entry, two = (installed.contents([tmp_path / name]) for name in ("one", "two"))
+    assert entry == two
+    assert [*entry] == ["vllm"]
 
 
 def test_another_build_of_a_version_has_other_contents(tmp_path: Path) -> None:
     distribution(tmp_path / "one", "vllm", "0.32.0", {"vllm/a.py": "1"})
     distribution(tmp_path / "two", "vllm", "0.32.0", {"vllm/a.py": "2"})
-    one, two = (installed.contents([tmp_path / name]) for name in ("one", "two"))
-    assert one != two
+    entry, two = (installed.contents([tmp_path / name]) for name in ("one", "two"))
+    assert entry != two
 
 
 def test_files_that_were_edited_or_removed_are_named(tmp_path: Path) -> None:
@@ -52,6 +52,6 @@ def test_where_a_distribution_came_from_is_told(tmp_path: Path) -> None:
     (tmp_path / "old-1.dist-info").mkdir()
     found = installed.installed([tmp_path, tmp_path / "nowhere"])
     assert [*found] == ["from-index", "mine", "old"]
-    assert [one.editable for one in found.values()] == [False, True, False]
-    assert [one.recorded for one in found.values()] == [True, True, False]
+    assert [entry.editable for entry in found.values()] == [False, True, False]
+    assert [entry.recorded for entry in found.values()] == [True, True, False]
     assert found["mine"].direct_url["url"] == "file:///src"

@@ -58,8 +58,8 @@ def spoiling(
         return started[-1]
 
     yield served
-    for one in started:
-        one.stop()
+    for entry in started:
+        entry.stop()
 
 
 class Run(Protocol):

@@ -161,7 +161,7 @@ def loses_calls_in_wide_deltas(exchange: Exchange) -> None:
     """Of several calls in one delta the parser sees one (vllm#41967)."""
     for part in exchange.parts if exchange.body.get("stream_interval") else ():
         if part.get("tool_calls"):
-            part["tool_calls"] = [one for one in part["tool_calls"] if one["index"] == 0]
+            part["tool_calls"] = [call for call in part["tool_calls"] if call["index"] == 0]
 
 
 @FAULTS.add("stream", check=WIDE, says="reasoning: differs from character")
@@ -221,7 +221,7 @@ def sends_arguments_in_one_burst(exchange: Exchange) -> None:
     """The arguments are parsed when the call is at its end."""
     if long_call(exchange):
         pieces = [call["function"] for call in exchange.calls]
-        pieces[-1]["arguments"] = "".join(one.get("arguments") or "" for one in pieces)
+        pieces[-1]["arguments"] = "".join(other.get("arguments") or "" for other in pieces)
         for piece in pieces[:-1]:
             piece.pop("arguments", None)
 

@@ -47,9 +47,9 @@ class Judged:
         """Return why a gate's checks failed, by the name of the check."""
         return {
             test["test"].removeprefix("test_").partition("[")[0]: test["reason"]
-            for one in self._gates()
-            for test in one["tests"]
-            if one["gate"] == gate and test["outcome"] == "FAIL"
+            for other in self._gates()
+            for test in other["tests"]
+            if other["gate"] == gate and test["outcome"] == "FAIL"
         }
 
     def _gates(self) -> list[dict[str, Any]]:

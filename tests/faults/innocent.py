@@ -148,11 +148,11 @@ def says_tool_calls_for_a_named_tool(exchange: Exchange) -> None:
                 choice["finish_reason"] = "tool_calls"
 
 
-def _join(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _join(entry: dict[str, Any], other: dict[str, Any]) -> bool:
     """Append a chunk's text to that of the one before, where both hold the same kind of text."""
-    if not (one.get("choices") and other.get("choices")):
+    if not (entry.get("choices") and other.get("choices")):
         return False
-    first, second = one["choices"][0], other["choices"][0]
+    first, second = entry["choices"][0], other["choices"][0]
     for name in ("reasoning", "content"):
         texts = first["delta"].get(name), second["delta"].get(name)
         if all(texts) and set(second["delta"]) == {name} and not second.get("finish_reason"):

@@ -65,7 +65,7 @@ def among_many(alter: Callable[[Exchange, Exchange], None]) -> Callable[[Exchang
         original = replace(exchange, events=copy.deepcopy(exchange.events))
         here = company.of(original)
         if here:
-            at = next(number for number, one in enumerate(here) if one is original)
+            at = next(number for number, other in enumerate(here) if other is original)
             alter(exchange, here[(at + 1) % len(here)])
 
     change.__name__ = alter.__name__

@@ -91,7 +91,7 @@ class Message:
     @property
     def after_tool(self) -> bool:
         """Whether a tool's result was sent."""
-        return any(one["role"] == "tool" for one in self.asked["messages"])
+        return any(message["role"] == "tool" for message in self.asked["messages"])
 
 
 def as_message(change: Callable[[Message], None]) -> Change:

@@ -227,8 +227,8 @@ def a_text_that_is_refused(folder: Path) -> None:
 @edit(says="the template refuses turns of user and assistant, which every family takes")
 def several_turns_that_are_refused(folder: Path) -> None:
     """A template for a single question."""
-    one = "{%- if messages | length > 2 -%}{{- raise_exception('One question.') -}}{%- endif -%}"
-    replace(folder / TEMPLATE, HEAD, one + HEAD)
+    text = "{%- if messages | length > 2 -%}{{- raise_exception('One question.') -}}{%- endif -%}"
+    replace(folder / TEMPLATE, HEAD, text + HEAD)
 
 
 @edit(says="with turns added the earlier tokens are others: from token 0 on")

@@ -50,7 +50,7 @@ def looks_at_one_stop_string_only(exchange: Exchange) -> None:
 def looks_at_single_lines_only(exchange: Exchange) -> None:
     """A stop string with a line break in it never matches."""
     if exchange.body.get("stop"):
-        kept = [one for one in exchange.body["stop"] if "\n" not in one]
+        kept = [entry for entry in exchange.body["stop"] if "\n" not in entry]
         exchange.body["stop"] = kept or None
 
 

@@ -158,9 +158,9 @@ def swaps_two_chunks(exchange: Exchange) -> None:
     for choice in exchange.choices:
         choice["token_ids"] = None  # in their order they would be another answer's
     if len(at) > 2:
-        one, other = at[-2:]
+        number, other = at[-2:]
         events = exchange.events
-        events[one], events[other] = events[other], events[one]
+        events[number], events[other] = events[other], events[number]
 
 
 @FAULTS.add("stream", check=SAME, says="content: differs from character")

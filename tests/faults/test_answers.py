@@ -51,7 +51,9 @@ def concerned(fault: Fault) -> Sequence[str]:
 @pytest.mark.parametrize(
     "fault",
     sweep(
-        FAULTS, lambda one: f"{one.gate}-{one.name}", first_of_each(FAULTS, lambda one: one.gate)
+        FAULTS,
+        lambda fault: f"{fault.gate}-{fault.name}",
+        first_of_each(FAULTS, lambda fault: fault.gate),
     ),
 )
 def test_turns_one_gate_red(fault: Fault, upstream: Upstream, run: Run) -> None:

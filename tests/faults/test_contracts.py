@@ -23,7 +23,7 @@ FAULTS = contracts.FAULTS.all
 # Another status for a client's mistake is as good to a user, and no innocent change to a program.
 INNOCENT = [
     *contracts.CHANGES.all,
-    *(one for one in innocent.CHANGES.all if one.name != "refuses_in_a_shape_of_its_own"),
+    *(fault for fault in innocent.CHANGES.all if fault.name != "refuses_in_a_shape_of_its_own"),
 ]
 
 
@@ -57,12 +57,12 @@ def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:
 
 
 def test_what_is_new_is_written_down(upstream: Upstream, run: Run) -> None:
-    (change,) = [one for one in INNOCENT if one.name == "has_more_metrics"]
+    (change,) = [fault for fault in INNOCENT if fault.name == "has_more_metrics"]
     with Proxy(upstream, reply=change.reply) as proxy:
         judged = run("--base-url", proxy.base_url, *SHORT, "-m", "contracts")
     (family,) = judged.verdict["families"]
-    (gate,) = [one for one in family["gates"] if one["gate"] == "contracts"]
-    (found,) = [one for one in gate["tests"] if contracts.METRICS in one["test"]]
+    (gate,) = [other for other in family["gates"] if other["gate"] == "contracts"]
+    (found,) = [test for test in gate["tests"] if contracts.METRICS in test["test"]]
     drift = found["evidence"]["drift"]
     novelty = {"where": "metrics", "name": "vllm:novelty", "ours": "gauge", "theirs": None}
     assert novelty in drift

@@ -44,7 +44,9 @@ def concerned(fault: Fault) -> list[str]:
 @pytest.mark.parametrize(
     "fault",
     sweep(
-        FAULTS, lambda one: f"{one.gate}-{one.name}", first_of_each(FAULTS, lambda one: one.gate)
+        FAULTS,
+        lambda fault: f"{fault.gate}-{fault.name}",
+        first_of_each(FAULTS, lambda fault: fault.gate),
     ),
 )
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
@@ -61,8 +63,8 @@ def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None
     "change",
     sweep(
         innocent.CHANGES.all,
-        lambda one: one.name,
-        first_of_each(innocent.CHANGES.all, lambda one: one.on),
+        lambda fault: fault.name,
+        first_of_each(innocent.CHANGES.all, lambda fault: fault.on),
     ),
 )
 def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:

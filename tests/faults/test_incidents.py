@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 HERE = Path(__file__).parent
-LEAK = next(one for one in reasoning.FAULTS.all if one.name == "thinks_aloud")
-CALL = next(one for one in tools.FAULTS.all if one.name == "calls_a_tool_nobody_declared")
+LEAK = next(fault for fault in reasoning.FAULTS.all if fault.name == "thinks_aloud")
+CALL = next(fault for fault in tools.FAULTS.all if fault.name == "calls_a_tool_nobody_declared")
 EDIT = prompt_edits.one_newline_more
 
 
@@ -53,7 +53,9 @@ class Field:
     def fails(self, gate: str, check: str, *arguments: str) -> incidents_read.IncidentFolder:
         """Run the gates where something is wrong; return the check's bundle, the rest is gone."""
         ran = gates.run(self.project, *arguments, env=self.env)
-        left = {one["test"].partition("[")[0]: one for one in ran.verdict["incidents"]}
+        left = {
+            incident["test"].partition("[")[0]: incident for incident in ran.verdict["incidents"]
+        }
         assert left.get(f"test_{check}", {}).get("gate") == gate, ran.output
         folder = self.project / "report" / left[f"test_{check}"]["path"]
         moved = shutil.move(folder, self.empty / "incident")
@@ -103,19 +105,19 @@ def test_answers_that_are_wrong(fault: Fault, asking: Field, upstream: Upstream)
         bundle = asking.fails(gate, fault.check, "--base-url", url, *SHORT, "-m", gate)
         assert bundle.incident.walk
         assert bundle.incident.case in [
-            ", ".join(f"{name} {value}" for name, value in one.cell.items())
-            for one in bundle.incident.walk.cells
+            ", ".join(f"{name} {value}" for name, value in cell.cell.items())
+            for cell in bundle.incident.walk.cells
         ]
         found, ran = asking.replay("--base-url", url, "--times", "3")
         assert (found["answer"], found["reproduced"]) == ("REPRODUCED", 3), ran.output
         assert fault.says in found["attempts"][0]["says"]
         compared = found["attempts"][0]["responses"]
         assert len(compared) == len(bundle.incident.sends)
-        assert all(one["same"] for one in compared), ran.output
+        assert all(entry["same"] for entry in compared), ran.output
     with behind(upstream) as url:
         found, ran = asking.replay("--base-url", url)
         assert found["answer"] == "NOT REPRODUCED", ran.output
-        assert not all(one["same"] for one in found["attempts"][0]["responses"])
+        assert not all(response["same"] for response in found["attempts"][0]["responses"])
 
 
 def test_a_template_that_was_edited(asking: Field, upstream: Upstream, shared: Served) -> None:
@@ -179,11 +181,11 @@ def test_streams_that_stall(tmp_path: Path, spoiling: Callable[[], Served]) -> N
             "load", "no_stream_stops_while_others_go_on", "--lane", "spoilt",
             "--checkpoint", "miniature", "-m", "load",
         )  # fmt: skip
-        streams = [bundle.sent(one) for one in bundle.incident.sends if "load" in one.name]
+        streams = [bundle.sent(send) for send in bundle.incident.sends if "load" in send.name]
         gaps = [
             later[0] - earlier[0]
-            for one in streams
-            for earlier, later in zip(one.pieces, one.pieces[1:], strict=False)
+            for stream in streams
+            for earlier, later in zip(stream.pieces, stream.pieces[1:], strict=False)
         ]
         assert max(gaps) > 2.5, "the stream that stalled is not among those that were kept"
         found, ran = field.replay("--base-url", endpoint.base_url)

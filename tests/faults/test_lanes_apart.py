@@ -206,7 +206,9 @@ DIFFERENCES = [
 ]
 
 
-@pytest.mark.parametrize("one", sweep(DIFFERENCES, lambda one: one.name, named("a-template")))
+@pytest.mark.parametrize(
+    "one", sweep(DIFFERENCES, lambda difference: difference.name, named("a-template"))
+)
 def test_the_verdict_is_about_the_difference(tmp_path: Path, one: Difference) -> None:
     own_lane.write(tmp_path, "stable", **one.stable(tmp_path))
     own_lane.write(tmp_path, "canary", **one.canary(tmp_path))

@@ -85,7 +85,7 @@ def test_nothing_spoilt_is_green(tmp_path: Path, spoiling: Callable[[], Served])
     assert ran.outcomes() == {"boot": "PASS", "load": "PASS"}, ran.output
 
 
-@pytest.mark.parametrize("way", sweep(WAYS, lambda one: one.name, named("halves", "crosses")))
+@pytest.mark.parametrize("way", sweep(WAYS, lambda way: way.name, named("halves", "crosses")))
 def test_is_seen(tmp_path: Path, spoiling: Callable[[], Served], way: Way) -> None:
     ran = judged(tmp_path, spoiling(), way.name, *way.more)
     assert ran.outcomes() == {"boot": "PASS", "load": "FAIL"}, ran.output
@@ -140,7 +140,7 @@ def test_a_replayed_trace_is_judged_as_other_loads_are(
     (tmp_path / "trace.csv").write_text(TRACE, encoding="utf-8")
     ran = judged(tmp_path, spoiling(), way, "--load-trace", "trace.csv")
     assert ran.outcomes() == {"boot": "PASS", "load": due}, ran.output
-    (asked,) = [one for one in judged_tests(ran) if "go_out_as_asked" in one["test"]]
+    (asked,) = [test for test in judged_tests(ran) if "go_out_as_asked" in test["test"]]
     assert asked["outcome"] == "PASS", asked
     assert "trace" in asked["evidence"]["arrivals"]
     if way:

@@ -24,7 +24,7 @@ FAULTS = long_context.FAULTS.all
 
 
 @pytest.mark.parametrize(
-    "fault", sweep(FAULTS, lambda one: one.name, named("corrupts_a_long_prefix", "preempts"))
+    "fault", sweep(FAULTS, lambda fault: fault.name, named("corrupts_a_long_prefix", "preempts"))
 )
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     limit = LIMIT if fault.check == "nothing_hangs" else ()

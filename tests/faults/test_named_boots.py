@@ -126,7 +126,7 @@ def named(server: Server) -> str:
 
 @pytest.mark.parametrize(
     "way",
-    sweep(WAYS, lambda one: one.name, lambda one: one.name in ("batch", "template")),
+    sweep(WAYS, lambda way: way.name, lambda way: way.name in ("batch", "template")),
 )
 def test_is_called_by_its_name(
     way: Way, lane: Lane, tmp_path: Path, gates_progress: Progress

@@ -77,7 +77,7 @@ def lane(folder: Path, wrong: Wrong, *, waived: bool) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    sweep(WRONG, lambda one: one.check, lambda one: one.check == "parsers"),
+    sweep(WRONG, lambda wrong: wrong.check, lambda wrong: wrong.check == "parsers"),
 )
 def test_a_boot_says_what_preflight_said(
     wrong: Wrong,

@@ -53,7 +53,7 @@ def goldens(project: Path) -> Path:
     "edit",
     sweep(
         EDITS,
-        lambda one: one.name,
+        lambda edit: edit.name,
         named("one_newline_more", "a_dropped_role_marker", "a_split_special_token"),
     ),
 )

@@ -69,7 +69,7 @@ def lane(project: Path, env: dict[str, str], overlay: Path | None = None) -> Non
         file.write_text(text.replace('"cpu-overlay"', json.dumps(str(overlay))), encoding="utf-8")
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[one.name for one in FAULTS])
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
 def test_the_rank_that_spoils_it_is_named_within_the_limit(
     fault: Fault, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,9 +108,11 @@ def test_an_interface_that_is_named_is_the_one_that_is_taken(
     found = json.loads(capsys.readouterr().out)
     assert found["interfaces"] == ["lo 127.0.0.1"]
     assert found["backend"] == "gloo"
-    assert [one["bytes"] for one in found["sizes"]] == [2**13, 2**20, 2**24, 2**26]
-    for one in found["sizes"]:  # two ranks: what goes over the bus is what is summed
-        assert one["busbw"] == pytest.approx(one["algbw"]) == one["bytes"] / one["round_s"] / 1e9
+    assert [entry["bytes"] for entry in found["sizes"]] == [2**13, 2**20, 2**24, 2**26]
+    for size in found["sizes"]:  # two ranks: what goes over the bus is what is summed
+        assert (
+            size["busbw"] == pytest.approx(size["algbw"]) == size["bytes"] / size["round_s"] / 1e9
+        )
 
 
 def test_no_server_boots_on_ranks_that_do_not_talk(project: Path) -> None:

@@ -110,9 +110,9 @@ def other_work() -> Iterator[None]:
     try:
         yield
     finally:
-        for one in running:
-            one.kill()
-            one.wait()
+        for entry in running:
+            entry.kill()
+            entry.wait()
 
 
 @pytest.mark.slow

@@ -70,7 +70,7 @@ def calls_a_tool_nobody_declared(message: Message) -> None:
     """The name is normalised on the way."""
     for call in message.calls:
         head, *tail = call.name.split("_")
-        call.name = head + "".join(one.title() for one in tail)
+        call.name = head + "".join(text.title() for text in tail)
 
 
 @FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments: 'city' is a required property")
@@ -219,8 +219,8 @@ def drops_an_argument(message: Message) -> None:
 def mixes_the_arguments_of_two_calls(message: Message) -> None:
     """Arguments of parallel calls go to the neighbour."""
     if len(message.calls) > 1:
-        one, other = message.calls[-2:]
-        one.arguments, other.arguments = other.arguments, one.arguments
+        call, other = message.calls[-2:]
+        call.arguments, other.arguments = other.arguments, call.arguments
 
 
 @FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments is no JSON (Extra data")
@@ -258,7 +258,7 @@ def leaves_markup_in_the_name(message: Message) -> None:
 def gives_calls_as_text(message: Message) -> None:
     """The tool parser gives up, and a user reads raw calls (vllm#36654, #39468)."""
     if message.choice == "auto" and message.calls:
-        written = (f"<tool_call>\n<function={one.name}>" for one in message.calls)
+        written = (f"<tool_call>\n<function={call.name}>" for call in message.calls)
         message.content += "\n".join(written)
         message.calls = []
 

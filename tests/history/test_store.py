@@ -33,8 +33,8 @@ def test_what_was_appended_is_read_back_the_oldest_first(path: Path) -> None:
         entry(1, against="stable", promotion="REJECT", reasons=("a", "é"), exit_status=1),
         entry(2, checkpoints={"glm": "x", "gemma": "y"}, figures={"glm": {}, "gemma": {"a": 1.5}}),
     ]
-    for one in written:
-        history_store.append(path, one)
+    for history_entry in written:
+        history_store.append(path, history_entry)
     assert list(history_store.runs(path, 10)) == written
     assert list(history_store.runs(path, 2)) == written[1:]
     assert list(history_store.runs(path, 10, "glm")) == written[2:]
@@ -48,7 +48,7 @@ def test_git_passes_over_the_folder_of_ours_alone(path: Path, tmp_path: Path) ->
     assert (path.parent / ".gitignore").read_text().splitlines()[-1] == "*"
     other = tmp_path / "kept" / "history.sqlite"
     history_store.append(other, entry())
-    assert [one.name for one in other.parent.iterdir()] == ["history.sqlite"]
+    assert [file.name for file in other.parent.iterdir()] == ["history.sqlite"]
     (path.parent / ".gitignore").write_text("mine")
     history_store.append(path, entry())
     assert (path.parent / ".gitignore").read_text() == "mine"
@@ -63,16 +63,19 @@ def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
     """None of them finds a file, and each makes it."""
     context = multiprocessing.get_context("fork")
     writers = [
-        context.Process(target=write_some, args=(path, EACH * one)) for one in range(PROCESSES)
+        context.Process(target=write_some, args=(path, EACH * number))
+        for number in range(PROCESSES)
     ]
-    for one in writers:
-        one.start()
-    for one in writers:
-        one.join(60)
-    assert [one.exitcode for one in writers] == [0] * PROCESSES
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    assert [fork_process.exitcode for fork_process in writers] == [0] * PROCESSES
     found = history_store.runs(path, 1000)
-    assert sorted(one.exit_status for one in found) == list(range(PROCESSES * EACH))
-    assert all(one.figures == entry().figures for one in found)
+    assert sorted(history_entry.exit_status for history_entry in found) == list(
+        range(PROCESSES * EACH)
+    )
+    assert all(history_entry.figures == entry().figures for history_entry in found)
 
 
 def die_within(path: Path) -> None:

@@ -46,8 +46,8 @@ def test_of_one_family_alone() -> None:
     runs = [
         entry(at, checkpoints=dict.fromkeys(both, "miniature"), figures=both) for at in range(2)
     ]
-    assert [one.family for one in trends(runs)] == ["qwen3.5", "glm"]
-    assert [one.values for one in trends(runs, "glm")] == [(2.0, 2.0)]
+    assert [trend.family for trend in trends(runs)] == ["qwen3.5", "glm"]
+    assert [trend.values for trend in trends(runs, "glm")] == [(2.0, 2.0)]
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=9))

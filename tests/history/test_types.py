@@ -13,7 +13,7 @@ MACHINE = {"gpus": [], "cpu": "AMD EPYC", "cores": 2}
 
 
 def gate(name: str, *evidence: dict[str, Any]) -> dict[str, Any]:
-    return {"gate": name, "tests": [{"evidence": one} for one in evidence]}
+    return {"gate": name, "tests": [{"evidence": item} for item in evidence]}
 
 
 def family(*gates: dict[str, Any], boot: Any = None) -> dict[str, Any]:

@@ -20,11 +20,11 @@ DIED = "the server died while serving (exit status -9): ENGINE_DEAD\nAPIConnecti
 
 
 def found(*says: str, case: str = "plain") -> list[Finding]:
-    return [Finding(Case(case), one) for one in says]
+    return [Finding(Case(case), text) for text in says]
 
 
 def told(*says: str) -> Any:
-    return incident(findings=tuple(Told(case="plain", says=one) for one in says))
+    return incident(findings=tuple(Told(case="plain", says=text) for text in says))
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.KNOWN, Outcome.WAIVED])
@@ -142,18 +142,18 @@ def test_requests_are_matched_whatever_the_model_is_called() -> None:
     then = [sent({"model": "a", "n": 1}), sent({"model": "a", "n": 2}), sent({"n": 3})]
     now = [sent({"n": 2, "model": "b"}), sent({"model": "b", "n": 1}), sent({"n": 4})]
     found_pairs = pairs(then, now)
-    assert [json.loads(one.body)["n"] for one, _ in found_pairs] == [1, 2]
+    assert [json.loads(entry.body)["n"] for entry, _ in found_pairs] == [1, 2]
     assert all(json.loads(a.body)["n"] == json.loads(b.body)["n"] for a, b in found_pairs)
 
 
 def test_requests_are_matched_by_what_they_ask_and_not_by_its_order() -> None:
-    one, other = (
+    entry, other = (
         sent({"n": 1, "m": 2, "cache_salt": "a"}),
         sent({"cache_salt": "b", "m": 2, "n": 1}),
     )
-    assert pairs([one], [other]) == [(one, other)]
-    assert pairs([one], [replace(other, path="/v1/y")]) == []
-    texts = [replace(one, body=body) for body in (b"no JSON", b"\xff", b"\xff no JSON")]
+    assert pairs([entry], [other]) == [(entry, other)]
+    assert pairs([entry], [replace(other, path="/v1/y")]) == []
+    texts = [replace(entry, body=body) for body in (b"no JSON", b"\xff", b"\xff no JSON")]
     assert pairs(texts, texts[::-1]) == [(text, text) for text in texts]
 
 
@@ -185,8 +185,8 @@ def test_a_difference_is_shown_by_field() -> None:
 
 
 def told_by(*deltas: dict[str, Any], **more: Any) -> Sent:
-    events = [{"object": "chunk", "choices": [one], **more} for one in deltas]
-    lines = [f"data:{json.dumps(one)}\n" for one in events]
+    events = [{"object": "chunk", "choices": [delta], **more} for delta in deltas]
+    lines = [f"data:{json.dumps(entry)}\n" for entry in events]
     return sent({}, (0.1, "".join(lines)), (0.2, "data: [DONE]\n"))
 
 
@@ -195,9 +195,9 @@ def test_the_fields_of_a_stream_are_put_together_by_their_index() -> None:
         part = {"index": at, "type": "function", "function": {"arguments": text}}
         return {"delta": {"role": "assistant", "tool_calls": [part]}}
 
-    one = told_by(call(0, "ab"), call(1, "x"), call(0, "c"), call(1, "y"), usage={"tokens": 3})
+    entry = told_by(call(0, "ab"), call(1, "x"), call(0, "c"), call(1, "y"), usage={"tokens": 3})
     other = told_by(call(0, "a"), call(1, "xy"), call(0, "bd"), usage={"tokens": 4, "cost": None})
-    assert compare(one, other).diff.splitlines() == [
+    assert compare(entry, other).diff.splitlines() == [
         "--- then",
         "+++ now",
         "@@ -5,4 +5,4 @@",
@@ -213,9 +213,11 @@ def test_the_fields_of_a_stream_are_put_together_by_their_index() -> None:
 
 
 def test_ids_of_tokens_and_their_odds_are_no_part_of_what_a_stream_says() -> None:
-    one = told_by({"delta": {"content": "a"}, "token_ids": [1, 2], "logprobs": {"content": [0.1]}})
+    entry = told_by(
+        {"delta": {"content": "a"}, "token_ids": [1, 2], "logprobs": {"content": [0.1]}}
+    )
     other = told_by({"delta": {"content": "a"}, "token_ids": [3], "logprobs": {"content": [0.2]}})
-    assert compare(one, other).same
+    assert compare(entry, other).same
     places = told_by({"delta": {"parts": ["a", {"text": "b"}]}})
     assert not compare(places, told_by({"delta": {"parts": [{"text": "b"}, "a"]}})).same
 
@@ -228,8 +230,8 @@ def test_an_error_is_part_of_what_came() -> None:
 
 
 def test_what_is_no_text_is_compared_all_the_same() -> None:
-    one, other = (replace(sent({}), pieces=((0.12345, piece),)) for piece in (b"\xff", b"\xff!"))
-    found = compare(one, other)
+    entry, other = (replace(sent({}), pieces=((0.12345, piece),)) for piece in (b"\xff", b"\xff!"))
+    found = compare(entry, other)
     assert (found.same, found.first_s, found.seconds) == (False, (0.123, 0.123), (0.123, 0.123))
     assert found.document() == {
         "name": "1",
@@ -241,8 +243,8 @@ def test_what_is_no_text_is_compared_all_the_same() -> None:
 
 
 def test_what_is_made_anew_with_every_answer_is_no_difference() -> None:
-    one, other = ({"id": n, "created": n, "model": str(n), "said": "a"} for n in (1, 2))
-    assert compare(sent({}, (0.1, json.dumps(one))), sent({}, (0.1, json.dumps(other)))).same
+    entry, other = ({"id": n, "created": n, "model": str(n), "said": "a"} for n in (1, 2))
+    assert compare(sent({}, (0.1, json.dumps(entry))), sent({}, (0.1, json.dumps(other)))).same
     nested = ({"data": [{"id": n, "name": "é"}]} for n in (1, 2))
     assert compare(*(sent({}, (0.1, json.dumps(body))) for body in nested)).same
     bodies = ({"data": [{"name": name}]} for name in ("é", "è"))
@@ -254,8 +256,8 @@ def test_what_is_made_anew_with_every_answer_is_no_difference() -> None:
         '+   "name": "è"',
         "   }",
     ]
-    refused = sent({}, (0.1, json.dumps(one)), status=500)
-    assert not compare(sent({}, (0.1, json.dumps(one))), refused).same
+    refused = sent({}, (0.1, json.dumps(entry)), status=500)
+    assert not compare(sent({}, (0.1, json.dumps(entry))), refused).same
 
 
 def test_an_answer_that_never_came_has_no_times() -> None:

@@ -25,9 +25,14 @@ MORE = {"index": 0, "function": {"arguments": "}"}}
 
 def sent(*answers: Any, status: int = 200, error: str = "", streamed: bool = False) -> Sent:
     if streamed:
-        texts = [f"data: {json.dumps(one) if one != 'DONE' else '[DONE]'}\n\n" for one in answers]
+        texts = [
+            f"data: {json.dumps(answer) if answer != 'DONE' else '[DONE]'}\n\n"
+            for answer in answers
+        ]
     else:
-        texts = [json.dumps(one) if not isinstance(one, str) else one for one in answers]
+        texts = [
+            json.dumps(answer) if not isinstance(answer, str) else answer for answer in answers
+        ]
     pieces = tuple((0.5 * at, text.encode()) for at, text in enumerate(texts, 1))
     return Sent("POST", "/v1/chat/completions", {}, b"{}", "1", status, {}, pieces, error)
 

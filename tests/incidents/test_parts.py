@@ -69,7 +69,7 @@ def test_requests_are_found_by_what_a_case_tells_of_them() -> None:
     streamed = sent("streamed", model="m", stream=True, stream_options={}, **asked)
     others = [sent("more", stop=["a"], **asked), sent("less", max_tokens=5), sent("none")]
     found = incidents_parts.answering([whole, *others, streamed], [asked])
-    assert [one.name for one in found] == ["whole", "streamed"]
+    assert [entry.name for entry in found] == ["whole", "streamed"]
     tuples = {"messages": ({"role": "user"},), "max_tokens": 5}
     assert incidents_parts.answering([whole], [tuples]) == [whole]
     assert incidents_parts.answering([Sent("POST", "/", {}, b"no json")], [asked]) == []

@@ -83,7 +83,9 @@ def test_any_bytes_come_back(
     folder = tmp_path_factory.mktemp("any")
     found = incidents_read.read(incidents_write.write(folder, "a", incident(says=says), [sent], {}))
     assert found.sent(found.incident.sends[0]).body == body
-    assert found.sent(found.incident.sends[0]).pieces == tuple(one for one in pieces if one[1])
+    assert found.sent(found.incident.sends[0]).pieces == tuple(
+        piece for piece in pieces if piece[1]
+    )
     assert found.incident.says == says
 
 
@@ -137,12 +139,12 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "requests/1.json").write_bytes(BODY[:-1]),
         f"it is truncated: requests/1.json has {len(BODY) - 1} bytes of {len(BODY)}",
     ),
-    "another format": (changed(lambda one: one.update(format="har")), "is not of the format"),
+    "another format": (changed(lambda entry: entry.update(format="har")), "is not of the format"),
     "no object": (lambda folder: (folder / NAME).write_text("[]"), "is not of the format"),
     "deep": (lambda folder: (folder / NAME).write_text("[" * 100_000), "truncated, or no JSON"),
-    "another version": (changed(lambda one: one.update(version=2)), "of format version 2"),
-    "edited": (changed(lambda one: one.update(says="well"), signed=False), "was changed since"),
-    "not signed": (changed(lambda one: one.pop("sha256"), signed=False), "was changed since"),
+    "another version": (changed(lambda entry: entry.update(version=2)), "of format version 2"),
+    "edited": (changed(lambda entry: entry.update(says="well"), signed=False), "was changed since"),
+    "not signed": (changed(lambda entry: entry.pop("sha256"), signed=False), "was changed since"),
     "an edited request": (
         lambda folder: (folder / "requests/1.json").write_bytes(BODY.replace(b"Hi", b"Ho")),
         "requests/1.json was changed since",
@@ -152,7 +154,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         "log-excerpt.txt was changed since",
     ),
     "huge": (larger, "it is larger than"),
-    "an unknown key": (changed(lambda one: one.update(run="rm")), "does not fit the format: "),
+    "an unknown key": (changed(lambda entry: entry.update(run="rm")), "does not fit the format: "),
     "a program": (
         lambda folder: (folder / "sitecustomize.py").write_text("boom"),
         "'sitecustomize.py' is no file of a bundle, which holds data and no programs",
@@ -175,32 +177,32 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a pipe": (lambda folder: os.mkfifo(folder / "lane.toml"), "'lane.toml' is no plain file"),
     "a path outside": (
-        changed(lambda one: one["files"].update({"../x": one["files"]["requests/1.json"]})),
+        changed(lambda entry: entry["files"].update({"../x": entry["files"]["requests/1.json"]})),
         "'../x' leads out of it",
     ),
     "a path outside, later": (
-        changed(lambda one: one["files"].update({"requests/../../x": {"sha256": "", "bytes": 1}})),
+        changed(lambda entry: entry["files"].update({"requests/../../x": {"sha256": "", "bytes": 1}})),
         "leads out of it",
     ),
     "an absolute path": (
-        changed(lambda one: one["files"].update({"/etc/passwd": {"sha256": "", "bytes": 1}})),
+        changed(lambda entry: entry["files"].update({"/etc/passwd": {"sha256": "", "bytes": 1}})),
         "'/etc/passwd' leads out of it",
     ),
     "an unlisted body": (
-        changed(lambda one: one["sends"][0].update(body="/etc/passwd")),
+        changed(lambda entry: entry["sends"][0].update(body="/etc/passwd")),
         "names '/etc/passwd', which is not listed",
     ),
     "another host": (
-        changed(lambda one: one["sends"][0].update(path="http://elsewhere/")),
+        changed(lambda entry: entry["sends"][0].update(path="http://elsewhere/")),
         "is no request below a server's root",
     ),
     "two sends of one name": (
-        changed(lambda one: one["sends"].append(one["sends"][0])),
+        changed(lambda entry: entry["sends"].append(entry["sends"][0])),
         "two sends have one name",
     ),
     "a cell of nothing": (
         changed(
-            lambda one: one.update(
+            lambda entry: entry.update(
                 walk={
                     "max_tokens": 1,
                     "cells": [

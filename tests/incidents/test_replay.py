@@ -68,10 +68,10 @@ def replayed(
     endpoint = replace(server.endpoint, tape=Tape())
     assert bundle.incident.walk
     walk = ReplayedWalk(endpoint, family, bundle, bundle.incident.walk)
-    found = {one.cell: one for one in walk.run()}
+    found = {exchange.cell: exchange for exchange in walk.run()}
     assert endpoint.tape
-    sent = [one for one in endpoint.tape.of() if one.path == "/v1/chat/completions"]
-    return {"cells": found, "bodies": [one.body for one in sent], "sent": sent}
+    sent = [other for other in endpoint.tape.of() if other.path == "/v1/chat/completions"]
+    return {"cells": found, "bodies": [other.body for other in sent], "sent": sent}
 
 
 def says(_: dict[str, Any]) -> Said:
@@ -83,9 +83,11 @@ def test_a_walk_goes_out_byte_for_byte(qwen: Family, tmp_path: Path) -> None:
         found = replayed(server, qwen, bundle_of(tmp_path))
     for way, more in WAYS.items():
         assert (ODD % more) in found["bodies"], way
-    (named,) = [one for one in found["sent"] if one.headers.get("x-request-id") == "gates-odd"]
+    (named,) = [
+        entry for entry in found["sent"] if entry.headers.get("x-request-id") == "gates-odd"
+    ]
     assert json.loads(named.body)["stream_options"] == {"include_usage": True}
-    assert not any(AS_SENT in one.headers for one in found["sent"])
+    assert not any(AS_SENT in entry.headers for entry in found["sent"])
 
 
 def test_what_comes_back_is_an_exchange_as_the_gates_judge_them(

@@ -38,7 +38,7 @@ def test_of_several_causes_one_is_left_and_whole(count: int, causes: list[set[in
 
     left = shrink(parts, shows)
     assert shows(left)
-    assert not any(shows([one for one in left if one != part]) for part in left)
+    assert not any(shows([number for number in left if number != part]) for part in left)
 
 
 def test_what_does_not_depend_on_anything_is_left_empty_at_once() -> None:

@@ -63,8 +63,8 @@ def test_a_lane_of_packages_is_made_and_served_as_the_gates_serve_it(tmp_path: P
     )  # fmt: skip
     started = launch.command(plan, 1234, "alias")[1:]
     ours = {"--served-model-name", "--host", "--port", "1234", "8000", "127.0.0.1", "alias"}
-    assert [one for one in arguments if one not in ours] == [
-        one for one in started if one not in ours
+    assert [argument for argument in arguments if argument not in ours] == [
+        text for text in started if text not in ours
     ]
     assert arguments[arguments.index("--served-model-name") + 1] == "qwen3.5"
     assert env["PYTHONPATH"] == str(cpu.overlay_path)

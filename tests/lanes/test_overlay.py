@@ -130,7 +130,7 @@ def torchvision(folder: Path, extension: str = "") -> Path:
 
 
 def test_every_repair_is_listed_with_its_summary() -> None:
-    assert [(one.name, one.summary) for one in overlay.repairs(OVERLAY)] == [
+    assert [(repair.name, repair.summary) for repair in overlay.repairs(OVERLAY)] == [
         (
             "one_token_prompts",
             "Lets a Gated DeltaNet model read a prompt of one token on vLLM's CPU backend.",

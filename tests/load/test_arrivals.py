@@ -53,7 +53,7 @@ def test_the_tolerance_is_that_of_greenwoods_statistic() -> None:
     # 2000 Poisson processes of 100 gaps; one in a thousand is to be outside.
     low, high = judge.tolerance(100)
     found = [judge.variation(planned("poisson", 1.0, 101, f"seed {n}")) or 0.0 for n in range(2000)]
-    assert sum(not low <= one <= high for one in found) <= 10
+    assert sum(not low <= value <= high for value in found) <= 10
     assert sum(found) / len(found) == pytest.approx(100 / 101, abs=0.02)
     assert (low, high) == pytest.approx((0.513, 1.841), abs=0.001)
 
@@ -77,9 +77,9 @@ def test_a_client_that_falls_behind_is_told_as_the_clients(process: str) -> None
 def test_a_moment_in_which_the_machine_stood_still_is_not_told() -> None:
     found = scheduled()
     assert found.schedule
-    sent = [one or 0.0 for one in found.schedule.sent_s]
+    sent = [value or 0.0 for value in found.schedule.sent_s]
     begun = sent[-20]
-    stuck = tuple(max(one, begun + 0.3) if one > begun else one for one in sent)
+    stuck = tuple(max(value, begun + 0.3) if value > begun else value for value in sent)
     assert judge.not_as_asked(replace(found, schedule=replace(found.schedule, sent_s=stuck))) == ""
 
 
@@ -124,7 +124,9 @@ def test_requests_the_machine_kept_back_are_the_clients() -> None:
 def test_what_never_went_out_is_no_lag() -> None:
     found = scheduled()
     assert found.schedule
-    sent = tuple(None if number < 5 else one for number, one in enumerate(found.schedule.sent_s))
+    sent = tuple(
+        None if number < 5 else value for number, value in enumerate(found.schedule.sent_s)
+    )
     fewer = replace(found, schedule=replace(found.schedule, sent_s=sent))
     assert judge.not_as_asked(fewer) == ""
     told = judge.as_evidence(fewer)

@@ -45,7 +45,7 @@ def phase(*answers: AnsweredRequest, **fields: Any) -> Phase:
         "name": "streams",
         "alone": True,
         "users": USERS,
-        "asked": {one.name: ExpectedLengths(50, TOKENS) for one in found},
+        "asked": {request.name: ExpectedLengths(50, TOKENS) for request in found},
         "answers": found,
         "took_s": 2.0,
         "late_s": (0.001,) * len(found),
@@ -126,7 +126,7 @@ def test_failed_requests_are_counted_and_the_commonest_error_told() -> None:
     assert says == "1 of 10 requests failed, mostly: answered 500: no"
     lenient = LIMITS.model_copy(update={"error_rate": 0.1})
     assert told(judge.unanswered(found, lenient)) == []
-    answers[4:7] = [replace(one, error="answered 429: busy") for one in answers[4:7]]
+    answers[4:7] = [replace(request, error="answered 429: busy") for request in answers[4:7]]
     answers[7] = replace(answers[7], error="timed out")
     hang = Hang(silent_s=30.0, running=8, waiting=2, health="200", stacks=None)
     (says,) = told(judge.unanswered(loaded(phase(hang=hang), phase(*answers)), LIMITS))
@@ -175,14 +175,14 @@ def test_counters_that_moved_by_more_were_moved_by_others() -> None:
 
 def test_what_was_not_settled_beforehand_is_held_against_what_the_server_counts() -> None:
     found = phase()
-    loose = replace(found, asked={one.name: ExpectedLengths() for one in found.answers})
+    loose = replace(found, asked={request.name: ExpectedLengths() for request in found.answers})
     assert told(judge.unanswered(loaded(loose), LIMITS)) == []
     assert told(judge.uncounted(loaded(loose))) == []
     assert loose.after
     more = replace(loose.after, read=loose.after.read + 1)
     (says,) = told(judge.uncounted(loaded(replace(loose, after=more))))
     assert says == "prompts of 200 tokens were sent, and the server counts 201 as read"
-    untold = tuple(replace(one, prompt_tokens=None) for one in loose.answers)
+    untold = tuple(replace(request, prompt_tokens=None) for request in loose.answers)
     assert told(judge.uncounted(loaded(replace(loose, answers=untold, after=more)))) == []
 
 

@@ -82,7 +82,8 @@ def test_few_blocks_tell_nothing() -> None:
 
 def test_memory_that_nobody_sees_is_not_judged() -> None:
     unseen = [
-        SoakBlock(one.at_s, one.requests, 0, "", one.output_tokens_per_s, None) for one in soak()
+        SoakBlock(block.at_s, block.requests, 0, "", block.output_tokens_per_s, None)
+        for block in soak()
     ]
     assert drift.memory(unseen) is None
 

@@ -144,8 +144,8 @@ def load(endpoint: Endpoint, **more: Any) -> LoadResult:
 
 def test_every_phase_is_driven_and_counted(server: Server) -> None:
     found = load(server.endpoint)
-    assert [one.name for one in found.phases] == ["streams", "arrivals", "crowd"]
-    assert [len(one.answers) for one in found.phases] == [9, 9, 9]
+    assert [phase.name for phase in found.phases] == ["streams", "arrivals", "crowd"]
+    assert [len(phase.answers) for phase in found.phases] == [9, 9, 9]
     assert judge.unanswered(found, TRAFFIC.limits)[0] == []
     findings, cases = judge.uncounted(found)
     assert (findings, [case.name for case in cases]) == ([], ["streams", "arrivals"])
@@ -169,7 +169,7 @@ def test_a_server_that_hangs_ends_the_load(server: Server) -> None:
     assert phase.hang
     assert phase.hang.health == "200"
     assert found.rest is None
-    assert all("nothing came for 0.5 s" in one.error for one in phase.answers)
+    assert all("nothing came for 0.5 s" in answer.error for answer in phase.answers)
 
 
 def test_a_server_that_does_not_answer_to_begin_with_is_not_loaded(server: Server) -> None:
@@ -195,9 +195,9 @@ def test_a_soak_is_kept_in_blocks(server: Server, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(driver, "LEAST_BLOCK_S", 0.1)
     found = load(server.endpoint, soak_s=5.0)
     assert len(found.soak) >= 2
-    assert [one.at_s for one in found.soak] == sorted(one.at_s for one in found.soak)
-    assert all(one.requests and not one.failed for one in found.soak)
-    assert all(one.memory_bytes is None for one in found.soak)
+    assert [block.at_s for block in found.soak] == sorted(block.at_s for block in found.soak)
+    assert all(block.requests and not block.failed for block in found.soak)
+    assert all(block.memory_bytes is None for block in found.soak)
 
 
 def test_arrivals_are_those_that_were_asked_for(server: Server) -> None:
@@ -217,7 +217,7 @@ def test_a_trace_is_replayed_in_place_of_arrivals(server: Server) -> None:
     found = load(server.endpoint, traffic=fast, trace=trace, context=120)
     streams, phase, crowd = found.phases
     assert [streams.name, phase.name, crowd.name] == ["streams", "trace", "crowd"]
-    asked = [(one.prompt_tokens, one.output_tokens) for one in phase.asked.values()]
+    asked = [(lengths.prompt_tokens, lengths.output_tokens) for lengths in phase.asked.values()]
     assert asked == [(50, 4), (20, 100), (115, 5)]
     assert phase.schedule
     assert phase.schedule.intended_s == pytest.approx([0.0, 0.1, 0.2])
@@ -237,18 +237,18 @@ def test_a_batch_file_goes_out_at_the_planned_rate() -> None:
     trace = TraceSelection("batch.jsonl", "OpenAI batch file", tuple(entries), left_out=0)
     quick = TRAFFIC.model_copy(update={"seconds": 1.0})
     with serving(lambda _: ScriptedSaid("It is cold.")) as scripted:
-        one = loader(scripted.endpoint, None, traffic=quick)
+        target = loader(scripted.endpoint, None, traffic=quick)
         maker = Maker(scripted.endpoint, quick, range(200))
-        phase, replay = one._replay(maker, trace, 100.0)
+        phase, replay = target._replay(maker, trace, 100.0)
     assert len(phase.answers) == replay.requests
     assert 80 <= replay.requests <= 100  # so many a second, for the second that is planned
     assert replay.speed is None
-    assert {one.error for one in phase.answers} == {""}
+    assert {answer.error for answer in phase.answers} == {""}
     assert phase.schedule
     assert (phase.schedule.process, phase.schedule.rate) == ("poisson", 100.0)
-    assert [one["seed"] for one in sorted(scripted.asked, key=lambda one: int(one["seed"]))] == [
-        *range(replay.requests)
-    ]
+    assert [
+        entry["seed"] for entry in sorted(scripted.asked, key=lambda entry: int(entry["seed"]))
+    ] == [*range(replay.requests)]
     sent = scripted.asked[0]
     assert (sent["model"], sent["stream"], sent["temperature"]) == ("alias", True, 0.5)
     assert sent["stream_options"]["continuous_usage_stats"] is True
@@ -267,7 +267,7 @@ def test_a_ramp_goes_up_until_a_rate_is_not_kept(server: Server) -> None:
     assert [len(step.phase.answers) for step in found.ramp] == [20, 40, 160]
     assert told[-1] == "qwen3.5: ramp, 1600 requests a second not kept: enough"
     assert found.rest is not None
-    assert [one.name for one in found.phases] == ["streams", "arrivals", "crowd"]
+    assert [phase.name for phase in found.phases] == ["streams", "arrivals", "crowd"]
 
 
 @pytest.fixture
@@ -279,8 +279,8 @@ def silent() -> Iterator[Endpoint]:
 
 def test_a_rate_beyond_the_client_is_its_own_limit(silent: Endpoint) -> None:
     fast = TRAFFIC.model_copy(update={"requests": 4000, "process": "constant"})
-    one = loader(silent, None, traffic=fast, stall_s=0.2)
-    phase = one._arrivals("arrivals", Maker(silent, fast, range(200)), 1e6)
+    target = loader(silent, None, traffic=fast, stall_s=0.2)
+    phase = target._arrivals("arrivals", Maker(silent, fast, range(200)), 1e6)
     says = arrivals.not_as_asked(phase)
     assert says.startswith(("this client falls ", "this client could not send ")), says
 
@@ -289,8 +289,8 @@ def test_connections_a_server_is_slow_to_take_are_no_delay_of_the_clients() -> N
     plan = TRAFFIC.model_copy(update={"requests": 30})
     with socket.create_server(("127.0.0.1", 0), backlog=1) as listening:
         endpoint = Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "alias")
-        one = loader(endpoint, None, traffic=plan, stall_s=0.5)
-        phase = one._arrivals("arrivals", Maker(endpoint, plan, range(200)), 60.0)
+        target = loader(endpoint, None, traffic=plan, stall_s=0.5)
+        phase = target._arrivals("arrivals", Maker(endpoint, plan, range(200)), 60.0)
     assert all(answer.error for answer in phase.answers)
     assert arrivals.not_as_asked(phase) == ""
     assert statistics.median(phase.late_s) < 0.2

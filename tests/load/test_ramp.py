@@ -30,7 +30,7 @@ def climb(start: float, most: float, limit: Limit = SLOW) -> tuple[RampStep, ...
 
 
 def rates(steps: tuple[RampStep, ...]) -> list[float]:
-    return [one.rate for one in steps]
+    return [step.rate for step in steps]
 
 
 def test_up_until_a_rate_is_not_kept_and_then_half_way_between() -> None:
@@ -81,7 +81,7 @@ def test_what_is_found_lies_within_what_the_server_keeps(start: float, most: flo
     assert len(steps) <= PLAN.steps + PLAN.refine
     found = capacity(steps)
     assert found is None or found <= most
-    kept = [one for one in steps if not one.limit]
+    kept = [step for step in steps if not step.limit]
     if kept and len(kept) < len(steps):
         # Between kept and not kept lies the step, halved as often as it was refined.
         assert found is not None

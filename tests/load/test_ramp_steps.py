@@ -39,8 +39,8 @@ def test_a_rate_that_is_served_has_no_limit() -> None:
 def test_answers_of_many_lengths_do_not_saturate_a_server() -> None:
     found = offered()
     answers = [
-        replace(one, ended_s=one.intended_s + 1.0 + (number * 7 % 10) / 10)
-        for number, one in enumerate(found.answers)
+        replace(request, ended_s=request.intended_s + 1.0 + (number * 7 % 10) / 10)
+        for number, request in enumerate(found.answers)
     ]
     assert judge.limit(RATE, replace(found, answers=tuple(answers)), TRAFFIC) is None
 
@@ -54,8 +54,8 @@ def test_fewer_answers_than_requests_a_second_are_a_limit() -> None:
 def test_a_moment_in_which_the_machine_stood_still_does_not_saturate_a_server() -> None:
     found = offered()
     late = found.answers[-8].ended_s + 1.5
-    answers = [replace(one, ended_s=max(one.ended_s, late)) if number >= 32 else one
-               for number, one in enumerate(found.answers)]  # fmt: skip
+    answers = [replace(request, ended_s=max(request.ended_s, late)) if number >= 32 else request
+               for number, request in enumerate(found.answers)]  # fmt: skip
     assert judge.limit(RATE, replace(found, answers=tuple(answers)), TRAFFIC) is None
 
 
@@ -102,7 +102,7 @@ def test_the_capacity_is_the_highest_rate_that_was_kept() -> None:
     told = judge.as_evidence(SATURATED)
     assert told["capacity_requests_per_s"] == 14.7
     assert (told["limited_at_requests_per_s"], told["limited_by"]) == (18.0, "p95 TTFT is 7 s")
-    assert [one["rate"] for one in told["steps"]] == [8.0, 12.0, 14.7, 18.0]
+    assert [entry["rate"] for entry in told["steps"]] == [8.0, 12.0, 14.7, 18.0]
 
 
 def test_a_rate_kept_by_luck_above_one_that_was_not_does_not_count() -> None:

@@ -21,10 +21,10 @@ TEXT = tuple(range(1000, 1400))
 
 def test_requests_have_the_lengths_they_say() -> None:
     made = Maker(ENDPOINT, TRAFFIC, TEXT).make("streams", [None] * 50)
-    assert len({one.name for one in made.planned}) == 50
-    for one in made.planned:
-        body, asked = json.loads(one.body), made.asked[one.name]
-        assert one.path == "/under/v1/completions"
+    assert len({planned_request.name for planned_request in made.planned}) == 50
+    for request in made.planned:
+        body, asked = json.loads(request.body), made.asked[request.name]
+        assert request.path == "/under/v1/completions"
         assert len(body["prompt"]) == asked.prompt_tokens
         assert (body["max_tokens"], body["ignore_eos"]) == (asked.output_tokens, True)
         assert asked.prompt_tokens in range(20, 41)
@@ -33,7 +33,7 @@ def test_requests_have_the_lengths_they_say() -> None:
 
 def test_so_many_begin_alike_as_are_to_share_their_beginning() -> None:
     made = Maker(ENDPOINT, TRAFFIC, TEXT).make("streams", [None] * 400)
-    beginnings = [tuple(json.loads(one.body)["prompt"][:10]) for one in made.planned]
+    beginnings = [tuple(json.loads(request.body)["prompt"][:10]) for request in made.planned]
     most = max(map(beginnings.count, beginnings))
     assert most == pytest.approx(200, abs=40)
 
@@ -43,7 +43,7 @@ def test_the_same_seed_makes_the_same_bytes_and_another_others() -> None:
     once, again = (maker.make("one", [None] * 5).planned for _ in range(2))
     assert once == again
     other = maker.make("other", [None] * 5).planned
-    assert {one.body for one in other}.isdisjoint(one.body for one in once)
+    assert {request.body for request in other}.isdisjoint(request.body for request in once)
 
 
 def test_requests_that_come_independently_are_as_many_as_asked_for_and_spread_as_they_should() -> (
@@ -80,9 +80,9 @@ def test_a_trace_is_replayed_to_the_token_or_cut_to_fit(
 ) -> None:
     maker = Maker(ENDPOINT, planned_traffic({"trace_speed": 4.0}), TEXT)
     made, cut = maker.replay("trace", [Arrival(at_s, prompt, output)], context)
-    (one,) = made.planned
-    body, asked = json.loads(one.body), made.asked[one.name]
-    assert one.at_s == at_s / 4
+    (request,) = made.planned
+    body, asked = json.loads(request.body), made.asked[request.name]
+    assert request.at_s == at_s / 4
     assert (len(body["prompt"]), body["max_tokens"]) == (asked.prompt_tokens, asked.output_tokens)
     assert 1 <= len(body["prompt"]) <= prompt
     assert 1 <= body["max_tokens"] <= output
@@ -94,7 +94,7 @@ def test_a_trace_is_replayed_to_the_token_or_cut_to_fit(
 
 def prompts(*arrivals: Arrival) -> list[list[int]]:
     made, _ = Maker(ENDPOINT, TRAFFIC, TEXT).replay("trace", arrivals, 100_000)
-    return [json.loads(one.body)["prompt"] for one in made.planned]
+    return [json.loads(request.body)["prompt"] for request in made.planned]
 
 
 def test_prompts_begin_alike_where_the_trace_says_so() -> None:
@@ -111,7 +111,7 @@ def test_prompts_begin_alike_where_the_trace_says_so() -> None:
 
 def test_prompts_begin_each_in_its_own_way_where_the_trace_says_nothing() -> None:
     found = prompts(*[Arrival(0.0, 600, 1)] * 200)
-    assert len({tuple(one[:16]) for one in found}) == 200
+    assert len({tuple(entry[:16]) for entry in found}) == 200
     assert prompts(*[Arrival(0.0, 600, 1)] * 200) == found
 
 
@@ -124,13 +124,13 @@ def test_requests_of_a_batch_go_as_they_are_to_the_served_model_and_streamed() -
         BatchRequest("c", "/v1/chat/completions", told),
     ]
     made = Maker(ENDPOINT, TRAFFIC, TEXT).given(asked, [0.0, 0.5, 1.0])
-    assert [(one.name, one.path, one.at_s) for one in made.planned] == [
+    assert [(request.name, request.path, request.at_s) for request in made.planned] == [
         ("a", "/under/v1/chat/completions", 0.0),
         ("b", "/under/v1/completions", 0.5),
         ("c", "/under/v1/chat/completions", 1.0),
     ]
     counted = {"include_usage": True, "continuous_usage_stats": True}
-    first, second, third = (json.loads(one.body) for one in made.planned)
+    first, second, third = (json.loads(request.body) for request in made.planned)
     assert first == {**body, "model": "mini", "stream": True, "stream_options": counted}
     assert second["prompt"] == "Once"
     assert third["stream_options"] == {**counted, "more": 1}

@@ -59,26 +59,26 @@ def test_a_request_is_good_within_both_of_its_limits() -> None:
 
 
 def test_what_is_at_its_limit_is_within_it() -> None:
-    one = replace(answer(0), tokens=((0.25, 1), (0.5, 1)), ended_s=0.5)
+    request = replace(answer(0), tokens=((0.25, 1), (0.5, 1)), ended_s=0.5)
     failed = replace(answer(1), error="no")
     at_its_limits = {"ttft_p95_s": 0.25, "itl_p95_s": 0.25, "slo_attainment": 0.5}
-    assert beyond(one, failed, **at_its_limits) == []
-    assert beyond(one, failed, **{**at_its_limits, "slo_attainment": 0.51}) == [
+    assert beyond(request, failed, **at_its_limits) == []
+    assert beyond(request, failed, **{**at_its_limits, "slo_attainment": 0.51}) == [
         "50% of the requests had their first token within 0.25 s and then at most 250 ms a token, "
         "51% have to"
     ]
-    assert beyond(one, **{**at_its_limits, "itl_p95_s": 0.125})[0] == (
+    assert beyond(request, **{**at_its_limits, "itl_p95_s": 0.125})[0] == (
         "p95 ITL is 250 ms, 125 ms is the limit"
     )
-    assert beyond(one, **{**at_its_limits, "ttft_p95_s": 0.2})[0] == (
+    assert beyond(request, **{**at_its_limits, "ttft_p95_s": 0.2})[0] == (
         "p95 TTFT is 0.25 s, 0.2 s is the limit"
     )
 
 
 def test_one_token_has_no_itl_and_no_answer_has_no_figures() -> None:
-    one = replace(answer(0), tokens=((0.25, 1),), ended_s=0.5)
-    assert beyond(one) == []
-    assert beyond(replace(one, error="no")) == []
+    request = replace(answer(0), tokens=((0.25, 1),), ended_s=0.5)
+    assert beyond(request) == []
+    assert beyond(replace(request, error="no")) == []
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,11 @@ def test_one_token_has_no_itl_and_no_answer_has_no_figures() -> None:
 def test_preemptions_are_those_of_the_phase(
     before: int | None, after: int | None, told: list[str]
 ) -> None:
-    seen = [None if one is None else replace(IDLE, preempted=one) for one in (before, after)]
+    seen = [
+        None if number is None else replace(IDLE, preempted=number) for number in (before, after)
+    ]
     found = replace(phase(), before=seen[0], after=seen[1])
     says = latency.beyond(found, LIMITS.model_copy(update={"preemptions": 2}))
-    assert [one[:10] for one in says] == told
+    assert [text[:10] for text in says] == told
     none = latency.beyond(found, LIMITS.model_copy(update={"preemptions": 0}))
     assert len([*none]) == (None not in seen)

@@ -66,9 +66,9 @@ def taken(folder: Path, text: str | bytes, **traffic: Any) -> TraceSelection:
 
 def arrivals(found: TraceSelection) -> list[tuple[float, int, int]]:
     return [
-        (round(one.at_s, 6), one.prompt_tokens, one.output_tokens)
-        for one in found.entries
-        if isinstance(one, Arrival)
+        (round(entry.at_s, 6), entry.prompt_tokens, entry.output_tokens)
+        for entry in found.entries
+        if isinstance(entry, Arrival)
     ]
 
 
@@ -92,7 +92,7 @@ def test_a_mooncake_trace_with_the_blocks_that_prompts_share(tmp_path: Path) -> 
     found = taken(tmp_path, MOONCAKE)
     assert found.format == "Mooncake trace"
     assert arrivals(found) == [(0.0, 6758, 500), (3.0, 915, 355), (5.999, 1053, 26)]
-    assert [one.blocks[:2] for one in found.entries if isinstance(one, Arrival)] == [
+    assert [entry.blocks[:2] for entry in found.entries if isinstance(entry, Arrival)] == [
         (0, 1), (0, 462), (),
     ]  # fmt: skip
 
@@ -101,7 +101,7 @@ def test_a_batch_file(tmp_path: Path) -> None:
     text = batch() + "\n" + batch(custom_id="b", url=COMPLETIONS, body={"prompt": "Once"})
     found = taken(tmp_path, text)
     assert found.format == "OpenAI batch file"
-    assert [(one.name, one.path) for one in found.entries if isinstance(one, BatchRequest)] == [
+    assert [(entry.name, entry.path) for entry in found.entries if isinstance(entry, BatchRequest)] == [
         ("request-1", CHAT), ("b", COMPLETIONS),
     ]  # fmt: skip
 
@@ -272,9 +272,9 @@ def test_any_ordered_trace_comes_back(
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
     found = taken(folder, write(rows), seconds=1000)
-    assert [one[1:] for one in arrivals(found)] == [one[1:] for one in rows]
+    assert [arrival[1:] for arrival in arrivals(found)] == [row[1:] for row in rows]
     times = [at - rows[0][0] for at, _, _ in rows]
-    assert [one[0] for one in arrivals(found)] == pytest.approx(times, abs=1e-5)
+    assert [arrival[0] for arrival in arrivals(found)] == pytest.approx(times, abs=1e-5)
 
 
 @given(text=st.text() | st.binary())
@@ -296,4 +296,4 @@ def test_any_numbers_are_taken_or_refused(
     except UserError:
         assert not (math.isfinite(at_s) and length >= 1 and float(length).is_integer())
     else:
-        assert [one[1] for one in arrivals(found)] == [length]
+        assert [arrival[1] for arrival in arrivals(found)] == [length]

@@ -103,11 +103,11 @@ def test_every_rung_is_asked_and_what_is_too_long_after_it(server: Server) -> No
         climb = LadderTarget(server.endpoint, told, paris, 20.0).climb(
             Ladder(TEXT, rungs, TOO_LONG), CONTEXT
         )
-    assert [len(one.replies) for one in climb.rungs] == [1, 1, 3]
-    assert all(one.survived for one in climb.rungs)
+    assert [len(rung.replies) for rung in climb.rungs] == [1, 1, 3]
+    assert all(rung.survived for rung in climb.rungs)
     first = climb.rungs[0].replies[0]
     assert (first.prompt_tokens, first.output, first.finish_reason) == (40, (7,) * 4, "length")
-    assert [one.status for one in climb.refusals] == [400, 400]
+    assert [refusal.status for refusal in climb.refusals] == [400, 400]
     assert climb.not_asked == ()
     assert [len(body["prompt"]) for body in server.asked] == [40, 40, 96, 96, 96, 100, 400]
 

@@ -104,9 +104,9 @@ def test_a_process_that_works_beside_us_is_seen() -> None:
             busy[1].wait(1.0)
         found = spent(before, look([busy[0].pid]))
     finally:
-        for one in busy:
-            one.kill()
-            one.wait()
+        for entry in busy:
+            entry.kill()
+            entry.wait()
     assert found.server_s
     assert found.others is not None
     assert found.others > 0.2

@@ -28,7 +28,10 @@ def test_smaller_pages_become_longer_blocks_and_states_are_padded() -> None:
         (0, Page(CacheKind.STATE, 100, 30)), (1, Page(CacheKind.FULL, 16, 60)),
         (2, Page(CacheKind.SLIDING, 16, 30, 4)), (3, Page(CacheKind.SLIDING, 16, 50, 4)),
     ]  # fmt: skip
-    pages = [(one.page.kind, one.page.block_size, one.page.size) for one in grouped(layers, NOW)]
+    pages = [
+        (bucket.page.kind, bucket.page.block_size, bucket.page.size)
+        for bucket in grouped(layers, NOW)
+    ]
     assert repr(pages) == repr(
         [
             (CacheKind.STATE, 100, 60),
@@ -55,8 +58,10 @@ def test_groups_have_the_fewest_layers_of_a_kind_or_the_most_where_that_is_close
 ) -> None:
     pages = [Page(CacheKind.SLIDING, 16, 60, 4)] * windows + [Page(CacheKind.FULL, 16, 60)] * full
     buckets = grouped(list(enumerate(pages)), version)
-    assert max(len(one.layers) for one in buckets) == size
-    assert sorted(layer for one in buckets for layer in one.layers) == list(range(windows + full))
+    assert max(len(bucket.layers) for bucket in buckets) == size
+    assert sorted(layer for bucket in buckets for layer in bucket.layers) == list(
+        range(windows + full)
+    )
 
 
 def test_a_request_holds_blocks_of_its_window_or_of_its_context() -> None:
@@ -103,8 +108,8 @@ def test_layers_that_hold_the_same_tokens_share_a_group(pages: list[Page], group
 
 def test_states_of_two_sizes_are_made_equal() -> None:
     layers = [(0, Page(CacheKind.STATE, 16, 60)), (1, Page(CacheKind.STATE, 16, 30))]
-    (one,) = grouped(layers, NOW)
-    assert [page.size for page in one.pages] == [60, 60]
+    (bucket,) = grouped(layers, NOW)
+    assert [page.size for page in bucket.pages] == [60, 60]
 
 
 def test_a_stage_counts_the_layers_it_has() -> None:

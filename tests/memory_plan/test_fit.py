@@ -50,7 +50,7 @@ def test_weights_are_what_the_device_gave_for_them_rounded() -> None:
     small = replace(PLAN, weights=Weights(0, int(0.002 * GIB), "counted"))
     for said, told in ((0.0, []), (0.02, []), (0.05, ["GiB of weights on a device"])):
         found = list(differences(small, Startup(figures={"weights_gib": said})))
-        assert [one.partition(":")[0] for one in found] == told
+        assert [text.partition(":")[0] for text in found] == told
 
 
 def test_a_twentieth_beside_the_plan_is_still_as_planned() -> None:

@@ -168,9 +168,9 @@ def test_pipeline_stages_are_vllms_and_the_fullest_counts() -> None:
     assert [len(stage) for stage in stages(61, 4)] == [15, 15, 16, 15]
     assert [len(stage) for stage in stages(32, 2)] == [16, 16]
     assert stages(62, 4) == [range(15), range(15, 31), range(31, 47), range(47, 62)]
-    one, two = planned("llama-3-1-8b"), planned("llama-3-1-8b", pipeline_parallel_size=2)
-    assert one.pool and two.pool
-    assert two.pool.num_blocks == 2 * one.pool.num_blocks
+    memory_plan, two = planned("llama-3-1-8b"), planned("llama-3-1-8b", pipeline_parallel_size=2)
+    assert memory_plan.pool and two.pool
+    assert two.pool.num_blocks == 2 * memory_plan.pool.num_blocks
 
 
 def test_chunked_attention_is_kept_whole() -> None:
@@ -203,11 +203,11 @@ def test_a_checkpoint_that_was_calibrated_for_fp8_keeps_fp8() -> None:
 def test_without_cached_prefixes_a_state_is_one_block_of_the_context() -> None:
     blocks = {
         cached: {
-            one.block_size
-            for one in planned(
+            group.block_size
+            for group in planned(
                 "granite-4-h-small", max_model_len=4096, enable_prefix_caching=cached
             ).groups
-            if one.kind == CacheKind.STATE
+            if group.kind == CacheKind.STATE
         }
         for cached in (True, False)
     }
@@ -264,7 +264,7 @@ def test_pages_that_do_not_divide_the_largest_are_padded() -> None:
         "per_layer_config": own,
     }  # fmt: skip
     made = plan(shape_of(config), Serving(max_model_len=4096), Room(kv_memory=GIB))
-    assert {(one.kind, one.block_size, one.page_bytes) for one in made.groups} == {
+    assert {(group.kind, group.block_size, group.page_bytes) for group in made.groups} == {
         ("sliding window", 16, 16 * 2 * 2 * 128 * 2), ("full attention", 16, 16 * 2 * 2 * 128 * 2),
     }  # fmt: skip
 
@@ -282,9 +282,12 @@ def test_before_its_meaning_changed_the_figure_of_one_group_needed_no_word() -> 
 
 
 def test_states_are_divided_over_devices_and_their_groups_repeated() -> None:
-    one, two = planned("granite-4-h-small"), planned("granite-4-h-small", tensor_parallel_size=2)
+    memory_plan, two = (
+        planned("granite-4-h-small"),
+        planned("granite-4-h-small", tensor_parallel_size=2),
+    )
     # 8,192 channels and one group of twice 128, three rows; 128 heads of 64 times 128.
-    assert one.block_size == 528
+    assert memory_plan.block_size == 528
     assert two.kv_bytes_per_token == 4 * 2 * 128 * 2
     state = 2 * (3 * (8192 + 2 * 2 * 128) // 2 + 128 // 2 * 64 * 128)
     assert two.page_bytes is not None

@@ -61,7 +61,7 @@ def test_parts_are_told_apart_as_quantisation_and_devices_do(
 
 def test_what_a_config_leaves_out_is_as_its_class_has_it() -> None:
     def same(config: dict[str, Any], name: str, value: object) -> bool:
-        without = {key: one for key, one in config.items() if key != name}
+        without = {key: entry for key, entry in config.items() if key != name}
         return parts(shape_of(without)) == parts(shape_of({**config, name: value}))
 
     assert same(LLAMA_8B, "tie_word_embeddings", False)

@@ -133,8 +133,8 @@ def test_a_type_of_states_that_nobody_knows_is_named_as_its_flag(flag: str) -> N
 
 
 def test_key_value_heads_may_be_repeated_over_devices() -> None:
-    one = {**LLAMA, "num_key_value_heads": 2}
-    assert planned(one, tensor_parallel_size=8).kv_bytes_per_token == 32 * 2 * 128 * 2
+    entry = {**LLAMA, "num_key_value_heads": 2}
+    assert planned(entry, tensor_parallel_size=8).kv_bytes_per_token == 32 * 2 * 128 * 2
 
 
 def test_a_drafter_that_the_config_does_not_describe_is_asked_for() -> None:
@@ -283,5 +283,5 @@ def test_weights_of_a_size_that_nothing_tells_leave_the_rest_said() -> None:
     assert (made.device_bytes, made.overhead_bytes) == (80 * GIB, GIB)
     assert made.weights is None
     assert any(
-        one.startswith("the weights' size is unknown, so what is left") for one in made.notes
+        note.startswith("the weights' size is unknown, so what is left") for note in made.notes
     )

@@ -241,5 +241,5 @@ def test_a_pattern_says_which_layers_reuse_the_choice_of_another() -> None:
         **PLAIN, "model_type": "glm_moe_dsa", "kv_lora_rank": 64, "qk_rope_head_dim": 64,
         "index_topk": 8, "index_head_dim": 128, "index_topk_pattern": "FSS",
     }  # fmt: skip
-    choosing = [one.layer for one in shape_of(config).caches if one.kind is CacheKind.INDEXER]
+    choosing = [cache.layer for cache in shape_of(config).caches if cache.kind is CacheKind.INDEXER]
     assert choosing == [0, 3]

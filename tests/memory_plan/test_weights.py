@@ -181,12 +181,12 @@ def test_what_is_whole_is_divided_by_the_stages_alone() -> None:
 
 def test_what_is_whole_is_quantised_too() -> None:
     def whole(**more: Any) -> int:
-        one, two = (
+        entry, two = (
             weights(shape_of({**DEEPSEEK_V3, **more}), Serving(tensor_parallel_size=count), None)
             for count in (1, 2)
         )
-        assert one and two
-        return 2 * two.bytes_per_device - one.bytes_total
+        assert entry and two
+        return 2 * two.bytes_per_device - entry.bytes_total
 
     quantised = whole(quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})
     assert quantised < 0.8 * whole(quantization_config=None)

@@ -45,8 +45,8 @@ def test_a_rebuilt_miniature_answers_as_the_shipped_one(tmp_path: Path) -> None:
     made = environment.prepare(lane, cache=files.default_cache(), progress=lambda _: None)
     assert made.python is not None
     answers = [
-        numerics_client.compute(one, made.python, lane.overlay_path, prompts).cases
-        for one in (shipped, Checkpoint(NAME, str(built)))
+        numerics_client.compute(checkpoint, made.python, lane.overlay_path, prompts).cases
+        for checkpoint in (shipped, Checkpoint(NAME, str(built)))
     ]
     said = [{name: case.output for name, case in cases.items()} for cases in answers]
     assert said[0] == said[1]

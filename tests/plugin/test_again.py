@@ -45,7 +45,7 @@ def selected(project: Project, command: str) -> list[str]:
     result = project.pytest(*arguments, "--collect-only", "-q")
     assert result.ret == 0, result.stdout.str()
     ids = [line for line in result.outlines if "::" in line]
-    return [one.rpartition("/test_")[2].replace(".py::", "::") for one in ids]
+    return [text.rpartition("/test_")[2].replace(".py::", "::") for text in ids]
 
 
 def test_each_check_that_did_not_pass_has_its_own(project: Project) -> None:
@@ -71,7 +71,7 @@ def test_what_passed_and_what_does_not_apply_has_none(project: Project) -> None:
 def test_a_server_that_runs_is_named_by_its_url(project: Project) -> None:
     url = "http://127.0.0.1:9/v1"
     project.pytest("--model", "qwen3.5", "--base-url", url, "--gates-report", "out", "-m", "boot")
-    (boots,) = (one for name, one in commands(project).items() if "test_boots" in name)
+    (boots,) = (text for name, text in commands(project).items() if "test_boots" in name)
     assert boots == (f"pytest --model qwen3.5 --base-url {url} -m boot -k 'test_boots[qwen3.5]'")
     assert selected(project, boots) == ["boot::test_boots[qwen3.5]"]
 
@@ -105,4 +105,4 @@ def test_no_shipped_test_is_meant_by_the_name_of_another(pytester: pytest.Pytest
     names = [line.rpartition("::")[2].lower() for line in result.outlines if "::" in line]
     assert len(names) > 100
     assert all(session_commands.NAME.fullmatch(name) for name in names)
-    assert [name for name in names if sum(name in one for one in names) > 1] == []
+    assert [name for name in names if sum(name in other for other in names) > 1] == []

@@ -64,7 +64,7 @@ def test_what_failed_there_alone_is_mended(project: Project) -> None:
 def test_a_lane_that_does_not_boot_there_is_told_apart(project: Project) -> None:
     held(project, "", "dies")
     found = project.verdict()["against"]
-    kinds = {one["test"]: one["kind"] for one in found["checks"]}
+    kinds = {check["test"]: check["kind"] for check in found["checks"]}
     assert kinds.pop("test_boots[qwen3.5]") == "mended"
     assert set(kinds.values()) == {"unequal"}
     assert found["promotion"] == "REJECT"

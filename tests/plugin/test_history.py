@@ -34,7 +34,7 @@ def test_runs_are_remembered_and_shown_in_the_report(project: Project) -> None:
     assert list(second.command) == found["command"]
     assert first.checkpoints == {"qwen3.5": "miniature"}
     assert first.figures["qwen3.5"]["boot_s"] > 0
-    assert [one["promotion"] for one in found["history"]] == ["PROMOTE", "REJECT"]
+    assert [entry["promotion"] for entry in found["history"]] == ["PROMOTE", "REJECT"]
     assert found["history"][0]["figures"] == {"qwen3.5: boot_s": first.figures["qwen3.5"]["boot_s"]}
     assert (project.path / FILE).with_name(".gitignore").is_file()
 
@@ -70,8 +70,8 @@ def test_the_run_on_the_other_lane_is_a_part_of_ours(project: Project) -> None:
     text = (project.path / "lanes" / "fake.toml").read_text()
     project.write("lanes/stable.toml", text)
     project.gates("--against", "stable", *QUICK)
-    (one,) = kept(project)
-    assert (one.lane, one.against) == ("fake", "stable")
+    (entry,) = kept(project)
+    assert (entry.lane, entry.against) == ("fake", "stable")
 
 
 def foreign(path: Path) -> None:

@@ -30,13 +30,16 @@ def _gate(project: Project) -> None:  # noqa: ARG001 - its gates are those that 
 
 def left(project: Project) -> list[bundles.IncidentFolder]:
     """Return the bundles that the last run names, each read."""
-    return [bundles.read(project.report / one["path"]) for one in project.verdict()["incidents"]]
+    return [
+        bundles.read(project.report / incident["path"])
+        for incident in project.verdict()["incidents"]
+    ]
 
 
 def lost_reasoning(project: Project) -> Path:
     """Have a server lose its reasoning, and return a copy of the bundle of the plain question."""
     assert project.gates(*STREAMING, faults="loses-reasoning").ret == 1
-    (found,) = [one for one in left(project) if one.incident.test == LOST]
+    (found,) = [folder for folder in left(project) if folder.incident.test == LOST]
     shutil.copytree(found.folder, project.path / "copied")
     shutil.rmtree(project.report)
     return project.path / "copied"
@@ -51,8 +54,8 @@ def replayed(project: Project, *arguments: str, faults: str = "") -> tuple[Resul
 
 def test_a_failure_leaves_a_bundle_with_what_was_sent_and_what_came_back(project: Project) -> None:
     result = project.gates(*STREAMING, "--junitxml", "x.xml", faults="loses-reasoning")
-    told = [one for one in project.verdict()["incidents"] if one["test"] == LOST]
-    assert [(one["family"], one["gate"]) for one in told] == [("qwen3.5", "streaming")]
+    told = [other for other in project.verdict()["incidents"] if other["test"] == LOST]
+    assert [(entry["family"], entry["gate"]) for entry in told] == [("qwen3.5", "streaming")]
     folder = project.report / told[0]["path"]
     assert folder.parent == project.report / "incidents"
     assert folder.name.endswith("-qwen3.5-streaming-streamed-answer-equals-the-whole-plain")
@@ -65,7 +68,7 @@ def test_a_failure_leaves_a_bundle_with_what_was_sent_and_what_came_back(project
     assert (incident.family, incident.lane.name) == ("qwen3.5", "fake")
     assert incident.command == f"pytest --repro {folder}"
     assert incident.conversation and incident.conversation["name"] == "plain"
-    whole, streamed = (bundle.sent(one) for one in incident.sends)
+    whole, streamed = (bundle.sent(send) for send in incident.sends)
     assert (whole.method, whole.path, whole.status) == ("POST", "/v1/chat/completions", 200)
     assert json.loads(whole.body)["model"] == incident.model
     assert json.loads(streamed.body)["stream"] is True
@@ -86,7 +89,7 @@ def test_no_bundle_holds_the_key(project: Project) -> None:
         data = path.read_bytes()
         assert key not in (gzip.decompress(data) if path.suffix == ".gz" else data), path
     authorised = [
-        one.headers["authorization"] for each in left(project) for one in each.incident.sends
+        send.headers["authorization"] for each in left(project) for send in each.incident.sends
     ]
     assert authorised and set(authorised) == {"[redacted]"}
 
@@ -151,7 +154,7 @@ def test_a_fault_that_is_there_is_reproduced(project: Project) -> None:
     assert result.ret == 1
     assert (found["answer"], found["times"], found["reproduced"]) == ("REPRODUCED", 1, 1)
     assert "incident: REPRODUCED" in result.stdout.str()
-    assert [one["same"] for one in found["attempts"][0]["responses"]] == [True, True]
+    assert [response["same"] for response in found["attempts"][0]["responses"]] == [True, True]
     assert project.verdict()["promotion"] != "PROMOTE"
     assert project.verdict()["incidents"] == []
 
@@ -204,7 +207,7 @@ def test_times_tell_the_rate_and_how_sure_it_is(project: Project) -> None:
     assert "REPRODUCED in 4 of 4 tries: 100%, 51.0% to 100.0% at 95 % confidence" in str(
         result.stdout
     )
-    assert len({str(one["seconds"]) for one in found["attempts"]}) >= 1
+    assert len({str(attempt["seconds"]) for attempt in found["attempts"]}) >= 1
     assert len(found["attempts"]) == 4
 
 
@@ -294,7 +297,7 @@ def test_a_kept_incident_is_a_test_of_every_run(project: Project) -> None:
 
     assert project.gates(faults="loses-reasoning").ret == 1
     assert project.outcomes()[name] == "FAIL"
-    assert {one["gate"] for one in project.verdict()["incidents"]} == {"streaming"}
+    assert {incident["gate"] for incident in project.verdict()["incidents"]} == {"streaming"}
 
     assert project.gates("--require-promotion").ret == 0
     assert project.outcomes()[name] == "PASS"
@@ -313,7 +316,7 @@ def test_a_kept_incident_that_cannot_be_read_is_a_failure(project: Project) -> N
     shutil.move(lost_reasoning(project), folder)
     (folder / "requests/1.json").unlink()
     assert project.gates("-m", "incidents").ret == 1
-    (reason,) = [one for one in project.verdict()["reasons"] if "FAIL" in one]
+    (reason,) = [other for other in project.verdict()["reasons"] if "FAIL" in other]
     assert "is truncated: requests/1.json is missing" in reason
 
 
@@ -321,5 +324,5 @@ def test_a_kept_incident_whose_test_is_gone_is_a_failure(project: Project) -> No
     shutil.move(lost_reasoning(project), project.path / "golden/incidents/leak")
     (session_collection.GATES / "test_streaming.py").unlink()
     assert project.gates().ret == 1
-    (reason,) = [one for one in project.verdict()["reasons"] if "FAIL" in one]
+    (reason,) = [other for other in project.verdict()["reasons"] if "FAIL" in other]
     assert f"there is no test {LOST} of a gate 'streaming' any more" in reason

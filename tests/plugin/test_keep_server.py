@@ -55,7 +55,7 @@ def processes(entry: KeptEntry) -> list[int]:
     return [
         entry.record.keeper.pid,
         entry.record.server.pid,
-        *(one.pid for one in entry.record.tree),
+        *(process_id.pid for process_id in entry.record.tree),
     ]
 
 
@@ -141,7 +141,7 @@ def test_what_differs_is_told_and_another_server_booted(project: Project) -> Non
     first = only()
     result = keep(project, faults="spaces")
     assert result.ret == 0
-    (line,) = [one for one in result.outlines if "a kept server is not used" in one]
+    (line,) = [outline for outline in result.outlines if "a kept server is not used" in outline]
     assert line.endswith(f"{first.name} differs in variable FAKE")
     assert len(kept()) == 2
     # The line of one that is found is the only one.
@@ -328,10 +328,10 @@ def test_only_what_has_booted_outlives_a_run_that_ends_early(
     ]  # fmt: skip
     with subprocess.Popen(argv, cwd=project.path, stdout=subprocess.DEVNULL) as run:
         if booted:
-            until(lambda: [one.state for one in kept()] == [KeptState.IN_USE])
+            until(lambda: [entry.state for entry in kept()] == [KeptState.IN_USE])
             pids = processes(only())
         else:
-            until(lambda: any(one.folder.joinpath("server.log").exists() for one in kept()))
+            until(lambda: any(entry.folder.joinpath("server.log").exists() for entry in kept()))
             pids = descendants(1) and [
                 pid for pid in descendants(1) if str(kept_registry.root()) in _environment(pid)
             ]

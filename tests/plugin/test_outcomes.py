@@ -76,7 +76,7 @@ def test_a_server_that_does_not_boot_fails_one_test_and_blocks_the_others(
     assert boot["ok"] is False
     explained = boot["explanation"]
     assert (explained["id"], explained["answer"]["class"]) == ("KV_NONE", "kv_cache")
-    assert [one["id"] for one in explained["wrappers"]] == ["ENGINE_INIT"]
+    assert [wrapper["id"] for wrapper in explained["wrappers"]] == ["ENGINE_INIT"]
     ended = "the server ended before it was ready (exit status 1)"
     named = "KV_NONE (certain): nothing is left for the KV cache"
     what = f"the server did not boot: {ended}: {named}; next: {explained['answer']['fixes'][0]}"
@@ -161,8 +161,8 @@ def test_every_family_boots_its_own_server_and_is_judged_for_itself(project: Pro
     )
     assert result.ret == 0
     families = project.verdict()["families"]
-    assert [one["name"] for one in families] == ["house", "qwen3.5"]
-    logs = [one["boot"]["evidence"]["log"] for one in families]
+    assert [family["name"] for family in families] == ["house", "qwen3.5"]
+    logs = [family["boot"]["evidence"]["log"] for family in families]
     assert len(set(logs)) == 2
     assert "  - house: 2 gates did not run: streaming, words" in verdict_lines(result)
 

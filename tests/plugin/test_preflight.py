@@ -30,7 +30,7 @@ def test_what_cannot_boot_is_not_booted(project: Project) -> None:
     assert "fix: tensor_parallel_size = 2 in [serve]" in told
     assert "next: vllm-gates preflight --model qwen3.5 --checkpoint miniature --lane fake" in told
     (family,) = project.verdict()["families"]
-    checks = {one["name"]: one["state"] for one in family["boot"]["evidence"]["preflight"]}
+    checks = {entry["name"]: entry["state"] for entry in family["boot"]["evidence"]["preflight"]}
     assert checks["attention_heads"] == "fails"
     assert not project.key_file.exists(), "a server was started"
 
@@ -52,7 +52,7 @@ def test_what_is_not_known_holds_nothing_up(
     verdict = project.verdict()
     (family,) = verdict["families"]
     checks = family["boot"]["evidence"]["preflight"]
-    assert {one["state"] for one in checks} == {"ok", "unknown", "n/a"}
+    assert {check["state"] for check in checks} == {"ok", "unknown", "n/a"}
     machine = verdict["machine"]
     assert machine["gpus"] == ["NVIDIA GB10"]
     assert machine["devices"][0]["unified"] is True

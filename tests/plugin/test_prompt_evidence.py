@@ -35,5 +35,5 @@ def test_the_changed_tokens_are_evidence(pytester: pytest.Pytester) -> None:
     assert test["outcome"] == "FAIL"
     found = test["evidence"]["prompt"]
     assert found["of"] == ["recorded", "now"]
-    changed = [(one["kind"], one["texts"]) for one in found["runs"] if one["kind"] != "same"]
+    changed = [(run["kind"], run["texts"]) for run in found["runs"] if run["kind"] != "same"]
     assert changed == [("removed", ["↵"]), ("added", ["↵↵"])]

@@ -103,8 +103,8 @@ def test_an_expired_waiver_fails_and_is_named(project: Project) -> None:
         f"  waiver, expired: {OWN} (by Jane, until {until}: a fix comes)"
     ]
     assert says in result.outlines, "where the failure is shown the waiver is not"
-    (one,) = project.verdict()["waivers"]
-    assert one["state"] == "expired"
+    (entry,) = project.verdict()["waivers"]
+    assert entry["state"] == "expired"
 
 
 def test_one_that_expired_and_one_nobody_needs_may_go(project: Project) -> None:

@@ -20,8 +20,8 @@ def test_a_sound_bundle_passes_every_check() -> None:
     checks = preflight_checks.run(
         situation(serve={"tensor_parallel_size": 4, "max_model_len": 32768})
     )
-    assert [one.name for one in checks] == list(preflight_checks.CHECKS)
-    assert [one.name for one in checks if one.state is CheckState.UNKNOWN] == []
+    assert [entry.name for entry in checks] == list(preflight_checks.CHECKS)
+    assert [entry.name for entry in checks if entry.state is CheckState.UNKNOWN] == []
     assert preflight_checks.failed(checks) == ()
 
 
@@ -118,7 +118,7 @@ def test_absurd_flags_are_named_and_upset_no_other_check(serve: dict[str, Any], 
     assert red.state is CheckState.FAILS
     assert red.what.startswith(what)
     checks = preflight_checks.run(situation(serve=serve))
-    assert {one.name for one in preflight_checks.failed(checks)} == {"flags"}
+    assert {entry.name for entry in preflight_checks.failed(checks)} == {"flags"}
     assert check("flags", serve={"max_model_len": "32k", "tensor_parallel_size": "2"}).state is (
         CheckState.OK
     )
@@ -129,7 +129,7 @@ def test_a_server_elsewhere_is_not_judged_by_this_machine() -> None:
         situation(machine=None, expects=Expects(gpu="H100"), bundle=Bundle())
     )
     assert preflight_checks.failed(checks) == ()
-    unknown = {one.name for one in checks if one.state is CheckState.UNKNOWN}
+    unknown = {entry.name for entry in checks if entry.state is CheckState.UNKNOWN}
     assert {"gpu", "driver", "lane_expects", "free_memory", "open_files"} <= unknown
 
 
@@ -156,7 +156,7 @@ def test_a_config_that_is_nonsense_ends_in_words(config: dict[str, Any]) -> None
         situation(model=Model("m", config), serve={"tensor_parallel_size": 4, "max_model_len": 8})
     )
     assert len(checks) == len(preflight_checks.CHECKS)
-    assert all(one.what for one in checks)
+    assert all(entry.what for entry in checks)
 
 
 def test_memory_alone_may_come_back() -> None:

@@ -173,7 +173,7 @@ def test_how_much_is_asked_for_must_be_known() -> None:
 
 def test_only_the_gpus_that_are_used_have_to_be_free() -> None:
     first, *others = HOPPER.devices
-    busy = replace(HOPPER, devices=(first, *(replace(one, free_bytes=0) for one in others)))
+    busy = replace(HOPPER, devices=(first, *(replace(gpu, free_bytes=0) for gpu in others)))
     assert check("free_memory", machine=busy).state is CheckState.OK
     both = check("free_memory", machine=busy, serve={"tensor_parallel_size": 2})
     assert both.what.startswith("Free memory on NVIDIA H100 80GB HBM3 1 (0.00 GiB")

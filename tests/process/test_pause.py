@@ -26,10 +26,10 @@ def pids() -> Iterator[list[int]]:
     """Two processes that do nothing."""
     started = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
                for _ in range(2)]  # fmt: skip
-    yield [one.pid for one in started]
-    for one in started:
-        one.kill()
-        one.wait()
+    yield [item.pid for item in started]
+    for entry in started:
+        entry.kill()
+        entry.wait()
 
 
 def still(pid: int, *, expected: bool) -> bool:

@@ -22,13 +22,13 @@ PROMPTS = st.lists(st.integers(0, 5), max_size=60)
 
 
 def diff(expected: list[int], found: list[int]) -> dict[str, Any]:
-    return token_diff(expected, found, ("recorded", "now"), lambda one: f"t{one}\n")
+    return token_diff(expected, found, ("recorded", "now"), lambda number: f"t{number}\n")
 
 
 def kinds(expected: list[int], found: list[int]) -> list[tuple[str, Any]]:
     return [
-        (one["kind"], one.get("token_ids", one.get("count")))
-        for one in diff(expected, found)["runs"]
+        (run["kind"], run.get("token_ids", run.get("count")))
+        for run in diff(expected, found)["runs"]
     ]
 
 
@@ -42,7 +42,7 @@ def test_what_is_otherwise_stands_between_what_is_not() -> None:
 
 def test_texts_show_what_is_invisible() -> None:
     found = diff([1], [2])
-    assert [one["texts"] for one in found["runs"]] == [["t1↵"], ["t2↵"]]
+    assert [run["texts"] for run in found["runs"]] == [["t1↵"], ["t2↵"]]
     assert (found["of"], found["tokens"]) == (["recorded", "now"], [1, 1])
 
 
@@ -82,7 +82,7 @@ def test_what_is_left_out_is_counted() -> None:
     assert diff([1] * (MOST_COMPARED + 3), [])["not_compared"] == 3
     assert diff([], [1] * (MOST_COMPARED + 4))["not_compared"] == 4
     assert "not_compared" not in diff([1] * MOST_COMPARED, [2] * MOST_COMPARED)
-    many = diff(list(range(100)), [one for each in range(100) for one in (each, 1000)])
+    many = diff(list(range(100)), [number for each in range(100) for number in (each, 1000)])
     assert (len(many["runs"]), many["runs_left_out"]) == (MOST_RUNS, 200 - MOST_RUNS)
 
 
@@ -90,15 +90,17 @@ def test_what_is_left_out_is_counted() -> None:
 def test_nothing_gets_lost(expected: list[int], found: list[int]) -> None:
     runs = diff(expected, found)["runs"]
     for prompt, other in ((expected, "added"), (found, "removed")):
-        ids = [one["token_ids"] for one in runs if one["kind"] not in (other, "skipped")]
-        skipped = sum(one["count"] for one in runs if one["kind"] == "skipped")
+        ids = [run["token_ids"] for run in runs if run["kind"] not in (other, "skipped")]
+        skipped = sum(run["count"] for run in runs if run["kind"] == "skipped")
         assert sum(map(len, ids)) + skipped == len(prompt)
         if not skipped:
-            assert [one for some in ids for one in some] == prompt
+            assert [entry for some in ids for entry in some] == prompt
 
 
 def test_however_unlike_they_are_it_is_small_and_soon_there() -> None:
-    found = diff([one % 7 for one in range(50_000)], [one % 11 for one in range(60_000)])
+    found = diff(
+        [number % 7 for number in range(50_000)], [number % 11 for number in range(60_000)]
+    )
     assert len(found["runs"]) == MOST_RUNS
     assert found["not_compared"] > 100_000
     assert len(json.dumps(found)) < 100_000
@@ -112,7 +114,7 @@ def test_a_golden_tells_its_tokens() -> None:
     found = of_goldens(recorded, now, str)
     assert found
     assert found["of"] == ["recorded", "now"]
-    assert [one["kind"] for one in found["runs"]] == ["same", "removed"]
+    assert [run["kind"] for run in found["runs"]] == ["same", "removed"]
     assert (of_goldens(recorded, recorded, str), of_goldens(None, now, str)) == (None, None)
 
 

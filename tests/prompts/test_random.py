@@ -49,13 +49,13 @@ def test_the_plain_one_has_the_same_shape_and_no_other_text() -> None:
         before = json.dumps(body)
         plain = plainly(body)
         assert json.dumps(body) == before
-        assert [one["role"] for one in plain["messages"]] == [
-            one["role"] for one in body["messages"]
+        assert [message["role"] for message in plain["messages"]] == [
+            message["role"] for message in body["messages"]
         ]
-        said = {one["content"] for one in plain["messages"]}
+        said = {message["content"] for message in plain["messages"]}
         assert said <= {PLAIN, None}
-        for one, other in zip(plain["messages"], body["messages"], strict=True):
-            assert [call["id"] for call in one.get("tool_calls", ())] == [
+        for entry, other in zip(plain["messages"], body["messages"], strict=True):
+            assert [call["id"] for call in entry.get("tool_calls", ())] == [
                 call["id"] for call in other.get("tool_calls", ())
             ]
 

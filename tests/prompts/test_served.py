@@ -73,7 +73,9 @@ def test_a_refusal_is_one_by_every_way() -> None:
     assert [*found] == ["/tokenize"]
     found = every(dict.fromkeys(TOLD, refused), OLD)
     assert [*found] == ["the chat API", "a chat"]
-    assert all(isinstance(one, Refused) and "no such role" in str(one) for one in found.values())
+    assert all(
+        isinstance(entry, Refused) and "no such role" in str(entry) for entry in found.values()
+    )
 
 
 def test_a_server_that_breaks_is_no_refusal() -> None:

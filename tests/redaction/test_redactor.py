@@ -246,7 +246,7 @@ def test_the_hubs_token_is_looked_for_where_the_hub_leaves_it(
     path = tmp_path / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(" letmein-9\n")
-    redactor = of_process({name: one.format(tmp_path) for name, one in environment.items()})
+    redactor = of_process({name: text.format(tmp_path) for name, text in environment.items()})
     assert redactor.text("letmein-9") == REDACTED
     path.write_bytes(b"letmein-\xff9")
     assert of_process({"HF_TOKEN_PATH": str(path)}).text("letmein-\ufffd9") == REDACTED

@@ -58,9 +58,15 @@ def facts(boot: Boot | None = BOOTED, **env: str) -> document.ReportFacts:
 def verdict(*outcomes: Outcome, **evidence: Any) -> Verdict:
     results = [
         TestResult(
-            "qwen3.5", "boot", f"test_{one}", one, "why", duration_s=0.12345, evidence=evidence
+            "qwen3.5",
+            "boot",
+            f"test_{outcome}",
+            outcome,
+            "why",
+            duration_s=0.12345,
+            evidence=evidence,
         )
-        for one in outcomes
+        for outcome in outcomes
     ]
     return decide(results, {"qwen3.5": ["boot"]})
 
@@ -72,7 +78,7 @@ def composed(boot: Boot | None, found: Verdict, **env: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("boot", [BOOTED, FAILED, None], ids=["booted", "failed", "none"])
-@pytest.mark.parametrize("outcomes", [(), *((one,) for one in Outcome), tuple(Outcome)])
+@pytest.mark.parametrize("outcomes", [(), *((outcome,) for outcome in Outcome), tuple(Outcome)])
 def test_every_run_fits_the_schema(boot: Boot | None, outcomes: tuple[Outcome, ...]) -> None:
     SCHEMA.validate(composed(boot, verdict(*outcomes)))
 
@@ -126,7 +132,8 @@ def test_waivers_are_reported_with_what_became_of_them() -> None:
     until = datetime.date(2026, 12, 1)
     waiver = Waiver(check="qwen3.5: boot", who="Jane", why="a fix comes", until=until)
     waived = [
-        TestResult("qwen3.5", "boot", f"test_{one}", one) for one in (Outcome.PASS, Outcome.WAIVED)
+        TestResult("qwen3.5", "boot", f"test_{entry}", entry)
+        for entry in (Outcome.PASS, Outcome.WAIVED)
     ]
     settled = of_lane([waiver], "cpu", until).settle(waived)
     whole = composed(BOOTED, decide(waived, {"qwen3.5": ["boot"]}, waivers=settled))

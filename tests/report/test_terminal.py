@@ -101,11 +101,13 @@ def test_waivers_are_told_after_the_verdict() -> None:
     waived = TestResult("qwen3.5", "boot", "a", Outcome.WAIVED, "waived by Jane until …: it broke")
     told = [waived, TestResult("qwen3.5", "boot", "b", Outcome.PASS)]
     settled = [
-        one
+        settled_waiver
         for results in ([waived], [told[1]])
-        for one in of_lane([waiver], "cpu", until).settle(results)
+        for settled_waiver in of_lane([waiver], "cpu", until).settle(results)
     ]
-    assert {one.state for one in settled} < {*terminal.WAIVERS} == {*WaiverState}
+    assert (
+        {settled_waiver.state for settled_waiver in settled} < {*terminal.WAIVERS} == {*WaiverState}
+    )
     shown = list(terminal.lines(decide(told, {"qwen3.5": ["boot"]}, waivers=settled)))
     assert shown[0][0] == "yellow"
     whose = "qwen3.5: boot (by Jane, until 2026-12-01: a fix comes)"

@@ -26,15 +26,15 @@ CHAT = {"messages": [{"role": "user", "content": "How is it?"}]}
 
 def engine(body: dict[str, Any]) -> tuple[int, ...]:
     """Return the tokens of an engine that does as it is told, by what it is never asked twice."""
-    barred = {int(one) for one in body.get("logit_bias", {})}
+    barred = {int(bia) for bia in body.get("logit_bias", {})}
     for word in body.get("bad_words", ()):
-        barred |= {at for at, one in enumerate(WORDS) if one.strip() == word}
+        barred |= {at for at, text in enumerate(WORDS) if text.strip() == word}
     if "min_tokens" in body:
         barred |= set(body["stop_token_ids"])
     allowed = body.get("allowed_token_ids", GREEDY)
-    ids = [one for one in GREEDY if one in allowed and one not in barred]
-    for at, one in enumerate(ids):
-        if WORDS[one].strip() in body.get("stop", ()):
+    ids = [item for item in GREEDY if item in allowed and item not in barred]
+    for at, number in enumerate(ids):
+        if WORDS[number].strip() in body.get("stop", ()):
             return tuple(ids[: at + 1])
     return tuple(ids)
 
@@ -45,20 +45,20 @@ def choice(body: dict[str, Any], ids: tuple[int, ...], index: int) -> dict[str, 
         scored = {
             "token_logprobs": [-0.1] * len(ids),
             "top_logprobs": [{"a": -0.1, "b": -2.0}] * len(ids),
-            "tokens": [WORDS[one] for one in ids],
+            "tokens": [WORDS[number] for number in ids],
             "text_offset": [0] * len(ids),
         }
-    text = "".join(WORDS[one] for one in ids)
+    text = "".join(WORDS[number] for number in ids)
     return {"index": index, "text": text, "token_ids": list(ids), "logprobs": scored}
 
 
 def obeys(path: str, body: dict[str, Any]) -> tuple[int, Any]:
     if path == "/detokenize":
-        return 200, {"prompt": "".join(WORDS[one] for one in body["tokens"])}
+        return 200, {"prompt": "".join(WORDS[token] for token in body["tokens"])}
     if path == "/tokenize" and "messages" in body:
         return 200, {"tokens": PROMPT}
     if path == "/tokenize":
-        return 200, {"tokens": [at for at, one in enumerate(WORDS) if one == body["prompt"]]}
+        return 200, {"tokens": [at for at, text in enumerate(WORDS) if text == body["prompt"]]}
     head = {"id": "1", "object": "text_completion", "created": 0, "model": "alias"}
     ids = engine(body)
     end = "stop" if body.get("stop") else "length"
@@ -67,8 +67,8 @@ def obeys(path: str, body: dict[str, Any]) -> tuple[int, Any]:
         choices = [choice(body, ids, index) | {"finish_reason": end} for index in each]
         return 200, {**head, "choices": choices}
     events = [
-        {**head, "choices": [choice(body, (one,), index) | {"finish_reason": None}]}
-        for one in ids
+        {**head, "choices": [choice(body, (number,), index) | {"finish_reason": None}]}
+        for number in ids
         for index in each
     ]
     for event in events[-len(each) :]:
@@ -86,22 +86,22 @@ def asked(reply: Callable[[str, dict[str, Any]], tuple[int, Any]] = obeys) -> li
 
 
 def told(found: list[Effect]) -> dict[str, list[str]]:
-    return {one.name: said for one in found if (said := [*missing(one)])}
+    return {effect.name: said for effect in found if (said := [*missing(effect)])}
 
 
 def test_an_engine_that_obeys_is_right() -> None:
     found = asked()
     assert told(found) == {}
-    assert {one.parameter for one in found} == {
+    assert {effect.parameter for effect in found} == {
         "top_k", "top_p", "min_p", "logit_bias", "allowed_token_ids", "min_tokens", "logprobs", "n",
         "bad_words", "include_stop_str_in_output",
     }  # fmt: skip
-    assert {one.parameter for one in found if one.how == "streamed"} == {"logprobs", "n"}
-    assert all(one.request["prompt"] == PROMPT for one in found)
+    assert {effect.parameter for effect in found if effect.how == "streamed"} == {"logprobs", "n"}
+    assert all(effect.request["prompt"] == PROMPT for effect in found)
 
 
 def test_a_stream_comes_to_what_a_whole_answer_is() -> None:
-    found = {one.name: one for one in asked()}
+    found = {effect.name: effect for effect in asked()}
     for name in ("logprobs", "n"):
         assert found[f"{name}, streamed"].choices == found[f"{name}, whole"].choices
 
@@ -153,7 +153,7 @@ def test_what_is_refused_is_told_and_is_no_fault() -> None:
 
     found = asked(refuses)
     assert told(found) == {}
-    (refused,) = [one for one in found if one.refused]
+    (refused,) = [effect for effect in found if effect.refused]
     assert (refused.parameter, "with speculation" in refused.refused) == ("min_p", True)
 
 
@@ -192,8 +192,8 @@ def test_a_server_that_tells_no_prompt_is_not_judged(said: tuple[int, Any]) -> N
 def test_a_server_that_tells_no_tokens_is_not_judged() -> None:
     def silent(path: str, body: dict[str, Any]) -> tuple[int, Any]:
         status, said = obeys(path, body)
-        for one in said.get("choices", ()):
-            del one["token_ids"]
+        for entry in said.get("choices", ()):
+            del entry["token_ids"]
         return status, said
 
     with pytest.raises(Inconclusive, match="tells no tokens"):
@@ -224,6 +224,6 @@ def test_an_answer_without_a_word_leaves_words_out() -> None:
             return 200, {"prompt": "7"}
         return obeys(path, body)
 
-    assert {one.parameter for one in asked(numbers)}.isdisjoint(
+    assert {effect.parameter for effect in asked(numbers)}.isdisjoint(
         {"bad_words", "include_stop_str_in_output"}
     )

@@ -85,5 +85,5 @@ def test_besides_an_answer_stand_a_few_others() -> None:
     document = told.document()
     assert (document["id"], document["answer"]["class"]) == ("MEMORY", "boot")
     assert document["answer"]["confidence"] == "likely"
-    assert [one["id"] for one in document["candidates"]] == ["N0", "N1", "N2", "N3"]
+    assert [candidate["id"] for candidate in document["candidates"]] == ["N0", "N1", "N2", "N3"]
     assert Explanation().document()["answer"] is None

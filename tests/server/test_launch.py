@@ -85,12 +85,12 @@ def test_stopping_a_server_ends_all_of_it(boots: Boots) -> None:
 
 
 def test_two_boots_have_two_keys_and_two_aliases(boots: Boots) -> None:
-    one, other = boots().boot.endpoint, boots().boot.endpoint
-    assert one is not None
+    endpoint, other = boots().boot.endpoint, boots().boot.endpoint
+    assert endpoint is not None
     assert other is not None
-    assert one.model != other.model
-    assert one.api_key != other.api_key
-    assert len(one.api_key or "") >= 32
+    assert endpoint.model != other.model
+    assert endpoint.api_key != other.api_key
+    assert len(endpoint.api_key or "") >= 32
 
 
 def test_the_key_is_never_shown(boots: Boots) -> None:

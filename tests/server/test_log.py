@@ -217,5 +217,5 @@ def test_a_log_is_read_in_blocks_of_whole_lines(log: Path, text: bytes) -> None:
     log.write_bytes(text)
     found = list(blocks(log))
     assert b"".join(found) == text
-    assert all(len(one) <= 2 * BLOCK_BYTES for one in found)
-    assert b"\n" not in text or all(one.endswith((b"\n", b"\r")) for one in found)
+    assert all(len(data) <= 2 * BLOCK_BYTES for data in found)
+    assert b"\n" not in text or all(data.endswith((b"\n", b"\r")) for data in found)

@@ -10,7 +10,7 @@ from pytest_vllm_gates.server.startup_check import GIB, Pattern, Startup, patter
 
 def test_the_shipped_patterns_can_be_read() -> None:
     shipped = patterns()
-    names = [one.name for one in (*shipped.facts, *shipped.figures)]
+    names = [fact.name for fact in (*shipped.facts, *shipped.figures)]
     assert len(names) == len(set(names))
     assert {"kv_concurrency", "kv_concurrency_tokens", "kv_gib"} <= set(names)
 

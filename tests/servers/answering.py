@@ -36,7 +36,7 @@ def answering(
             status, said = reply(self.path, body)
             kind, data = "application/json", json.dumps(said).encode()
             if isinstance(said, list):
-                events = [f"data: {json.dumps(one)}\n\n" for one in said]
+                events = [f"data: {json.dumps(entry)}\n\n" for entry in said]
                 kind, data = "text/event-stream", "".join([*events, "data: [DONE]\n\n"]).encode()
             self.send_response(status)
             self.send_header("Content-Type", kind)

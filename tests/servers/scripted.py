@@ -61,7 +61,7 @@ class Scripted(ThreadingHTTPServer):
     def text(self, ids: list[int]) -> str:
         with self.lock:
             words = [*self.words]
-        return "".join(words[one] for one in ids)
+        return "".join(words[number] for number in ids)
 
 
 @contextlib.contextmanager

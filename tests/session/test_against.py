@@ -73,9 +73,9 @@ class Lane:
         self.booted.append(folder.name)
         if failed := self.fails(self.up):
             return failed, None
-        one = Booted(self.server, self.up)
-        self.up.append(one)
-        return Boot(endpoint=self.server.endpoint), one
+        other = Booted(self.server, self.up)
+        self.up.append(other)
+        return Boot(endpoint=self.server.endpoint), other
 
 
 def lacks_memory(up: list[Booted]) -> Boot | None:
@@ -149,7 +149,7 @@ def test_servers_that_do_not_fit_follow_one_another(server: Completions, tmp_pat
     assert len(ours.booted) == 5
     assert ours.up == []
     group = found.pairs[0].groups[0]
-    assert [one.name for one in group.ours] == [one.name for one in group.theirs]
+    assert [block.name for block in group.ours] == [block.name for block in group.theirs]
 
 
 def test_a_lane_that_does_not_boot_blocks_and_leaves_nothing(

@@ -18,10 +18,10 @@ from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.environment import environment
 
 SOURCES = [
-    pytest.param(one.id, source, id=f"{one.id}-{number}")
+    pytest.param(entry.id, source, id=f"{entry.id}-{number}")
     for each in signature.load_all()
-    for one in each.signatures
-    for number, source in enumerate(one.sources, 1)
+    for entry in each.signatures
+    for number, source in enumerate(entry.sources, 1)
 ]
 
 
@@ -36,10 +36,10 @@ OTHERS = {
 NAMED = re.compile(r"--[a-z][a-z0-9-]+|\bVLLM_[A-Z0-9_]+")
 ADVICE = sorted(
     {
-        (one.id, name)
+        (entry.id, name)
         for each in signature.load_all()
-        for one in each.signatures
-        for said in (one.text.cause, one.text.cause_plain, *one.text.fixes)
+        for entry in each.signatures
+        for said in (entry.text.cause, entry.text.cause_plain, *entry.text.fixes)
         for name in NAMED.findall(said)
         if name not in OTHERS
     }
@@ -77,7 +77,7 @@ def test_a_text_still_stands_where_a_signature_says(
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("name", "advice"), ADVICE, ids=lambda one: one)
+@pytest.mark.parametrize(("name", "advice"), ADVICE, ids=lambda entry: entry)
 def test_what_a_fix_names_still_exists(name: str, advice: str, packages: Path) -> None:
     field = advice.removeprefix("--").removeprefix("no-").replace("-", "_")
     assert re.search(rf"\b{field}\b", sources(packages)) or advice in sources(packages), (

@@ -29,7 +29,7 @@ LINES = tomllib.loads((HERE / "lines.toml").read_text())
 NAMED = [(wanted, line) for wanted, lines in LINES["named"].items() for line in lines]
 HEALTHY = sorted((HERE / "healthy").glob("*.log"))
 CLASSES = signature.load_all()
-SIGNATURES = {one.id: one for each in CLASSES for one in each.signatures}
+SIGNATURES = {entry.id: entry for each in CLASSES for entry in each.signatures}
 MAX_CORPUS_BYTES = 2_000_000
 
 
@@ -56,7 +56,7 @@ def test_a_log_is_named_and_its_numbers_are_told(name: str) -> None:
     found = answer(said, expected["id"])
     assert found.id == expected["id"], "\n".join(said.lines())
     text = "\n".join((found.cause, *found.fixes))
-    assert [one for one in expected["says"] if one not in text] == [], text
+    assert [entry for entry in expected["says"] if entry not in text] == [], text
     assert found.cause
     assert found.fixes
     assert not placeholders(text), text
@@ -69,13 +69,13 @@ def test_of_a_healthy_log_nothing_is_claimed(log: Path) -> None:
     assert said.candidates == said.warnings == said.wrappers == ()
 
 
-@pytest.mark.parametrize(("wanted", "line"), NAMED, ids=lambda one: one[:40])
+@pytest.mark.parametrize(("wanted", "line"), NAMED, ids=lambda entry: entry[:40])
 def test_a_line_alone_is_named(wanted: str, line: str) -> None:
     said = told(f"{line}\n".encode())
     assert said.id == wanted, "\n".join(said.lines())
 
 
-@pytest.mark.parametrize("line", LINES["innocent"], ids=lambda one: one[:40])
+@pytest.mark.parametrize("line", LINES["innocent"], ids=lambda entry: entry[:40])
 def test_a_line_that_only_sounds_like_a_failure_is_not_named(line: str) -> None:
     said = told(f"INFO 11-20 10:00:00 [api_server.py:1] version 0.32.0\n{line}\n".encode())
     assert said.id is None, "\n".join(said.lines())
@@ -83,9 +83,9 @@ def test_a_line_that_only_sounds_like_a_failure_is_not_named(line: str) -> None:
 
 
 def test_every_signature_has_a_log_and_every_log_is_expected() -> None:
-    assert {one["id"] for one in EXPECTED.values()} == set(SIGNATURES)
+    assert {entry["id"] for entry in EXPECTED.values()} == set(SIGNATURES)
     assert {path.stem for path in (HERE / "logs").iterdir()} == set(EXPECTED)
-    assert [name for name, one in EXPECTED.items() if name.rsplit("-", 1)[0] != one["id"]] == []
+    assert [name for name, entry in EXPECTED.items() if name.rsplit("-", 1)[0] != entry["id"]] == []
 
 
 def test_the_corpus_stays_small_and_anonymous() -> None:
@@ -95,7 +95,7 @@ def test_the_corpus_stays_small_and_anonymous() -> None:
     assert [path.name for path in files if own.search(path.read_bytes())] == []
 
 
-@pytest.mark.parametrize("one", SIGNATURES.values(), ids=lambda one: one.id)
+@pytest.mark.parametrize("one", SIGNATURES.values(), ids=lambda entry: entry.id)
 def test_a_signature_says_what_to_do(one: Signature) -> None:
     assert not one.title.endswith(".")
     assert one.text.cause.endswith((".", "}"))

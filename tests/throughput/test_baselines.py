@@ -58,8 +58,8 @@ def test_boots_add_up_and_the_newest_versions_count(tmp_path: Path) -> None:
     for _ in range(2):
         at(tmp_path, vllm="0.31.0").record(BLOCKS, {})
     found, _ = at(tmp_path, vllm="0.32.0").recorded()
-    assert [one.versions for one in found] == [{"vllm": "0.31.0"}] * 2
-    assert [one.path.name[:4] for one in found] == ["0002", "0003"]
+    assert [recorded.versions for recorded in found] == [{"vllm": "0.31.0"}] * 2
+    assert [recorded.path.name[:4] for recorded in found] == ["0002", "0003"]
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def test_tokens_the_server_does_not_count_are_a_fault(server: Completions) -> No
 
     with metrics(server.endpoint) as told:
         assert told
-        one = MeasuredServer(server.endpoint, told, processes=generating)
-        (block,) = driver().blocks(one, "seed", 1)
+        measured_server = MeasuredServer(server.endpoint, told, processes=generating)
+        (block,) = driver().blocks(measured_server, "seed", 1)
     assert block.faults == ("the server's count of tokens is another than what came",)
 
 
@@ -65,14 +65,14 @@ def test_requests_that_fail_are_a_fault() -> None:
 
 def test_the_machines_speed_stands_beside_each_block(server: Completions) -> None:
     speeds = iter([1.0, 3.0, 5.0])
-    one = MeasuredServer(server.endpoint, None)
-    found = [*driver(speed=lambda: next(speeds)).blocks(one, "seed", 2)]
+    measured_server = MeasuredServer(server.endpoint, None)
+    found = [*driver(speed=lambda: next(speeds)).blocks(measured_server, "seed", 2)]
     assert [block.speed for block in found] == [2.0, 4.0]
 
 
 def test_groups_give_both_servers_the_same_and_none_the_same_twice(server: Completions) -> None:
-    one, other = (MeasuredServer(server.endpoint, None) for _ in range(2))
-    groups = [*driver().groups(one, other, "seed", 6)]
+    measured_server, other = (MeasuredServer(server.endpoint, None) for _ in range(2))
+    groups = [*driver().groups(measured_server, other, "seed", 6)]
     names = [[block.name for block in group.ours] for group in groups]
     assert names == [[block.name for block in group.theirs] for group in groups] or all(
         {block.name for block in group.ours} == {block.name for block in group.theirs}
@@ -85,12 +85,12 @@ def test_groups_give_both_servers_the_same_and_none_the_same_twice(server: Compl
 
 def test_prompts_have_nothing_in_common_with_other_blocks(server: Completions) -> None:
     made = driver()
-    one, again, another = (
+    requests, again, another = (
         made._maker(server.endpoint, name).make(name, [None] * 4).planned
         for name in ("a", "a", "b")
     )
-    assert [request.body for request in one] == [request.body for request in again]
-    assert {request.body for request in one}.isdisjoint(request.body for request in another)
+    assert [request.body for request in requests] == [request.body for request in again]
+    assert {request.body for request in requests}.isdisjoint(request.body for request in another)
 
 
 def test_a_machine_has_a_speed() -> None:

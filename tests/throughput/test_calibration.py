@@ -40,7 +40,7 @@ def test_pairs_of_one_lane_tell_how_much_pairs_scatter() -> None:
     assert scatter.output_tokens_per_s == pytest.approx(math.sqrt((0.03**2 + 0.04**2) / 2))
     assert scatter.itl_s > 0
     assert calibration.scatter_of([Pair(())], PLAN) is None
-    timed = [dataclasses.replace(one, boots_s=100.0, took_s=200.0) for one in alike]
+    timed = [dataclasses.replace(pair, boots_s=100.0, took_s=200.0) for pair in alike]
     told = calibration.told(scatter.model_copy(update={"output_tokens_per_s": 0.02}), timed, PLAN)
     effects = calibration.smallest_effects(0.02, 2, PLAN)
     assert told == (

@@ -55,7 +55,7 @@ def test_a_machine_that_is_slow_today_is_not_the_server() -> None:
     noise = Noise()
     recorded, now = noise.boot(speed=2000.0), noise.boot(math.log(2), speed=1000.0)
     assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Conclusion.NO_REGRESSION
-    now = [dataclasses.replace(one, speed=2000.0) for one in now]
+    now = [dataclasses.replace(block, speed=2000.0) for block in now]
     assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Conclusion.REGRESSION
 
 
@@ -131,7 +131,7 @@ def test_a_boot_counts_if_half_of_its_blocks_are_fit(fit: float, counts: bool) -
     noise = Noise()
     boot = noise.boot()
     kept = int(fit * len(boot))
-    boot = boot[:kept] + [dataclasses.replace(one, steal=0.9) for one in boot[kept:]]
+    boot = boot[:kept] + [dataclasses.replace(block, steal=0.9) for block in boot[kept:]]
     found, void = judge.boot_slowdowns(boot, PLAN, by_speed=False)
     assert bool(found) == counts
     assert void["the machine's host gave its time to others"] == len(boot) - kept
@@ -161,14 +161,14 @@ def test_too_few_blocks_say_how_many_were_left_out_and_mostly_why() -> None:
 
 def test_unlike_shares_in_the_cache_are_unfit() -> None:
     noise = Noise()
-    one, other, near = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0, 0.02))
-    assert judge.unfit_group(BlockGroup(one, other), PLAN.unfit) == (
+    pair, other, near = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0, 0.02))
+    assert judge.unfit_group(BlockGroup(pair, other), PLAN.unfit) == (
         "the servers had unlike shares of the prompts in their caches"
     )
     assert judge.unfit_group(BlockGroup(near, other), PLAN.unfit) == ""
-    assert judge.unfit_group(BlockGroup(one, one), PLAN.unfit) == ""
+    assert judge.unfit_group(BlockGroup(pair, pair), PLAN.unfit) == ""
     untold = (noise.block(),) * 2
-    assert judge.unfit_group(BlockGroup(one, untold), PLAN.unfit) == ""
+    assert judge.unfit_group(BlockGroup(pair, untold), PLAN.unfit) == ""
 
 
 def test_lanes_alike_pass_and_a_slower_one_does_not() -> None:
@@ -235,7 +235,7 @@ def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
 
 def test_answers_in_one_piece_have_no_pace_to_compare() -> None:
     noise = Noise()
-    boots = [[dataclasses.replace(one, itl_s=0.0) for one in noise.boot()] for _ in range(4)]
+    boots = [[dataclasses.replace(block, itl_s=0.0) for block in noise.boot()] for _ in range(4)]
     assert judge.against_baseline(boots[0], boots[1:], PLAN).answer is Conclusion.NO_REGRESSION
 
 
@@ -247,7 +247,7 @@ def later_first_tokens(pair: Pair, slower: float) -> Pair:
 
     ours = [(later(group.ours[0]), later(group.ours[1])) for group in pair.groups]
     return Pair(
-        tuple(BlockGroup(one, group.theirs) for one, group in zip(ours, pair.groups, strict=True))
+        tuple(BlockGroup(item, group.theirs) for item, group in zip(ours, pair.groups, strict=True))
     )
 
 

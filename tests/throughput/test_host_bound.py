@@ -38,9 +38,9 @@ def boots() -> list[list[Block]]:
 
 
 def pair(ours: list[Block], theirs: list[Block], *, side_by_side: bool) -> Pair:
-    one, other = ours + ours, theirs + theirs
+    blocks, other = ours + ours, theirs + theirs
     groups = tuple(
-        BlockGroup((one[at], one[at + 1]), (other[at], other[at + 1]))
+        BlockGroup((blocks[at], blocks[at + 1]), (other[at], other[at + 1]))
         for at in range(0, 2 * PLAN.against.groups, 2)
     )
     return Pair(groups, side_by_side=side_by_side)
@@ -61,14 +61,14 @@ def test_every_boot_against_all_others_raises_no_alarm() -> None:
     all_boots = boots()
     for at, now in enumerate(all_boots):
         others = all_boots[:at] + all_boots[at + 1 :]
-        for recorded in ([one] for one in others):
+        for recorded in ([blocks] for blocks in others):
             assert judge.against_baseline(now, recorded, PLAN).answer is not Conclusion.REGRESSION
         assert judge.against_baseline(now, others, PLAN).answer is not Conclusion.REGRESSION
 
 
 def test_half_the_pace_is_seen_all_the_same() -> None:
     recorded, again, *_ = boots()
-    half = [replace(one, took_s=2 * one.took_s) for one in again]
+    half = [replace(block, took_s=2 * block.took_s) for block in again]
     assert judge.against_baseline(half, [recorded], PLAN).answer is Conclusion.REGRESSION
 
 

@@ -39,12 +39,12 @@ def test_a_prior_counts_as_so_many_boots() -> None:
 
 def test_one_boot_against_several_knows_less_than_a_mean() -> None:
     prior = Prior(sd=0.1, degrees=10)
-    one = difference(1.5, [1.0], prior)
+    mean = difference(1.5, [1.0], prior)
     several = difference(1.5, [1.0] * 4, prior)
-    assert one.value == several.value == pytest.approx(0.5)
-    assert one.error == pytest.approx(0.1 * math.sqrt(2))
-    assert several.error < one.error
-    assert (one.degrees, several.degrees) == (10, 13)
+    assert mean.value == several.value == pytest.approx(0.5)
+    assert mean.error == pytest.approx(0.1 * math.sqrt(2))
+    assert several.error < mean.error
+    assert (mean.degrees, several.degrees) == (10, 13)
 
 
 def test_a_mean_of_several_is_surer_than_one_of_them() -> None:

@@ -44,21 +44,21 @@ def test_kinds(ours: str | None, theirs: str | None, kind: str | None) -> None:
         [result(ours, reason="here")] if ours else [],
         [result(theirs, reason="there")] if theirs else [],
     )
-    assert [one.kind for one in found] == ([kind] if kind else [])
-    for one in found:
-        assert (one.ours, one.theirs) == (ours, theirs)
-        assert one.ours_says == ("here" if ours else "")
-        assert one.theirs_says == ("there" if theirs else "")
+    assert [compared_check.kind for compared_check in found] == ([kind] if kind else [])
+    for check in found:
+        assert (check.ours, check.theirs) == (ours, theirs)
+        assert check.ours_says == ("here" if ours else "")
+        assert check.theirs_says == ("there" if theirs else "")
 
 
 def test_regressions_come_first() -> None:
     ours = [result("PASS", test="a"), result("FAIL", test="b"), result("FAIL", test="c")]
     theirs = [result("FAIL", test="a"), result("FAIL", test="b"), result("PASS", test="c")]
-    assert [one.test for one in compare_lanes.checks(ours, theirs)] == ["c", "b", "a"]
+    assert [check.test for check in compare_lanes.checks(ours, theirs)] == ["c", "b", "a"]
 
 
 def test_what_fails_is_what_has_the_outcome_and_no_other() -> None:
-    results = [result(one, test=one) for one in ("FAIL", "PASS", "BLOCKED", "WAIVED")]
+    results = [result(entry, test=entry) for entry in ("FAIL", "PASS", "BLOCKED", "WAIVED")]
     assert compare_lanes.failing(results) == {("x", "tools", "FAIL")}
 
 
@@ -68,8 +68,8 @@ def drifted(ours: Any, theirs: Any, outcome: str = "PASS") -> list[tuple[str, An
         [result("PASS", "startup", "test_starts[x]", evidence=theirs)],
         WATCHED,
     )
-    assert {one.where for one in found} <= {"how it starts"}
-    return [(one.name, one.ours, one.theirs) for one in found]
+    assert {drift.where for drift in found} <= {"how it starts"}
+    return [(drift.name, drift.ours, drift.theirs) for drift in found]
 
 
 def test_drift_names_what_differs() -> None:
@@ -101,13 +101,13 @@ def test_a_check_that_one_lane_did_not_run_is_no_drift() -> None:
 
 
 def test_only_the_watched_key_counts() -> None:
-    one, other = (
+    test_results, other = (
         [result("PASS", "chat", "test_sampling[x]", evidence={"sampling": value, "seconds": at})]
         for value, at in (({"top_p": 0.9}, 1), ({"top_p": 1.0}, 9))
     )
-    (found,) = compare_lanes.drift(one, other, WATCHED)
+    (found,) = compare_lanes.drift(test_results, other, WATCHED)
     assert (found.where, found.name, found.ours, found.theirs) == ("sampling", "top_p", "0.9", "1")
-    assert compare_lanes.drift(one, one, WATCHED) == ()
+    assert compare_lanes.drift(test_results, test_results, WATCHED) == ()
 
 
 def test_every_check_is_looked_at() -> None:
@@ -139,10 +139,10 @@ def test_what_one_lane_did_not_look_at_is_no_drift() -> None:
 def test_what_is_watched_is_a_check_of_a_gate() -> None:
     from pytest_vllm_gates.session import collection as session_collection  # noqa: PLC0415 - the gates' files
 
-    for one in compare_lanes.load():
-        source = (session_collection.GATES / f"test_{one.gate}.py").read_text(encoding="utf-8")
-        assert f"def {one.test}(" in source
-        assert one.key is None or f'evidence["{one.key}"]' in source, one
+    for watched in compare_lanes.load():
+        source = (session_collection.GATES / f"test_{watched.gate}.py").read_text(encoding="utf-8")
+        assert f"def {watched.test}(" in source
+        assert watched.key is None or f'evidence["{watched.key}"]' in source, watched
 
 
 def test_documents_are_json() -> None:

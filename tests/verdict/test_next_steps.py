@@ -18,7 +18,7 @@ PREFLIGHT = "vllm-gates preflight --model glm --checkpoint miniature --lane cpu"
 def ran(
     typed: str, *models: str, log: str | None = None, preflight: str | None = None
 ) -> RunSummary:
-    families = {one: JudgedFamily(one, log, preflight) for one in models or ("glm",)}
+    families = {model: JudgedFamily(model, log, preflight) for model in models or ("glm",)}
     return RunSummary(tuple(shlex.split(typed)), families, frozenset(GATES))
 
 

@@ -129,8 +129,11 @@ def test_a_broken_test_is_not_hidden_behind_a_worse_one_of_its_gate() -> None:
     ],
 )
 def test_the_worst_test_is_the_gates_outcome(outcomes: list[str], gate: str) -> None:
-    found = decide([result("boot", one) for one in outcomes], {FAMILY: ["boot"]})
-    assert [(one.gate, one.outcome, len(one.tests)) for one in found.gates] == [("boot", gate, 2)]
+    found = decide([result("boot", outcome) for outcome in outcomes], {FAMILY: ["boot"]})
+    assert [
+        (gate_result.gate, gate_result.outcome, len(gate_result.tests))
+        for gate_result in found.gates
+    ] == [("boot", gate, 2)]
     assert found.gates[0].duration_s == 1.0
 
 
@@ -243,7 +246,7 @@ def test_a_gate_the_family_says_does_not_apply_need_not_run() -> None:
         not_applicable={(FAMILY, "streaming"): "it only answers whole"},
     )
     assert found.promotion is Promotion.PROMOTE
-    assert [(one.gate, one.outcome, one.reason) for one in found.gates][1] == (
+    assert [(gate.gate, gate.outcome, gate.reason) for gate in found.gates][1] == (
         "streaming",
         "N/A",
         "it only answers whole",
@@ -265,7 +268,7 @@ def test_a_gate_that_nobody_asked_for_is_not_told_as_not_applicable() -> None:
         {FAMILY: ["boot"]},
         not_applicable={(FAMILY, "boot"): "a", (FAMILY, "stop"): "b", ("glm", "boot"): "c"},
     )
-    assert [(one.gate, one.outcome) for one in found.gates] == [("boot", "PASS")]
+    assert [(gate.gate, gate.outcome) for gate in found.gates] == [("boot", "PASS")]
 
 
 def test_a_reason_of_the_whole_run_holds() -> None:
@@ -277,7 +280,7 @@ RESULTS = st.lists(
     st.builds(
         result,
         st.sampled_from(GATES),
-        st.sampled_from([one.value for one in Outcome]),
+        st.sampled_from([outcome.value for outcome in Outcome]),
         texts,
         breaks=st.none(),
     ),
@@ -288,39 +291,43 @@ RESULTS = st.lists(
 @given(RESULTS, st.lists(st.just("held"), max_size=1))
 def test_the_rules_hold_for_any_run(results: list[TestResult], holds: list[str]) -> None:
     found = decide(results, {FAMILY: GATES}, holds=holds)
-    outcomes = {one.outcome for one in results}
+    outcomes = {test_result.outcome for test_result in results}
     assert (found.promotion is Promotion.REJECT) == (Outcome.FAIL in outcomes)
     if found.promotion is Promotion.PROMOTE:
         assert outcomes <= {Outcome.PASS, Outcome.NOT_APPLICABLE, Outcome.KNOWN, Outcome.WAIVED}
         assert Outcome.PASS in outcomes
-        assert {one.gate for one in results} == set(GATES)
+        assert {test_result.gate for test_result in results} == set(GATES)
         assert not holds
     else:
         assert found.reasons
     status = found.exit_status(require_promotion=False)
-    assert status == int(any(one.breaks or one.outcome is Outcome.FAIL for one in results))
+    assert status == int(
+        any(test_result.breaks or test_result.outcome is Outcome.FAIL for test_result in results)
+    )
     required = found.exit_status(require_promotion=True)
     assert required == {"PROMOTE": 0, "REJECT": 1, "HOLD": 6}[found.promotion]
-    assert sum(len(one.tests) for one in found.gates) == len(results)
+    assert sum(len(gate.tests) for gate in found.gates) == len(results)
 
 
 @given(RESULTS)
 def test_the_order_of_tests_does_not_matter(results: list[TestResult]) -> None:
     forth, back = decide(results, {FAMILY: GATES}), decide(results[::-1], {FAMILY: GATES})
     assert forth.promotion is back.promotion
-    assert {(one.gate, one.outcome) for one in forth.gates} == {
-        (one.gate, one.outcome) for one in back.gates
+    assert {(gate.gate, gate.outcome) for gate in forth.gates} == {
+        (gate.gate, gate.outcome) for gate in back.gates
     }
 
 
-@given(RESULTS, st.sampled_from([one.value for one in Outcome if one is not Outcome.PASS]))
+@given(
+    RESULTS, st.sampled_from([outcome.value for outcome in Outcome if outcome is not Outcome.PASS])
+)
 def test_one_more_result_that_is_no_pass_never_promotes_what_was_held(
     results: list[TestResult], outcome: str
 ) -> None:
     if decide(results, {FAMILY: GATES}).promotion is Promotion.PROMOTE:
         return
     more = [*results, result("boot", outcome)]
-    seen = {one.gate for one in results}
+    seen = {test_result.gate for test_result in results}
     if outcome != "N/A" or "boot" in seen:
         assert decide(more, {FAMILY: GATES}).promotion is not Promotion.PROMOTE
 

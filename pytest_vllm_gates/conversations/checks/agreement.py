@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer, Exchange, ToolCall
 
 SHOWN = 60
-
 WHOLE_AND_STREAMED = ("whole", "streamed")
 
 
@@ -33,31 +32,31 @@ def differences(
     mode and not in the other, and no client can tell. Inside it does. Arguments are compared as
     JSON values; ids are made anew for every request and only have to be there in both.
     """
-    one, other = names
+    item, other = names
 
     def value(field: str, first: object, second: object) -> Iterator[str]:
         if first != second:
-            yield f"{field}: {one} {first!r}, {other} {second!r}"
+            yield f"{field}: {item} {first!r}, {other} {second!r}"
 
     def text(field: str, first: str, second: str) -> Iterator[str]:
         first, second = first.strip(), second.strip()
         if first == second:
             return
         if not first or not second:
-            full, empty = (other, one) if second else (one, other)
+            full, empty = (other, item) if second else (item, other)
             shown = _shown(first or second)
             yield f"{field}: empty in the {empty} answer, {shown} in the {full} one"
             return
         at = _parting(first, second)
         yield (
             f"{field}: differs from character {at} on: "
-            f"{one} {_shown(first[at:])}, {other} {_shown(second[at:])}"
+            f"{item} {_shown(first[at:])}, {other} {_shown(second[at:])}"
         )
 
     def calls(first: Sequence[ToolCall], second: Sequence[ToolCall]) -> Iterator[str]:
         if len(first) != len(second):
             yield (
-                f"tool_calls: {len(first)} in the {one} answer ({_names(first)}), "
+                f"tool_calls: {len(first)} in the {item} answer ({_names(first)}), "
                 f"{len(second)} in the {other} one ({_names(second)})"
             )
             return
@@ -66,7 +65,7 @@ def differences(
             yield from value(f"{where}.name", left.name, right.name)
             if canonical(left.arguments) != canonical(right.arguments):
                 yield (
-                    f"{where}.arguments: {one} {_shown(left.arguments)}, "
+                    f"{where}.arguments: {item} {_shown(left.arguments)}, "
                     f"{other} {_shown(right.arguments)}"
                 )
             yield from value(f"{where}.id present", bool(left.id), bool(right.id))
@@ -80,15 +79,15 @@ def differences(
     ]
 
 
-def divergence(one: Answer, other: Answer) -> int | None:
+def divergence(answer: Answer, other: Answer) -> int | None:
     """Return the first token in which two answers to one greedy request differ, None where none.
 
     Answers of other tokens were generated differently and cannot be compared field by field. An
     answer whose usage counts more or fewer tokens than came was not: some are lost on the way.
     """
-    if not (_tells_all(one) and _tells_all(other)) or one.token_ids == other.token_ids:
+    if not (_tells_all(answer) and _tells_all(other)) or answer.token_ids == other.token_ids:
         return None
-    return _parting(one.token_ids, other.token_ids)
+    return _parting(answer.token_ids, other.token_ids)
 
 
 def _tells_all(answer: Answer) -> bool:
@@ -96,9 +95,9 @@ def _tells_all(answer: Answer) -> bool:
     return bool(answer.token_ids) and len(answer.token_ids) == counted
 
 
-def _parting(one: Sequence[object], other: Sequence[object]) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _parting(entry: Sequence[object], other: Sequence[object]) -> int:
+    pairs = enumerate(zip(entry, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(entry), len(other)))
 
 
 def canonical(arguments: str) -> str:

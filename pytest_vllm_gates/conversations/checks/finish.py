@@ -87,7 +87,6 @@ def usage(exchange: Exchange) -> Iterator[str]:
 
 
 SHOWN = 80
-
 NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 

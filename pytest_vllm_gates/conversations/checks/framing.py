@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.outcomes import Finding
 
 KIND = "text/event-stream"
-
 DONE = "[DONE]"
-
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-
 SHOWN = 100
 
 
@@ -117,19 +114,17 @@ def _last(events: list[str]) -> str:
 
 
 MOST = 600
-
 TEXT_CHARACTERS = 80
-
 FIELDS = ("reasoning_content", "reasoning", "content")
 
 
 def of_first(findings: Iterable[Finding], exchanges: Iterable[Exchange]) -> list[dict[str, Any]]:
     """Return the stream of the first case in which something was found, as evidence."""
-    names = [one.case.name for one in findings][:1]
+    names = [finding.case.name for finding in findings][:1]
     return [
-        {"what": one.cell.name, "pieces": pieces(one.stream)}
-        for one in exchanges
-        if one.cell.name in names and one.stream.pieces
+        {"what": exchange.cell.name, "pieces": pieces(exchange.stream)}
+        for exchange in exchanges
+        if exchange.cell.name in names and exchange.stream.pieces
     ]
 
 

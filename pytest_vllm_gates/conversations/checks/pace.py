@@ -36,7 +36,7 @@ def faults(stream: TimedStream) -> list[str]:
 
 def undecided(streams: Sequence[TimedStream]) -> bool:
     """Return whether every stream looks held back and the server was too busy to be blamed."""
-    return all(faults(one) and not _answering(one) for one in streams)
+    return all(faults(stream) and not _answering(stream) for stream in streams)
 
 
 def _answering(stream: TimedStream) -> bool:

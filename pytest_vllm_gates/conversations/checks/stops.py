@@ -71,12 +71,12 @@ def cut_at_first(stop: Sequence[str], whole: Answer, plain: Answer) -> list[str]
 
     Those that one token completes together have no order in time: any of them will do.
     """
-    ends = {one: _end(one, plain) for one in stop}
+    ends = {text: _end(text, plain) for text in stop}
     first = min(ends.values())
     told: list[str] = []
-    for one in sorted(ends, key=ends.__getitem__):
-        if ends[one] <= first + LONGEST_TOKEN:
-            told = list(cut_at(one, whole, plain))
+    for end in sorted(ends, key=ends.__getitem__):
+        if ends[end] <= first + LONGEST_TOKEN:
+            told = list(cut_at(end, whole, plain))
             if not told:
                 return []
     return told

@@ -104,8 +104,8 @@ def lost(answer: Answer, raw: str, family: Family, *, thinks: bool) -> Iterator[
         for leaf in [call.name, *_leaves(call)]
     ]
     # The longest first: a short one may be a part of it.
-    for where, leaf in sorted(leaves, key=lambda one: len(one[1]), reverse=True):
-        spelled = next((one for one in _spellings(leaf) if one in rest), None)
+    for where, leaf in sorted(leaves, key=lambda pair: len(pair[1]), reverse=True):
+        spelled = next((spelling for spelling in _spellings(leaf) if spelling in rest), None)
         if spelled is None:
             yield f"{where} holds {_shown(leaf)}, which the tokens do not"
         else:

@@ -68,11 +68,11 @@ def one_valid_call(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
 def identified(answer: Answer) -> Iterator[str]:
     """Yield a sentence for every call without an id, or with another's."""
     ids = [call.id for call in answer.tool_calls]
-    for index, one in enumerate(ids):
-        if not one:
+    for index, text in enumerate(ids):
+        if not text:
             yield f"tool_calls[{index}].id is missing: its result cannot be sent back"
-        elif one in ids[:index]:
-            yield f"tool_calls[{index}].id is {one!r}, which is another call's"
+        elif text in ids[:index]:
+            yield f"tool_calls[{index}].id is {text!r}, which is another call's"
 
 
 def one_at_a_time(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
@@ -190,7 +190,6 @@ def _shown(value: Any) -> str:
 
 LEAST_CHANCE = 0.001
 """A run fails when what it saw has a smaller chance than this under the recorded rate."""
-
 LAID_OUT = re.compile(r"^(valid|of) = (\d+)$", re.MULTILINE)
 
 

@@ -34,7 +34,7 @@ def request(url: str, body: bytes, *, method: str = "POST", headers: Mapping[str
         raise UserError(f"a body has {len(body)} bytes, more than {BODY_BYTES}")
     object_of(body)
     path = parts.path[at:] + (f"?{parts.query}" if parts.query else "")
-    kept = {name: one for name, one in headers.items() if name.lower() not in OF_THE_CONNECTION}
+    kept = {name: text for name, text in headers.items() if name.lower() not in OF_THE_CONNECTION}
     return Sent(method=method.upper(), path=path, headers=told(kept), body=body)
 
 

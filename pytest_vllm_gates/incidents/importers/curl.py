@@ -167,23 +167,23 @@ def _quoted(text: str) -> str:
     """Return a command in which $'…' is quoted plainly, and what a shell would expand is marked."""
     done, at = [], 0
     while at < len(text):
-        two, one = text[at : at + 2], text[at]
-        if one == "\\":
+        two, item = text[at : at + 2], text[at]
+        if item == "\\":
             end, part = at + 2, two
-        elif one == "'":
+        elif item == "'":
             end = _end(text, at + 1, "'", escapes=False)
             part = text[at:end]
         elif two == "$'":
             end = _end(text, at + 2, "'", escapes=True)
             part = shlex.quote(ESCAPED.sub(_unescaped, text[at + 2 : end - 1]))
-        elif one == '"':
+        elif item == '"':
             end = _end(text, at + 1, '"', escapes=True)
             whole = text[at:end]
             closed = len(whole) > 1 and whole.endswith('"')
             part = shlex.quote(EXPANSION.sub(_marked, whole[1:-1])) if closed else whole
         else:
             end = at + 1
-            part = OPEN + one if EXPANDED.match(text, at) else one
+            part = OPEN + item if EXPANDED.match(text, at) else item
         done.append(part)
         at = end
     return "".join(done)

@@ -28,11 +28,11 @@ def requests(text: str, folder: Path) -> list[Sent]:
     try:
         entries = json.loads(text.removeprefix("\ufeff"))["log"]["entries"]
         asked = [
-            one
-            for one in entries
-            if one["request"]["method"] == "POST" and V1 in one["request"]["url"]
+            entry
+            for entry in entries
+            if entry["request"]["method"] == "POST" and V1 in entry["request"]["url"]
         ]
-        return [_sent(one) for one in asked]
+        return [_sent(entry) for entry in asked]
     except (ValueError, RecursionError) as error:
         raise UserError(f"this is no HAR file, or it is cut off: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
@@ -63,4 +63,4 @@ def _sent(entry: Mapping[str, Any]) -> Sent:
 
 
 def _headers(message: Mapping[str, Any]) -> dict[str, str]:
-    return {str(one["name"]): str(one["value"]) for one in message.get("headers") or ()}
+    return {str(header["name"]): str(header["value"]) for header in message.get("headers") or ()}

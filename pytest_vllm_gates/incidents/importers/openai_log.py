@@ -31,8 +31,8 @@ def requests(text: str, folder: Path) -> list[Sent]:
     found = []
     for line in text.splitlines():
         at = line.find(OPTIONS)
-        if at >= 0 and (one := _request(line[at + len(OPTIONS) :])):
-            found.append(one)
+        if at >= 0 and (sent := _request(line[at + len(OPTIONS) :])):
+            found.append(sent)
     if not found and SILENT in text:
         raise UserError(
             "this log tells no bodies: openai 3 and later keep them to themselves; log with an "

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.exchange import Sent
 
 DEPTH = 100
-
 CHARACTERS = 16 * 2**20
-
 BRACKETS = {"{": "}", "[": "]", "(": ")"}
-
 ENDS = (*BRACKETS.values(), ",", "\n", "")
 
 # A text, a bracket, the end of an item or of the line; a quote alone begins a text that is cut off.
@@ -82,13 +79,9 @@ def _end(text: str, at: int) -> int:
 
 
 RECEIVED = re.compile(r"Received request (\S+?): (?:prompt: (?P<prompt>))?")
-
 DETAILS = re.compile(r"Request (\S+) details: prompt: ")
-
 BODY = re.compile(r"Request (\S+) JSON body: (?=\{)")
-
 PARAMS = "params: SamplingParams("
-
 IDS = "prompt_token_ids: "
 
 # Of SamplingParams, what a completion may ask for by the same name.
@@ -98,13 +91,12 @@ ASKED = {
     "max_tokens", "min_tokens", "logprobs", "prompt_logprobs", "skip_special_tokens",
     "spaces_between_special_tokens", "bad_words", "truncate_prompt_tokens",
 }  # fmt: skip
-
 JSON = {"content-type": "application/json"}
 
 
 def claims(text: str) -> bool:
     """Return whether a text is such a log."""
-    return any(one.search(text) for one in (RECEIVED, DETAILS, BODY))
+    return any(entry.search(text) for entry in (RECEIVED, DETAILS, BODY))
 
 
 def requests(text: str, folder: Path) -> list[Sent]:
@@ -136,7 +128,7 @@ def requests(text: str, folder: Path) -> list[Sent]:
 
 def _is_told(name: str, told: set[str]) -> bool:
     """Return whether a request's body is in the log: its id has the endpoint's prefix, or none."""
-    return any(one in name for one in told)
+    return any(text in name for text in told)
 
 
 def _of_body(text: str) -> Sent:
@@ -168,7 +160,9 @@ def _of_prompt(prompt: Any, line: str) -> Sent:
     except ValueError as error:
         raise UserError(f"the parameters in this log cannot be read: {error}") from error
     body: dict[str, Any] = {"model": "", "prompt": prompt}
-    body |= {key: one for key, one in params.items() if key in ASKED and one not in (None, [], "")}
+    body |= {
+        key: entry for key, entry in params.items() if key in ASKED and entry not in (None, [], "")
+    }
     if isinstance(prompt, str):
         body["add_special_tokens"] = False  # the rendered prompt has them
     return request(COMPLETIONS, json.dumps(body, ensure_ascii=False).encode(), headers=JSON)

@@ -187,7 +187,7 @@ class Drive:
         master.start(users, spawn_rate=users)
         self._until(lambda: master.user_count == users, "have their users", GATHER_S)
         parts = messages.dealt(
-            requests, {one: master.clients[one].user_count for one in master.hands}
+            requests, {other: master.clients[other].user_count for other in master.hands}
         )
         deal = {
             "host": job.host, "port": job.port, "headers": job.headers,
@@ -199,10 +199,10 @@ class Drive:
                 master.send_message(messages.PART, {"requests": rows}, client_id)
             master.send_message(messages.DEAL, deal, client_id)
         hands = master.hands.values()
-        self._until(lambda: all(one.ready for one in hands), "take their requests", GATHER_S)
+        self._until(lambda: all(worker.ready for worker in hands), "take their requests", GATHER_S)
         begun_unix_s = time.time() + LEAD_S
         master.send_message(messages.BEGIN, {"begun_unix_s": begun_unix_s, "lead_s": LEAD_S})
-        self._until(lambda: all(one.took_s is not None for one in hands))
+        self._until(lambda: all(worker.took_s is not None for worker in hands))
         return self._merged(begun_unix_s)
 
     def _until(self, done: Callable[[], bool], what: str = "", within_s: float = math.inf) -> None:
@@ -229,7 +229,7 @@ class Drive:
         """Raise `RuntimeError` where a worker is lost or failed."""
         hands, clients = self._master.hands, self._master.clients
         for pid, how in self._children.ended():
-            found = [one for one in hands.values() if one.pid == pid]
+            found = [worker for worker in hands.values() if worker.pid == pid]
             name = found[0].name if found else f"a load worker (process {pid})"
             had = f"; {len(found[0].part)} requests were its to send" if found else ""
             raise RuntimeError(f"{name} {how}{had}")
@@ -251,16 +251,18 @@ class Drive:
         counted = self._master.stats.total.num_requests
         if counted != len(raws):
             raise RuntimeError(f"locust counts {counted} requests, and {len(raws)} came back")
-        took_s = max(one.took_s or 0.0 for one in self._master.hands.values())
-        return DrivenLoad(begun_unix_s, took_s, tuple(sorted(raws, key=lambda one: one.ended_s)))
+        took_s = max(worker.took_s or 0.0 for worker in self._master.hands.values())
+        return DrivenLoad(
+            begun_unix_s, took_s, tuple(sorted(raws, key=lambda response: response.ended_s))
+        )
 
 
 def drive(job: Job, folder: Path) -> DrivenLoad:
     """Drive a job; `folder`: where nobody else can read."""
     requests = [*job.requests]
     if job.users is None:
-        due = (one for one in requests if (one.at_s or 0.0) <= job.seconds)
-        requests = sorted(due, key=lambda one: one.at_s or 0.0)
+        due = (request for request in requests if (request.at_s or 0.0) <= job.seconds)
+        requests = sorted(due, key=lambda request: request.at_s or 0.0)
     if not requests:
         return DrivenLoad(time.time(), 0.0, ())
     workers = job.workers

@@ -58,8 +58,8 @@ class Loop:
                 self._closed(iter(requests), users)
         finally:
             self._epoll.close()
-            for one in (*self._sockets.values(), *self._stamped):
-                one.close()
+            for entry in (*self._sockets.values(), *self._stamped):
+                entry.close()
             if collects:
                 gc.enable()
         return DrivenLoad(self._clock.begun_unix_s, self._now(), tuple(self._raws))
@@ -69,9 +69,9 @@ class Loop:
 
     def _open(self, requests: Iterable[PlannedRequest]) -> None:
         due = [
-            (one.at_s or 0.0, number, one)
-            for number, one in enumerate(requests)
-            if (one.at_s or 0.0) <= self._seconds
+            (planned_request.at_s or 0.0, number, planned_request)
+            for number, planned_request in enumerate(requests)
+            if (planned_request.at_s or 0.0) <= self._seconds
         ]
         heapq.heapify(due)
         while due or self._flights:

@@ -77,7 +77,7 @@ def measure(
             raise RuntimeError(f"the process that drove the load failed:\n{said}")
         load: DrivenLoad = pickle.loads(result.read_bytes())  # noqa: S301 - written by our own process
     if endpoint.tape:
-        planned = {one.name: one for one in job.requests}
+        planned = {request.name: request for request in job.requests}
         root = urlsplit(endpoint.root_url).path.rstrip("/")
         for raw in samples.worth_keeping(load.raws):
             endpoint.tape.keep(samples.sent(raw, planned[raw.name], headers, root))

@@ -56,7 +56,10 @@ def dealt(
 
 def planned_rows(requests: Iterable[PlannedRequest]) -> Iterator[list[Row]]:
     """Yield requests as they are sent, so many at a time."""
-    return _sliced(([one.name, one.path, one.body, one.at_s], len(one.body)) for one in requests)
+    return _sliced(
+        ([request.name, request.path, request.body, request.at_s], len(request.body))
+        for request in requests
+    )
 
 
 def planned(row: Row) -> PlannedRequest:
@@ -69,12 +72,12 @@ def raw_rows(raws: Iterable[RawResponse]) -> Iterator[list[Row]]:
     return _sliced(
         (
             [
-                one.name, one.intended_s, one.sent_s, one.ended_s, one.answer, one.arrivals,
-                one.lag_s, one.error, one.begun_s,
+                response.name, response.intended_s, response.sent_s, response.ended_s, response.answer, response.arrivals,
+                response.lag_s, response.error, response.begun_s,
             ],
-            len(one.answer) + 16 * len(one.arrivals),
+            len(response.answer) + 16 * len(response.arrivals),
         )
-        for one in raws
+        for response in raws
     )  # fmt: skip
 
 

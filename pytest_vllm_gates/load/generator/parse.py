@@ -134,7 +134,7 @@ def _together(tokens: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], .
 def _text(choice: dict[str, Any]) -> bool:
     delta = choice.get("delta") or choice
     return any(map(delta.get, TEXTS)) or any(
-        (one.get("function") or {}).get("arguments") for one in delta.get("tool_calls") or ()
+        (call.get("function") or {}).get("arguments") for call in delta.get("tool_calls") or ()
     )
 
 

@@ -122,13 +122,13 @@ def stamping() -> tuple[socket.socket, socket.socket]:
     then packets have none.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        one = socket.create_connection(listener.getsockname())
+        entry = socket.create_connection(listener.getsockname())
         other, _ = listener.accept()
     other.setsockopt(socket.SOL_SOCKET, STAMP, 1)
     deadline = time.monotonic() + STAMPING_S
     while time.monotonic() < deadline:
-        one.send(b"?")
+        entry.send(b"?")
         if other.recvmsg(1, STAMP_BYTES)[1]:
             break
         time.sleep(SPIN_S)
-    return one, other
+    return entry, other

@@ -105,15 +105,10 @@ def pct(value: float) -> float:
 
 
 T = TypeVar("T")
-
 CONTROL_PICTURES = 0x2400
-
 UNSAFE = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Cn")
-
 AS_IT_IS = "\n\t\u200d"  # what holds lines, and an emoji, together
-
 TAIL_SHARE = 4
-
 LEAST = 2
 
 

@@ -65,7 +65,7 @@ class GateSection:
     @property
     def blocked(self) -> bool:
         """Whether there is nothing to see but that it was blocked."""
-        return bool(self.entries) and {one.outcome for one in self.entries} == {"BLOCKED"}
+        return bool(self.entries) and {group.outcome for group in self.entries} == {"BLOCKED"}
 
 
 @dataclass
@@ -83,7 +83,7 @@ class FamilySection:
 def families(lanes: Lanes, limits: TextLimits) -> tuple[list[FamilySection], int]:
     """Return the families of a run, and how many are not shown."""
     shown, left_out = first(map(mapping, listing(lanes.ours.get("families"))), limits.items)
-    return [_Reader(lanes, limits, at, one).family() for at, one in enumerate(shown)], left_out
+    return [_Reader(lanes, limits, at, entry).family() for at, entry in enumerate(shown)], left_out
 
 
 class _Reader:
@@ -95,19 +95,19 @@ class _Reader:
         self._at = at
         self._told = told
         self._name = str(told.get("name", "?"))
-        self._gates = [mapping(one) for one in listing(told.get("gates"))][: limits.items]
+        self._gates = [mapping(entry) for entry in listing(told.get("gates"))][: limits.items]
         self._room = limits.failures
         self._left_out = 0
         self._at_once = self._planned_at_once()
 
     def family(self) -> FamilySection:
         """Return the family's section."""
-        gates = [self._gate(f"f{self._at}g{at}", one) for at, one in enumerate(self._gates)]
+        gates = [self._gate(f"f{self._at}g{at}", item) for at, item in enumerate(self._gates)]
         boot = mapping(self._told.get("boot"))
         if not boot.get("ok", True):
             failed = (
-                one for gate in gates if gate.name == "boot" for one in gate.entries
-                if one.outcome == "FAIL"
+                group for gate in gates if gate.name == "boot" for group in gate.entries
+                if group.outcome == "FAIL"
             )  # fmt: skip
             if entry := next(failed, None):
                 entry.log = mapping(boot.get("explanation")) or None
@@ -121,38 +121,40 @@ class _Reader:
 
     def _gate(self, anchor: str, told: dict[str, Any]) -> GateSection:
         name = str(told.get("gate", "?"))
-        tests = [mapping(one) for one in listing(told.get("tests"))]
-        groups = _grouped(one for one in tests if one.get("outcome") in BAD)
+        tests = [mapping(entry) for entry in listing(told.get("tests"))]
+        groups = _grouped(test for test in tests if test.get("outcome") in BAD)
         shown, left_out = first(groups, max(0, self._room))
         self._room -= len(shown)
         self._left_out += left_out
-        passed = (one for one in tests if one.get("outcome") == "PASS")
-        measured = (self._entry("", name, [one]) for one in passed)
+        passed = (test for test in tests if test.get("outcome") == "PASS")
+        measured = (self._entry("", name, [entry]) for entry in passed)
         return GateSection(
             name=name,
             title=str(told.get("title", "")),
             outcome=str(told.get("outcome", "?")),
-            tests=sum(one.get("outcome") != "N/A" for one in tests),
-            passed=sum(one.get("outcome") in WELL for one in tests),
+            tests=sum(test.get("outcome") != "N/A" for test in tests),
+            passed=sum(test.get("outcome") in WELL for test in tests),
             duration_s=number(told.get("duration_s")) or 0.0,
             entries=[self._entry(f"{anchor}t{at}", name, group) for at, group in enumerate(shown)],
-            measured=[one for one in measured if one.speed or one.memory][: self._limits.items],
+            measured=[group for group in measured if group.speed or group.memory][
+                : self._limits.items
+            ],
         )
 
     def _entry(self, anchor: str, gate: str, group: list[dict[str, Any]]) -> TestGroup:
-        one, limits = group[0], self._limits
-        name, evidence = str(one.get("test", "?")), mapping(one.get("evidence"))
-        reason, added = terminal.for_readers(str(one.get("reason", "")))
+        item, limits = group[0], self._limits
+        name, evidence = str(item.get("test", "?")), mapping(item.get("evidence"))
+        reason, added = terminal.for_readers(str(item.get("reason", "")))
         says, _, more = reason.partition("\n")
         timeline, incidents = self._streams((self._name, gate, name), evidence)
         entry = TestGroup(
             anchor=anchor,
             title=title(name, self._name),
             tests=[str(each.get("test", "?")) for each in group],
-            outcome=str(one.get("outcome", "?")),
+            outcome=str(item.get("outcome", "?")),
             reason=says,
             duration_s=sum(number(each.get("duration_s")) or 0.0 for each in group),
-            reproduce=str(one.get("reproduce", "")),
+            reproduce=str(item.get("reproduce", "")),
             lines=prompts.lines_with_marks(more[: 2 * limits.text]),
             diff=prompts.token_diff(evidence, limits),
             speed=throughput.comparison(evidence, self._lanes.names[0], limits),
@@ -172,7 +174,7 @@ class _Reader:
         self, where: tuple[str, str, str], evidence: dict[str, Any]
     ) -> tuple[streams.Timeline | None, list[str]]:
         """Return what came of a test's streams on both lanes, and the incidents of ours."""
-        lanes, (one, other) = self._lanes, self._lanes.names
+        lanes, (text, other) = self._lanes, self._lanes.names
         incidents = lanes.incidents(where)
         ours = streams.recorded(evidence) or lanes.recorded(incidents)
         if not ours:
@@ -180,7 +182,7 @@ class _Reader:
         theirs = streams.recorded(lanes.their_evidence(where)) or lanes.recorded_by_them(where)
         if not theirs:
             return streams.timeline(ours, self._limits), incidents
-        pairs = [(f"{one}: {ours[0][0]}", ours[0][1]), (f"{other}: {theirs[0][0]}", theirs[0][1])]
+        pairs = [(f"{text}: {ours[0][0]}", ours[0][1]), (f"{other}: {theirs[0][0]}", theirs[0][1])]
         return streams.timeline(pairs, self._limits), incidents
 
     def _planned_at_once(self) -> int:
@@ -190,7 +192,7 @@ class _Reader:
             for gate in self._gates
             for test in listing(gate.get("tests"))
         )
-        return next((int(one) for one in found if one), 1)
+        return next((int(value) for value in found if value), 1)
 
 
 def _shown(entry: TestGroup) -> set[str]:
@@ -205,8 +207,8 @@ def _shown(entry: TestGroup) -> set[str]:
 def _grouped(tests: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Return the tests by weight, those of one outcome and reason together."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for one in tests:
-        found.setdefault((str(one.get("outcome")), str(one.get("reason", ""))), []).append(one)
+    for test in tests:
+        found.setdefault((str(test.get("outcome")), str(test.get("reason", ""))), []).append(test)
     return sorted(found.values(), key=lambda group: BAD.index(str(group[0]["outcome"])))
 
 

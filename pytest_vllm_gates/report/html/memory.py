@@ -131,8 +131,8 @@ def _figures(planned: dict[str, Any], told: dict[str, Any]) -> list[tuple[str, s
         ),
     ]  # fmt: skip
     found = []
-    for name, one, other, form in rows:
-        ours, theirs = number(one), number(other)
+    for name, entry, other, form in rows:
+        ours, theirs = number(entry), number(other)
         if ours is not None or theirs is not None:
             found.append((name, _figure(ours, form), _figure(theirs, form)))
     return found

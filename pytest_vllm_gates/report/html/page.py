@@ -77,12 +77,12 @@ def _render(lanes: Lanes, limits: TextLimits) -> str:
             next=_few(document.get("next"), limits),
             rollback=mapping(document.get("rollback")) or None,
             repro=mapping(document.get("repro")) or None,
-            waivers=[mapping(one) for one in listing(document.get("waivers"))][: limits.items],
+            waivers=[mapping(entry) for entry in listing(document.get("waivers"))][: limits.items],
             bundle=sections.bundle(document, limits),
             comparison=sections.comparison(document, limits),
             families=shown,
             families_left_out=left_out,
-            gates=list(dict.fromkeys(gate.name for one in shown for gate in one.gates)),
+            gates=list(dict.fromkeys(gate.name for section in shown for gate in section.gates)),
             standing=_few(known.get("standing"), limits),
             gone=_few(known.get("gone"), limits),
             trends=trends(document, limits),
@@ -93,7 +93,7 @@ def _render(lanes: Lanes, limits: TextLimits) -> str:
 
 def _few(found: Any, limits: TextLimits) -> list[str]:
     """Return the first of some sentences, and how many there are more."""
-    every = [str(one) for one in listing(found)]
+    every = [str(entry) for entry in listing(found)]
     more = len(every) - limits.items
     return [*every[: limits.items], *([f"and {more:,} more, in verdict.json"] if more > 0 else [])]
 

@@ -45,13 +45,13 @@ def token_diff(evidence: dict[str, Any], limits: TextLimits) -> TokenDiff | None
     if not written.get("runs"):
         return None
     runs, left_out = first(listing(written["runs"]), limits.items)
-    names = [str(one) for one in listing(written.get("of"))][:2]
-    counts = [one for one in listing(written.get("tokens")) if isinstance(one, int)][:2]
+    names = [str(entry) for entry in listing(written.get("of"))][:2]
+    counts = [entry for entry in listing(written.get("tokens")) if isinstance(entry, int)][:2]
     return TokenDiff(
         expected=names[0] if names else "expected",
         found=names[-1] if names else "found",
         counts=(counts[0], counts[-1]) if counts else (0, 0),
-        runs=tuple(_run(mapping(one), limits) for one in runs),
+        runs=tuple(_run(mapping(run), limits) for run in runs),
         left_out=left_out,
     )
 
@@ -75,7 +75,7 @@ def _run(written: dict[str, Any], limits: TextLimits) -> TokenRun:
     ids, texts = listing(written.get("token_ids")), listing(written.get("texts"))
     # Where prompts are not kept (--redact-prompts) there may be no ids.
     pairs = itertools.zip_longest(texts, ids[: len(texts)], fillvalue="")
-    tokens = [(str(text), str(one)) for text, one in pairs]
+    tokens = [(str(text), str(entry)) for text, entry in pairs]
     shown, left_out = first(tokens, limits.items)
     if left_out:
         shown.append((f"… {left_out:,} more", ""))

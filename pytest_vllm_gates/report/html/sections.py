@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 12
 """Changes of a bundle that are seen without opening anything."""
-
 KINDS = (
     ("regression", "Regressions", "These fail on this lane only: this bundle broke them."),
     ("both", "Fail on both lanes", "Known defects of the deployment: not this bundle's doing."),
@@ -54,7 +53,9 @@ def head(document: Mapping[str, Any]) -> Head:
     lane = str(mapping(document.get("lane")).get("name", "?"))
     other = mapping(document.get("against"))
     against = str(mapping(other.get("lane")).get("name", "")) if other else ""
-    families = tuple(str(mapping(one).get("name", "?")) for one in listing(document["families"]))
+    families = tuple(
+        str(mapping(entry).get("name", "?")) for entry in listing(document["families"])
+    )
     promotion = str(document["promotion"])
     of = f"{lane} against {against}" if against else lane
     return Head(
@@ -76,7 +77,7 @@ def _counts(document: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
             for test in listing(mapping(gate).get("tests")):
                 outcome = str(mapping(test).get("outcome"))
                 found[outcome] = found.get(outcome, 0) + 1
-    return tuple(sorted(found.items(), key=lambda one: -one[1]))
+    return tuple(sorted(found.items(), key=lambda pair: -pair[1]))
 
 
 def bundle(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any] | None:
@@ -87,21 +88,21 @@ def bundle(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any] | 
     changed, left_out = first(map(mapping, listing(told.get("changed"))), limits.items)
     rows = [
         {
-            "axis": str(one.get("axis", "")),
-            "name": str(one.get("name", "")),
-            "ours": value(one.get("ours")),
-            "theirs": value(one.get("theirs")),
+            "axis": str(entry.get("axis", "")),
+            "name": str(entry.get("name", "")),
+            "ours": value(entry.get("ours")),
+            "theirs": value(entry.get("theirs")),
         }
-        for one in changed
+        for entry in changed
     ]
     return {
-        "axes": [str(one) for one in listing(told.get("axes"))][: limits.items],
+        "axes": [str(entry) for entry in listing(told.get("axes"))][: limits.items],
         "warning": told.get("warning"),
         "changed": rows[:ROWS_AT_ONCE],
         "more": rows[ROWS_AT_ONCE:],
         "left_out": left_out,
-        "same": [str(one) for one in listing(told.get("same"))][: limits.items],
-        "unknown": [str(one) for one in listing(told.get("unknown"))][: limits.items],
+        "same": [str(entry) for entry in listing(told.get("same"))][: limits.items],
+        "unknown": [str(entry) for entry in listing(told.get("unknown"))][: limits.items],
     }
 
 
@@ -110,10 +111,12 @@ def comparison(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any
     told = mapping(document.get("against"))
     if not told:
         return None
-    checks = [mapping(one) for one in listing(told.get("checks"))]
+    checks = [mapping(entry) for entry in listing(told.get("checks"))]
     kinds = []
     for kind, title, means in KINDS:
-        shown, left_out = first((one for one in checks if one.get("kind") == kind), limits.items)
+        shown, left_out = first(
+            (check for check in checks if check.get("kind") == kind), limits.items
+        )
         if shown:
             kinds.append(
                 {"kind": kind, "title": title, "means": means, "checks": shown,
@@ -126,8 +129,8 @@ def comparison(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any
         "document": str(told.get("document", "")),
         "kinds": kinds,
         "drift": [
-            {**one, "ours": value(one.get("ours")), "theirs": value(one.get("theirs"))}
-            for one in drift
+            {**entry, "ours": value(entry.get("ours")), "theirs": value(entry.get("theirs"))}
+            for entry in drift
         ],
         "drift_left_out": drift_left_out,
     }
@@ -138,13 +141,13 @@ def facts(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any]:
     other = mapping(mapping(document.get("against")).get("lane"))
     lanes = [mapping(document.get("lane")), *([other] if other else [])]
     return {
-        "lanes": [_lane(one, limits) for one in lanes],
+        "lanes": [_lane(lane, limits) for lane in lanes],
         "machine": _machine(mapping(document.get("machine"))),
         "checkpoints": [
-            {"family": mapping(one).get("name"), **mapping(mapping(one).get("checkpoint"))}
-            for one in listing(document["families"])[: limits.items]
+            {"family": mapping(entry).get("name"), **mapping(mapping(entry).get("checkpoint"))}
+            for entry in listing(document["families"])[: limits.items]
         ],
-        "command": shlex.join(str(one) for one in listing(document.get("command"))),
+        "command": shlex.join(str(entry) for entry in listing(document.get("command"))),
         "tool": mapping(document.get("tool")),
         "exit_status": document.get("exit_status"),
         "format": f"{document.get('format')} {document.get('version')}",
@@ -152,7 +155,7 @@ def facts(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any]:
 
 
 def _lane(lane: dict[str, Any], limits: TextLimits) -> dict[str, Any]:
-    versions = {str(name): str(one) for name, one in mapping(lane.get("versions")).items()}
+    versions = {str(name): str(entry) for name, entry in mapping(lane.get("versions")).items()}
     rest, left_out = first(sorted(set(versions) - set(MAIN_PACKAGES)), limits.items)
     return {
         "name": str(lane.get("name", "?")),
@@ -166,7 +169,7 @@ def _lane(lane: dict[str, Any], limits: TextLimits) -> dict[str, Any]:
             : limits.items
         ],
         "env": [(str(k), value(v)) for k, v in mapping(lane.get("env")).items()][: limits.items],
-        "overlay": [str(one) for one in listing(lane.get("overlay"))][: limits.items],
+        "overlay": [str(entry) for entry in listing(lane.get("overlay"))][: limits.items],
     }
 
 
@@ -175,7 +178,7 @@ def _machine(machine: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("processor", f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores"),
         ("memory", size(memory) if isinstance(memory, int) else "unknown"),
-        ("GPUs", ", ".join(str(one) for one in listing(machine.get("gpus"))) or "none"),
+        ("GPUs", ", ".join(str(entry) for entry in listing(machine.get("gpus"))) or "none"),
     ]
     driver = mapping(machine.get("driver"))
     if driver.get("version"):
@@ -219,8 +222,8 @@ class Lanes:
     def names(self) -> tuple[str, str]:
         """What the lanes are called."""
         theirs = mapping(self.theirs.get("lane")) if self.theirs else {}
-        one = mapping(self.ours.get("lane")).get("name", "this lane")
-        return str(one), str(theirs.get("name", "the other lane"))
+        entry = mapping(self.ours.get("lane")).get("name", "this lane")
+        return str(entry), str(theirs.get("name", "the other lane"))
 
     def incidents(self, where: Where) -> list[str]:
         """Return the folders of our bundles of a test, from the report's folder."""
@@ -253,9 +256,9 @@ class Lanes:
 
 def _incidents(document: Mapping[str, Any], where: Where) -> list[str]:
     return [
-        str(one.get("path", ""))
-        for one in map(mapping, listing(document.get("incidents")))
-        if (one.get("family"), one.get("gate"), one.get("test")) == where
+        str(entry.get("path", ""))
+        for entry in map(mapping, listing(document.get("incidents")))
+        if (entry.get("family"), entry.get("gate"), entry.get("test")) == where
     ]
 
 

@@ -56,7 +56,7 @@ def timeline(streams: Sequence[tuple[str, Sequence[Piece]]], limits: TextLimits)
 
     Each is a name and its pieces in order. The height of a mark is how much text came at once.
     """
-    known = [(name, sorted(pieces, key=lambda one: one[0])) for name, pieces in streams if pieces]
+    known = [(name, sorted(pieces, key=lambda pair: pair[0])) for name, pieces in streams if pieces]
     if not known:
         return None
     known = known[:ROWS]
@@ -80,12 +80,12 @@ def timeline(streams: Sequence[tuple[str, Sequence[Piece]]], limits: TextLimits)
 def recorded(evidence: dict[str, Any]) -> list[tuple[str, list[Piece]]]:
     """Return the streams that a check wrote down, the last first: that one was judged."""
     found = []
-    for one in reversed(listing(evidence.get(KEY))):
-        stream = mapping(one)
+    for entry in reversed(listing(evidence.get(KEY))):
+        stream = mapping(entry)
         name = str(stream.get("what", "a stream"))
         if "pieces" in stream:
-            pairs = [one for one in listing(stream["pieces"]) if isinstance(one, list)]
-            pieces = [_piece(*one) for one in pairs if len(one) == 2]  # noqa: PLR2004
+            pairs = [item for item in listing(stream["pieces"]) if isinstance(item, list)]
+            pieces = [_piece(*pair) for pair in pairs if len(pair) == 2]  # noqa: PLR2004
         else:
             times, sizes = listing(stream.get("times_ms")), listing(stream.get("sizes"))
             pieces = [
@@ -102,7 +102,9 @@ def of_incident(folder: Path) -> list[tuple[str, list[Piece]]]:
     Reads at most 4 MiB of each; what is no response is passed over.
     """
     found = []
-    for path in sorted(folder.glob("responses/*.jsonl"), key=lambda one: (len(one.name), one.name)):
+    for path in sorted(
+        folder.glob("responses/*.jsonl"), key=lambda other: (len(other.name), other.name)
+    ):
         try:
             with path.open(encoding="utf-8", errors="replace") as file:
                 text = file.read(READ_BYTES)

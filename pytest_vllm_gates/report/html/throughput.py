@@ -96,9 +96,13 @@ def _changes(decision: dict[str, Any], pairs: Sequence[Any]) -> list[FigureChang
         change, best, worst = (number(told.get(of)) for of in ("change", "at_best", "at_worst"))
         if change is None or best is None or worst is None:
             continue
-        slowdowns = [number(mapping(mapping(one).get("slowdowns")).get(name)) for one in pairs]
+        slowdowns = [number(mapping(mapping(pair).get("slowdowns")).get(name)) for pair in pairs]
         sign = -1 if more_is_better else 1
-        points = [math.expm1(sign * one) for one in slowdowns if one is not None and abs(one) < 9]  # noqa: PLR2004 - e to the 9th is no change, it is another thing
+        points = [
+            math.expm1(sign * slowdown)
+            for slowdown in slowdowns
+            if slowdown is not None and abs(slowdown) < 9
+        ]
         low, high = sorted((best, worst))
         says = f"{called}: {share(change)} (surely between {share(low)} and {share(high)})"
         found.append(FigureChange(called, says, change, low, high, tuple(points)))
@@ -107,20 +111,32 @@ def _changes(decision: dict[str, Any], pairs: Sequence[Any]) -> list[FigureChang
 
 def _intervals(changes: Sequence[FigureChange]) -> Drawing:
     """Draw each change as a point on its interval, with 0 as the line to be held against."""
-    ends = [value for one in changes for value in (one.low, one.high, one.change, *one.points)]
+    ends = [
+        value
+        for figure_change in changes
+        for value in (
+            figure_change.low,
+            figure_change.high,
+            figure_change.change,
+            *figure_change.points,
+        )
+    ]
     across = scale(ends, zero=True)
     drawing = Drawing(
-        height=ROW_HEIGHT * len(changes) + 22, says=". ".join(one.says for one in changes)
+        height=ROW_HEIGHT * len(changes) + 22,
+        says=". ".join(figure_change.says for figure_change in changes),
     )
     bottom = ROW_HEIGHT * len(changes)
     drawing.line(across(0), 4, across(0), bottom, "zero")
-    for at, one in enumerate(changes):
+    for at, change in enumerate(changes):
         middle = at * ROW_HEIGHT + 30
-        drawing.text(1, at * ROW_HEIGHT + 13, one.name, "label")
-        drawing.rect(across(one.low), middle - 5, across(one.high) - across(one.low), 10, "band")
-        for point in one.points:
+        drawing.text(1, at * ROW_HEIGHT + 13, change.name, "label")
+        drawing.rect(
+            across(change.low), middle - 5, across(change.high) - across(change.low), 10, "band"
+        )
+        for point in change.points:
             drawing.dot(across(point), middle, "pair", 2.5)
-        drawing.dot(across(one.change), middle, "estimate", 5)
+        drawing.dot(across(change.change), middle, "estimate", 5)
     _axis(drawing, across, bottom, share)
     return drawing
 
@@ -131,8 +147,8 @@ def _distribution(
     called, unit, _ = FIGURES[name]
     known = []
     for side, figures in sides:
-        told = [number(one) for one in listing(figures.get(name))]
-        if values := sorted(one for one in told if one is not None):
+        told = [number(entry) for entry in listing(figures.get(name))]
+        if values := sorted(value for value in told if value is not None):
             known.append((side, values))
     if not known:
         return None

@@ -40,7 +40,7 @@ class Trends:
 
 def trends(document: Mapping[str, Any], limits: TextLimits) -> Trends | None:
     """Return the trends; None where there are not two runs to draw one from."""
-    every = [mapping(one) for one in listing(document.get("history"))]
+    every = [mapping(entry) for entry in listing(document.get("history"))]
     runs = every[-min(limits.items, 60) :]
     if len(runs) < TWO:
         return None

@@ -134,8 +134,8 @@ class KeptProcess:
                 left = [self.server, *self.tree()]
                 send(self.keeper, signal.SIGKILL)
                 self.wait(grace_s + TOLD_S)
-                for one in left:
-                    send(one, signal.SIGKILL)
+                for process_id in left:
+                    send(process_id, signal.SIGKILL)
         status = self.poll()
         self._settle()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -198,13 +198,13 @@ def ended(folder: Path) -> tuple[int, float] | None:
         return None
 
 
-def lives(one: ProcessId) -> bool:
+def lives(process_id: ProcessId) -> bool:
     """Return whether this very process runs."""
-    return started(one.pid) == one.started
+    return started(process_id.pid) == process_id.started
 
 
-def send(one: ProcessId, number: int) -> None:
+def send(process_id: ProcessId, number: int) -> None:
     """Send a signal to this very process, if it still runs."""
-    if lives(one):
+    if lives(process_id):
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(one.pid, number)
+            os.kill(process_id.pid, number)

@@ -74,13 +74,13 @@ class KeptRecord(toml.Record):
 def differences(there: Mapping[str, str], here: Mapping[str, str]) -> Iterator[str]:
     """Yield what a kept server's fingerprint has otherwise than that of what is asked for."""
     for name in sorted(there.keys() | here.keys()):
-        one, other = there.get(name), here.get(name)
-        if one == other:
+        text, other = there.get(name), here.get(name)
+        if text == other:
             continue
         if TELLING.match(name) and not names_a_secret(name):
-            yield f"{name} (kept {_shown(one)}, asked {_shown(other)})"
-        elif one is None or other is None:
-            yield f"{name} ({'not there' if one is None else 'not any more'})"
+            yield f"{name} (kept {_shown(text)}, asked {_shown(other)})"
+        elif text is None or other is None:
+            yield f"{name} ({'not there' if text is None else 'not any more'})"
         else:
             yield name
 

@@ -115,9 +115,9 @@ def key(entry: KeptEntry) -> str:
     """Return a kept server's key; raises `UserError` where others can read it, or nobody can."""
     path = entry.folder / KEY
     try:
-        for one in (entry.folder, path):
-            if why := open_to_others(one):
-                raise UserError(f"its key is not safe: {one} {why}")
+        for file in (entry.folder, path):
+            if why := open_to_others(file):
+                raise UserError(f"its key is not safe: {file} {why}")
         return path.read_text(encoding="ascii")
     except OSError as error:
         raise UserError(f"its key cannot be read: {error.strerror}: {path}") from error
@@ -142,10 +142,10 @@ def entries(folder: Path) -> Iterator[KeptEntry]:
     """Yield what lies in the folder of kept servers, the oldest first."""
     if not folder.is_dir():
         return
-    found = [one for one in folder.iterdir() if one.is_dir() and not one.is_symlink()]
-    for one in sorted(found, key=lambda path: path.stat().st_mtime):
-        if one.exists():
-            yield _entry(one)
+    found = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+    for file in sorted(found, key=lambda path: path.stat().st_mtime):
+        if file.exists():
+            yield _entry(file)
 
 
 def _entry(folder: Path) -> KeptEntry:
@@ -178,8 +178,8 @@ def clear(entry: KeptEntry) -> bool:
     if not hold.acquire():
         return False
     if entry.record and entry.record.host == here():
-        for one in (entry.record.server, *entry.record.tree):
-            send(one, signal.SIGKILL)
+        for process_id in (entry.record.server, *entry.record.tree):
+            send(process_id, signal.SIGKILL)
     shutil.rmtree(entry.folder, ignore_errors=True)
     hold.release()
     return True
@@ -199,8 +199,8 @@ def stop(entry: KeptEntry, *, force: bool = False) -> bool:
         time.sleep(STOP_POLL_S)
     if lives(record.keeper):
         send(record.keeper, signal.SIGKILL)
-    for one in (record.server, *record.tree):
-        send(one, signal.SIGKILL)
+    for process_id in (record.server, *record.tree):
+        send(process_id, signal.SIGKILL)
     if ours:  # else the run that uses it takes its log and clears it away
         shutil.rmtree(entry.folder, ignore_errors=True)
     hold.release()

@@ -110,9 +110,9 @@ def test_arguments_that_are_no_json_are_compared_as_text(arguments: str) -> None
 
 
 def test_true_is_not_one_in_arguments() -> None:
-    one = replace(WHOLE, tool_calls=(replace(TIME, arguments='{"on": 1}'),))
+    answer = replace(WHOLE, tool_calls=(replace(TIME, arguments='{"on": 1}'),))
     true = replace(WHOLE, tool_calls=(replace(TIME, arguments='{"on": true}'),))
-    assert differences(one, true) != []
+    assert differences(answer, true) != []
 
 
 @pytest.mark.parametrize(

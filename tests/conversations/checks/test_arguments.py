@@ -114,8 +114,8 @@ def test_a_format_that_cannot_carry_the_text_is_held_to_itself() -> None:
 
 def test_each_way_is_told_by_its_name() -> None:
     whole, lost = saved(TEXT), saved("")
-    assert [one.partition(": ")[0] for one in told(whole, streamed=lost)] == ["streamed"]
-    assert [one.partition(": ")[0] for one in told(whole, wide=lost)] == ["wide"]
+    assert [text.partition(": ")[0] for text in told(whole, streamed=lost)] == ["streamed"]
+    assert [text.partition(": ")[0] for text in told(whole, wide=lost)] == ["wide"]
     (sentence,) = told(whole, wide=replace(whole, tool_calls=()))
     assert sentence.startswith("wide: tool_calls: 1 in the whole answer (save_note), 0 in the wide")
 
@@ -132,9 +132,9 @@ def test_long_texts_are_cut_and_measured() -> None:
 
 def test_the_shipped_texts_hold_what_parsers_trip_over() -> None:
     texts = toml.load(TEXTS, HostileTexts).texts
-    assert len({one.name for one in texts}) == len(texts)
-    every = "\0".join(one.text for one in texts)
+    assert len({text.name for text in texts}) == len(texts)
+    every = "\0".join(text.text for text in texts)
     wanted = ['"', "\\", "\n", "{", "}", "[", "<", ">", "&", "2>&1", "${close}", "${open}", "東"]
-    assert [one for one in wanted if one not in every] == []
-    assert "" in [one.text for one in texts]
-    assert max(len(one.text) * one.times for one in texts) >= 10_000
+    assert [text for text in wanted if text not in every] == []
+    assert "" in [text.text for text in texts]
+    assert max(len(text.text) * text.times for text in texts) >= 10_000

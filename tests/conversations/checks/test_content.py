@@ -78,7 +78,7 @@ def test_json_in_the_reasoning_is_told(reasoning: str, held: bool) -> None:
 def test_the_pattern_is_that_of_the_whole_content(content: str, right: bool) -> None:
     found = of_pattern(answer(content))
     assert (found == []) == right
-    assert all(one.startswith(r"content does not match '\\s?[A-Z]") for one in found)
+    assert all(text.startswith(r"content does not match '\\s?[A-Z]") for text in found)
 
 
 @pytest.mark.parametrize(

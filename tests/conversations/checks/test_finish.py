@@ -121,8 +121,8 @@ EMPTY = "the model was to think, and reasoning is empty"
 def test_thinking_on_thinks(
     name: str, whole: Answer, plain: Answer | None, found: list[str]
 ) -> None:
-    one = exchange(whole, thinking="on")
-    assert list(finish.with_thinking(one, family(name), plain)) == found
+    entry = exchange(whole, thinking="on")
+    assert list(finish.with_thinking(entry, family(name), plain)) == found
 
 
 def test_thinking_is_not_missed_where_it_was_not_asked_for() -> None:

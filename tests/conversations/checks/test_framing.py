@@ -33,8 +33,8 @@ CHUNKS = [
 
 
 def bytes_of(chunks: Chunks, *, done: bool = True, between: str = "\n\n") -> bytes:
-    events = [json.dumps(one, ensure_ascii=False) for one in chunks] + ["[DONE]"] * done
-    return "".join(f"data: {one}{between}" for one in events).encode()
+    events = [json.dumps(entry, ensure_ascii=False) for entry in chunks] + ["[DONE]"] * done
+    return "".join(f"data: {event}{between}" for event in events).encode()
 
 
 def told(body: bytes, kind: str = "text/event-stream; charset=utf-8") -> list[str]:
@@ -54,7 +54,7 @@ RIGHT = bytes_of(CHUNKS)
         b": ping\n\n" + RIGHT.replace(b"\n\n", b"\n\n: ping\n\n"),
         RIGHT.replace(b"data: ", b"data:"),
         RIGHT.replace(b"data: ", b"event: message\nid: 7\ndata: "),
-        bytes_of([{**one, "usage": {"completion_tokens": 2}} for one in CHUNKS]),
+        bytes_of([{**entry, "usage": {"completion_tokens": 2}} for entry in CHUNKS]),
         bytes_of([CHUNKS[0], CHUNKS[0], *CHUNKS[1:]]),
         bytes_of([*CHUNKS[:3], chunk({"content": "."}, "stop"), USAGE]),
         bytes_of([*CHUNKS[:4], chunk({}), USAGE]),
@@ -81,7 +81,7 @@ def altered(number: int, change: Callable[[dict[str, Any]], object]) -> bytes:
         (bytes_of(CHUNKS, done=False), "the stream does not end in '[DONE]': its last event is"),
         (RIGHT + RIGHT[:-20], "an event is no JSON"),
         (
-            altered(0, lambda one: one["choices"][0]["delta"].pop("role")),
+            altered(0, lambda entry: entry["choices"][0]["delta"].pop("role")),
             "the first chunk's role is None, not 'assistant'",
         ),
         (bytes_of(CHUNKS[1:]), "the first chunk's role is None"),
@@ -96,19 +96,19 @@ def altered(number: int, change: Callable[[dict[str, Any]], object]) -> bytes:
         ),
         (bytes_of(CHUNKS[:4]), "usage was asked for (stream_options) and never came"),
         (
-            altered(2, lambda one: one.update(id="chat-2")),
+            altered(2, lambda entry: entry.update(id="chat-2")),
             "the chunks of one stream have the ids ['chat-1', 'chat-2']",
         ),
         (
-            bytes_of([{**one, "id": None} for one in CHUNKS]),
+            bytes_of([{**entry, "id": None} for entry in CHUNKS]),
             "the chunks of one stream have the ids ['None']",
         ),
         (
-            altered(2, lambda one: one["choices"][0]["delta"].update(content="東\ufffd")),
+            altered(2, lambda entry: entry["choices"][0]["delta"].update(content="東\ufffd")),
             "a chunk splits a character: delta.content is '東\ufffd'",
         ),
         (
-            altered(1, lambda one: one["choices"][0]["delta"].update(reasoning="\ufffd")),
+            altered(1, lambda entry: entry["choices"][0]["delta"].update(reasoning="\ufffd")),
             "a chunk splits a character: delta.reasoning is",
         ),
         (bytes_of([USAGE]), "no chunk holds a choice"),
@@ -116,7 +116,7 @@ def altered(number: int, change: Callable[[dict[str, Any]], object]) -> bytes:
         (b"data: {not json\n\n" + RIGHT, "an event is no JSON (Expecting property name"),
         (b"data: 7\n\n" + RIGHT, "an event is no JSON object: '7'"),
         (
-            altered(0, lambda one: one["choices"][0].update(delta=None)),
+            altered(0, lambda entry: entry["choices"][0].update(delta=None)),
             "the first chunk's role is None",
         ),
         (b"\n\n", "the stream does not end in '[DONE]': its last event is ''"),
@@ -124,7 +124,7 @@ def altered(number: int, change: Callable[[dict[str, Any]], object]) -> bytes:
 )
 def test_what_a_strict_client_refuses_is_told(body: bytes, sentence: str) -> None:
     found = told(body)
-    assert any(one.startswith(sentence) for one in found), found
+    assert any(text.startswith(sentence) for text in found), found
 
 
 def test_one_fault_is_told_once() -> None:
@@ -146,7 +146,7 @@ def test_what_was_not_recorded_is_not_judged() -> None:
     ("chunks", "comes"),
     [
         (CHUNKS[:4], False),
-        ([{**one, "usage": None} for one in CHUNKS[:4]], False),
+        ([{**entry, "usage": None} for entry in CHUNKS[:4]], False),
         (CHUNKS, True),
         ([{**CHUNKS[0], "usage": {"completion_tokens": 0}}, *CHUNKS[1:4]], True),
     ],
@@ -154,7 +154,7 @@ def test_what_was_not_recorded_is_not_judged() -> None:
 def test_usage_nobody_asked_for_is_told(chunks: Chunks, comes: bool) -> None:
     found = list(unasked_usage(Recording("text/event-stream", ((0.1, bytes_of(chunks)),))))
     assert bool(found) == comes
-    assert all(one.startswith("stream_options did not ask for usage") for one in found)
+    assert all(text.startswith("stream_options did not ask for usage") for text in found)
 
 
 def test_usage_is_looked_for_in_what_can_be_read() -> None:

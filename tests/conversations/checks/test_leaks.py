@@ -49,23 +49,23 @@ def test_ordinary_text_is_no_marker(fields: dict[str, Any]) -> None:
     ],
 )
 def test_a_marker_is_told_with_its_field(fields: dict[str, Any], sentence: str) -> None:
-    assert any(one.startswith(sentence) for one in told(**fields)), told(**fields)
+    assert any(text.startswith(sentence) for text in told(**fields)), told(**fields)
 
 
 def test_a_marker_the_request_quotes_may_come_back() -> None:
     quoted = {"messages": [{"role": "user", "content": "What does </think> mean?"}]}
     says = answer("</think> ends the thinking, <think> begins it.")
     found = list(markers(exchange(says, request=quoted), QWEN))
-    assert [one.partition(":")[0] for one in found] == ["content holds the marker '<think>'"]
+    assert [text.partition(":")[0] for text in found] == ["content holds the marker '<think>'"]
 
 
 def test_a_marker_in_other_letters_may_come_back_too() -> None:
-    one = family("deepseek")
-    marker = next(marker for marker in one.markers if not marker.isascii())
+    entry = family("deepseek")
+    marker = next(marker for marker in entry.markers if not marker.isascii())
     quoted = {"messages": [{"role": "user", "content": f"What is {marker}?"}]}
     says = answer(f"{marker} is where I begin.")
-    assert list(markers(exchange(says), one)) != []
-    assert list(markers(exchange(says, request=quoted), one)) == []
+    assert list(markers(exchange(says), entry)) != []
+    assert list(markers(exchange(says, request=quoted), entry)) == []
 
 
 def test_long_text_is_shown_where_the_marker_is() -> None:
@@ -76,9 +76,9 @@ def test_long_text_is_shown_where_the_marker_is() -> None:
 
 @pytest.mark.parametrize("name", ["qwen3.5", "deepseek", "glm", "gemma"])
 def test_every_familys_own_call_would_be_seen(name: str) -> None:
-    one = family(name)
-    assert one.tools is not None
-    assert list(markers(exchange(answer(one.tools.call)), one)) != []
+    entry = family(name)
+    assert entry.tools is not None
+    assert list(markers(exchange(answer(entry.tools.call)), entry)) != []
 
 
 def test_without_an_answer_there_is_nothing_to_tell() -> None:

@@ -52,8 +52,8 @@ def test_a_stop_string_is_not_shown(
     ],
 )
 def test_a_stop_that_never_occurs_changes_nothing(whole: Answer, sentence: str | None) -> None:
-    one = exchange(whole, stop="never", stop_at=NEVER, unstopped=PLAIN)
-    found = list(stops.idle(one))
+    entry = exchange(whole, stop="never", stop_at=NEVER, unstopped=PLAIN)
+    found = list(stops.idle(entry))
     if sentence is None:
         assert found == []
     else:
@@ -110,8 +110,8 @@ def test_what_does_occur_is_not_idle() -> None:
 def test_an_answer_ends_where_its_stop_first_occurs(
     stop_at: str, whole: Answer, sentences: list[str]
 ) -> None:
-    one = exchange(whole, stop="occurs", stop_at=stop_at, unstopped=PLAIN)
-    assert list(stops.where(one)) == sentences
+    entry = exchange(whole, stop="occurs", stop_at=stop_at, unstopped=PLAIN)
+    assert list(stops.where(entry)) == sentences
 
 
 TOKEN = "token 3 was to stop it and is the answer's token 2; "
@@ -136,8 +136,8 @@ TOKEN = "token 3 was to stop it and is the answer's token 2; "
     ],
 )
 def test_a_stop_token_is_the_answers_last(whole: Answer, sentence: str | None) -> None:
-    one = exchange(whole, stop="token_ids", stop_at=3, unstopped=PLAIN)
-    assert list(stops.where(one)) == ([sentence] if sentence else [])
+    entry = exchange(whole, stop="token_ids", stop_at=3, unstopped=PLAIN)
+    assert list(stops.where(entry)) == ([sentence] if sentence else [])
 
 
 @pytest.mark.parametrize(

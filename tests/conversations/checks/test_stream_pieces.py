@@ -35,7 +35,7 @@ def test_each_piece_is_told_with_its_text() -> None:
 def test_what_is_no_event_of_a_chat_carries_nothing() -> None:
     junk = [b"data: 1\n\n", b'data: {"choices": [{"delta": [3]}]}\n\n', b"\xff\n\n", b"x: y\n\n"]
     junk.append(b'data: {"choices": [{"delta": {"tool_calls": [{"function": null}]}}]}\n\n')
-    assert pieces(Recording(pieces=tuple((0.0, one) for one in junk))) == []
+    assert pieces(Recording(pieces=tuple((0.0, data) for data in junk))) == []
 
 
 def test_a_long_stream_is_cut() -> None:
@@ -46,7 +46,7 @@ def test_a_long_stream_is_cut() -> None:
 
 @given(st.lists(st.binary(max_size=30), max_size=8))
 def test_any_bytes_are_read(some: list[bytes]) -> None:
-    assert all(text for _, text in pieces(Recording(pieces=tuple((0.0, one) for one in some))))
+    assert all(text for _, text in pieces(Recording(pieces=tuple((0.0, data) for data in some))))
 
 
 def test_the_first_case_in_which_something_was_found_is_shown() -> None:
@@ -57,7 +57,7 @@ def test_the_first_case_in_which_something_was_found_is_shown() -> None:
             ("undeclared", stream), ("auto", stream), ("named", stream), ("required", Recording()),
         )
     )  # fmt: skip
-    findings = [Finding(one.case, "it is cut") for one in (wrong, worse)]
+    findings = [Finding(entry.case, "it is cut") for entry in (wrong, worse)]
     assert of_first(findings, [well, wrong, worse]) == [
         {"what": wrong.cell.name, "pieces": [[0.2, "Hm"]]},
     ]

@@ -30,5 +30,5 @@ GONE_OF_THE_SAME = answer("", usage=TWO, token_ids=(1, 2))
 def test_a_stream_of_other_tokens_is_an_answer_of_its_own(
     whole: Answer | None, streamed: Answer | None, widened: Answer | None, sentences: list[str]
 ) -> None:
-    one = exchange(whole, streamed=streamed, widened=widened)
-    assert list(agreement.told(one, finish.empty_stop)) == sentences
+    entry = exchange(whole, streamed=streamed, widened=widened)
+    assert list(agreement.told(entry, finish.empty_stop)) == sentences

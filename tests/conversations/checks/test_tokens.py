@@ -29,10 +29,10 @@ def call_text(name: str, made: tuple[str, dict[str, str]]) -> str:
     if "ARGUMENTS" in text:
         return text.replace("ARGUMENTS", json.dumps(made[1], ensure_ascii=False))
     start, end = REPEATED[name]
-    head, one = text[: text.index(start)], text[text.index(start) : text.index(end) + len(end)]
+    head, item = text[: text.index(start)], text[text.index(start) : text.index(end) + len(end)]
     tail = text[text.index(end) + len(end) :]
     several = SEPARATOR.get(name, "").join(
-        one.replace("KEY", key).replace("VALUE", value) for key, value in made[1].items()
+        item.replace("KEY", key).replace("VALUE", value) for key, value in made[1].items()
     )
     return head + several + tail
 
@@ -50,14 +50,14 @@ SEPARATOR = {"gemma": ","}
 
 def raw(name: str, *made: tuple[str, dict[str, str]], thought: str = "", says: str = "") -> str:
     """Write what a model of the family generates when it thinks, answers and calls."""
-    one = family(name)
+    entry = family(name)
     thinking = ""
     if thought:
-        assert one.thinking is not None
-        opened = one.thinking.open if one.thinking.opened_by == "model" else ""
-        thinking = f"{opened}{thought}\n{one.thinking.close}\n\n"
+        assert entry.thinking is not None
+        opened = entry.thinking.open if entry.thinking.opened_by == "model" else ""
+        thinking = f"{opened}{thought}\n{entry.thinking.close}\n\n"
     calls = "".join(call_text(name, each) for each in made)
-    return thinking + says + calls + one.prompt.stop_tokens[0]
+    return thinking + says + calls + entry.prompt.stop_tokens[0]
 
 
 def said(*made: tuple[str, dict[str, str]], thought: str = "", says: str = "") -> Answer:
@@ -70,8 +70,8 @@ def said(*made: tuple[str, dict[str, str]], thought: str = "", says: str = "") -
 
 
 def told(name: str, text: str, whole: Answer, **fields: Any) -> list[str]:
-    one = exchange(whole, raw=text, tools="auto", **fields)
-    return [*tokens.texts(one, family(name)), *tokens.calls(one, family(name))]
+    entry = exchange(whole, raw=text, tools="auto", **fields)
+    return [*tokens.texts(entry, family(name)), *tokens.calls(entry, family(name))]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -104,7 +104,7 @@ def test_an_answer_without_thinking_is_all_content(name: str) -> None:
     assert told(name, raw(name, says="It is cold."), right, thinking="off") == []
     moved = replace(right, content="", reasoning="It is cold.")
     found = told(name, raw(name, says="It is cold."), moved, thinking="off")
-    assert [one.partition(" is ")[0] for one in found] == ["reasoning", "content"]
+    assert [text.partition(" is ")[0] for text in found] == ["reasoning", "content"]
 
 
 @pytest.mark.parametrize("name", ["qwen3.5", "deepseek", "glm", "gemma"])
@@ -113,7 +113,7 @@ def test_thinking_that_nobody_asked_for_is_no_content(name: str) -> None:
     text = raw(name, thought="They ask for it.", says="It is cold.")
     leaked = said(says="They ask for it.\n\n\nIt is cold.")
     found = told(name, text, leaked, thinking="off")
-    assert [one.partition(" is ")[0] for one in found] == ["reasoning", "content"]
+    assert [item.partition(" is ")[0] for item in found] == ["reasoning", "content"]
 
 
 THOUGHT = {"thought": "They ask for it.", "says": "It is cold."}
@@ -142,8 +142,8 @@ def test_text_that_is_lost_or_elsewhere_is_told(
 ) -> None:
     whole = replace(said(**THOUGHT), **changes)  # type: ignore[arg-type]
     found = told(name, raw(name, **THOUGHT), whole, thinking="on")
-    assert [one.partition(" is ")[0] for one in found] == fields
-    assert all("and the tokens say" in one for one in found)
+    assert [text.partition(" is ")[0] for text in found] == fields
+    assert all("and the tokens say" in text for text in found)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -169,7 +169,7 @@ def test_what_is_lost_of_a_call_is_told(
     name: str, made: tuple[Any, ...], came: tuple[Any, ...], sentence: str
 ) -> None:
     found = told(name, raw(name, *made, thought="Hm."), said(*came, thought="Hm."), thinking="on")
-    assert any(one.startswith(sentence) for one in found), found
+    assert any(text.startswith(sentence) for text in found), found
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -179,7 +179,7 @@ def test_markup_in_an_argument_is_not_the_models(name: str) -> None:
     behind = tools.call.partition("ARGUMENTS" if "ARGUMENTS" in tools.call else "VALUE")[2]
     spoilt = ("get_weather", {"city": f"Oslo{behind}"})
     found = told(name, raw(name, WEATHER, thought="Hm."), said(spoilt, thought="Hm."))
-    assert any(one.startswith("tool_calls[0] holds 'Oslo") for one in found), found
+    assert any(text.startswith("tool_calls[0] holds 'Oslo") for text in found), found
 
 
 def test_an_answer_that_was_ended_is_judged_by_others() -> None:
@@ -192,9 +192,9 @@ def test_an_answer_that_was_ended_is_judged_by_others() -> None:
 
 
 def test_without_the_tokens_nothing_can_be_told() -> None:
-    one = exchange(said(), tools="auto")
-    assert list(tokens.texts(one, family("qwen3.5"))) == []
-    assert list(tokens.calls(one, family("qwen3.5"))) == []
+    entry = exchange(said(), tools="auto")
+    assert list(tokens.texts(entry, family("qwen3.5"))) == []
+    assert list(tokens.calls(entry, family("qwen3.5"))) == []
 
 
 def test_a_call_in_a_grammars_own_form_is_left_to_the_schema() -> None:
@@ -203,9 +203,9 @@ def test_a_call_in_a_grammars_own_form_is_left_to_the_schema() -> None:
 
 
 def test_a_family_without_tools_has_none_to_lose() -> None:
-    one = exchange(said(says="Paris."), raw="Paris.<end_of_turn>", thinking="off")
-    assert list(tokens.texts(one, family("gemma/3"))) == []
-    assert list(tokens.calls(one, family("gemma/3"))) == []
+    entry = exchange(said(says="Paris."), raw="Paris.<end_of_turn>", thinking="off")
+    assert list(tokens.texts(entry, family("gemma/3"))) == []
+    assert list(tokens.calls(entry, family("gemma/3"))) == []
 
 
 def test_an_unclosed_call_is_a_call() -> None:

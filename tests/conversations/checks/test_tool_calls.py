@@ -67,7 +67,7 @@ def test_a_call_no_tool_can_take_is_told(made: ToolCall, sentence: str) -> None:
 def test_every_wrong_call_is_told_and_no_right_one() -> None:
     wrong = [replace(TIME, name="x"), *map(with_arguments, ("{", "[]", "{}"))]
     found = list(tool_calls.valid(called(TIME, *wrong, TIME), REQUEST))
-    assert [one[:13] for one in found] == [f"tool_calls[{place}]" for place in (1, 2, 3, 4)]
+    assert [text[:13] for text in found] == [f"tool_calls[{place}]" for place in (1, 2, 3, 4)]
 
 
 def test_a_call_where_nothing_is_declared_is_undeclared() -> None:
@@ -118,7 +118,7 @@ def test_one_call_comes_where_one_was_allowed(whole: Answer, found: list[str]) -
     ],
 )
 def test_every_call_has_an_id_of_its_own(ids: list[str | None], sentence: str | None) -> None:
-    found = list(tool_calls.identified(called(*(replace(TIME, id=one) for one in ids))))
+    found = list(tool_calls.identified(called(*(replace(TIME, id=text) for text in ids))))
     assert found[0].startswith(sentence) if sentence else found == []
 
 

@@ -67,7 +67,7 @@ def test_any_body_a_shell_would_hand_to_curl_is_the_body_that_is_read(
     folder = tmp_path_factory.getbasetemp()
     for form in (
         quoted(text),
-        '"' + "".join(f"\\{one}" if one in '"\\$`' else one for one in text) + '"',
+        '"' + "".join(f"\\{item}" if item in '"\\$`' else item for item in text) + '"',
     ):
         assert curl.requests(f"curl {URL} -d {form}", folder)[0].body == text.encode()
 

@@ -85,9 +85,9 @@ def test_users_are_spread_and_each_request_is_sent_once() -> None:
     with Server(serve) as server:
         load = measure(endpoint(server.port), planned, 5, workers=TWO)
     bodies = Counter(data.partition(b"\r\n\r\n")[2] for data in asked)
-    assert bodies == Counter(one.body for one in planned)
+    assert bodies == Counter(request.body for request in planned)
     assert all(f"Authorization: Bearer {KEY}".encode() in data for data in asked)
-    assert sorted(raw.name for raw in load.raws) == sorted(one.name for one in planned)
+    assert sorted(raw.name for raw in load.raws) == sorted(request.name for request in planned)
     assert {(raw.answer, raw.error) for raw in load.raws} == {(ANSWER, "")}
     assert server.most_at_once == 5
     assert sorted(held) == [2, 3]
@@ -114,7 +114,7 @@ def scripted(
 def gaps(load: DrivenLoad) -> list[float]:
     """Return the gaps between tokens that did not come together."""
     found = [latency(answered(raw)) for raw in load.raws]
-    return [gap for one in found if one for gap in one.itl_s[::2]]
+    return [gap for entry in found if entry for gap in entry.itl_s[::2]]
 
 
 def test_open_arrivals_are_those_of_the_single_loop() -> None:
@@ -123,7 +123,7 @@ def test_open_arrivals_are_those_of_the_single_loop() -> None:
     both, truth_both = scripted(planned, None, TWO)
     for load, truth in ((alone, truth_alone), (both, truth_both)):
         assert [answered(raw).error for raw in load.raws] == [""] * 16
-        assert sorted(raw.intended_s for raw in load.raws) == [one.at_s for one in planned]
+        assert sorted(raw.intended_s for raw in load.raws) == [request.at_s for request in planned]
         assert len(gaps(load)) == len(truth)
         assert median(gaps(load)) == pytest.approx(median(truth), rel=0.1)
     by_name = {raw.name: raw for raw in alone.raws}
@@ -206,7 +206,7 @@ def stranger(port: int) -> bool:
 
 def test_requests_are_dealt_out_as_there_are_users() -> None:
     parts = messages.dealt(requests(10), {"a": 3, "b": 1, "c": 0})
-    assert [[int(one.name) for one in part] for part in parts.values()] == [
+    assert [[int(request.name) for request in part] for part in parts.values()] == [
         [0, 2, 3, 4, 6, 7, 8],
         [1, 5, 9],
         [],

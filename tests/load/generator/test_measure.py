@@ -43,8 +43,8 @@ def start() -> Iterator[Callable[[Callable[[socket.socket, bytes], None]], Serve
         return started[-1]
 
     yield begin
-    for one in started:
-        one.close()
+    for server in started:
+        server.close()
 
 
 def drive(
@@ -117,7 +117,7 @@ def test_requests_go_out_at_their_times_whoever_still_waits(start: Callable[...,
 
     server = start(serve)
     load = drive(server.port, requests(10, every_s=0.02))
-    assert sorted(raw.intended_s for raw in load.raws) == [0.02 * one for one in range(10)]
+    assert sorted(raw.intended_s for raw in load.raws) == [0.02 * number for number in range(10)]
     assert all(raw.sent_s is not None and raw.sent_s >= raw.intended_s for raw in load.raws)
     assert server.most_at_once > 1
 
@@ -192,12 +192,12 @@ def test_a_load_is_driven_from_a_process_of_its_own_and_agrees_with_the_script()
         endpoint = Endpoint(f"http://127.0.0.1:{int(script.stdout.readline())}/v1", "scripted")
         answers = [answered(raw) for raw in measure(endpoint, requests(16), users=16).raws]
         truth: list[float] = json.loads(script.stdout.readline())
-    assert [one.error for one in answers if one.error] == []
-    assert {(one.output_tokens, one.prompt_tokens, one.counted_by) for one in answers} == {
-        (20, 7, "usage")
-    }
+    assert [answer.error for answer in answers if answer.error] == []
+    assert {
+        (answer.output_tokens, answer.prompt_tokens, answer.counted_by) for answer in answers
+    } == {(20, 7, "usage")}
     found = sorted(
-        gap for one in answers if (figures := latency(one)) for gap in figures.itl_s[::2]
+        gap for answer in answers if (figures := latency(answer)) for gap in figures.itl_s[::2]
     )
     assert len(found) == len(truth)
     assert found[len(found) // 2] == pytest.approx(truth[len(truth) // 2], rel=0.1)

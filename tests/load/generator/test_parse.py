@@ -39,7 +39,7 @@ def raw(*pieces: bytes, every_s: float = 1.0, error: str = "") -> RawResponse:
 
 def stream(*events: bytes) -> list[bytes]:
     """Return a stream's pieces: head, then an event a piece, then the end."""
-    return [CHUNKED, *(framed(one) for one in events), b"0\r\n\r\n"]
+    return [CHUNKED, *(framed(data) for data in events), b"0\r\n\r\n"]
 
 
 def test_tokens_are_counted_by_usage_and_the_role_chunk_is_none() -> None:

@@ -20,18 +20,18 @@ def test_those_that_failed_and_those_that_stopped_longest_are_kept() -> None:
     good = [raw(f"good-{n}", 0.0, 0.1, 0.1 + n / 10) for n in range(20)]
     failed = [raw(f"failed-{n}", error="reset") for n in range(20)]
     refused = raw("refused", answer=b"HTTP/1.1 500 Internal Server Error\r\n\r\n")
-    names = [one.name for one in worth_keeping([*good, refused, *failed])]
+    names = [response.name for response in worth_keeping([*good, refused, *failed])]
     assert names[:KEPT] == ["refused", *(f"failed-{n}" for n in range(KEPT - 1))]
     assert names[KEPT:] == [f"good-{n}" for n in range(19, 19 - KEPT, -1)]
 
 
 def test_a_request_is_kept_as_others_are() -> None:
     chunks = [b"data: one\n\n", b"data: two\n\n"]
-    parts = [HEAD, *(b"%x\r\n%s\r\n" % (len(one), one) for one in chunks), b"0\r\n\r\n"]
+    parts = [HEAD, *(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks), b"0\r\n\r\n"]
     ends = [sum(map(len, parts[: n + 1])) for n in range(len(parts))]
     arrivals = tuple(zip((1.5, 2.0, 3.0, 3.0), ends, strict=True))
-    one = RawResponse("s-1", 1.0, 1.25, 3.0, b"".join(parts), arrivals)
-    found = sent(one, REQUEST, {"Authorization": "Bearer x"}, "/prefix")
+    response = RawResponse("s-1", 1.0, 1.25, 3.0, b"".join(parts), arrivals)
+    found = sent(response, REQUEST, {"Authorization": "Bearer x"}, "/prefix")
     assert (found.method, found.path, found.body) == ("POST", "/v1/completions", b'{"n": 1}')
     assert (found.name, found.status, found.error) == ("load s-1", 200, "")
     assert found.pieces == ((0.75, chunks[0]), (1.75, chunks[1]))
@@ -46,8 +46,8 @@ def test_a_request_that_was_not_answered_has_no_status() -> None:
 
 def test_a_body_without_chunks_is_kept() -> None:
     answer = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
-    one = RawResponse("a", 0.0, 0.0, 1.0, answer, ((0.5, len(answer)),))
-    found = sent(one, REQUEST, {}, "")
+    response = RawResponse("a", 0.0, 0.0, 1.0, answer, ((0.5, len(answer)),))
+    found = sent(response, REQUEST, {}, "")
     assert (found.status, found.pieces) == (503, ((0.5, b"busy"),))
 
 
@@ -59,13 +59,15 @@ def test_a_body_without_chunks_is_kept() -> None:
 def test_however_it_is_cut_the_body_comes_out(
     chunks: list[bytes], cuts: list[int], lost: int
 ) -> None:
-    whole = HEAD + b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in chunks) + b"0\r\n\r\n"
+    whole = (
+        HEAD + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+    )
     answer = whole[: max(len(HEAD), len(whole) - lost)] if lost % 2 else whole
     ends = sorted({*(cut for cut in cuts if 0 < cut < len(answer)), len(answer)})
-    one = RawResponse(
+    response = RawResponse(
         "a", 0.0, 0.0, 9.0, answer, tuple((n / 10, end) for n, end in enumerate(ends))
     )
-    found = sent(one, REQUEST, {}, "")
+    found = sent(response, REQUEST, {}, "")
     assert b"".join(chunks).startswith(found.answer)
     assert len(answer) < len(whole) or found.answer == b"".join(chunks)
     times = [at for at, _ in found.pieces]
@@ -74,5 +76,5 @@ def test_however_it_is_cut_the_body_comes_out(
 
 @given(st.binary())
 def test_any_bytes_are_kept_somehow(answer: bytes) -> None:
-    one = RawResponse("a", 0.0, None, 1.0, HEAD + answer, ((0.5, len(answer)),))
-    assert sent(one, REQUEST, {}, "").status == 200
+    response = RawResponse("a", 0.0, None, 1.0, HEAD + answer, ((0.5, len(answer)),))
+    assert sent(response, REQUEST, {}, "").status == 200

@@ -49,9 +49,9 @@ def spoilt(document: dict[str, Any], text: str) -> dict[str, Any]:
 
     def spoil(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {name: spoil(one, name) for name, one in value.items()}
+            return {name: spoil(entry, name) for name, entry in value.items()}
         if isinstance(value, list):
-            return [spoil(one, key) for one in value]
+            return [spoil(entry, key) for entry in value]
         return text if isinstance(value, str) and key not in fixed else value
 
     spoilt_one: dict[str, Any] = spoil(copy.deepcopy(document))

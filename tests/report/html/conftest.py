@@ -58,9 +58,9 @@ def opened(chromium: Browser, report: Path) -> Iterator[Callable[..., Seen]]:
     def open_page(path: Path = report, *, width: int = WIDE, **how: Any) -> Seen:
         contexts.append(chromium.new_context(viewport={"width": width, "height": 900}, **how))
         seen = Seen(contexts[-1].new_page())
-        seen.page.on("request", lambda one: seen.requests.append(one.url))
-        seen.page.on("console", lambda one: seen.messages.append(one.text))
-        seen.page.on("pageerror", lambda one: seen.messages.append(str(one)))
+        seen.page.on("request", lambda request: seen.requests.append(request.url))
+        seen.page.on("console", lambda message: seen.messages.append(message.text))
+        seen.page.on("pageerror", lambda error: seen.messages.append(str(error)))
         seen.page.goto(path.as_uri())
         return seen
 

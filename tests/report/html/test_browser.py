@@ -67,7 +67,7 @@ def test_the_page_itself_lets_nothing_in(opened: Opened, tmp_path: Path) -> None
     path.write_text(path.read_text(encoding="utf-8").replace("</main>", f"{let_in}</main>"))
     seen = opened(path)
     assert seen.page.title() == "HOLD: cpu"
-    assert sum("Content Security Policy" in one for one in seen.messages) == 2
+    assert sum("Content Security Policy" in message for message in seen.messages) == 2
 
 
 @pytest.mark.parametrize("width", [320, NARROW, 768, WIDE])
@@ -87,15 +87,19 @@ def test_axe_finds_nothing(opened: Opened, scheme: str, width: int) -> None:
     seen.page.evaluate(OPEN_ALL)
     found: dict[str, Any] = axe.run(seen.page).response
     assert [
-        (one["id"], one["nodes"][0]["html"][:200], one["nodes"][0]["failureSummary"])
-        for one in found["violations"]
+        (
+            violation["id"],
+            violation["nodes"][0]["html"][:200],
+            violation["nodes"][0]["failureSummary"],
+        )
+        for violation in found["violations"]
     ] == []
     assert len(found["passes"]) > 20
 
 
 def test_the_themes_are_not_one(opened: Opened) -> None:
     colours = "getComputedStyle(document.body).backgroundColor"
-    light, dark = (opened(color_scheme=one).page.evaluate(colours) for one in ("light", "dark"))
+    light, dark = (opened(color_scheme=entry).page.evaluate(colours) for entry in ("light", "dark"))
     assert (light, dark) == ("rgb(255, 255, 255)", "rgb(20, 23, 27)")
 
 

@@ -67,7 +67,7 @@ def test_a_change_stands_on_its_interval_beside_zero() -> None:
     pairs = [{"slowdowns": {"output_tokens_per_s": 0.05, "ttft_s": 0.01}}]
     found = comparison({"decision": DECISION, "pairs": pairs, "against": "old"}, "new", LIMITS)
     assert found and found.drawing
-    assert [one.says for one in found.changes] == [
+    assert [change.says for change in found.changes] == [
         "output tokens a second: -4.0% (surely between -7.0% and -1.0%)",
         "time to the first token: +2.0% (surely between -2.0% and +6.0%)",
     ]
@@ -82,12 +82,12 @@ def test_blocks_of_both_sides_are_told() -> None:
     blocks = {"ours": {"itl_s": [0.01, 0.03, 0.02, 0.02, 0.02]}, "theirs": {"itl_s": [0.01]}}
     found = comparison({"against": "old", "blocks": blocks}, "new", LIMITS)
     assert found and found.drawing is None
-    (one,) = found.distributions
-    assert one.sides == (
+    (distribution,) = found.distributions
+    assert distribution.sides == (
         ("old", 1, "10 ms", "10 ms", "10 ms"), ("new", 5, "10 ms", "20 ms", "30 ms"),
     )  # fmt: skip
-    assert len(places(one.drawing, "block")) == 6
-    assert len(places(one.drawing, "median")) == 1  # of one block there are no quartiles
+    assert len(places(distribution.drawing, "block")) == 6
+    assert len(places(distribution.drawing, "median")) == 1  # of one block there are no quartiles
 
 
 def test_nothing_measured_is_nothing_shown() -> None:

@@ -73,8 +73,8 @@ def checked(document: dict[str, Any], other: dict[str, Any] | None = None) -> Re
 
 
 def test_the_documents_of_the_tests_fit_the_schema() -> None:
-    for one in (load(REJECT), load(THEIRS), empty()):
-        SCHEMA.validate(one)
+    for entry in (load(REJECT), load(THEIRS), empty()):
+        SCHEMA.validate(entry)
 
 
 def test_everything_is_on_the_page() -> None:
@@ -204,8 +204,14 @@ def test_any_evidence_is_shown_somehow(evidence: dict[str, Any], inner: Any) -> 
         "told": {"kv_gib": inner},
     }
     tests = [
-        {"test": "test_x[a]", "outcome": "FAIL", "reason": "r", "duration_s": 1.0, "evidence": one}
-        for one in (evidence, more)
+        {
+            "test": "test_x[a]",
+            "outcome": "FAIL",
+            "reason": "r",
+            "duration_s": 1.0,
+            "evidence": entry,
+        }
+        for entry in (evidence, more)
     ]
     gate = {"gate": "g", "outcome": "FAIL", "reason": "r", "duration_s": 1.0, "tests": tests}
     checkpoint = {"name": "m", "source": "s", "revision": None}
@@ -220,7 +226,7 @@ def test_it_is_written_whole_beside_the_document(tmp_path: Path) -> None:
     path = page.write(tmp_path / "new", empty("PROMOTE"))
     assert path == tmp_path / "new" / "report.html"
     assert path.read_text(encoding="utf-8").endswith("</html>")
-    assert [one.name for one in path.parent.iterdir()] == ["report.html"]
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]
 
 
 def test_of_many_changes_the_first_are_seen_at_once() -> None:

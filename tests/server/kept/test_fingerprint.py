@@ -89,7 +89,8 @@ def test_another_lane_differs(
 ) -> None:
     serve = {**plan.lane.serve, **changes.pop("serve", {})}
     before, now = (
-        fingerprint(one, environment) for one in (plan, of_lane(plan, **changes, serve=serve))
+        fingerprint(launch_plan, environment)
+        for launch_plan in (plan, of_lane(plan, **changes, serve=serve))
     )
     assert list(differences(before, now)) == [said]
 

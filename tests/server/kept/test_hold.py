@@ -26,12 +26,12 @@ time.sleep(60)
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
-    one, other = Hold(tmp_path), Hold(tmp_path)
-    assert one.acquire()
-    assert one.acquire(), "its own"
+    hold, other = Hold(tmp_path), Hold(tmp_path)
+    assert hold.acquire()
+    assert hold.acquire(), "its own"
     assert other.held()
     assert not other.acquire(0.05)
-    one.release()
+    hold.release()
     assert not other.held()
     assert other.acquire()
 
@@ -50,11 +50,11 @@ def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
 def test_the_lock_of_a_server_that_went_meanwhile_is_none(tmp_path: Path) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
-    one, other = Hold(folder), Hold(folder)
-    assert one.acquire()
-    one.path.rename(tmp_path / "gone")
+    hold, other = Hold(folder), Hold(folder)
+    assert hold.acquire()
+    hold.path.rename(tmp_path / "gone")
     folder.rmdir()
-    one.release()
+    hold.release()
     assert not other.acquire()
     assert not other.held()
 

@@ -55,7 +55,9 @@ def record(folder: Path, **changes: Any) -> KeptEntry:
 
 
 def found(own: Path) -> KeptEntry:
-    (entry,) = (one for one in kept_registry.entries(own.parent) if one.folder == own)
+    (entry,) = (
+        kept_entry for kept_entry in kept_registry.entries(own.parent) if kept_entry.folder == own
+    )
     return entry
 
 

@@ -68,6 +68,6 @@ def _kernel_is_right(embedding: Any, kernel: Any, like: Any) -> bool:
     wanted = embedding.forward_native(positions, query.clone(), query.clone())
     found = kernel(embedding, positions, query.clone(), query.clone())
     return all(
-        torch.allclose(one.float(), other.float(), rtol=0.0, atol=TOLERANCE)
-        for one, other in zip(wanted, found, strict=True)
+        torch.allclose(entry.float(), other.float(), rtol=0.0, atol=TOLERANCE)
+        for entry, other in zip(wanted, found, strict=True)
     )

@@ -37,7 +37,7 @@ def _guard_generators(module: ModuleType) -> None:
 
     @wraps(sample)
     def _sample(self: Any, *args: Any, **more: Any) -> Any:
-        before = [(one, one.get_state()) for one in _thrown_away(self).values()]
+        before = [(entry, entry.get_state()) for entry in _thrown_away(self).values()]
         found = sample(self, *args, **more)
         for generator, state in before:
             generator.set_state(state)
@@ -51,7 +51,7 @@ def _guard_generators(module: ModuleType) -> None:
             return bookkeeping(self, *args, **more)
         # It takes back the generators it finds: these were taken back already.
         self.input_batch.generators = {
-            at: one for at, one in generators.items() if at not in hidden
+            at: entry for at, entry in generators.items() if at not in hidden
         }
         try:
             return bookkeeping(self, *args, **more)
@@ -66,7 +66,7 @@ def _thrown_away(runner: Any) -> dict[int, Any]:
     batch = runner.input_batch
     discarded = runner.discard_request_mask.np[: batch.num_reqs]
     return {
-        at: one
-        for at, one in batch.generators.items()
-        if at < len(discarded) and discarded[at] and one.device.type == "cpu"
+        at: entry
+        for at, entry in batch.generators.items()
+        if at < len(discarded) and discarded[at] and entry.device.type == "cpu"
     }
