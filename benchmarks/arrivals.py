@@ -70,12 +70,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rate", type=float, default=300.0)
     parser.add_argument("--seconds", type=float, default=40.0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     ports: Queue[int] = multiprocessing.Queue()
     server = multiprocessing.Process(target=serve, args=(ports,), daemon=True)
     server.start()
     endpoint = Endpoint(f"http://127.0.0.1:{ports.get(timeout=30)}/v1", "none")
-    times = poisson(asked.rate, int(asked.rate * asked.seconds), "arrivals")
+    times = poisson(options.rate, int(options.rate * options.seconds), "arrivals")
     requests = [PlannedRequest(str(number), "/", b"{}", at) for number, at in enumerate(times)]
     driven = measure(endpoint, requests)
     server.terminate()
@@ -83,11 +83,11 @@ def main() -> int:
         raise SystemExit(f"{len(broken)} of {len(times)} were not answered: {broken[0]}")
     sent = [raw.sent_s for raw in driven.raws if raw.sent_s is not None]
     late = [1000 * (raw.sent_s - raw.intended_s) for raw in driven.raws if raw.sent_s is not None]
-    index, planned = dispersion(sent, asked.rate), dispersion(times, asked.rate)
+    index, planned = dispersion(sent, options.rate), dispersion(times, options.rate)
     late_ms = percentile(late, 0.99)
-    bins = int(max(times) * asked.rate / EACH)
+    bins = int(max(times) * options.rate / EACH)
     print(
-        f"{len(sent)} requests at {len(sent) / max(sent):.1f} of {asked.rate:g} a second: index of "
+        f"{len(sent)} requests at {len(sent) / max(sent):.1f} of {options.rate:g} a second: index of "
         f"dispersion {index:.3f} (planned {planned:.3f}, chance alone ±{math.sqrt(2 / bins):.3f}), "
         f"late p50 {percentile(late, 0.5):.2f} ms, p99 {late_ms:.2f} ms"
     )

@@ -67,17 +67,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=TOKENS_TOGETHER, help="of a chunk, at most")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     peer = bench_serve.of_lane()
-    script = Script(STREAMS, EVERY_S, STALL_SHARE, STALL_S, asked.tokens)
-    tokens = CHUNKS * (1 + asked.tokens) // 2
+    script = Script(STREAMS, EVERY_S, STALL_SHARE, STALL_S, options.tokens)
+    tokens = CHUNKS * (1 + options.tokens) // 2
     own, other = [], []
     with tempfile.TemporaryDirectory() as folder, serving(script) as server:
         flags = peer.flags(
             server.endpoint, requests=STREAMS, users=STREAMS,
             prompt_tokens=PROMPT_TOKENS, output_tokens=tokens,
         )  # fmt: skip
-        for _ in range(asked.rounds):
+        for _ in range(options.rounds):
             found, lag_ms = ours(server.endpoint, tokens)
             shared = [gap / n for gap, n in gaps(server.sent()) for _ in range(n)]
             own.append((found, _p99_ms(shared)))
@@ -89,7 +89,7 @@ def main() -> int:
         statistics.median(found / truth - 1 for found, truth in pairs) for pairs in (own, other)
     )
     print(
-        f"medians of {asked.rounds}: ours {off:+.1%} (at most {LIMIT:.0%}), vllm bench serve "
+        f"medians of {options.rounds}: ours {off:+.1%} (at most {LIMIT:.0%}), vllm bench serve "
         f"{peers_off:+.1%}"
     )
     return 0 if abs(off) <= LIMIT else 1

@@ -128,13 +128,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default=MODEL)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     bare: list[float] = []
     runs: list[Run] = []
-    for _ in range(asked.rounds):
+    for _ in range(options.rounds):
         with tempfile.TemporaryDirectory() as folder:
             bare.append(bare_boot_s(Path(folder)))
-            runs.append(run_gate(asked.model, Path(folder)))
+            runs.append(run_gate(options.model, Path(folder)))
         run = runs[-1]
         print(
             f"bare boot {bare[-1]:5.1f} s   gate alone {run.wall_s:5.1f} s, of it renderer "
@@ -142,16 +142,16 @@ def main() -> int:
             flush=True,
         )
     with tempfile.TemporaryDirectory() as folder:
-        server = boot(asked.model, Path(folder), renderer=True)
+        server = boot(options.model, Path(folder), renderer=True)
         try:
             assert server.boot.endpoint  # noqa: S101 - or it had ended
-            print(long_ones(asked.model, server.boot.endpoint))
+            print(long_ones(options.model, server.boot.endpoint))
         finally:
             server.stop()
     conversations_s = statistics.median(run.conversations_s for run in runs)
     ratio = statistics.median(run.wall_s for run in runs) / statistics.median(bare)
     print(
-        f"median of {asked.rounds}: conversations {conversations_s:.2f} s beside the start (at "
+        f"median of {options.rounds}: conversations {conversations_s:.2f} s beside the start (at "
         f"most {CONVERSATIONS_LIMIT_S:.0f})   gate alone / bare boot = {ratio:.2f} (at most "
         f"{RATIO_LIMIT})"
     )

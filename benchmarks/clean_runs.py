@@ -29,13 +29,13 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--model", default="all")
     parser.add_argument("--lane", default="cpu")
-    asked, more = parser.parse_known_args()
+    options, more = parser.parse_known_args()
     argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no"]
-    argv += ["--model", asked.model, "--lane", asked.lane]
+    argv += ["--model", options.model, "--lane", options.lane]
     with tempfile.TemporaryDirectory() as baselines:
         recording = [*argv, "-m", "throughput", "--update-baseline"]
         subprocess.run(recording, cwd=baselines, stdin=subprocess.DEVNULL, check=True)
-        return judge([*argv, *more], asked.times, Path(baselines, "golden"))
+        return judge([*argv, *more], options.times, Path(baselines, "golden"))
 
 
 def judge(argv: list[str], times: int, golden: Path) -> int:

@@ -188,9 +188,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--alike", action="store_true", help="all ask for the same chunks")
-    asked = parser.parse_args()
-    rounds = asked.rounds
-    asks = OWN_ASKS if asked.alike else {"stream_options": USAGE}
+    options = parser.parse_args()
+    rounds = options.rounds
+    asks = OWN_ASKS if options.alike else {"stream_options": USAGE}
     peer = bench_serve.of_lane()
 
     def jobs(tokens: int) -> list[object]:
@@ -220,12 +220,12 @@ def main() -> int:
                     server.sent()
                     late_ms += [1000 * (gap - EVERY_S) for gap, _ in gaps(server.sent())]
                     found.append(1e6 * (long_s - short_s) / (STREAMS * (LONG - SHORT)))
-                figures = (found[-1] for found in costs)
+                figures = (cost[-1] for cost in costs)
                 print(
                     f"{_line(figures)}   (the server itself up to {max(late_ms):.1f} ms late)",
                     flush=True,
                 )
-    least, own, bench, other = (statistics.median(found) for found in costs)
+    least, own, bench, other = (statistics.median(cost) for cost in costs)
     print(f"medians of {rounds}: {_line((least, own, bench, other))}")
     times = (bench - least) / (own - least) if own > least else math.inf
     print(

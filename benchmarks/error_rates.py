@@ -83,10 +83,10 @@ def gate(
 
 
 def _scatter(pairs: list[Pair], plan: ThroughputPlan) -> Scatter:
-    found = scatter_of(pairs, plan)
-    if found is None:
+    scatter = scatter_of(pairs, plan)
+    if scatter is None:
         sys.exit("no pair of boots has enough fit blocks: record them on a quiet machine")
-    return found
+    return scatter
 
 
 def main() -> int:
@@ -97,11 +97,11 @@ def main() -> int:
     parser.add_argument("--lane", default="cpu")
     parser.add_argument("--shipped", action="store_true", help="gates that are not calibrated")
     parser.add_argument("--seed", default="1")
-    asked = parser.parse_args()
-    kept = json.loads(asked.calibration.read_text(encoding="utf-8"))[OURS]
+    options = parser.parse_args()
+    kept = json.loads(options.calibration.read_text(encoding="utf-8"))[OURS]
     pairs = PAIRS.validate_python(kept["pairs"])
-    plan = planned_throughput(lanes.load(asked.lane, Path()).throughput)
-    chance = random.Random(asked.seed)  # noqa: S311 - it hides nothing
+    plan = planned_throughput(lanes.load(options.lane, Path()).throughput)
+    chance = random.Random(options.seed)  # noqa: S311 - it hides nothing
     overall = ", ".join(f"{name} {sd:.2%}" for name, sd in _scatter(pairs, plan))
     print(f"{len(pairs)} pairs of boots, which differ by (sd) {overall}")
     rates: dict[float, Counter[Conclusion]] = {}
@@ -109,31 +109,31 @@ def main() -> int:
         answers: Counter[Conclusion] = Counter()
         needed: list[int] = []
         minutes: list[float] = []
-        for _ in range(asked.gates):
+        for _ in range(options.gates):
             mixed = chance.sample(pairs, len(pairs))
             half = len(mixed) // 2
             known, played = mixed[:half], mixed[half:]
-            judged_by = plan if asked.shipped else plan.calibrated(_scatter(known, plan), half)
+            judged_by = plan if options.shipped else plan.calibrated(_scatter(known, plan), half)
             answer, count, took = gate(played, loss, judged_by, chance)
             answers[answer] += 1
             needed.append(count)
             minutes.append(took)
         rates[loss] = answers
         told = ", ".join(
-            f"{answers[conclusion] / asked.gates:6.1%} {conclusion}" for conclusion in Conclusion
+            f"{answers[conclusion] / options.gates:6.1%} {conclusion}" for conclusion in Conclusion
         )
         print(
             f"loss {loss:5.1%}: {told}; pairs: median {statistics.median(needed):.0f}, mean "
             f"{statistics.fmean(needed):.1f}; minutes: median {statistics.median(minutes):.0f}",
             flush=True,
         )
-    share = 1 / asked.gates
+    share = 1 / options.gates
     alarms = rates[0.0][Conclusion.REGRESSION] * share
     found = {loss: rates[loss][Conclusion.REGRESSION] * share for loss in (0.05, 0.1)}
     print(
         f"false alarms {alarms:.1%} (at most 1 %), 5 % slower found in {found[0.05]:.1%} (at least "
-        f"95 %), 10 % slower in {found[0.1]:.1%} (all); odds of one gate in {asked.gates}: "
-        f"{math.sqrt(0.01 * 0.99 / asked.gates):.2%}"
+        f"95 %), 10 % slower in {found[0.1]:.1%} (all); odds of one gate in {options.gates}: "
+        f"{math.sqrt(0.01 * 0.99 / options.gates):.2%}"
     )
     return 0 if alarms <= 0.01 and found[0.05] >= 0.95 and found[0.1] == 1 else 1  # noqa: PLR2004
 

@@ -105,13 +105,13 @@ def main() -> int:
     """Measure what was asked for and write it down, each as soon as it is known."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", help=f"of: {', '.join(plan())}; all without")
-    given = parser.parse_args()
-    if unknown := set(given.names) - set(plan()):
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(plan()):
         parser.error(f"no figure {', '.join(sorted(unknown))}; there are {', '.join(plan())}")
     measured = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
     beyond = 0
     for name, figure in plan().items():
-        if given.names and name not in given.names:
+        if options.names and name not in options.names:
             continue
         print(f"== {figure['what']}", flush=True)
         measured[name] = measure(figure)

@@ -131,26 +131,26 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=0)
     parser.add_argument("--runs", type=int, default=0)
     parser.add_argument("more", nargs="*", help="arguments of pytest, after --")
-    given = parser.parse_args()
-    if given.base_url:
+    options = parser.parse_args()
+    if options.base_url:
         os.environ.setdefault("OPENAI_API_KEY", "none")
-        return measured(given.base_url, given)
+        return measured(options.base_url, options)
     with tempfile.TemporaryDirectory() as folder:
         server = boot(MODEL, Path(folder))
         try:
             endpoint = server.boot.endpoint
             assert endpoint  # noqa: S101 - or it had ended
             os.environ["OPENAI_API_KEY"] = endpoint.api_key or "none"
-            return measured(endpoint.base_url, given)
+            return measured(endpoint.base_url, options)
         finally:
             server.stop()
 
 
-def measured(base_url: str, given: argparse.Namespace) -> int:
+def measured(base_url: str, options: argparse.Namespace) -> int:
     """Measure what was asked for; return the exit status."""
-    if given.requests:
-        requests(base_url, given.requests)
-    return 0 if not given.runs or runs(base_url, given.runs, given.more) else 1
+    if options.requests:
+        requests(base_url, options.requests)
+    return 0 if not options.runs or runs(base_url, options.runs, options.more) else 1
 
 
 if __name__ == "__main__":

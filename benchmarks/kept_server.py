@@ -61,16 +61,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--model", default="qwen3.5")
-    given = parser.parse_args()
+    options = parser.parse_args()
     attached_s, runs_s = [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         env = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
         try:
-            bundle = incident(folder, given.model)
+            bundle = incident(folder, options.model)
             first_s, kept = run(folder, env, bundle)
             print(f"the first run, with its boot: {first_s:.1f} s", flush=True)
-            for _ in range(given.rounds):
+            for _ in range(options.rounds):
                 taken_s, found = run(folder, env, bundle)
                 if not found["attached"] or found["name"] != kept["name"]:
                     sys.exit(f"the server was not found again: {found}")
@@ -81,7 +81,7 @@ def main() -> int:
             subprocess.run([*GATES, "servers", "stop", "--all"], env=env, check=False)
     attach_s, run_s = statistics.median(attached_s), statistics.median(runs_s)
     print(
-        f"median of {given.rounds}: attached in {attach_s:.3f} s (at most {ATTACH_LIMIT_S}), "
+        f"median of {options.rounds}: attached in {attach_s:.3f} s (at most {ATTACH_LIMIT_S}), "
         f"{run_s:.2f} s in all (at most {RUN_LIMIT_S}); load {os.getloadavg()[0]:.1f} on "
         f"{os.cpu_count()} cores"
     )

@@ -31,14 +31,14 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--longest", type=float, default=LONGEST_S, help="latest moment, seconds")
-    given = parser.parse_args()
-    chance = random.Random(given.seed)  # noqa: S311 - moments, not secrets
+    options = parser.parse_args()
+    chance = random.Random(options.seed)  # noqa: S311 - moments, not secrets
     clean = 0
     print("killed after   processes then   gone after   left after 5 s", flush=True)
-    for _ in range(given.times):
-        clean += kill_once(chance.uniform(0.2, given.longest))
-    print(f"{clean} of {given.times} left nothing")
-    return 0 if clean == given.times else 1
+    for _ in range(options.times):
+        clean += kill_once(chance.uniform(0.2, options.longest))
+    print(f"{clean} of {options.times} left nothing")
+    return 0 if clean == options.times else 1
 
 
 def kill_once(after_s: float) -> bool:

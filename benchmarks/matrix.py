@@ -53,10 +53,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", action="append", dest="models")
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     worst = 0.0
-    for family in given.models or FAMILIES:
-        rounds = [measured(family) for _ in range(given.rounds)]
+    for family in options.models or FAMILIES:
+        rounds = [measured(family) for _ in range(options.rounds)]
         seconds = statistics.median(entry["seconds"] for entry in rounds)
         worst = max(worst, seconds)
         print(

@@ -113,20 +113,20 @@ def main() -> int:
     parser.add_argument("--gates", type=int, default=20)
     parser.add_argument("--slower", type=float, default=0.0)
     parser.add_argument("--minutes", type=float, default=math.inf)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     RECORDED.parent.mkdir(exist_ok=True)
-    until = time.monotonic() + 60 * asked.minutes
-    for number in range(1, asked.gates + 1):
+    until = time.monotonic() + 60 * options.minutes
+    for number in range(1, options.gates + 1):
         if time.monotonic() >= until:
             break
-        entry = gate(asked.slower)
+        entry = gate(options.slower)
         with RECORDED.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
         slowdowns = ", ".join(f"{-value:+.1%}" for value in entry["slowdowns"])
         print(f"{number:3d}  {entry['answer']}  {slowdowns}  {entry['minutes']} min", flush=True)
     lines = RECORDED.read_text(encoding="utf-8").splitlines()
-    gates = [entry for line in lines if (entry := json.loads(line))["slower"] == asked.slower]
-    sentence, right = told(gates, asked.slower)
+    gates = [entry for line in lines if (entry := json.loads(line))["slower"] == options.slower]
+    sentence, right = told(gates, options.slower)
     print(sentence)
     return 0 if right else 1
 

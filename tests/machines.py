@@ -31,7 +31,7 @@ def recorded(name: str, **changes: Any) -> Machine:
     document = (RECORDED / f"{name}.xml").read_text()
     count = document.count("<gpu id=")
     driver, gpus = nvidia_smi.read(document, f"{CAPABILITIES[name]}\n" * count)
-    found = Machine(
+    machine = Machine(
         os="Linux-6.8.0-x86_64-with-glibc2.39",
         python="3.12.3",
         cpu="a processor",
@@ -43,7 +43,7 @@ def recorded(name: str, **changes: Any) -> Machine:
         driver=driver,
         limits=ProcessLimits((1024, 1048576), 8 * GIB, 8 * GIB),
     )
-    return replace(found, **changes)
+    return replace(machine, **changes)
 
 
 def put_in_place(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, gpus: int = 1) -> None:

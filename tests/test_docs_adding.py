@@ -86,9 +86,9 @@ def test_the_signature_is_one(tmp_path: Path) -> None:
 
 def test_the_waiver_is_one_of_a_test_that_exists(tmp_path: Path) -> None:
     put(tmp_path, waivers.NAME, block("A waiver", "toml"))
-    (found,) = waivers.load_all(tmp_path, session_collection.gate_files(), DAY)
-    text = session_collection.gate_files()[found.gate].read_text(encoding="utf-8")
-    assert f"def {found.test}(" in text
+    (waiver,) = waivers.load_all(tmp_path, session_collection.gate_files(), DAY)
+    text = session_collection.gate_files()[waiver.gate].read_text(encoding="utf-8")
+    assert f"def {waiver.test}(" in text
 
 
 def test_the_known_defect_is_one_that_ships(tmp_path: Path) -> None:

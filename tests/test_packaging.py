@@ -89,18 +89,18 @@ def test_the_metadata_is_complete_and_true(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
         (name,) = (item for item in wheel.namelist() if item.endswith(".dist-info/METADATA"))
         text = wheel.read(name)
-    found = Metadata.from_email(text, validate=True)
+    metadata = Metadata.from_email(text, validate=True)
     project = tomllib.loads((wheels.ROOT / "pyproject.toml").read_text())["project"]
-    assert str(found.version) == pytest_vllm_gates.__version__
+    assert str(metadata.version) == pytest_vllm_gates.__version__
     assert "version" in project["dynamic"]
-    assert found.license_expression == "Apache-2.0"
-    assert found.license_files == ["LICENSE"]
-    assert str(found.requires_python) == ">=3.11"
-    assert found.summary == pytest_vllm_gates.__doc__
-    assert found.author or found.author_email
-    assert {"Framework :: Pytest", "Typing :: Typed"} <= set(found.classifiers or ())
-    assert found.description_content_type == "text/markdown"
-    assert found.description == (wheels.ROOT / "README.md").read_text()
+    assert metadata.license_expression == "Apache-2.0"
+    assert metadata.license_files == ["LICENSE"]
+    assert str(metadata.requires_python) == ">=3.11"
+    assert metadata.summary == pytest_vllm_gates.__doc__
+    assert metadata.author or metadata.author_email
+    assert {"Framework :: Pytest", "Typing :: Typed"} <= set(metadata.classifiers or ())
+    assert metadata.description_content_type == "text/markdown"
+    assert metadata.description == (wheels.ROOT / "README.md").read_text()
 
 
 @pytest.fixture(scope="module", params=["this", "newer"])

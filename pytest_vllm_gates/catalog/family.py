@@ -210,10 +210,10 @@ def recognise(
     Where several would do, the one whose name pattern says more is meant, and a main line before
     its members.
     """
-    found = [
+    families = [
         family for family in every(project) if family.recognises(architectures, model_type, source)
     ]
-    return max(found, key=lambda family: max(map(len, family.recognise)), default=None)
+    return max(families, key=lambda family: max(map(len, family.recognise)), default=None)
 
 
 def every(project: Path) -> Iterator[Family]:

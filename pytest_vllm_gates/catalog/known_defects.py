@@ -116,7 +116,7 @@ def sort(
         gone=tuple(
             defect
             for defect, some in covered
-            if not some and any(_has(defect, given) for given in traits)
+            if not some and any(_has(defect, trait) for trait in traits)
         ),
     )
 

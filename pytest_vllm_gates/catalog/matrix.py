@@ -109,10 +109,10 @@ class Matrix(toml.Record):
 
     def asks(self, cell: Cell) -> ConversationRule:
         """Return what asks for a cell; raises `UserError` for one that nothing asks for."""
-        asked = self._asking(cell)
-        if asked is None:
+        rule = self._asking(cell)
+        if rule is None:
             raise UserError(f"{SHIPPED.name}: no [[asked]] entry asks for {cell.name}")
-        return asked
+        return rule
 
     def _asking(self, cell: Cell) -> ConversationRule | None:
         return next(

@@ -94,11 +94,11 @@ def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[W
     path = project / NAME
     if not path.is_file():
         return ()
-    found = toml.load(path, _WaiverFile).waiver
+    waivers = toml.load(path, _WaiverFile).waiver
     text, _ = toml.read(path)
-    known = [family.name for family in families.every(project)] if found else []
+    known = [family.name for family in families.every(project)] if waivers else []
     own_lanes = [*lanes.files(project), lanes.ATTACHED]
-    for number, waiver in enumerate(found):
+    for number, waiver in enumerate(waivers):
         faults = {
             "until": _too_far(waiver, day),
             "check": _no_family(waiver, known) or _no_gate(waiver, project, [*gates]),
@@ -107,7 +107,7 @@ def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[W
         for key, fault in faults.items():
             if fault:
                 raise UserError(f"{toml.place(path, text, ('waiver', number, key))}: {fault}")
-    return found
+    return waivers
 
 
 def _too_far(waiver: Waiver, day: datetime.date) -> str | None:

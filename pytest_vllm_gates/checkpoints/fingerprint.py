@@ -108,8 +108,8 @@ def _template(place: Path | None, *, whole: bool) -> str | None:
     """Return the checksum of all templates a folder has; `none` only where the folder is whole."""
     if place is None:
         return None
-    found = [place / TEMPLATE, place / OLD_TEMPLATE, *sorted(place.glob(MORE_TEMPLATES))]
-    parts = [(path.name, path.read_bytes()) for path in found if path.is_file()]
+    paths = [place / TEMPLATE, place / OLD_TEMPLATE, *sorted(place.glob(MORE_TEMPLATES))]
+    parts = [(path.name, path.read_bytes()) for path in paths if path.is_file()]
     inside = _json(place / TOKENIZER_CONFIG).get(IN_CONFIG)
     if inside is not None:
         # The same template may stand in a file of its own or in the config: where it stands alone

@@ -55,8 +55,8 @@ def weights_bytes(folder: Path, layers: int) -> int | None:
 
 def drafts(name: str, layers: int) -> bool:
     """Return whether a tensor belongs to layers beyond the model's own."""
-    found = LAYER.search(name)
-    return bool(DRAFTER.search(name)) or bool(layers and found and int(found[1]) >= layers)
+    match = LAYER.search(name)
+    return bool(DRAFTER.search(name)) or bool(layers and match and int(match[1]) >= layers)
 
 
 def read(file: Path) -> Iterator[Tensor]:

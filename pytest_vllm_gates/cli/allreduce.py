@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         )
     plan = facts.load()
     folder = Path(tempfile.mkdtemp(prefix="all-reduce-"))
-    seen = all_reduce_run.run(
+    ranks = all_reduce_run.run(
         all_reduce_run.Task(
             lane=lane,
             python=found.python,
@@ -81,13 +81,13 @@ def run(options: argparse.Namespace) -> int:
         _say,
     )
     if options.json:
-        print(json.dumps(report.all_reduce_document(seen), indent=2, ensure_ascii=False))
-    elif judge.fault(seen):
-        print(judge.failure(seen, _explanation(seen), _next(lane)).explain())
+        print(json.dumps(report.all_reduce_document(ranks), indent=2, ensure_ascii=False))
+    elif judge.fault(ranks):
+        print(judge.failure(ranks, _explanation(ranks), _next(lane)).explain())
     else:
         print(f"all-reduce on lane {lane.name}: right")
-        print("\n".join(report.all_reduce_lines(seen)))
-    return 1 if judge.fault(seen) else 0
+        print("\n".join(report.all_reduce_lines(ranks)))
+    return 1 if judge.fault(ranks) else 0
 
 
 def _explanation(seen: Ranks) -> Explanation:

@@ -50,14 +50,14 @@ def run(options: argparse.Namespace) -> int:
     classes = signature.load_all(project)
     here = _situation(options.lane, project) if options.here or options.lane else None
     try:
-        found = explain.explain(log.blocks(path), classes, options.exit_status, here)
+        explanation = explain.explain(log.blocks(path), classes, options.exit_status, here)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     if options.json:
-        print(json.dumps(found.document(), indent=2, ensure_ascii=False))
+        print(json.dumps(explanation.document(), indent=2, ensure_ascii=False))
     else:
-        print("\n".join(found.lines()))
-    return 1 if found.unknown else 0
+        print("\n".join(explanation.lines()))
+    return 1 if explanation.unknown else 0
 
 
 def _situation(lane: str | None, project: Path) -> Situation:

@@ -147,7 +147,7 @@ def run_freeze(options: argparse.Namespace) -> int:
     lane = lanes.load(source, project) if source else None
     serving = _serving(options, file, lane)
     say = _progress()
-    found = freeze.compose(
+    frozen_lane = freeze.compose(
         file,
         serving,
         source=lane,
@@ -159,16 +159,18 @@ def run_freeze(options: argparse.Namespace) -> int:
         },
         say=say,
     )
-    write_together(found.files)
+    write_together(frozen_lane.files)
     lanes.load(file.stem, project)
-    told = _told(found, project)
+    told = _told(frozen_lane, project)
     if options.json:
         print(json.dumps({"lane": file.stem, **told}, indent=2, ensure_ascii=False))
         return 0
-    print(f"lane {file.stem}: {found.packages} packages, {found.checked} with checksums")
+    print(
+        f"lane {file.stem}: {frozen_lane.packages} packages, {frozen_lane.checked} with checksums"
+    )
     for path in told["files"]:
         print(f"  written: {path}")
-    for note in found.notes:
+    for note in frozen_lane.notes:
         print(f"  {note}")
     print(f"try it: vllm-gates lane make {file.stem}")
     return 0

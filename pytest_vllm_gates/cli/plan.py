@@ -128,24 +128,24 @@ def read_config(path: Path) -> tuple[Path, dict[str, Any]]:
 
 def size(text: str) -> int:
     """Return a size in bytes: "80GiB", "14.39" (GiB) or "85899345920" (bytes)."""
-    found = re.fullmatch(r"\s*(-?[\d.,_]+)\s*([kmg]i?|)b?\s*", text, re.IGNORECASE)
+    match = re.fullmatch(r"\s*(-?[\d.,_]+)\s*([kmg]i?|)b?\s*", text, re.IGNORECASE)
     try:
-        amount = float(found[1].replace(",", "").replace("_", "")) if found else None
+        amount = float(match[1].replace(",", "").replace("_", "")) if match else None
     except ValueError:
         amount = None
-    if not found or amount is None:
+    if not match or amount is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no size; such as 80GiB, 14.39 or 85899345920"
         )
-    if not found[2]:
+    if not match[2]:
         return int(amount * GIB) if abs(amount) < LEAST_BYTES else int(amount)
-    return int(amount * UNITS[found[2].lower()])
+    return int(amount * UNITS[match[2].lower()])
 
 
 def tokens(text: str) -> int:
     """Return a number of tokens as vLLM reads it: "131072", "128k" (1000s), "128K" (1024s)."""
-    found = re.fullmatch(r"\s*([\d,_]+(?:\.\d+)?)([kKmM]?)\s*", text)
-    if not found:
+    match = re.fullmatch(r"\s*([\d,_]+(?:\.\d+)?)([kKmM]?)\s*", text)
+    if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens; such as 131072 or 128k")
-    factor = {"": 1, "k": 1000, "K": 2**10, "m": 1000**2, "M": 2**20}[found[2]]
-    return int(float(found[1].replace(",", "").replace("_", "")) * factor)
+    factor = {"": 1, "k": 1000, "K": 2**10, "m": 1000**2, "M": 2**20}[match[2]]
+    return int(float(match[1].replace(",", "").replace("_", "")) * factor)

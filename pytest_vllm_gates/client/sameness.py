@@ -75,10 +75,11 @@ def _behind(alone: Completion, other: Completion, at: int) -> float | None:
         return None
     pairs = ((alone, other), (other, alone))
     found = [
-        said.candidates[at][said.token_ids[at]] - said.candidates[at][rival.token_ids[at]]
-        for said, rival in pairs
-        if at < len(said.candidates)
-        and {said.token_ids[at], rival.token_ids[at]} <= set(said.candidates[at])
+        completion.candidates[at][completion.token_ids[at]]
+        - completion.candidates[at][rival.token_ids[at]]
+        for completion, rival in pairs
+        if at < len(completion.candidates)
+        and {completion.token_ids[at], rival.token_ids[at]} <= set(completion.candidates[at])
     ]
     return min(found, default=None)
 

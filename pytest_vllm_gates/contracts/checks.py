@@ -96,8 +96,8 @@ def broken(
     cases = {
         name: Case(name, {"contract": name}, requests.get(name)) for name in map(asked, recorded)
     }
-    found = [Finding(cases[asked(name)], says) for name, says in find(recorded, now)]
-    return found, list(cases.values())
+    findings = [Finding(cases[asked(name)], says) for name, says in find(recorded, now)]
+    return findings, list(cases.values())
 
 
 def drift(what: str, recorded: Contracts, now: Contracts) -> list[dict[str, Any]]:

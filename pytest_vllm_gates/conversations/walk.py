@@ -65,12 +65,12 @@ def cut(text: str, stop: str) -> str:
 
 def _middle(pattern: re.Pattern[str], text: str, before: str) -> str | None:
     """Return the match nearest to the text's middle that does not occur in `before`."""
-    found = [
+    matches = [
         match for match in pattern.finditer(text) if match[0] not in before and match.start() > 0
     ]
-    if not found:
+    if not matches:
         return None
-    return min(found, key=lambda match: abs(match.start() - len(text) // 2))[0]
+    return min(matches, key=lambda match: abs(match.start() - len(text) // 2))[0]
 
 
 def _token(answer: Answer) -> int | None:
@@ -121,8 +121,13 @@ class Walk:
         Conversations come first, for the longest answer is one of theirs and the others go on
         beside it. Cells with a stop come last: it is taken from the answer to the same without.
         """
-        asked = [conversation for conversation in self._conversations.values() if conversation.ask]
-        cells = [*(matrix.cell_of(conversation) for conversation in asked), *self._matrix.cells()]
+        conversations = [
+            conversation for conversation in self._conversations.values() if conversation.ask
+        ]
+        cells = [
+            *(matrix.cell_of(conversation) for conversation in conversations),
+            *self._matrix.cells(),
+        ]
         cells = [cell for cell in dict.fromkeys(cells) if self._applies(cell)]
         with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
             found = {cell: pool.submit(self._plain, cell) for cell in cells if cell.stop == UNSET}
@@ -141,8 +146,8 @@ class Walk:
         return self._matrix.asks(cell)
 
     def _applies(self, cell: Cell) -> bool:
-        asked = self._asks(cell)
-        conversation = self._conversations[asked.conversation]
+        rule = self._asks(cell)
+        conversation = self._conversations[rule.conversation]
         reason = conversation.model_copy(update={"thinking": cell.thinking}).why_not(self._family)
         if reason is None and cell.stop == "in_reasoning" and not self._thinks(cell):
             reason = f"{self._family.name} does not think when it is not told to"
@@ -174,10 +179,10 @@ class Walk:
         return self._asker.ask(exchange)
 
     def _exchange(self, cell: Cell, more: Mapping[str, Any]) -> Exchange:
-        asked = self._asks(cell)
-        body = asked.body(cell, self._conversations[asked.conversation], self._family)
+        rule = self._asks(cell)
+        body = rule.body(cell, self._conversations[rule.conversation], self._family)
         request = {**body, **more, "max_tokens": self._max_tokens, "return_token_ids": True}
-        return Exchange(cell, asked, request, self._thinks(cell))
+        return Exchange(cell, rule, request, self._thinks(cell))
 
 
 class CellClient:

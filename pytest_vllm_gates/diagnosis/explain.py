@@ -91,20 +91,20 @@ class _Telling:
     def explanation(self) -> Explanation:
         """Return the whole."""
         matcher = self._matcher
-        found = ranking.ranked(matcher, ranking.failures(self._seen))
+        matches = ranking.ranked(matcher, ranking.failures(self._seen))
         wrappers, warnings = (
             ranking.ranked(matcher, [match for match in self._seen if match.signature.kind == kind])
             for kind in ("wrapper", "warning")
         )
-        refused = bool(found) and found[0].signature.phase == "client"
+        refused = bool(matches) and matches[0].signature.phase == "client"
         if refused and self._died(wrappers):
             answer, refused = None, False
         else:
-            answer = found[0] if found else self._by_status()
+            answer = matches[0] if matches else self._by_status()
         if answer is None and wrappers and self._error is None:
             answer = max(wrappers, key=lambda match: (match.boot, -match.first.number))
         error = self._shown_error(answer)
-        others = [match for match in found if match is not answer]
+        others = [match for match in matches if match is not answer]
         survived = bool(error and matcher.answered and matcher.answered > error.number)
         return Explanation(
             answer=self._told(answer, others) if answer else None,
@@ -228,4 +228,4 @@ def _fixes(signature: Signature, captures: Mapping[str, str]) -> tuple[str, ...]
 
 def filled(text: str, captures: Mapping[str, str]) -> str:
     """Return a text with its captures filled in; other braces stay."""
-    return PLACEHOLDER.sub(lambda found: captures.get(found[1], found[0]), text)
+    return PLACEHOLDER.sub(lambda match: captures.get(match[1], match[0]), text)

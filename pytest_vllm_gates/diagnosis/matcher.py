@@ -269,5 +269,5 @@ class Matcher:
             start = block.find(b"\n", start) + 1
             if not start:
                 return
-        if found := marks.ANSWERED.search(block, start):
-            self.answered = before + 1 + block.count(b"\n", 0, found.start())
+        if match := marks.ANSWERED.search(block, start):
+            self.answered = before + 1 + block.count(b"\n", 0, match.start())

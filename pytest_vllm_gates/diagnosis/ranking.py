@@ -27,8 +27,8 @@ CAPTURES_COUNTED = 2
 
 def failures(seen: Iterable[SignatureMatch]) -> list[SignatureMatch]:
     """Return what may be the root, the root first."""
-    found = [match for match in seen if match.signature.kind == "failure"]
-    return [match for match in found if match.signature.phase != "client"] or found
+    matches = [match for match in seen if match.signature.kind == "failure"]
+    return [match for match in matches if match.signature.phase != "client"] or matches
 
 
 def ranked(matcher: Matcher, found: Sequence[SignatureMatch]) -> list[SignatureMatch]:

@@ -160,15 +160,15 @@ class Reader:
         `block` is in small letters; what lies before `start` is not looked at.
         """
         sieve, begin, end, places = self._sieve, -1, -1, set[int]()
-        while (search := sieve.search(self._left_out)) and (found := search(block, start)):
-            at = found.start()
+        while (search := sieve.search(self._left_out)) and (match := search(block, start)):
+            at = match.start()
             if at > end:
                 if could := self._wanted(block[begin:end], places):
                     yield begin, end, could
                 begin, places = block.rfind(b"\n", 0, at) + 1, set()
                 end = block.find(b"\n", at)
                 end = len(block) if end < 0 else end
-            places.update(sieve.by_piece[found[0]])
+            places.update(sieve.by_piece[match[0]])
             start = at + 1
         if could := self._wanted(block[begin:end], places):
             yield begin, end, could

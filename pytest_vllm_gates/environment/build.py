@@ -62,8 +62,8 @@ def wanted(lane: Lane, home: Path) -> dict[str, Requirement]:
 def python_of(home: Path) -> str | None:
     """Return the version of the Python that the environment at `home` was made on."""
     config = (home / "pyvenv.cfg").read_text(encoding="utf-8")
-    found = re.search(r"^version(?:_info)?\s*=\s*([\d.]+)", config, re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^version(?:_info)?\s*=\s*([\d.]+)", config, re.MULTILINE)
+    return match[1] if match else None
 
 
 def python_for(lane: Lane) -> str | None:

@@ -169,8 +169,8 @@ def _plugins(folders: tuple[Path, ...]) -> Iterator[str]:
 
 def _torch_kernels(folders: tuple[Path, ...], cuda: str) -> Kernels | None:
     """Return what torch's kernels were compiled for: by its library, else by its own table."""
-    if found := _first_kernels(folders, TORCH_KERNELS):
-        return found
+    if kernels := _first_kernels(folders, TORCH_KERNELS):
+        return kernels
     table = _table(_tree(folders, "torch/cuda/__init__.py"), TORCH_TABLE).get(cuda)
     machine = "aarch64" if platform.machine() == "aarch64" else "x86_64"
     listed = table.get(machine) if isinstance(table, dict) else None
@@ -209,8 +209,8 @@ def _quantizations(folders: tuple[Path, ...]) -> frozenset[str]:
 def _utilization(folders: tuple[Path, ...]) -> float | None:
     for folder in folders:
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            found = UTILIZATION.search((folder / CACHE).read_text(encoding="utf-8"))
-            return float(found[1]) if found else None
+            match = UTILIZATION.search((folder / CACHE).read_text(encoding="utf-8"))
+            return float(match[1]) if match else None
     return None
 
 

@@ -53,14 +53,14 @@ def targets() -> list[dict[str, str]]:
     ]
 
 
-def resolved(given: Path, *more: str) -> list[Requirement]:
+def resolved(path: Path, *more: str) -> list[Requirement]:
     """Return what uv resolves `given` (a `.in` file) to, with further arguments."""
     environ, arguments = environment_uv.for_uv(os.environ)
-    excludes = given.with_suffix(".excludes")
+    excludes = path.with_suffix(".excludes")
     if excludes.exists():
         arguments += ["--excludes", str(excludes)]
     done = subprocess.run(
-        [uv.find_uv_bin(), "pip", "compile", str(given), "--quiet", "--no-header",
+        [uv.find_uv_bin(), "pip", "compile", str(path), "--quiet", "--no-header",
          "--no-annotate", *arguments, *more],
         env=environ, check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -80,13 +80,13 @@ def narrowed(requirements: Iterable[Requirement]) -> list[Requirement]:
     return kept
 
 
-def refusals(given: Path) -> dict[str, SpecifierSet]:
+def refusals(path: Path) -> dict[str, SpecifierSet]:
     """Return the versions `given` refuses (`torch!=2.13.0+cpu`), by package.
 
     They stay in the lock: `torch==2.13.0` alone also means a build like `2.13.0+cpu`.
     """
     found: dict[str, SpecifierSet] = {}
-    for line in given.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             requirement = Requirement(line.partition(" #")[0])
             refused = [
@@ -96,20 +96,20 @@ def refusals(given: Path) -> dict[str, SpecifierSet]:
     return found
 
 
-def relock(given: Path) -> Path:
+def relock(path: Path) -> Path:
     """Resolve `given` (a `.in` file) and write its lock; returns the lock's path."""
-    requirements = narrowed(resolved(given, "--universal", "--python-version", PYTHONS[0]))
+    requirements = narrowed(resolved(path, "--universal", "--python-version", PYTHONS[0]))
     # Universally, uv believes one wheel of a release for all of them; here is what this machine's
     # wheels say.
-    lost = {other.name for other in resolved(given)} - {other.name for other in requirements}
+    lost = {other.name for other in resolved(path)} - {other.name for other in requirements}
     if lost:
-        raise UserError(f"{given}: the universal resolution has lost {', '.join(sorted(lost))}\n"
-                        f"name them, with the version and a marker, in {given}")  # fmt: skip
-    refused = refusals(given)
+        raise UserError(f"{path}: the universal resolution has lost {', '.join(sorted(lost))}\n"
+                        f"name them, with the version and a marker, in {path}")  # fmt: skip
+    refused = refusals(path)
     for requirement in requirements:
         requirement.specifier &= refused.get(requirement.name, SpecifierSet())
-    lock = given.with_suffix(".txt")
-    lines = [HEADER.format(name=given.name), *(f"{requirement}\n" for requirement in requirements)]
+    lock = path.with_suffix(".txt")
+    lines = [HEADER.format(name=path.name), *(f"{requirement}\n" for requirement in requirements)]
     lock.write_text("".join(lines), encoding="utf-8")
     return lock
 

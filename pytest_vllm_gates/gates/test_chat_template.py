@@ -150,10 +150,10 @@ def test_prompt_opens_what_the_family_says(
     reference: ReferenceRenderer,
     evidence: Evidence,
 ) -> None:
-    asked = trivial.model_copy(update={"thinking": thinking})
-    if reason := asked.why_not(family):
+    conversation = trivial.model_copy(update={"thinking": thinking})
+    if reason := conversation.why_not(family):
         raise NotApplicable(reason)
-    text = reference.render(asked.body(family)).text
+    text = reference.render(conversation.body(family)).text
     evidence["prompt_ends"] = text[-80:]
     default = family.thinking.default if family.thinking else None
     thinks = {"on": True, "off": False, "unset": default}[thinking]
@@ -191,8 +191,8 @@ def test_parser_and_template_agree_on_the_default(
         raise NotApplicable("the server sets the switch for requests that do not")
     case = Case("no switch sent", {"thinking": "unset"})
     wrong = meaning.parser_disagrees(family, parser)
-    found = [Finding(case, wrong)] if wrong else []
-    checking(found, [case], "Whole and streamed answers put the text in different fields")
+    findings = [Finding(case, wrong)] if wrong else []
+    checking(findings, [case], "Whole and streamed answers put the text in different fields")
 
 
 def test_every_turn_has_its_marker(

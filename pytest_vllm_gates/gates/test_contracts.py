@@ -147,9 +147,9 @@ def test_sampling_parameters_have_their_effect(
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    asked = judged.ask(chat.client, server, trivial.body(family))
-    evidence["refused"] = {effect.name: effect.refused for effect in asked if effect.refused}
-    found = [effect for effect in asked if not effect.refused]
+    effects = judged.ask(chat.client, server, trivial.body(family))
+    evidence["refused"] = {effect.name: effect.refused for effect in effects if effect.refused}
+    found = [effect for effect in effects if not effect.refused]
     cases = [Case(effect.name, {"parameter": effect.parameter}, effect.request) for effect in found]
     missing = [
         Finding(case, sentence)

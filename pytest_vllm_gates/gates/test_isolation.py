@@ -74,11 +74,15 @@ class Sames:
         """Compare an answer with the one given alone."""
         case = Case(name, {"case": name}, other.request)
         self.cases.append(case)
-        found = compare(alone, other, invariant=self._invariant)
-        if found.fault:
-            self.findings.append(Finding(case, found.fault))
-        if found.parts_at is not None:
-            entry = {"case": name, "parts_at": found.parts_at, "behind_nats": found.behind_nats}
+        sameness = compare(alone, other, invariant=self._invariant)
+        if sameness.fault:
+            self.findings.append(Finding(case, sameness.fault))
+        if sameness.parts_at is not None:
+            entry = {
+                "case": name,
+                "parts_at": sameness.parts_at,
+                "behind_nats": sameness.behind_nats,
+            }
             self._evidence["equivalent"] = [*self._evidence["equivalent"], entry]
 
 
@@ -166,11 +170,11 @@ def test_no_answer_holds_what_is_anothers(
     beginning = questions.filler * BEGINNINGS
     control, *nonces = (secrets.token_hex(4) for _ in range(AT_ONCE + 1))
     for streamed in (False, True):
-        said = saying.ask(client_questions.ticket(family, "", control, streamed=streamed))
-        if control not in said.text:
+        completion = saying.ask(client_questions.ticket(family, "", control, streamed=streamed))
+        if control not in completion.text:
             raise Inconclusive(
                 f"structured_outputs.choice leaves only 'ticket {control}', and alone the server "
-                f"{'streams' if streamed else 'says'} {said.shown}: no nonce can be followed"
+                f"{'streams' if streamed else 'says'} {completion.shown}: no nonce can be followed"
             )
     bodies = [
         client_questions.ticket(family, beginning, nonce, streamed=bool(number % 2))
@@ -178,11 +182,11 @@ def test_no_answer_holds_what_is_anothers(
     ]
     cases, findings = [], []
     answers = saying.together(bodies)
-    for number, said in enumerate(answers):
+    for number, completion in enumerate(answers):
         name = f"request {number + 1}, {'streamed' if number % 2 else 'whole'}"
-        case = Case(name, {"case": "streamed" if number % 2 else "whole"}, said.request)
+        case = Case(name, {"case": "streamed" if number % 2 else "whole"}, completion.request)
         cases.append(case)
-        findings += [Finding(case, what) for what in faults(said, nonces, number)]
+        findings += [Finding(case, what) for what in faults(completion, nonces, number)]
     checking(
         findings,
         cases,
@@ -231,4 +235,4 @@ def _answered(said: Completion) -> Completion:
 
 
 def _different(answers: Iterable[Completion]) -> int:
-    return len({said.text for said in answers})
+    return len({answer.text for answer in answers})

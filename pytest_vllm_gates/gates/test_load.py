@@ -135,13 +135,13 @@ def test_soak_does_not_slow_down(loaded: LoadResult, traffic: Traffic, evidence:
         f"{failed} of {asked} requests of the soak failed, the first with: "
         f"{next(block.error for block in loaded.soak if block.error)}"
     )
-    found = drift.throughput(loaded.soak)
-    if found is None:
+    soak_drift = drift.throughput(loaded.soak)
+    if soak_drift is None:
         raise Inconclusive(f"{len(loaded.soak)} blocks are too few: soak longer")
-    evidence["drift"] = dataclasses.asdict(found)
-    wrong = drift.losing(found, traffic.limits)
+    evidence["drift"] = dataclasses.asdict(soak_drift)
+    wrong = drift.losing(soak_drift, traffic.limits)
     assert not wrong, wrong
-    if why := drift.may_be_losing(found, traffic.limits):
+    if why := drift.may_be_losing(soak_drift, traffic.limits):
         raise Inconclusive(why)
 
 
@@ -151,8 +151,8 @@ def test_soak_does_not_fill_memory(
     if not loaded.soak:
         raise NotApplicable(NO_SOAK)
     evidence["memory_bytes"] = [block.memory_bytes for block in loaded.soak]
-    found = drift.memory(loaded.soak)
-    if found is None:
+    soak_drift = drift.memory(loaded.soak)
+    if soak_drift is None:
         raise NotApplicable("the server's processes cannot be seen, or the soak was too short")
-    wrong = drift.growing(found, traffic.limits)
+    wrong = drift.growing(soak_drift, traffic.limits)
     assert not wrong, wrong

@@ -75,14 +75,14 @@ def scored(request: pytest.FixtureRequest, subject: Subject, golden: Goldens) ->
     recorded = golden.reference(GOLDEN, numerics_client.weights_sha256(subject.checkpoint))
     if recorded:
         return recorded
-    found: ReferenceScores | None = request.getfixturevalue("computed")
-    if found is None and golden.recording:
-        found = request.getfixturevalue("served")
-    if found is None:
+    scores: ReferenceScores | None = request.getfixturevalue("computed")
+    if scores is None and golden.recording:
+        scores = request.getfixturevalue("served")
+    if scores is None:
         raise MissingGolden(f"no golden {GOLDEN!r}; record it on a trusted lane: {golden.command}")
     if golden.recording:
-        golden.record(GOLDEN, numerics_checks.written(subject.family.title, found))
-    return found
+        golden.record(GOLDEN, numerics_checks.written(subject.family.title, scores))
+    return scores
 
 
 @pytest.fixture

@@ -27,42 +27,44 @@ pytestmark = pytest.mark.reasoning
 def test_no_marker_reaches_a_field(
     walked: WalkResult, family: Family, checking: Checking, read_by: str
 ) -> None:
-    found = [
+    findings = [
         Finding(exchange.case, each)
         for exchange in walked.answered
         for each in agreement.told(exchange, lambda way: content.markers(way, family))
     ]
     sees = "A user reads the model's wire format: tags of its thinking, its turns or its calls"
-    checking(found, walked.cases, sees, read_by)
+    checking(findings, walked.cases, sees, read_by)
 
 
 def test_nothing_said_is_lost(
     walked: WalkResult, family: Family, checking: Checking, read_by: str
 ) -> None:
-    told = [exchange for exchange in walked.answered if exchange.raw is not None]
-    found = [
-        Finding(exchange.case, each) for exchange in told for each in tokens.texts(exchange, family)
+    exchanges = [exchange for exchange in walked.answered if exchange.raw is not None]
+    findings = [
+        Finding(exchange.case, each)
+        for exchange in exchanges
+        for each in tokens.texts(exchange, family)
     ]
     sees = "What the model wrote is missing, or stands in the wrong field"
-    checking(found, [exchange.case for exchange in told], sees, read_by)
+    checking(findings, [exchange.case for exchange in exchanges], sees, read_by)
 
 
 def test_thinking_off_answers_at_once(walked: WalkResult, checking: Checking) -> None:
     judged = [exchange for exchange in walked.answered if not exchange.thinks]
-    found = [
+    findings = [
         Finding(exchange.case, each)
         for exchange in judged
         for each in agreement.told(exchange, finish.without_thinking)
     ]
     sees = "With thinking off a user sees an empty answer, or waits for thinking"
-    checking(found, [exchange.case for exchange in judged], sees)
+    checking(findings, [exchange.case for exchange in judged], sees)
 
 
 def test_thinking_on_thinks(walked: WalkResult, family: Family, checking: Checking) -> None:
     if family.thinking is None:
         raise NotApplicable(f"{family.name} does not think")
     judged = [exchange for exchange in walked.answered if exchange.thinks]
-    found = [
+    findings = [
         Finding(exchange.case, each)
         for exchange in judged
         for each in agreement.told(
@@ -70,11 +72,11 @@ def test_thinking_on_thinks(walked: WalkResult, family: Family, checking: Checki
         )
     ]
     sees = "Thinking was asked for and is not there: the answer is that of a weaker model"
-    checking(found, [exchange.case for exchange in judged], sees)
+    checking(findings, [exchange.case for exchange in judged], sees)
 
 
 def test_an_ended_answer_is_there(walked: WalkResult, checking: Checking) -> None:
-    found = [
+    findings = [
         Finding(exchange.case, each)
         for exchange in walked.answered
         for each in (
@@ -82,16 +84,16 @@ def test_an_ended_answer_is_there(walked: WalkResult, checking: Checking) -> Non
             *agreement.told(exchange, finish.unknown),
         )
     ]
-    checking(found, walked.cases, "The server says that it is done, and the answer is empty")
+    checking(findings, walked.cases, "The server says that it is done, and the answer is empty")
 
 
 def test_usage_counts_the_tokens(walked: WalkResult, checking: Checking) -> None:
-    found = [
+    findings = [
         Finding(exchange.case, each)
         for exchange in walked.answered
         for each in finish.usage(exchange)
     ]
-    checking(found, walked.cases, "The bill does not fit the answer")
+    checking(findings, walked.cases, "The bill does not fit the answer")
 
 
 def test_reasoning_comes_under_the_recorded_key(

@@ -62,11 +62,11 @@ def treatment(
         treatments[family.name] = drive.treat(server, cases, more, context, canary)
         evidence["seconds"] = round(time.monotonic() - begun, 1)
         evidence["requests"] = len(cases) + saying.requests
-    found = treatments[family.name]
-    evidence["slowest"] = judge.slowest(found.reactions)
-    if found.not_asked:
-        evidence["not_asked"] = list(found.not_asked)
-    return found
+    robustness_result = treatments[family.name]
+    evidence["slowest"] = judge.slowest(robustness_result.reactions)
+    if robustness_result.not_asked:
+        evidence["not_asked"] = list(robustness_result.not_asked)
+    return robustness_result
 
 
 def test_no_request_breaks_the_server(treatment: RobustnessResult, checking: Checking) -> None:

@@ -60,23 +60,23 @@ def test_memory_is_as_planned(
     version: str | None,
     evidence: Evidence,
 ) -> None:
-    told = launch.startup
-    if told.kv_bytes is None or "kv_tokens" not in told.figures:
+    startup = launch.startup
+    if startup.kv_bytes is None or "kv_tokens" not in startup.figures:
         raise NotApplicable("the server does not tell how much memory its KV cache has")
-    device = "cpu" if told.facts.get("device") == "cpu" else "cuda"
+    device = "cpu" if startup.facts.get("device") == "cpu" else "cuda"
     config = prompt_files.config(subject.checkpoint.source)
     try:
         planned = memory_plan_plan.plan(
             shape_of(config),
             fit.serving(serve, version, device),
-            Room(kv_memory=told.kv_bytes),
+            Room(kv_memory=startup.kv_bytes),
         )
     except UserError as error:
         raise NotApplicable(f"no plan can be made: {error}") from error
-    evidence["told"], evidence["planned"] = dict(told.figures), dataclasses.asdict(planned)
+    evidence["told"], evidence["planned"] = dict(startup.figures), dataclasses.asdict(planned)
     if planned.refused:
         raise NotApplicable(f"no plan can be made: {'; '.join(planned.refused)}")
-    beside = list(fit.differences(planned, told))
+    beside = list(fit.differences(planned, startup))
     assert not beside, (
         "the server's memory is not what was planned:\n  "
         + "\n  ".join(beside)

@@ -32,26 +32,32 @@ def with_stop(walked: WalkResult) -> list[Exchange]:
 
 def test_stop_string_is_not_in_the_answer(with_stop: list[Exchange], checking: Checking) -> None:
     judged = [exchange for exchange in with_stop if isinstance(exchange.stop, str)]
-    found = [Finding(exchange.case, each) for exchange in judged for each in stops.shown(exchange)]
+    findings = [
+        Finding(exchange.case, each) for exchange in judged for each in stops.shown(exchange)
+    ]
     checking(
-        found, [exchange.case for exchange in judged], "A user reads what was to end the answer"
+        findings, [exchange.case for exchange in judged], "A user reads what was to end the answer"
     )
 
 
 def test_answer_ends_at_its_stop(with_stop: list[Exchange], checking: Checking) -> None:
     judged = [exchange for exchange in with_stop if exchange.cell.stop != "never"]
-    found = [Finding(exchange.case, each) for exchange in judged for each in stops.where(exchange)]
+    findings = [
+        Finding(exchange.case, each) for exchange in judged for each in stops.where(exchange)
+    ]
     sees = "The answer ends too early or too late, or the stop swallows it"
-    checking(found, [exchange.case for exchange in judged], sees)
+    checking(findings, [exchange.case for exchange in judged], sees)
 
 
 def test_stop_that_never_occurs_changes_nothing(
     with_stop: list[Exchange], checking: Checking
 ) -> None:
     judged = [exchange for exchange in with_stop if exchange.cell.stop == "never"]
-    found = [Finding(exchange.case, each) for exchange in judged for each in stops.idle(exchange)]
+    findings = [
+        Finding(exchange.case, each) for exchange in judged for each in stops.idle(exchange)
+    ]
     sees = "A stop list that does not concern the answer changes it"
-    checking(found, [exchange.case for exchange in judged], sees)
+    checking(findings, [exchange.case for exchange in judged], sees)
 
 
 def test_any_piece_of_the_answer_stops_it(
@@ -60,25 +66,27 @@ def test_any_piece_of_the_answer_stops_it(
     if not pieces.plain.has_text:
         raise Inconclusive("the answer without a stop is empty: there is nothing to stop at")
     cases: list[Case] = []
-    found: list[Finding] = []
+    findings: list[Finding] = []
 
     def check(stop: list[str]) -> None:
         whole, request = pieces.ask(stop)
         case = Case(f"stop {stop!r}", {"stop": "any"}, request)
         cases.append(case)
-        found.extend(Finding(case, each) for each in stops.cut_at_first(stop, whole, pieces.plain))
+        findings.extend(
+            Finding(case, each) for each in stops.cut_at_first(stop, whole, pieces.plain)
+        )
 
     pieces.explore(check)
     evidence["stops"] = [case.name for case in cases]
-    checking(found, cases, "The answer does not end where a stop string first occurs")
+    checking(findings, cases, "The answer does not end where a stop string first occurs")
 
 
 def test_limit_is_kept_and_told(
     limited: list[LimitedAnswer], checking: Checking, evidence: Evidence
 ) -> None:
     evidence["limits"] = [answer.max_tokens for answer in limited]
-    cases, found = of_limits(limited)
-    checking(found, cases, "A user cannot tell a whole answer from one that was cut")
+    cases, findings = of_limits(limited)
+    checking(findings, cases, "A user cannot tell a whole answer from one that was cut")
 
 
 def test_a_cut_call_is_told(
@@ -87,8 +95,8 @@ def test_a_cut_call_is_told(
     if not limited_calls:
         raise Inconclusive("no call came, or the server counts no tokens: there is nothing to cut")
     evidence["limits"] = [call.max_tokens for call in limited_calls]
-    cases, found = of_limits(limited_calls)
-    checking(found, cases, "An agent acts on half a call: it is told that the call is whole")
+    cases, findings = of_limits(limited_calls)
+    checking(findings, cases, "An agent acts on half a call: it is told that the call is whole")
 
 
 def test_what_is_cut_is_the_answers_beginning(
@@ -100,18 +108,18 @@ def test_what_is_cut_is_the_answers_beginning(
     if under and not cut:
         raise Inconclusive("every answer that was cut was generated differently from the whole one")
     cases = cases_of(cut)
-    found = [
+    findings = [
         Finding(case, sentence)
         for case, answer in zip(cases, cut, strict=True)
         for sentence in finish.beginning(answer.answer, answer.plain, family)
     ]
-    checking(found, cases, "Thinking that was cut is shown as the answer, or the answer hidden")
+    checking(findings, cases, "Thinking that was cut is shown as the answer, or the answer hidden")
 
 
 def of_limits(limited: list[LimitedAnswer]) -> tuple[list[Case], list[Finding]]:
     """Return the cases, and where a limit was not kept or not told."""
     cases = cases_of(limited)
-    found = [
+    findings = [
         Finding(case, sentence)
         for case, answer in zip(cases, limited, strict=True)
         for sentence in (
@@ -119,7 +127,7 @@ def of_limits(limited: list[LimitedAnswer]) -> tuple[list[Case], list[Finding]]:
             *finish.told(answer.answer, answer.due),
         )
     ]
-    return cases, found
+    return cases, findings
 
 
 def cases_of(limited: list[LimitedAnswer]) -> list[Case]:

@@ -40,21 +40,21 @@ def test_every_request_is_answered(
     evidence["requests"] = asked.requests
     evidence["seconds"] = round(asked.seconds, 1)
     evidence["not_applicable"] = asked.not_applicable
-    found = [
+    findings = [
         Finding(exchange.case, exchange.error) for exchange in asked.exchanges if exchange.error
     ]
     cases = [exchange.case for exchange in asked.exchanges]
-    checking(found, cases, "A request that this family can have is refused or fails")
+    checking(findings, cases, "A request that this family can have is refused or fails")
 
 
 def test_streamed_answer_equals_the_whole(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     pairs = [(exchange, exchange.whole, exchange.streamed) for exchange in walked.answered]
-    found, cases = compared(pairs, evidence, ("whole", "streamed"))
-    evidence["streams"] = framing.of_first(found, walked.answered)
+    findings, cases = compared(pairs, evidence, ("whole", "streamed"))
+    evidence["streams"] = framing.of_first(findings, walked.answered)
     sees = "A client that streams gets another answer than one that does not"
-    checking(found, cases, sees)
+    checking(findings, cases, sees)
 
 
 def test_deltas_of_several_tokens_lose_nothing(
@@ -73,22 +73,22 @@ def test_deltas_of_several_tokens_lose_nothing(
             "in the lane's [serve]"
         )
     pairs = [(exchange, exchange.whole, exchange.widened) for exchange in walked.answered]
-    found, cases = compared(pairs, evidence, WIDE)
+    findings, cases = compared(pairs, evidence, WIDE)
     sees = "With several tokens a delta (stream_interval, speculative decoding) a stream loses text"
-    checking(found, cases, sees)
+    checking(findings, cases, sees)
 
 
 def test_stream_is_framed_as_clients_expect(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     cases = [exchange.case for exchange in walked.answered]
-    found = [
+    findings = [
         Finding(exchange.case, sentence)
         for exchange in walked.answered
         for sentence in framing.faults(exchange.stream)
     ]
-    evidence["streams"] = framing.of_first(found, walked.answered)
-    checking(found, cases, "A strict client refuses the stream, or waits for its end for ever")
+    evidence["streams"] = framing.of_first(findings, walked.answered)
+    checking(findings, cases, "A strict client refuses the stream, or waits for its end for ever")
 
 
 def test_usage_comes_only_where_it_is_asked(
@@ -97,23 +97,23 @@ def test_usage_comes_only_where_it_is_asked(
     request = {**trivial.body(family), "max_tokens": FEW_TOKENS, "stream": True}
     case = Case("no stream_options", request=request)
     stream = http.recorded(server, request)
-    found = [Finding(case, text) for text in framing.unasked_usage(stream)]
-    checking(found, [case], "A client that did not ask for usage gets a chunk without choices")
+    findings = [Finding(case, text) for text in framing.unasked_usage(stream)]
+    checking(findings, [case], "A client that did not ask for usage gets a chunk without choices")
 
 
 def test_chunks_arrive_as_they_are_made(
     paced: PacedStreams, checking: Checking, evidence: Evidence
 ) -> None:
-    case, found = arrived(paced, "a long answer", checking, evidence)
-    checking(found, [case], "The answer does not appear word by word: it comes late, or stops")
+    case, findings = arrived(paced, "a long answer", checking, evidence)
+    checking(findings, [case], "The answer does not appear word by word: it comes late, or stops")
 
 
 def test_arguments_arrive_as_they_are_made(
     paced_call: PacedStreams, checking: Checking, evidence: Evidence
 ) -> None:
-    case, found = arrived(paced_call, "a call with a long argument", checking, evidence)
+    case, findings = arrived(paced_call, "a call with a long argument", checking, evidence)
     checking(
-        found, [case], "A call's arguments come in one late burst, and nothing shows till then"
+        findings, [case], "A call's arguments come in one late burst, and nothing shows till then"
     )
 
 
@@ -126,12 +126,12 @@ def arrived(
     """
     evidence["streams"] = [stream.as_evidence() for stream in paced.streams]
     case = Case(f"{what}, streamed", request=paced.request)
-    found = [Finding(case, fault) for fault in pace.faults(paced.streams[-1])]
-    if found and pace.undecided(paced.streams) and not checking.knows(found, [case]):
+    findings = [Finding(case, fault) for fault in pace.faults(paced.streams[-1])]
+    if findings and pace.undecided(paced.streams) and not checking.knows(findings, [case]):
         raise Inconclusive(
-            f"{len(paced.streams)} streams, and the server was too busy to answer: {found[0].says}"
+            f"{len(paced.streams)} streams, and the server was too busy to answer: {findings[0].says}"
         )
-    return case, found
+    return case, findings
 
 
 def compared(
@@ -140,7 +140,7 @@ def compared(
     names: tuple[str, str],
 ) -> tuple[list[Finding], list[Case]]:
     """Compare answers pairwise; those of other tokens are noted, for they prove nothing here."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     cases: list[Case] = []
     apart: dict[str, int] = {}
     for exchange, answer, other in pairs:
@@ -150,6 +150,6 @@ def compared(
             apart[exchange.cell.name] = at
             continue
         cases.append(exchange.case)
-        found += [Finding(exchange.case, each) for each in differences(answer, other, names)]
+        findings += [Finding(exchange.case, each) for each in differences(answer, other, names)]
     evidence["generated_differently"] = apart
-    return found, cases
+    return findings, cases

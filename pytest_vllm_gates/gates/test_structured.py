@@ -26,20 +26,24 @@ def test_json_is_one_value_that_validates(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     judged = ended(walked, "json_schema", evidence)
-    found = [
+    findings = [
         Finding(exchange.case, each) for exchange in judged for each in content.json_value(exchange)
     ]
-    checking(found, [exchange.case for exchange in judged], "A program that reads the JSON fails")
+    checking(
+        findings, [exchange.case for exchange in judged], "A program that reads the JSON fails"
+    )
 
 
 def test_text_matches_its_pattern(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
     judged = ended(walked, "regex", evidence)
-    found = [
+    findings = [
         Finding(exchange.case, each) for exchange in judged for each in content.pattern(exchange)
     ]
-    checking(found, [exchange.case for exchange in judged], "A program that reads the answer fails")
+    checking(
+        findings, [exchange.case for exchange in judged], "A program that reads the answer fails"
+    )
 
 
 def ended(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:
@@ -47,12 +51,12 @@ def ended(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:
 
     Raises `Inconclusive` when the limit cut all of them.
     """
-    asked = [exchange for exchange in walked.answered if exchange.cell.format == kind]
-    cut = [exchange.cell.name for exchange in asked if exchange.cut]
+    exchanges = [exchange for exchange in walked.answered if exchange.cell.format == kind]
+    cut = [exchange.cell.name for exchange in exchanges if exchange.cut]
     evidence["cut_by_the_limit"] = cut
-    if asked and len(cut) == len(asked):
+    if exchanges and len(cut) == len(exchanges):
         raise Inconclusive(
             f"all {len(cut)} answers were cut by the limit of {walked.max_tokens} tokens: "
             "raise --answer-tokens"
         )
-    return [exchange for exchange in asked if content.judged(exchange)]
+    return [exchange for exchange in exchanges if content.judged(exchange)]

@@ -37,43 +37,43 @@ def with_tools(walked: WalkResult, family: Family) -> list[Exchange]:
 
 
 def test_calls_and_finish_reason_agree(with_tools: list[Exchange], checking: Checking) -> None:
-    found = [
+    findings = [
         Finding(tool.case, each)
         for tool in with_tools
         for each in agreement.told(tool, tool_calls.finish)
     ]
     cases = [tool.case for tool in with_tools]
-    checking(found, cases, "An agent waits for a call that never comes, or overlooks one")
+    checking(findings, cases, "An agent waits for a call that never comes, or overlooks one")
 
 
 def test_calls_are_declared_and_valid(with_tools: list[Exchange], checking: Checking) -> None:
-    found = [
+    findings = [
         Finding(tool.case, each)
         for tool in with_tools
         for each in agreement.told(tool, lambda way: tool_calls.valid(way.whole, way.request))
     ]
     cases = [tool.case for tool in with_tools]
-    checking(found, cases, "A tool is called with what it cannot take")
+    checking(findings, cases, "A tool is called with what it cannot take")
 
 
 def test_calls_have_ids(with_tools: list[Exchange], checking: Checking) -> None:
-    found = [
+    findings = [
         Finding(tool.case, each)
         for tool in with_tools
         for answer in (tool.whole, tool.streamed)
         if answer
         for each in tool_calls.identified(answer)
     ]
-    checking(found, [tool.case for tool in with_tools], "A tool's result cannot be sent back")
+    checking(findings, [tool.case for tool in with_tools], "A tool's result cannot be sent back")
 
 
 def test_tool_choice_is_kept(walked: WalkResult, checking: Checking) -> None:
-    found = [
+    findings = [
         Finding(exchange.case, each)
         for exchange in walked.answered
         for each in agreement.told(exchange, tool_calls.chosen)
     ]
-    checking(found, walked.cases, "The server does not do what tool_choice says")
+    checking(findings, walked.cases, "The server does not do what tool_choice says")
 
 
 def test_parallel_calls_can_be_switched_off(
@@ -84,38 +84,40 @@ def test_parallel_calls_can_be_switched_off(
         raise NotApplicable("the model calls one tool at a time here")
     body = {**parallel, "parallel_tool_calls": False}
     cases = {way: Case(way, {"answer": way}, body) for way in ("whole", "streamed")}
-    found = [
+    findings = [
         Finding(cases[way], sentence)
         for way, ask in (("whole", chat.ask), ("streamed", chat.stream))
         for sentence in tool_calls.one_at_a_time(ask(body), body)
     ]
     sees = "An agent that carries out one call at a time is given several"
-    checking(found, list(cases.values()), sees)
+    checking(findings, list(cases.values()), sees)
 
 
 def test_no_call_is_lost(
     with_tools: list[Exchange], family: Family, checking: Checking, read_by: str
 ) -> None:
-    told = [tool for tool in with_tools if tool.raw is not None]
-    found = [
-        Finding(exchange.case, each) for exchange in told for each in tokens.calls(exchange, family)
+    exchanges = [tool for tool in with_tools if tool.raw is not None]
+    findings = [
+        Finding(exchange.case, each)
+        for exchange in exchanges
+        for each in tokens.calls(exchange, family)
     ]
     sees = "The model called a tool, and the call or a part of its arguments is missing"
-    checking(found, [exchange.case for exchange in told], sees, read_by)
+    checking(findings, [exchange.case for exchange in exchanges], sees, read_by)
 
 
 def test_hostile_arguments_arrive_as_written(
     hostile: ForcedReplies, checking: Checking, evidence: Evidence, read_by: str
 ) -> None:
-    found, cases = judged(hostile, "text", evidence)
-    checking(found, cases, "A tool gets other arguments than the model wrote, or none", read_by)
+    findings, cases = judged(hostile, "text", evidence)
+    checking(findings, cases, "A tool gets other arguments than the model wrote, or none", read_by)
 
 
 def test_arguments_keep_their_types(
     typed: ForcedReplies, checking: Checking, evidence: Evidence, read_by: str
 ) -> None:
-    found, cases = judged(typed, "call", evidence)
-    checking(found, cases, "A tool gets arguments of other types than it declares", read_by)
+    findings, cases = judged(typed, "call", evidence)
+    checking(findings, cases, "A tool gets arguments of other types than it declares", read_by)
 
 
 def test_sampled_calls_are_as_often_valid_as_recorded(
@@ -144,14 +146,14 @@ def judged(
     evidence["replies"] = len(forced.replies)
     evidence["not_written"] = forced.not_written
     cases = [Case(reply.name, {trait: reply.name}, reply.request) for reply in forced.replies]
-    found = [
+    findings = [
         Finding(case, sentence)
         for case, reply in zip(cases, forced.replies, strict=True)
         for sentence in altered(reply)
     ]
     failed = [Case(name, {trait: name}) for name in forced.failed]
-    found += [
+    findings += [
         Finding(case, f"the server fails where a grammar leaves it this call alone: {what}")
         for case, what in zip(failed, forced.failed.values(), strict=True)
     ]
-    return found, [*cases, *failed]
+    return findings, [*cases, *failed]

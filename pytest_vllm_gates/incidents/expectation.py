@@ -99,7 +99,7 @@ def broken(expectations: Iterable[Expectation], sent: Sent) -> list[str]:
 
 def completion(sent: Sent) -> FirstChoice:
     """Read an answer: a chat's or a completion's, whole or streamed."""
-    found = FirstChoice()
+    choice = FirstChoice()
     text = sent.answer.decode("utf-8", "replace")
     events = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
     try:
@@ -109,15 +109,15 @@ def completion(sent: Sent) -> FirstChoice:
             else [json.loads(text)]
         )
         for part in parts:
-            _add(found, part)
+            _add(choice, part)
     except (ValueError, RecursionError, TypeError, AttributeError, KeyError) as error:
-        found.broken = f"it cannot be read: {type(error).__name__}: {error}"
+        choice.broken = f"it cannot be read: {type(error).__name__}: {error}"
     if events and DONE not in events:
-        found.broken = found.broken or "the stream ends without [DONE]"
-    if not found.broken and found.finish_reason is None:
-        found.broken = "it has no finish_reason"
-    found.broken = sent.error or found.broken
-    return found
+        choice.broken = choice.broken or "the stream ends without [DONE]"
+    if not choice.broken and choice.finish_reason is None:
+        choice.broken = "it has no finish_reason"
+    choice.broken = sent.error or choice.broken
+    return choice
 
 
 def _add(found: FirstChoice, part: Any) -> None:

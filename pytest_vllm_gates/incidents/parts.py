@@ -121,9 +121,9 @@ def seeds(sends: Iterable[Sent]) -> dict[str, int]:
 
 def within(sends: Iterable[Sent], room: int) -> list[Sent]:
     """Return the first sends that have room in so many bytes."""
-    given = list(sends)
-    totals = itertools.accumulate(sent.size for sent in given)
-    return [sent for sent, total in zip(given, totals, strict=True) if total <= room]
+    requests_sent = list(sends)
+    totals = itertools.accumulate(sent.size for sent in requests_sent)
+    return [sent for sent, total in zip(requests_sent, totals, strict=True) if total <= room]
 
 
 def _asks(body: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -76,8 +76,8 @@ def readdressed(body: bytes, model: str) -> bytes:
     if not isinstance(asked, dict) or not isinstance(asked.get("model"), str):
         return body
     due = {**asked, "model": model}
-    for found in re.finditer(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")', body):
-        start, end = found.span(1)
+    for match in re.finditer(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")', body):
+        start, end = match.span(1)
         changed = body[:start] + json.dumps(model).encode() + body[end:]
         if json.loads(changed) == due:
             return changed
@@ -144,14 +144,14 @@ class ReplayedWalk:
         plain = [cell for cell in self._walk.cells if cell.stop is None]
         stopping = [cell for cell in self._walk.cells if cell.stop is not None]
         with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
-            found = list(pool.map(self._ask, plain))
+            exchanges = list(pool.map(self._ask, plain))
             answers = {
                 cell_sends.whole: each.whole
-                for cell_sends, each in zip(plain, found, strict=True)
+                for cell_sends, each in zip(plain, exchanges, strict=True)
                 if each.whole
             }
-            found += pool.map(lambda entry: self._stopped(entry, answers), stopping)
-        return tuple(found)
+            exchanges += pool.map(lambda entry: self._stopped(entry, answers), stopping)
+        return tuple(exchanges)
 
     def _stopped(self, cell_sends: CellSends, answers: Mapping[str, Answer]) -> Exchange:
         unstopped = answers.get(cell_sends.unstopped) if cell_sends.unstopped else None

@@ -76,19 +76,19 @@ def checkpoint_of(bundle: IncidentFolder, family: Family) -> tuple[Checkpoint, s
     miniature, with the prompt files of the bundle where it has some. Raises `UserError` where
     neither will do.
     """
-    told, prompts = bundle.incident.checkpoint, bundle.names(PROMPT_FILES)
-    if (found := _here(told, family, shipped=not prompts)) is not None:
+    checkpoint, prompts = bundle.incident.checkpoint, bundle.names(PROMPT_FILES)
+    if (found := _here(checkpoint, family, shipped=not prompts)) is not None:
         return found, ""
     small = checkpoints_resolve.miniature(family)
     if small is None or bundle.incident.gate not in types.load().above_the_weights:
         why = "there is no miniature of it" if small is None else "its gate judges the weights"
         raise UserError(
-            f"the incident's checkpoint {told.source} is not here, and {why}: "
+            f"the incident's checkpoint {checkpoint.source} is not here, and {why}: "
             "name it with --checkpoint"
         )
-    absent = f"the checkpoint {told.source} is not here"
+    absent = f"the checkpoint {checkpoint.source} is not here"
     if prompts:
-        made = _with_prompt_files(bundle, prompts, small, told.name)
+        made = _with_prompt_files(bundle, prompts, small, checkpoint.name)
         return made, f"{absent}: prompt files are the bundle's, weights are the miniature's"
     return (
         small,
@@ -99,8 +99,8 @@ def checkpoint_of(bundle: IncidentFolder, family: Family) -> tuple[Checkpoint, s
 def _here(told: CheckpointFacts, family: Family, *, shipped: bool) -> Checkpoint | None:
     """Return an incident's checkpoint where this machine has it."""
     if Path(told.source).is_dir():
-        found = checkpoints_resolve.resolve(family, told.source)
-        return replace(found, name=told.name)
+        checkpoint = checkpoints_resolve.resolve(family, told.source)
+        return replace(checkpoint, name=told.name)
     for entry in family.checkpoints:
         if told.name in (entry.name, (entry.hub or "").replace("/", "--")) and shipped:
             known = checkpoints_resolve.resolve(family, entry.name)

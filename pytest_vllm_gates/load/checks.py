@@ -59,18 +59,18 @@ def _miscounted(phase: Phase) -> Iterator[str]:
     for answer in phase.answers:
         if answer.error or answer.counted_by == CHUNKS:
             continue
-        asked = phase.asked[answer.name]
-        both = {answer.prompt_tokens, asked.prompt_tokens}
-        if asked.output_tokens not in (None, answer.output_tokens):
+        lengths = phase.asked[answer.name]
+        both = {answer.prompt_tokens, lengths.prompt_tokens}
+        if lengths.output_tokens not in (None, answer.output_tokens):
             yield (
-                f"{asked.output_tokens} tokens were asked for, whatever ends an answer, and "
+                f"{lengths.output_tokens} tokens were asked for, whatever ends an answer, and "
                 f"{answer.output_tokens} came"
             )
         elif answer.token_ids not in (None, answer.output_tokens):
             yield f"{answer.output_tokens} tokens are counted and the ids of {answer.token_ids} came"
         elif None not in both and len(both) > 1:
             yield (
-                f"the prompt had {asked.prompt_tokens} tokens and the server counts "
+                f"the prompt had {lengths.prompt_tokens} tokens and the server counts "
                 f"{answer.prompt_tokens}"
             )
 

@@ -256,9 +256,9 @@ class LoadTarget:
 
     def _rest(self) -> RestState:
         load = self._figures()
-        said = self.canary()
+        completion = self.canary()
         return RestState(
-            said,
+            completion,
             load.in_flight if load else None,
             round(load.kv_usage, 4) if load else None,
             resident_bytes(self.processes()),

@@ -81,8 +81,8 @@ def latency(answer: AnsweredRequest) -> Latency | None:
 
 def goodput(answers: Iterable[AnsweredRequest], limits: LatencyLimits, took_s: float) -> float:
     """Return how many requests a second were answered within the limits."""
-    found = [latency(answer) for answer in answers]
-    return sum(1 for entry in found if entry and limits.met_by(entry)) / took_s
+    latencies = [latency(answer) for answer in answers]
+    return sum(1 for entry in latencies if entry and limits.met_by(entry)) / took_s
 
 
 def percentile(values: Sequence[float], share: float) -> float:

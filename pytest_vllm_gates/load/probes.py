@@ -37,8 +37,8 @@ def riding(
         for number in itertools.cycle(range(len(asks))):
             if over.is_set():
                 return
-            said = saying.ask(asks[number])
-            yield Probe(given.questions[number], alone[number], None, said)
+            completion = saying.ask(asks[number])
+            yield Probe(given.questions[number], alone[number], None, completion)
 
     def tickets(over: threading.Event) -> Iterator[Probe]:
         for number in itertools.count():
@@ -46,8 +46,8 @@ def riding(
                 return
             nonce = secrets.token_hex(4)
             streamed = bool(number % 2)
-            said = saying.ask(ticket(family, given.filler, nonce, streamed=streamed))
-            yield Probe(f"ticket, {'streamed' if streamed else 'whole'}", None, nonce, said)
+            completion = saying.ask(ticket(family, given.filler, nonce, streamed=streamed))
+            yield Probe(f"ticket, {'streamed' if streamed else 'whole'}", None, nonce, completion)
 
     return Probes(rides, [questions, *[tickets] * TICKETS])
 

@@ -92,11 +92,11 @@ class Haystack:
         paragraphs = list(self._wanted.text_of(max(int(room / self._tokens_each) - 2, 2)))
         paragraphs.insert(round(depth * len(paragraphs)), needle.says.format(number=number) + "\n")
         text = "".join(paragraphs) + f"\n{needle.asks}"
-        said = self._saying.ask(
+        completion = self._saying.ask(
             {
                 "messages": [{"role": "user", "content": text}],
                 "max_tokens": needle.answer_tokens,
                 **self._more,
             }
         )
-        return NeedleAnswer(number, said.shown, number in said.text)
+        return NeedleAnswer(number, completion.shown, number in completion.text)

@@ -32,9 +32,9 @@ def ask() -> tuple[NvidiaDriver, tuple[Gpu, ...]]:
 
 def read(document: str, capabilities: str = "") -> tuple[NvidiaDriver, tuple[Gpu, ...]]:
     """Return the driver and the GPUs of a document, with their capabilities line by line."""
-    found = DOCUMENT.search(document)
+    match = DOCUMENT.search(document)
     try:
-        log = ET.fromstring(found[0]) if found else None  # noqa: S314 - the driver's own tool's
+        log = ET.fromstring(match[0]) if match else None  # noqa: S314 - the driver's own tool's
     except ET.ParseError:
         log = None
     if log is None:

@@ -237,7 +237,7 @@ UTILIZATION_092: Version = (0, 19, 0)
 
 def parsed(text: str) -> Version:
     """Return a version as numbers; "0.20.2rc1.dev3+g12" is 0.20.2."""
-    found = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text.strip())
-    if not found:
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", text.strip())
+    if not match:
         raise UserError(f"no version of vLLM: {text!r}; such as 0.32.0")
-    return int(found[1]), int(found[2]), int(found[3] or 0)
+    return int(match[1]), int(match[2]), int(match[3] or 0)

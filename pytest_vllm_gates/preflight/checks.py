@@ -75,12 +75,12 @@ def _one(name: str, situation: Situation) -> Check:
     if situation.renderer and name in FOR_WEIGHTS:
         return Check(name, CheckState.NOT_APPLICABLE, "a renderer alone needs no accelerator")
     try:
-        said = CHECKS[name](situation)
+        check_result = CHECKS[name](situation)
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         # A config may hold anything; what this check made of it is no reason to hold a boot up.
         what = f"not to be told from what is given: {type(error).__name__}: {error}"
         return Check(name, CheckState.UNKNOWN, what)
-    return Check(name, said.state, said.what, said.cause, said.fix)
+    return Check(name, check_result.state, check_result.what, check_result.cause, check_result.fix)
 
 
 def failed(checks: Iterable[Check]) -> tuple[Check, ...]:

@@ -72,8 +72,8 @@ def length(situation: Situation) -> int | None:
         return FIT
     if isinstance(value, bool) or (isinstance(value, int) and value < 1):
         return None
-    found = READABLE.fullmatch(str(value)) if isinstance(value, int | str) else None
-    return int(Decimal(found[1]) * UNITS[found[2]]) if found else None
+    match = READABLE.fullmatch(str(value)) if isinstance(value, int | str) else None
+    return int(Decimal(match[1]) * UNITS[match[2]]) if match else None
 
 
 def _count(value: object) -> int | None:

@@ -101,7 +101,7 @@ def serves_here(lane: Lane) -> bool:
 def _inside(lane: Lane) -> dict[str, str]:
     """Return the variables that a command hands to its container: the rest stays outside."""
     words = [ASSIGNED.fullmatch(word) for word in lane.command or ()]
-    given = [(found[1], found[2]) for found in words if found]
+    given = [(word[1], word[2]) for word in words if word]
     return {name: value if value is not None else os.environ.get(name, "") for name, value in given}
 
 

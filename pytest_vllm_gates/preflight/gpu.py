@@ -37,8 +37,8 @@ def needs_no_gpu(situation: Situation) -> CheckResult | None:
 
 def answers(situation: Situation) -> CheckResult:
     """A CUDA lane needs a GPU that answers."""
-    if said := needs_no_gpu(situation):
-        return said
+    if check_result := needs_no_gpu(situation):
+        return check_result
     machine = _machine(situation)
     if not machine.devices:
         problem = machine.driver.problem or "the driver answers and lists none"
@@ -49,23 +49,23 @@ def answers(situation: Situation) -> CheckResult:
             fix="nvidia-smi; in a container: docker run --gpus all …; or name a lane that serves "
             "on the CPU: --lane cpu",
         )
-    seen = visible(situation, machine)
-    if not seen:
+    gpus = visible(situation, machine)
+    if not gpus:
         return fails(
             f"CUDA_VISIBLE_DEVICES={situation.environment.get('CUDA_VISIBLE_DEVICES')!r} hides "
             f"every one of this machine's {len(machine.devices)} GPUs",
             cause="the variable names none of them: it takes numbers from 0, or UUIDs",
             fix="unset CUDA_VISIBLE_DEVICES",
         )
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in seen))
-    shared = ", sharing the machine's memory" if any(gpu.unified for gpu in seen) else ""
-    return ok(f"{len(seen)} of {len(machine.devices)}: {names}{shared}")
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+    shared = ", sharing the machine's memory" if any(gpu.unified for gpu in gpus) else ""
+    return ok(f"{len(gpus)} of {len(machine.devices)}: {names}{shared}")
 
 
 def driver(situation: Situation) -> CheckResult:
     """The driver must be of the family of the lane's CUDA, or be helped by a package."""
-    if said := needs_no_gpu(situation):
-        return said
+    if check_result := needs_no_gpu(situation):
+        return check_result
     machine, cuda = _machine(situation), situation.bundle.torch_cuda
     if cuda is None or machine.driver.version is None:
         missing = "the lane's CUDA" if cuda is None else "the driver's version"
@@ -125,10 +125,10 @@ def _package(situation: Situation, machine: Machine) -> str | None:
 
 def compute_capability(situation: Situation) -> CheckResult:
     """The GPU must be one that torch, and vLLM's own kernels, were compiled for."""
-    if said := needs_no_gpu(situation):
-        return said
-    seen = visible(situation, _machine(situation))
-    told: dict[str, Gpu] = {gpu.capability: gpu for gpu in seen if gpu.capability}
+    if check_result := needs_no_gpu(situation):
+        return check_result
+    gpus = visible(situation, _machine(situation))
+    told: dict[str, Gpu] = {gpu.capability: gpu for gpu in gpus if gpu.capability}
     if not told:
         return unknown("the GPUs do not tell their compute capability")
     bundle, served = situation.bundle, []
@@ -180,16 +180,16 @@ def runs(capability: int, kernels: Kernels) -> str | None:
 
 def dtype(situation: Situation) -> CheckResult:
     """Brain floats, where they are asked for, need a GPU that has them."""
-    if said := needs_no_gpu(situation):
-        return said
+    if check_result := needs_no_gpu(situation):
+        return check_result
     asked = situation.flag("dtype", "auto")
     if asked != "bfloat16":
         return not_applicable(f"dtype is {asked}")
     seen = visible(situation, _machine(situation))
-    told = [gpu for gpu in seen if gpu.capability]
-    if not told:
+    gpus = [gpu for gpu in seen if gpu.capability]
+    if not gpus:
         return unknown("the GPUs do not tell their compute capability")
-    without = next((gpu for gpu in told if _number(gpu.capability or "") < BRAIN_FLOATS), None)
+    without = next((gpu for gpu in gpus if _number(gpu.capability or "") < BRAIN_FLOATS), None)
     if without is None:
         return ok("bfloat16 on GPUs that have it")
     return fails(
@@ -235,7 +235,7 @@ def visible(situation: Situation, machine: Machine) -> tuple[Gpu, ...]:
     listed = situation.environment.get("CUDA_VISIBLE_DEVICES")
     if listed is None:
         return machine.devices
-    found: list[Gpu] = []
+    gpus: list[Gpu] = []
     for name in (part.strip() for part in listed.split(",")):
         # CUDA stops at the first that it does not know.
         gpu = next(
@@ -247,8 +247,8 @@ def visible(situation: Situation, machine: Machine) -> tuple[Gpu, ...]:
             if name.startswith("MIG-"):
                 return machine.devices
             break
-        found.append(gpu)
-    return tuple(found)
+        gpus.append(gpu)
+    return tuple(gpus)
 
 
 def _machine(situation: Situation) -> Machine:

@@ -20,8 +20,8 @@ KV_HEADS = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_gro
 
 def gpu_count(situation: Situation) -> CheckResult:
     """One GPU for each rank on this node."""
-    if said := needs_no_gpu(situation):
-        return said
+    if check_result := needs_no_gpu(situation):
+        return check_result
     if situation.machine is None or not situation.machine.devices:
         return unknown("no GPU answers")
     tensor, pipeline = _size(situation), flags.count(situation, "pipeline_parallel_size", 1) or 1

@@ -76,8 +76,8 @@ def takes_parts(vllm: Path, name: str) -> bool:
     """Return whether vLLM's renderer of that name hands content over in parts."""
     renderers = vllm / "renderers"
     listed = (renderers / "registry.py").read_text(encoding="utf-8")
-    found = re.search(rf'"{name}": \("(\w+)"', listed)
-    text = (renderers / f"{found[1] if found else name}.py").read_text(encoding="utf-8")
+    match = re.search(rf'"{name}": \("(\w+)"', listed)
+    text = (renderers / f"{match[1] if match else name}.py").read_text(encoding="utf-8")
     return 'content_format="openai"' in text
 
 

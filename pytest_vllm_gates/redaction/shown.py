@@ -36,8 +36,8 @@ def redacted_words(words: Sequence[str]) -> Iterator[str]:
             yield REDACTED
         elif equals and is_secret_flag(flag):
             yield f"{flag}={REDACTED}"
-        elif (found := ASSIGNED.fullmatch(word)) and SECRET_NAME.search(found[2]):
-            yield f"{found[1]}{REDACTED}"
+        elif (match := ASSIGNED.fullmatch(word)) and SECRET_NAME.search(match[2]):
+            yield f"{match[1]}{REDACTED}"
         else:
             yield shapes.text(word)
         before = word

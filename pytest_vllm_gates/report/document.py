@@ -132,7 +132,7 @@ def write(folder: Path, document: Mapping[str, Any]) -> Path:
     path = folder / NAME
     text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
     # A server can send half a surrogate pair, which no UTF-8 file holds; JSON can spell it.
-    text = SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    text = SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
     write_whole(path, f"{text}\n")
     return path
 
@@ -165,11 +165,11 @@ def _waiver(settled: SettledWaiver) -> dict[str, str]:
 
 
 def _boot(boot: Boot) -> dict[str, Any]:
-    told = boot.failure.explanation if boot.failure else None
+    explanation = boot.failure.explanation if boot.failure else None
     return {
         "ok": boot.endpoint is not None,
         "failure": boot.failure.explain() if boot.failure else None,
-        "explanation": told.document() if told else None,
+        "explanation": explanation.document() if explanation else None,
         "times": dataclasses.asdict(boot.times) if boot.times else None,
         "evidence": boot.evidence,
     }

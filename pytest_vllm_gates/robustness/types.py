@@ -110,14 +110,14 @@ def load_all(project: Path) -> tuple[WrongRequest, ...]:
         for path in sorted(folder.glob("*.toml"))
     }
     seen: dict[str, Path] = {}
-    found: list[WrongRequest] = []
+    requests: list[WrongRequest] = []
     for _, path in sorted(files.items()):
         for case in toml.load(path, _CaseFile).cases:
             if case.name in seen:
                 raise UserError(f"{path}: the case {case.name!r} is in {seen[case.name]}, too")
             seen[case.name] = path
-            found.append(case)
-    return tuple(found)
+            requests.append(case)
+    return tuple(requests)
 
 
 def _filled(value: Any, context: int) -> Any:

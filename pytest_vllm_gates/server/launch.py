@@ -213,10 +213,10 @@ class Server:
     def _failure(self, what: str, status: int | None = None) -> Failure:
         assert self.process is not None  # noqa: S101 - nothing fails before it starts
         log = self.process.log
-        told = self._explain(log, status) if self._explain and log.exists() else None
+        explanation = self._explain(log, status) if self._explain and log.exists() else None
         # An explanation quotes the log itself, and reads one of any size.
-        excerpt = () if told and told.id else earliest_error(log)
-        return Failure(what=what, log=log, excerpt=excerpt, explanation=told)
+        excerpt = () if explanation and explanation.id else earliest_error(log)
+        return Failure(what=what, log=log, excerpt=excerpt, explanation=explanation)
 
 
 def attach(base_url: str, api_key: str | None, timeout_s: float, tape: Tape | None = None) -> Boot:

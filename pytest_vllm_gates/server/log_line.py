@@ -73,18 +73,18 @@ def free(line: str) -> LogLine:
         line = ANSI.sub("", line)
     process = ""
     for _ in range(MAX_PREFIXES):
-        found = PROCESS.match(line)
-        if found is None:
+        match = PROCESS.match(line)
+        if match is None:
             break
-        number = found["number"]
-        process = found["rank"] or found["ray"] or found["name"] or ""
+        number = match["number"]
+        process = match["rank"] or match["ray"] or match["name"] or ""
         process = f"{process} {number}" if number else process
-        line = line[found.end() :]
+        line = line[match.end() :]
     level = ""
     for stamp in STAMPS:
-        found = stamp.match(line)
-        if found:
-            level, line = found["level"], line[found.end() :]
+        match = stamp.match(line)
+        if match:
+            level, line = match["level"], line[match.end() :]
             break
     if "[repeated " in line:
         line = REPEATED.sub("", line)
@@ -93,13 +93,13 @@ def free(line: str) -> LogLine:
 
 def _without_collectors(line: str) -> str:
     for _ in range(MAX_PREFIXES):
-        found = next(
+        match = next(
             (collector for collector in (each.match(line) for each in COLLECTORS) if collector),
             None,
         )
-        if found is None:
+        if match is None:
             return line
-        line = line[found.end() :]
+        line = line[match.end() :]
         if line.startswith('{"'):
             line = _out_of_json(line)
     return line

@@ -21,8 +21,8 @@ LOG_BYTES = 4 * 2**20
 def observe(endpoint: Endpoint, log: Path | None) -> Startup:
     """Return what a running server tells of its start; without a log only what its metrics do."""
     text = read_from(log)[:LOG_BYTES] if log and log.exists() else ""
-    told = read(text)
-    return Startup(told.facts, told.figures, metrics.cache_config(endpoint))
+    startup = read(text)
+    return Startup(startup.facts, startup.figures, metrics.cache_config(endpoint))
 
 
 def read(text: str) -> Startup:

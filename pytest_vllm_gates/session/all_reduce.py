@@ -51,7 +51,7 @@ def _try(
         why = f"the ranks are on {count} machines; on each of them, at the same time: {again}"
         return AllReduceResult(report.all_reduce_not_run(why))
     limits = facts.load()
-    seen = all_reduce_run.run(
+    ranks = all_reduce_run.run(
         all_reduce_run.Task(
             lane=lane,
             python=plan.python,
@@ -65,9 +65,9 @@ def _try(
         ),
         progress,
     )
-    document = report.all_reduce_document(seen)
+    document = report.all_reduce_document(ranks)
     if not document["why"]:
-        run.notes.append(report.all_reduce_line(seen))
+        run.notes.append(report.all_reduce_line(ranks))
         return AllReduceResult(document)
-    explanation = explainer(options.rootdir, situation)(seen.log, seen.status)
-    return AllReduceResult(document, judge.failure(seen, explanation, again))
+    explanation = explainer(options.rootdir, situation)(ranks.log, ranks.status)
+    return AllReduceResult(document, judge.failure(ranks, explanation, again))

@@ -132,19 +132,19 @@ def _served(
             server, record = found
             run.inventory.update(record.inventory)
             return server.boot, server
-    given, checks = _preflight(run, subject, environment, progress, renderer=plan.renderer)
+    situation, checks = _preflight(run, subject, environment, progress, renderer=plan.renderer)
     evidence: dict[str, Any] = {PREFLIGHT: preflight_report.preflight_document(checks)}
     failure = _cannot_boot(run, subject, checks)
     if (
         not failure
         and not plan.renderer
-        and (tried := all_reduce.before(run, plan, given, progress))
+        and (tried := all_reduce.before(run, plan, situation, progress))
     ):
         evidence["all_reduce"] = tried.document
         failure = tried.failure
     if failure:
         return Boot(failure=failure, evidence=evidence), None
-    explain = explainer(options.rootdir, given)
+    explain = explainer(options.rootdir, situation)
     if kept:
         kept.explain = explain
         server = kept.boot(progress, on_log, evidence, run.inventory)
@@ -163,7 +163,7 @@ def _preflight(
     renderer: bool,
 ) -> tuple[Situation, tuple[Check, ...]]:
     """Return what is known of a boot before it, and what that comes to."""
-    given = gather.gather(
+    situation = gather.gather(
         subject.family,
         subject.checkpoint,
         run.lane,
@@ -172,8 +172,8 @@ def _preflight(
         env=run.server_env,
         renderer=renderer,
     )
-    run.inventory.update(bundle_document(given.bundle))
-    checks = preflight_checks.run(given)
+    run.inventory.update(bundle_document(situation.bundle))
+    checks = preflight_checks.run(situation)
     if preflight_checks.only_memory_fails(checks):
         for ended in kept_registry.give_way():
             progress(f"{subject.family.name}: an idle kept server gave way: {ended}")
@@ -181,9 +181,9 @@ def _preflight(
     # The memory of the server before this one may be on its way back.
     while preflight_checks.only_memory_fails(checks) and time.monotonic() - started < MEMORY_BACK_S:
         time.sleep(MEMORY_POLL_S)
-        given = replace(given, machine=machine_inspect.inspect())
-        checks = preflight_checks.run(given)
-    return given, checks
+        situation = replace(situation, machine=machine_inspect.inspect())
+        checks = preflight_checks.run(situation)
+    return situation, checks
 
 
 def _cannot_boot(run: Run, subject: Subject, checks: Sequence[Check]) -> Failure | None:

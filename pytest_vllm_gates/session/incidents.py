@@ -45,8 +45,8 @@ class IncidentContents:
         self._test = item.nodeid.rpartition("::")[2]
         self._says = says
         self._given: dict[str, Any] = getattr(item, "funcargs", {})
-        found = item.stash.get(found_key, None)
-        self._findings: Sequence[Finding] = found.new if found else ()
+        findings = item.stash.get(found_key, None)
+        self._findings: Sequence[Finding] = findings.new if findings else ()
         self._cut: list[str] = []
         self._cells: list[CellSends] = []
         self.files: dict[str, bytes] = {}
@@ -64,7 +64,7 @@ class IncidentContents:
         launch: Launch | None = self._given.get("launch")
         gone: Failure | None = launch.gone if launch else None
         failure = gone or (boot.failure if boot else None)
-        told = failure.explanation if failure else None
+        explanation = failure.explanation if failure else None
         conversation = self._params.get("conversation", self._params.get("question"))
         lane, checkpoint = run.lane, subject.checkpoint
         return incidents_types.Incident(
@@ -101,7 +101,7 @@ class IncidentContents:
                 incidents_types.RecordedFinding(case=finding.case.name, says=finding.says)
                 for finding in self._findings
             ),
-            signature=told.document() if told else None,
+            signature=explanation.document() if explanation else None,
             machine=machine_document(run.machine),
             versions=dict(run.versions),
             inventory=dict(run.inventory),
@@ -140,20 +140,24 @@ class IncidentContents:
         if tape is None:
             return
         walked: WalkResult | None = self._given.get("walked")
-        found = self._walked_sends(walked, tape.of(WALK)) if walked else []
-        if not found:
-            found = tape.of(self._item.nodeid)
+        requests_sent = self._walked_sends(walked, tape.of(WALK)) if walked else []
+        if not requests_sent:
+            requests_sent = tape.of(self._item.nodeid)
             requests = [finding.case.request for finding in self._findings if finding.case.request]
             others = incidents_parts.answering(tape.of(), requests)
-            found += [sent for sent in others if not any(sent is each for each in found)]
+            requests_sent += [
+                sent for sent in others if not any(sent is each for each in requests_sent)
+            ]
         # Every check asks for the version, to know which defects are known.
-        if all(sent.path == VERSION for sent in found):
+        if all(sent.path == VERSION for sent in requests_sent):
             file = self._item.nodeid.partition("::")[0]
             parts = [part for part in tape.parts() if part.partition("::")[0] == file]
-            found = (tape.of(*parts) if parts else []) or tape.of(BOOT)
-        kept = incidents_parts.within(found, SENDS_BYTES)
-        if len(kept) < len(found):
-            self._cut.append(f"{len(found) - len(kept)} of {len(found)} requests were not kept")
+            requests_sent = (tape.of(*parts) if parts else []) or tape.of(BOOT)
+        kept = incidents_parts.within(requests_sent, SENDS_BYTES)
+        if len(kept) < len(requests_sent):
+            self._cut.append(
+                f"{len(requests_sent) - len(kept)} of {len(requests_sent)} requests were not kept"
+            )
         self.sends = [
             sent if sent.name else replace(sent, name=str(number))
             for number, sent in enumerate(kept, 1)

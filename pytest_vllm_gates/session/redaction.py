@@ -123,12 +123,12 @@ def usage_error(error: pytest.UsageError) -> pytest.UsageError:
     return pytest.UsageError(*(redactor.text(str(argument)) for argument in error.args))
 
 
-def redactor(options: Options, given: Sequence[Lane]) -> Redactor:
+def redactor(options: Options, lanes: Sequence[Lane]) -> Redactor:
     """Return what hides all that is known to be secret before anything boots."""
     found = redaction_redactor.of_process(os.environ)
     found.learn(os.environ.get(options.api_key_env), options.load_workers.secret)
     found.learn_arguments([options.base_url or "", options.checkpoint or ""])
-    for lane in given:
+    for lane in lanes:
         found.learn_environment(lane.env)
         found.learn_table(lane.serve)
         found.learn_arguments([*(lane.command or ()), lane.base_url or ""])

@@ -40,13 +40,13 @@ def resolve(options: Options) -> Replays:
     bundle = read(options.repro)
     for send in bundle.incident.sends:
         bundle.sent(send)  # one that cannot be read is told before anything boots
-    told, notes = bundle.incident, []
-    family = families.load(told.family, project)
+    incident, notes = bundle.incident, []
+    family = families.load(incident.family, project)
     lane = None
     if not (options.lane or options.base_url):
         lane = replay_target.lane_of(bundle, project)
         if lane is None:
-            where = told.lane.base_url or f"lane {told.lane.name}"
+            where = incident.lane.base_url or f"lane {incident.lane.name}"
             notes.append(
                 f"it was seen at {where}, which is not here: a lane of this machine serves"
             )
@@ -129,9 +129,9 @@ def chosen(items: Iterable[pytest.Item], run: Run) -> list[pytest.Item]:
         ):
             found.append(item)
     if repro and not found:
-        told = repro.incident
+        incident = repro.incident
         raise pytest.UsageError(
-            f"{repro.folder}: no test {told.test} of a gate {told.gate!r} is here; for a gate of "
+            f"{repro.folder}: no test {incident.test} of a gate {incident.gate!r} is here; for a gate of "
             "your own name its folder besides: pytest --repro BUNDLE my_gates/"
         )
     return found
@@ -151,13 +151,13 @@ def attempted(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[st
     attempt, bundle = incident_of(item), run.replays.repro
     if attempt is None or bundle is None:
         return None
-    found = item.stash.get(found_key, None)
-    known = [each for _, some in found.known for each in some] if found else []
+    sorted_findings = item.stash.get(found_key, None)
+    known = [each for _, some in sorted_findings.known for each in some] if sorted_findings else []
     # A bundle tells what was found without secrets, and is held against the same.
     clean = run.redactor.failure
     findings = [
         replace(finding, says=clean(finding.says))
-        for finding in (*(found.new if found else ()), *known)
+        for finding in (*(sorted_findings.new if sorted_findings else ()), *known)
     ]
     answer, why = compare.decide(
         bundle.incident,

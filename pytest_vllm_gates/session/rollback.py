@@ -60,15 +60,15 @@ def rollback(
 
     None where nothing was rejected, or where no lane is known to have served.
     """
-    found = back(promotion, run.lane.name, run.against.name if run.against else None, history)
-    if found is None:
+    target = back(promotion, run.lane.name, run.against.name if run.against else None, history)
+    if target is None:
         return None
     project = run.options.rootdir
-    same = found.lane == run.lane.name
+    same = target.lane == run.lane.name
     try:
-        lane = lanes.load(found.lane, project)
+        lane = lanes.load(target.lane, project)
     except UserError:
-        return _gone(found)
+        return _gone(target)
     if same and not _tracked(lane.file, project):
         return None  # the package's own lane, and it is what was rejected: nothing to go back to
     commands = lanes_commands.commands(
@@ -79,7 +79,7 @@ def rollback(
     )
     if same:
         # What the lane was when it was promoted, neither its lock nor its flags of today.
-        return _document(lane.name, None, [_as_it_was(lane, project, found), *commands])
+        return _document(lane.name, None, [_as_it_was(lane, project, target), *commands])
     return _document(lane.name, lane, commands)
 
 

@@ -62,11 +62,13 @@ class Baselines:
         Where there are none, how the newest recorded one differs from what is measured now.
         Raises `UserError` for a file that is not whole or of a later format.
         """
-        found = [self._read(path) for path in self._files(self.folder)]
-        alike = [other for other in found if not any(other.conditions.differences(self.now))]
+        recorded_boots = [self._read(path) for path in self._files(self.folder)]
+        alike = [
+            other for other in recorded_boots if not any(other.conditions.differences(self.now))
+        ]
         if alike:
             return [other for other in alike if other.versions == alike[-1].versions], []
-        others = found or [self._read(path) for path in self._elsewhere()]
+        others = recorded_boots or [self._read(path) for path in self._elsewhere()]
         return [], [*others[-1].conditions.differences(self.now)] if others else []
 
     def record(self, blocks: Sequence[Block], machine: Mapping[str, Any]) -> Path:

@@ -165,14 +165,14 @@ def _faults(
     """Yield why a block's figures are none."""
     if any(answer.error for answer in answers):
         yield "requests failed: " + next(answer.error for answer in answers if answer.error)
-    told = [answer for answer in answers if not answer.error and answer.counted_by != CHUNKS]
-    if any(request.output_tokens != plan.output_tokens for request in told):
+    requests = [answer for answer in answers if not answer.error and answer.counted_by != CHUNKS]
+    if any(request.output_tokens != plan.output_tokens for request in requests):
         yield "answers have other counts of tokens than were asked for"
     generated = sum(answer.output_tokens for answer in answers)
     if (
         before
         and after
-        and len(told) == len(answers)
+        and len(requests) == len(answers)
         and after.generated - before.generated != (generated)
     ):
         yield "the server's count of tokens is another than what came"

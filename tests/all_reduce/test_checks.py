@@ -51,16 +51,16 @@ def test_the_bus_bandwidth_is_what_each_link_has_to_carry(
 ) -> None:
     """A ring sends each of n parts of the tensor 2(n - 1) times over one link."""
     each = [rank(number, summed=(RankSum(size, round_s),)) for number in range(world)]
-    (found,) = judge.bandwidths(ranks(*each))
+    (bandwidth,) = judge.bandwidths(ranks(*each))
     carried = size / world * 2 * (world - 1)
-    assert found.algorithm == pytest.approx(size / round_s / 1e9)
-    assert found.bus == pytest.approx(carried / round_s / 1e9)
+    assert bandwidth.algorithm == pytest.approx(size / round_s / 1e9)
+    assert bandwidth.bus == pytest.approx(carried / round_s / 1e9)
 
 
 def test_the_time_of_a_size_is_the_ranks_average() -> None:
     each = (rank(0, summed=(RankSum(MIB, 0.001),)), rank(1, summed=(RankSum(MIB, 0.003),)))
-    (found,) = judge.bandwidths(ranks(*each))
-    assert found.round_s == pytest.approx(0.002)
+    (bandwidth,) = judge.bandwidths(ranks(*each))
+    assert bandwidth.round_s == pytest.approx(0.002)
 
 
 def test_a_size_that_one_rank_did_not_come_through_has_no_bandwidth() -> None:

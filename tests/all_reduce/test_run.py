@@ -115,9 +115,9 @@ def test_two_ranks_on_one_gpu_are_told_which_has_none(tmp_path: Path) -> None:
     assert second.failed == "AcceleratorError: CUDA error: invalid device ordinal"
     log = (folder / "all_reduce.log").read_text()
     assert all_reduce_run.ENDED.findall(log) == [("1", "1")]
-    said = explain.explain([log.encode()], signature.load_all(), 1)
-    assert said.answer
-    assert (said.answer.id, said.answer.confidence) == ("TP_GPU_COUNT", "certain")
+    explanation = explain.explain([log.encode()], signature.load_all(), 1)
+    assert explanation.answer
+    assert (explanation.answer.id, explanation.answer.confidence) == ("TP_GPU_COUNT", "certain")
 
 
 def test_what_a_rank_wrote_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_family_that_calls_no_tools_while_it_thinks_is_asked_without_thinking(
 
 
 def test_every_family_can_have_most_conversations_without_tools() -> None:
-    plain = [said for said in ALL.values() if not said.tools]
+    plain = [conversation for conversation in ALL.values() if not conversation.tools]
     for entry in families.every(NOWHERE):
-        fitting = [said for said in plain if said.why_not(entry) is None]
+        fitting = [conversation for conversation in plain if conversation.why_not(entry) is None]
         assert len(fitting) >= len(plain) * 2 // 3, entry.name

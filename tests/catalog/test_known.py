@@ -32,9 +32,9 @@ def sorted_out(*findings: Finding, version: str | None = "0.32.0", **more: Any) 
 
 
 def test_a_finding_its_entry_describes_is_known_and_not_new() -> None:
-    found = sorted_out(LOST)
-    assert (found.new, found.gone) == ((), ())
-    ((known, some),) = found.known
+    findings = sorted_out(LOST)
+    assert (findings.new, findings.gone) == ((), ())
+    ((known, some),) = findings.known
     assert known.reference == "vllm#1"
     assert some == (LOST,)
 
@@ -52,15 +52,15 @@ def test_a_finding_its_entry_describes_is_known_and_not_new() -> None:
     ],
 )
 def test_an_entry_covers_only_what_it_describes(more: dict[str, Any]) -> None:
-    found = sorted_out(LOST, **more)
-    assert found.new == (LOST,)
-    assert found.known == ()
+    findings = sorted_out(LOST, **more)
+    assert findings.new == (LOST,)
+    assert findings.known == ()
 
 
 def test_a_known_finding_hides_no_other_of_the_same_case() -> None:
-    found = sorted_out(LOST, SHORT)
-    assert found.new == (SHORT,)
-    assert [some for _, some in found.known] == [(LOST,)]
+    findings = sorted_out(LOST, SHORT)
+    assert findings.new == (SHORT,)
+    assert [some for _, some in findings.known] == [(LOST,)]
 
 
 def test_a_known_finding_hides_not_the_same_sentence_of_another_case() -> None:
@@ -75,9 +75,9 @@ def test_any_of_a_traits_values_will_do() -> None:
 
 def test_a_finding_that_two_entries_describe_stands_under_both() -> None:
     both = [defect(), defect(reference="vllm#2")]
-    found = sort("a_check", [LOST], [STREAMED], both, "0.32.0")
-    assert [known.reference for known, _ in found.known] == ["vllm#1", "vllm#2"]
-    assert found.new == ()
+    findings = sort("a_check", [LOST], [STREAMED], both, "0.32.0")
+    assert [known.reference for known, _ in findings.known] == ["vllm#1", "vllm#2"]
+    assert findings.new == ()
 
 
 @pytest.mark.parametrize("version", ["0.30", "0.32.0", "0.33.1+cpu", "0.33.0rc1", "0.32.1.dev7"])
@@ -87,9 +87,9 @@ def test_versions_are_compared_as_packages_compare_them(version: str) -> None:
 
 @pytest.mark.parametrize("version", [None, "", "nightly", "0.34.0", "0.29.9"])
 def test_another_version_or_none_is_covered_by_nothing(version: str | None) -> None:
-    found = sorted_out(LOST, version=version)
-    assert found.new == (LOST,)
-    assert found.gone == ()
+    findings = sorted_out(LOST, version=version)
+    assert findings.new == (LOST,)
+    assert findings.gone == ()
 
 
 def test_an_entry_that_shows_no_longer_is_gone() -> None:
@@ -101,8 +101,8 @@ def test_an_entry_that_shows_no_longer_is_gone() -> None:
 def test_a_case_in_which_something_else_is_wrong_tells_of_no_entry_that_it_is_gone() -> None:
     assert sorted_out(SHORT).gone == ()
     again = Case("again", {"mode": "streamed", "tools": "auto"})
-    found = sort("a_check", [SHORT], [STREAMED, again], [defect()], "0.32.0")
-    assert [known_defect.reference for known_defect in found.gone] == ["vllm#1"]
+    findings = sort("a_check", [SHORT], [STREAMED, again], [defect()], "0.32.0")
+    assert [known_defect.reference for known_defect in findings.gone] == ["vllm#1"]
 
 
 def test_an_entry_without_a_case_is_not_gone() -> None:

@@ -30,9 +30,9 @@ def written(folder: Path, **changes: str | None) -> Path:
 
 def test_a_projects_own_come_after_the_shipped(tmp_path: Path) -> None:
     shipped = known_defects.load_all(NOWHERE)
-    found = known_defects.load_all(written(tmp_path))
-    assert found[: len(shipped)] == shipped
-    assert found[len(shipped) :] == (
+    defects = known_defects.load_all(written(tmp_path))
+    assert defects[: len(shipped)] == shipped
+    assert defects[len(shipped) :] == (
         KnownDefect(
             check="streamed_answer_equals_the_whole",
             what="text is lost",

@@ -122,8 +122,8 @@ def test_the_same_matrix_is_walked_every_time() -> None:
 
 
 def body_of(cell: Cell, name: str = "qwen3.5") -> dict[str, Any]:
-    found = SHIPPED.asks(cell)
-    return found.body(cell, CONVERSATIONS[found.conversation], families.load(name, NOWHERE))
+    rule = SHIPPED.asks(cell)
+    return rule.body(cell, CONVERSATIONS[rule.conversation], families.load(name, NOWHERE))
 
 
 PLAIN = Cell("unset", "undeclared", "text", UNSET, "single")

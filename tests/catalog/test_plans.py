@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def test_a_lane_has_the_last_word_key_by_key() -> None:
-    found = planned_throughput(
+    plan = planned_throughput(
         {"requests": 8, "against": {"groups": 9}}, {"against": {"margin": 0.2}}
     )
-    assert (found.requests, found.against.groups, found.against.margin) == (8, 9, 0.2)
-    assert found.work == {
+    assert (plan.requests, plan.against.groups, plan.against.margin) == (8, 9, 0.2)
+    assert plan.work == {
         "concurrency": 16, "requests": 8, "prompt_tokens": 512, "output_tokens": 128,
     }  # fmt: skip
 
@@ -27,9 +27,9 @@ def test_a_lane_has_the_last_word_key_by_key() -> None:
 @pytest.mark.parametrize(("most", "pairs"), [(16, (3, 16)), (3, (3, 3)), (2, (2, 2))])
 def test_a_run_may_take_more_pairs_or_fewer(most: int, pairs: tuple[int, int]) -> None:
     plan = planned_throughput({"against": {"pairs": [3, 8], "groups": 9}}, {})
-    found = plan.of_pairs(most)
-    assert found.against.pairs == pairs
-    assert (found.against.groups, found.work) == (9, plan.work)
+    throughput_plan = plan.of_pairs(most)
+    assert throughput_plan.against.pairs == pairs
+    assert (throughput_plan.against.groups, throughput_plan.work) == (9, plan.work)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def test_a_lane_has_the_last_word_key_by_key() -> None:
     family = {"concurrency": 32, "limits": {"ttft_p95_s": 2.0, "itl_p95_s": 0.05}}
     lane = {"concurrency": 16, "limits": {"itl_p95_s": 0.1}}
-    found = planned_traffic(family, lane)
-    assert found.concurrency == 16
-    assert (found.limits.ttft_p95_s, found.limits.itl_p95_s) == (2.0, 0.1)
-    assert found.requests == planned_traffic().requests
+    traffic = planned_traffic(family, lane)
+    assert traffic.concurrency == 16
+    assert (traffic.limits.ttft_p95_s, traffic.limits.itl_p95_s) == (2.0, 0.1)
+    assert traffic.requests == planned_traffic().requests
 
 
 @pytest.mark.parametrize(

@@ -126,8 +126,12 @@ def test_what_became_of_a_waiver_is_told(
 ) -> None:
     results = [result(outcome) for outcome in outcomes] + [result(Outcome.PASS, "test_other")]
     entry = waiver(W, days)
-    (found,) = settled(entry, *results)
-    assert (found.waiver, found.state, found.told) == (entry, state, told)
+    (settled_waiver,) = settled(entry, *results)
+    assert (settled_waiver.waiver, settled_waiver.state, settled_waiver.told) == (
+        entry,
+        state,
+        told,
+    )
 
 
 def test_one_whose_gate_or_family_or_lane_is_not_in_the_run_is_not_told() -> None:
@@ -143,8 +147,8 @@ def test_one_whose_gate_or_family_or_lane_is_not_in_the_run_is_not_told() -> Non
     st.integers(-3, 3),
 )
 def test_only_a_waived_failure_uses_one_that_holds(outcome: Outcome, days: int) -> None:
-    (found,) = settled(waiver(W, days), result(outcome))
-    assert found.state == ("expired" if days < 0 else "unused")
+    (settled_waiver,) = settled(waiver(W, days), result(outcome))
+    assert settled_waiver.state == ("expired" if days < 0 else "unused")
 
 
 @given(st.text(max_size=8), st.text("ab*[]?.", max_size=8))

@@ -149,7 +149,7 @@ def test_the_example_of_the_docs_is_one(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "verdict.md").read_text(encoding="utf-8")
     (example,) = (part for part in page.split("```toml\n") if part.startswith("[[waiver]]"))
     (tmp_path / waivers.NAME).write_text(example.partition("```")[0])
-    (found,) = load(tmp_path)
-    assert found.gate in session_collection.gate_files()
-    source = session_collection.gate_files()[found.gate].read_text(encoding="utf-8")
-    assert f"def {found.test}(" in source
+    (waiver,) = load(tmp_path)
+    assert waiver.gate in session_collection.gate_files()
+    source = session_collection.gate_files()[waiver.gate].read_text(encoding="utf-8")
+    assert f"def {waiver.test}(" in source

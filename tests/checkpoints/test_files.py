@@ -40,9 +40,9 @@ def read(folder: Path) -> Model:
 
 
 def test_a_whole_checkpoint_has_no_problem(weights: Path) -> None:
-    found = read(weights)
-    assert (found.problem, found.weights_problem) == ("", "")
-    assert found.config == {"model_type": "qwen3"}
+    model = read(weights)
+    assert (model.problem, model.weights_problem) == ("", "")
+    assert model.config == {"model_type": "qwen3"}
     assert read(miniatures.path("qwen3.5")).weights_problem == ""
 
 
@@ -86,9 +86,9 @@ def test_a_config_that_is_none_is_a_problem(weights: Path, text: str) -> None:
 def test_the_text_part_of_a_nested_config_counts(weights: Path) -> None:
     nested = {"text_config": {"num_attention_heads": 8, "x": True}, "num_attention_heads": 1}
     (weights / "config.json").write_text(json.dumps(nested))
-    found = read(weights)
-    assert found.whole("absent", "num_attention_heads") == 8
-    assert found.whole("x") is None
+    model = read(weights)
+    assert model.whole("absent", "num_attention_heads") == 8
+    assert model.whole("x") is None
 
 
 def test_a_checkpoint_that_others_may_reach_is_not_given_up(

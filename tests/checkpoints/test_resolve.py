@@ -34,17 +34,17 @@ def test_without_a_name_it_is_the_familys_first(qwen: Family) -> None:
 
 @pytest.mark.parametrize("name", ["4B", "4b", "Qwen/Qwen3.5-4B", "qwen/qwen3-5-4b"])
 def test_a_member_is_found_by_its_name_or_its_hub_id(qwen: Family, name: str) -> None:
-    found = checkpoints_resolve.resolve(qwen, name)
-    assert found.source == "Qwen/Qwen3.5-4B"
-    assert found.name == "Qwen--Qwen3.5-4B"
-    assert found.folder is None
+    checkpoint = checkpoints_resolve.resolve(qwen, name)
+    assert checkpoint.source == "Qwen/Qwen3.5-4B"
+    assert checkpoint.name == "Qwen--Qwen3.5-4B"
+    assert checkpoint.folder is None
 
 
 def test_the_miniature_is_a_folder_with_its_own_flags(qwen: Family) -> None:
-    found = checkpoints_resolve.resolve(qwen, "Miniature")
-    assert found.name == "miniature"
-    assert found.folder == miniatures.path("qwen3.5")
-    assert found.serve["max_model_len"] == 4096
+    checkpoint = checkpoints_resolve.resolve(qwen, "Miniature")
+    assert checkpoint.name == "miniature"
+    assert checkpoint.folder == miniatures.path("qwen3.5")
+    assert checkpoint.serve["max_model_len"] == 4096
 
 
 def test_a_folder_of_weights_is_taken(
@@ -104,8 +104,11 @@ def test_a_folder_without_a_config_is_refused(qwen: Family, tmp_path: Path) -> N
 
 
 def test_any_hub_id_is_taken(qwen: Family) -> None:
-    found = checkpoints_resolve.resolve(qwen, "my-org/Qwen3.5-4B.tuned")
-    assert (found.name, found.source) == ("my-org--Qwen3.5-4B.tuned", "my-org/Qwen3.5-4B.tuned")
+    checkpoint = checkpoints_resolve.resolve(qwen, "my-org/Qwen3.5-4B.tuned")
+    assert (checkpoint.name, checkpoint.source) == (
+        "my-org--Qwen3.5-4B.tuned",
+        "my-org/Qwen3.5-4B.tuned",
+    )
 
 
 @pytest.mark.parametrize("name", ["minature", "5B", "a/b/c", "./nothing", "../a", "/no/such", " "])
@@ -169,8 +172,8 @@ def test_a_running_server_of_a_local_folder_is_known(
 def test_a_server_that_does_not_say_has_an_unknown_checkpoint(
     qwen: Family, fakes: Fakes, faults: str, key: str | None
 ) -> None:
-    found = checkpoints_resolve.served(qwen, fakes(faults, key=key).base_url, None)
-    assert found.name == "unknown"
+    checkpoint = checkpoints_resolve.served(qwen, fakes(faults, key=key).base_url, None)
+    assert checkpoint.name == "unknown"
 
 
 def test_a_server_that_is_not_there_has_an_unknown_checkpoint(qwen: Family) -> None:

@@ -19,9 +19,9 @@ def test_the_page_is_written_beside_the_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = document.write(tmp_path, load(REJECT))
-    for given in (tmp_path, path):
+    for file in (tmp_path, path):
         (tmp_path / "report.html").unlink(missing_ok=True)
-        assert main(["report", str(given)]) == 0
+        assert main(["report", str(file)]) == 0
         assert capsys.readouterr().out == f"{tmp_path / 'report.html'}\n"
         assert "REJECT" in (tmp_path / "report.html").read_text(encoding="utf-8")
 

@@ -23,8 +23,8 @@ def other(**more: object) -> Completion:
 
 @pytest.mark.parametrize("invariant", [True, False])
 def test_the_same_answer_is_the_same(invariant: bool) -> None:
-    found = compare(ALONE, other(candidates=()), invariant=invariant)
-    assert (found.fault, found.parts_at) == (None, None)
+    sameness = compare(ALONE, other(candidates=()), invariant=invariant)
+    assert (sameness.fault, sameness.parts_at) == (None, None)
 
 
 @pytest.mark.parametrize("invariant", [True, False])
@@ -47,8 +47,8 @@ def test_another_answer_is_a_fault(more: dict[str, object], says: str, invariant
 
 def test_without_tokens_nothing_is_said_of_them() -> None:
     for alone, now in ((ALONE, ()), (other(token_ids=()), (1, 2, 3))):
-        found = compare(alone, other(content="x", token_ids=now), invariant=False)
-        assert found.fault == "alone 'one two three', now 'x'"
+        sameness = compare(alone, other(content="x", token_ids=now), invariant=False)
+        assert sameness.fault == "alone 'one two three', now 'x'"
 
 
 def test_an_answer_that_ends_before_the_other_is_never_equivalent() -> None:
@@ -57,29 +57,29 @@ def test_an_answer_that_ends_before_the_other_is_never_equivalent() -> None:
 
 
 def test_an_unlikely_token_is_a_fault_that_says_how_unlikely() -> None:
-    said = other(content="nine two three", token_ids=(9, 2, 3), candidates=())
-    fault = compare(ALONE, said, invariant=False).fault
+    completion = other(content="nine two three", token_ids=(9, 2, 3), candidates=())
+    fault = compare(ALONE, completion, invariant=False).fault
     assert fault is not None
     assert "(from token 0 on, where that token was 2.90 nats less likely)" in fault
 
 
 def test_a_token_nearly_as_likely_is_equivalent_unless_the_lane_is_invariant() -> None:
-    said = other(content="one eight", token_ids=(1, 8), candidates=())
-    found = compare(ALONE, said, invariant=False)
-    assert found.fault is None
-    assert found.parts_at == 1
-    assert found.behind_nats == pytest.approx(0.1)
+    completion = other(content="one eight", token_ids=(1, 8), candidates=())
+    sameness = compare(ALONE, completion, invariant=False)
+    assert sameness.fault is None
+    assert sameness.parts_at == 1
+    assert sameness.behind_nats == pytest.approx(0.1)
     assert MARGIN_NATS == 0.5
     exact = replace(ALONE, candidates=({1: -0.25, 9: -0.75}, {}, {}))
-    said = other(content="nine two three", token_ids=(9, 2, 3), candidates=())
-    assert compare(exact, said, invariant=False).behind_nats == 0.5
+    completion = other(content="nine two three", token_ids=(9, 2, 3), candidates=())
+    assert compare(exact, completion, invariant=False).behind_nats == 0.5
     beyond = replace(ALONE, candidates=({1: -0.25, 9: -0.76}, {}, {}))
-    assert compare(beyond, said, invariant=False).fault is not None
-    said = other(content="one eight", token_ids=(1, 8), candidates=())
-    assert compare(ALONE, said, invariant=True).fault is not None
+    assert compare(beyond, completion, invariant=False).fault is not None
+    completion = other(content="one eight", token_ids=(1, 8), candidates=())
+    assert compare(ALONE, completion, invariant=True).fault is not None
 
 
 def test_the_candidates_of_either_answer_will_do() -> None:
-    said = other(content="one eight", token_ids=(1, 8), candidates=({}, {8: -0.6, 2: -0.9}))
+    completion = other(content="one eight", token_ids=(1, 8), candidates=({}, {8: -0.6, 2: -0.9}))
     alone = replace(ALONE, candidates=())
-    assert compare(alone, said, invariant=False).parts_at == 1
+    assert compare(alone, completion, invariant=False).parts_at == 1

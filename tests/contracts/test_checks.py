@@ -201,9 +201,9 @@ def test_another_status_says_all() -> None:
 
 def test_findings_of_one_reply_are_one_case() -> None:
     now = {"unknown model: HTTP status": ("404",), "unknown model: whole body": ("no JSON",)}
-    found, cases = judge.broken(ERRORS, ERROR, now)
+    findings, cases = judge.broken(ERRORS, ERROR, now)
     assert [case.name for case in cases] == ["unknown model"]
-    assert [(finding.case.name, finding.says) for finding in found] == [
+    assert [(finding.case.name, finding.says) for finding in findings] == [
         ("unknown model", "unknown model: error is gone: clients that read it find nothing")
     ]
     assert cases[0].traits == {"contract": "unknown model"}

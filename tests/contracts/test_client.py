@@ -99,9 +99,9 @@ def test_what_answers_itself_says_more_than_any_list(
 ) -> None:
     paths = {"/load": {"get": {}, "parameters": []}, "/tokenize": {"post": {}}}
     pages = {"GET /openapi.json": {"paths": paths}, "GET /v1/models": {"data": []}}
-    found = observe(serves(pages).endpoint(), qwen, plan)
-    assert found.listed
-    assert found.routes == {"/load": {"GET"}, "/v1/models": {"GET"}}
+    observed = observe(serves(pages).endpoint(), qwen, plan)
+    assert observed.listed
+    assert observed.routes == {"/load": {"GET"}, "/v1/models": {"GET"}}
 
 
 @pytest.mark.parametrize("page", [None, "<html>", {"paths": None}, ["paths"]])
@@ -109,18 +109,18 @@ def test_a_server_that_lists_nothing_is_asked_route_by_route(
     page: Any, serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     pages = {"GET /openapi.json": page, "GET /health": {}, "GET /metrics": METRICS}
-    found = observe(serves(pages).endpoint(), qwen, plan)
-    assert not found.listed
-    assert found.routes == {"/health": {"GET"}, "/metrics": {"GET"}}
-    assert found.metrics == {"vllm:a": contracts_types.Metric("gauge", ())}
+    observed = observe(serves(pages).endpoint(), qwen, plan)
+    assert not observed.listed
+    assert observed.routes == {"/health": {"GET"}, "/metrics": {"GET"}}
+    assert observed.metrics == {"vllm:a": contracts_types.Metric("gauge", ())}
 
 
 def test_answers_and_refusals_come_back_as_they_were_sent(
     serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     server = serves({"POST /v1/chat/completions": EVENTS, "GET /version": {"version": "1"}})
-    found = observe(server.endpoint(), qwen, plan, max_tokens=7)
-    by_name = {reply.name: reply for reply in (*found.answers, *found.refusals)}
+    observed = observe(server.endpoint(), qwen, plan, max_tokens=7)
+    by_name = {reply.name: reply for reply in (*observed.answers, *observed.refusals)}
     chat = by_name["streamed chat"]
     assert (chat.status, chat.kind) == (200, "text/event-stream")
     assert chat.bodies == ({"choices": [{"delta": {"role": "assistant"}}]},)
@@ -128,7 +128,7 @@ def test_answers_and_refusals_come_back_as_they_were_sent(
     assert (by_name["completion"].status, by_name["completion"].bodies) == (
         404, ({"detail": "Not Found"},),
     )  # fmt: skip
-    assert found.not_asked == {}
+    assert observed.not_asked == {}
     sent = b"\n".join(data for _, _, data in server.asked)
     assert b'"max_tokens":7,' in sent
     assert b'"max_tokens":256,' not in sent
@@ -144,9 +144,9 @@ def test_keys_are_wrong_only_where_there_is_a_right_one(
         "Bearer no-such-key": 1, None: 1,
     }  # fmt: skip
     open_to_all = serves({})
-    found = observe(open_to_all.endpoint(None), qwen, plan)
+    observed = observe(open_to_all.endpoint(None), qwen, plan)
     assert {key for _, key, _ in open_to_all.asked} == {None}
-    assert set(found.not_asked) == {"wrong key", "no key"}
+    assert set(observed.not_asked) == {"wrong key", "no key"}
 
 
 def test_what_the_family_cannot_have_is_not_asked(
@@ -154,15 +154,17 @@ def test_what_the_family_cannot_have_is_not_asked(
 ) -> None:
     silent = qwen.model_copy(update={"tools": None})
     only = [answer for answer in plan.answers if "tool" in (answer.conversation or "")]
-    found = observe(serves({}).endpoint(), silent, plan.model_copy(update={"answers": tuple(only)}))
-    assert found.not_asked["chat"] == "qwen3.5 calls no tools"
-    assert found.answers == ()
+    observed = observe(
+        serves({}).endpoint(), silent, plan.model_copy(update={"answers": tuple(only)})
+    )
+    assert observed.not_asked["chat"] == "qwen3.5 calls no tools"
+    assert observed.answers == ()
 
 
 def test_a_server_that_is_not_there_says_nothing(qwen: Family, plan: ContractPlan) -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-    found = observe(Endpoint(f"http://127.0.0.1:{port}/v1", "m"), qwen, plan)
-    assert (found.routes, found.listed, found.metrics) == ({}, False, None)
-    assert {reply.status for reply in (*found.answers, *found.refusals)} == {None}
-    assert "ConnectError" in found.answers[0].text
+    observed = observe(Endpoint(f"http://127.0.0.1:{port}/v1", "m"), qwen, plan)
+    assert (observed.routes, observed.listed, observed.metrics) == ({}, False, None)
+    assert {reply.status for reply in (*observed.answers, *observed.refusals)} == {None}
+    assert "ConnectError" in observed.answers[0].text

@@ -45,7 +45,7 @@ def exchange(whole: Answer | None = None, **fields: Any) -> Exchange:
         "turns": "single",
     }  # fmt: skip
     cell = Cell(**{name: fields.pop(name, value) for name, value in dimensions.items()})
-    asked = ConversationRule(
+    rule = ConversationRule(
         turns=cell.turns,
         tools=(cell.tools,),
         format=cell.format,
@@ -55,4 +55,4 @@ def exchange(whole: Answer | None = None, **fields: Any) -> Exchange:
     )
     fields.setdefault("request", {"messages": [{"role": "user", "content": "Hello"}]})
     given = {"thinks": cell.thinking != "off", "stop": fields.pop("stop_at", None), **fields}
-    return Exchange(cell, asked, whole=whole, **given)
+    return Exchange(cell, rule, whole=whole, **given)

@@ -68,12 +68,12 @@ def asked(server: Scripted, family: Family) -> ForcedReplies:
 def test_a_call_is_written_as_the_template_renders_it(name: str, tmp_path: Path) -> None:
     with serving(obeys) as server:
         server.renders = lambda body: rendered(name, body)
-        found = asked(server, families.load(name, tmp_path))
-    assert found.not_written == {}
-    assert [forced_reply.name for forced_reply in found.replies] == [
+        replies = asked(server, families.load(name, tmp_path))
+    assert replies.not_written == {}
+    assert [forced_reply.name for forced_reply in replies.replies] == [
         typed_call.name for typed_call in SHIPPED
     ]
-    for reply, shipped in zip(found.replies, SHIPPED, strict=True):
+    for reply, shipped in zip(replies.replies, SHIPPED, strict=True):
         (written,) = reply.request["structured_outputs"]["choice"]
         (tool,) = reply.request["tools"]
         assert tool["function"]["parameters"] == json.loads(shipped.parameters)
@@ -87,8 +87,8 @@ def test_a_call_is_written_as_the_template_renders_it(name: str, tmp_path: Path)
 
 def test_a_format_of_json_needs_no_template(tmp_path: Path) -> None:
     with serving(obeys) as server:
-        found = asked(server, families.load("deepseek", tmp_path))
-    (written,) = found.replies[0].request["structured_outputs"]["choice"]
+        replies = asked(server, families.load("deepseek", tmp_path))
+    (written,) = replies.replies[0].request["structured_outputs"]["choice"]
     assert '"identifier": 9007199254740993' in written
     assert "save_note" in written
 
@@ -105,9 +105,9 @@ def test_a_call_that_the_template_does_not_render_is_told(qwen: Family) -> None:
 
     with serving(obeys) as server:
         server.renders = renders
-        found = asked(server, qwen)
-    assert [*found.not_written] == ["referred"]
-    assert len(found.replies) == len(SHIPPED) - 1
+        replies = asked(server, qwen)
+    assert [*replies.not_written] == ["referred"]
+    assert len(replies.replies) == len(SHIPPED) - 1
 
 
 def test_a_server_that_writes_none_proves_nothing(qwen: Family) -> None:

@@ -44,34 +44,34 @@ FAMILIES = ("qwen3.5", "deepseek", "glm", "gemma")
 def test_every_text_is_written_as_the_familys_own_call(name: str, tmp_path: Path) -> None:
     family = families.load(name, tmp_path)
     assert family.tools is not None
-    found, server = forced(family, obeys)
-    assert found.not_written == {}
-    assert len(found.replies) >= 15
-    for reply in found.replies:
+    replies, server = forced(family, obeys)
+    assert replies.not_written == {}
+    assert len(replies.replies) >= 15
+    for reply in replies.replies:
         (written,) = reply.request["structured_outputs"]["choice"]
         assert written.startswith(BEFORE)
         assert family.tools.markers[0] in written
         assert "save_note" in written
         assert "${" not in written
         assert reply.request["max_tokens"] > len(server.ids(written))
-    assert max(len(reply.arguments["text"]) for reply in found.replies) >= 10_000
+    assert max(len(reply.arguments["text"]) for reply in replies.replies) >= 10_000
 
 
 def test_a_call_that_stays_text_is_told(qwen: Family) -> None:
-    found, _ = forced(qwen, obeys)
-    told = [text for reply in found.replies for text in altered(reply)]
+    replies, _ = forced(qwen, obeys)
+    told = [text for reply in replies.replies for text in altered(reply)]
     assert told[0] == "whole: one call was written and 0 came"
 
 
 def test_a_text_that_holds_the_familys_tags_may_come_out_otherwise(qwen: Family) -> None:
-    found, _ = forced(qwen, obeys)
-    inexact = {reply.name for reply in found.replies if not reply.exact}
+    replies, _ = forced(qwen, obeys)
+    inexact = {reply.name for reply in replies.replies if not reply.exact}
     assert inexact == {"own-close", "own-open"}
 
 
 def test_arguments_in_json_carry_everything(tmp_path: Path) -> None:
-    found, _ = forced(families.load("deepseek", tmp_path), obeys)
-    assert all(reply.exact for reply in found.replies)
+    replies, _ = forced(families.load("deepseek", tmp_path), obeys)
+    assert all(reply.exact for reply in replies.replies)
 
 
 def test_what_was_not_written_is_not_judged(qwen: Family) -> None:
@@ -80,11 +80,11 @@ def test_what_was_not_written_is_not_judged(qwen: Family) -> None:
             return Said("No.")
         return obeys(body)
 
-    found, _ = forced(qwen, sometimes)
-    assert found.not_written == {
+    replies, _ = forced(qwen, sometimes)
+    assert replies.not_written == {
         "scripts": "the tokens that came are others than the ones the grammar leaves"
     }
-    assert "scripts" not in {reply.name for reply in found.replies}
+    assert "scripts" not in {reply.name for reply in replies.replies}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_long_call_takes_long_enough_to_be_seen(qwen: Family) -> None:
 
 
 def test_a_server_that_fails_on_it_is_told(qwen: Family) -> None:
-    found, _ = forced(qwen, lambda _: Said(status=500))
-    assert found.replies == []
-    assert set(found.failed) == set(found.not_written)
-    assert all("no chat today" in what for what in found.failed.values())
+    replies, _ = forced(qwen, lambda _: Said(status=500))
+    assert replies.replies == []
+    assert set(replies.failed) == set(replies.not_written)
+    assert all("no chat today" in what for what in replies.failed.values())

@@ -86,26 +86,26 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
     assert plain.usage is not None
     length = plain.usage.completion_tokens
     thought = round(length / 2 * len(THOUGHT) / len(THOUGHT + SAYS))
-    found = limits(chat, BODY, plain)
-    assert [limited_answer.max_tokens for limited_answer in found] == [
+    answers = limits(chat, BODY, plain)
+    assert [limited_answer.max_tokens for limited_answer in answers] == [
         limit
         for limit in (1, length // 2, length, length + 1, thought)
         for _ in ("whole", "streamed")
     ]
-    assert [limited_answer.due for limited_answer in found] == [
+    assert [limited_answer.due for limited_answer in answers] == [
         *["length"] * 4,
         *["stop"] * 4,
         *["length"] * 2,
     ]
-    assert {limited_answer.how: limited_answer.plain for limited_answer in found} == {
+    assert {limited_answer.how: limited_answer.plain for limited_answer in answers} == {
         "whole": plain,
         "streamed": chat.stream(BODY),
     }
-    for answer in found:
+    for answer in answers:
         assert list(finish.limit(answer.answer, answer.max_tokens)) == []
         assert list(finish.told(answer.answer, answer.due)) == []
         assert answer.request["max_tokens"] == answer.max_tokens
-    assert len({limited_answer.name for limited_answer in found}) == len(found)
+    assert len({limited_answer.name for limited_answer in answers}) == len(answers)
 
 
 def test_a_server_that_counts_nothing_has_no_limits(chat: Chat) -> None:
@@ -124,8 +124,8 @@ def test_an_answer_that_did_not_think_is_not_cut_there(chat: Chat) -> None:
 def test_a_call_is_cut_before_its_end(chat: Chat, server: Scripted) -> None:
     call = ToolCall("get_time", "{}", "call-1")
     plain = Answer("", "", (call,), "tool_calls", Usage(3, 5))
-    found = limits_in_a_call(chat, BODY, plain)
-    assert [(answer.max_tokens, answer.due) for answer in found] == [
+    answers = limits_in_a_call(chat, BODY, plain)
+    assert [(answer.max_tokens, answer.due) for answer in answers] == [
         (limit, "length") for limit in (1, 2) for _ in ("whole", "streamed")
     ]
     assert [entry["max_tokens"] for entry in server.asked] == [BODY["max_tokens"], 1, 1, 2, 2]

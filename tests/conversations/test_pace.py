@@ -50,9 +50,9 @@ def test_a_stream_without_faults_is_not_asked_for_again(chat: Chat, server: Scri
 
 def test_one_with_faults_is_until_one_has_none(chat: Chat, server: Scripted) -> None:
     faults = iter([True, True, False])
-    found = measure(chat, server.endpoint, BODY, "an answer", lambda _: next(faults))
-    assert len(found.streams) == 3
-    assert found.request == BODY
+    streams = measure(chat, server.endpoint, BODY, "an answer", lambda _: next(faults))
+    assert len(streams.streams) == 3
+    assert streams.request == BODY
 
 
 def test_what_is_wrong_every_time_is_asked_for_eight_times(chat: Chat, server: Scripted) -> None:
@@ -62,8 +62,8 @@ def test_what_is_wrong_every_time_is_asked_for_eight_times(chat: Chat, server: S
         judged.append(stream)
         return True
 
-    found = measure(chat, server.endpoint, BODY, "an answer", never)
-    assert [*found.streams] == judged
+    streams = measure(chat, server.endpoint, BODY, "an answer", never)
+    assert [*streams.streams] == judged
     assert len(judged) == TIMES == len(server.asked)
 
 

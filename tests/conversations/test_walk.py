@@ -220,6 +220,6 @@ def test_the_shipped_conversations_can_be_walked(qwen: Family, tmp_path: Path) -
     every = conversations.load_all(tmp_path)
     with serving(says) as server:
         walk = Walk(server.endpoint, qwen, small(("unset",)), (HELLO, *every), 300)
-        found = walk.run()
-    assert len(found) == 1 + len([conversation for conversation in every if conversation.ask])
+        exchanges = walk.run()
+    assert len(exchanges) == 1 + len([conversation for conversation in every if conversation.ask])
     assert HEADER == "x-request-id"

@@ -28,10 +28,15 @@ APART = [f"line {number} of something else" for number in range(200)]
 
 
 def test_a_healthy_log_has_nothing_claimed_of_it() -> None:
-    found = said(*HEALTHY)
-    assert (found.id, found.error, found.warnings, found.candidates) == (None, (), (), ())
-    assert found.lines() == ["nothing wrong is said"]
-    assert found.lines_read == len(HEALTHY)
+    explanation = said(*HEALTHY)
+    assert (explanation.id, explanation.error, explanation.warnings, explanation.candidates) == (
+        None,
+        (),
+        (),
+        (),
+    )
+    assert explanation.lines() == ["nothing wrong is said"]
+    assert explanation.lines_read == len(HEALTHY)
 
 
 def test_an_empty_log_says_nothing() -> None:
@@ -40,13 +45,15 @@ def test_an_empty_log_says_nothing() -> None:
 
 
 def test_a_failure_is_told_with_cause_fix_and_line() -> None:
-    found = said(*HEALTHY, f"(EngineCore pid=2) ERROR {STAMP} [a.py:1] OSError: disk sda is full")
-    assert found.answer
-    assert (found.id, found.answer.line) == ("DISK", len(HEALTHY) + 1)
-    assert found.answer.quoted == "OSError: disk sda is full"
-    assert dict(found.answer.captures) == {"disk": "sda"}
-    assert found.lines()[0] == "DISK (certain): it is DISK"
-    assert "  next:  mend DISK" in found.lines()
+    explanation = said(
+        *HEALTHY, f"(EngineCore pid=2) ERROR {STAMP} [a.py:1] OSError: disk sda is full"
+    )
+    assert explanation.answer
+    assert (explanation.id, explanation.answer.line) == ("DISK", len(HEALTHY) + 1)
+    assert explanation.answer.quoted == "OSError: disk sda is full"
+    assert dict(explanation.answer.captures) == {"disk": "sda"}
+    assert explanation.lines()[0] == "DISK (certain): it is DISK"
+    assert "  next:  mend DISK" in explanation.lines()
 
 
 def test_captures_fill_cause_and_fixes() -> None:
@@ -69,70 +76,76 @@ def test_captures_fill_cause_and_fixes() -> None:
 
 def test_a_later_line_nearby_fills_what_the_first_one_misses() -> None:
     entry = signature("ONE", "needs too much memory", r"needs (?P<need>\S+) GiB")
-    found = said("it needs too much memory", "it needs 9 GiB", by=classes(entry)).answer
-    assert found
-    assert (found.line, found.times, dict(found.captures)) == (1, 2, {"need": "9"})
+    diagnosis = said("it needs too much memory", "it needs 9 GiB", by=classes(entry)).answer
+    assert diagnosis
+    assert (diagnosis.line, diagnosis.times, dict(diagnosis.captures)) == (1, 2, {"need": "9"})
 
 
 def test_a_wrapper_is_never_the_answer_beside_a_failure() -> None:
-    found = said(WRAPPER, *APART, MEMORY)
-    assert (found.id, [wrapper.id for wrapper in found.wrappers]) == ("MEMORY", ["WRAPPER"])
+    explanation = said(WRAPPER, *APART, MEMORY)
+    assert (explanation.id, [wrapper.id for wrapper in explanation.wrappers]) == (
+        "MEMORY",
+        ["WRAPPER"],
+    )
 
 
 def test_a_wrapper_alone_is_the_answer_and_no_more_than_possible() -> None:
-    found = said(*HEALTHY[:4], WRAPPER)
-    assert found.answer
-    assert (found.id, found.answer.confidence) == ("WRAPPER", Confidence.POSSIBLE)
+    explanation = said(*HEALTHY[:4], WRAPPER)
+    assert explanation.answer
+    assert (explanation.id, explanation.answer.confidence) == ("WRAPPER", Confidence.POSSIBLE)
 
 
 def test_an_error_that_nobody_knows_is_told_and_not_its_wrapper() -> None:
-    found = said("before", TRACEBACK, "ValueError: a new one", "after", WRAPPER)
-    assert (found.id, found.error_line) == ("UNKNOWN", 3)
-    assert found.error == ("before", TRACEBACK, "ValueError: a new one", "after", WRAPPER)
-    assert found.brief == "UNKNOWN: ValueError: a new one"
+    explanation = said("before", TRACEBACK, "ValueError: a new one", "after", WRAPPER)
+    assert (explanation.id, explanation.error_line) == ("UNKNOWN", 3)
+    assert explanation.error == ("before", TRACEBACK, "ValueError: a new one", "after", WRAPPER)
+    assert explanation.brief == "UNKNOWN: ValueError: a new one"
 
 
 def test_of_several_unknown_errors_the_earliest_is_told() -> None:
-    found = said("ValueError: first", *APART, "ValueError: second")
-    assert (found.error_line, found.error_text) == (1, "ValueError: first")
+    explanation = said("ValueError: first", *APART, "ValueError: second")
+    assert (explanation.error_line, explanation.error_text) == (1, "ValueError: first")
 
 
 def test_the_traceback_below_a_wrappers_headline_is_looked_into() -> None:
-    found = said("ERROR the engine did not start", TRACEBACK, "ValueError: unheard of")
-    assert (found.id, found.error_text) == ("UNKNOWN", "ValueError: unheard of")
+    explanation = said("ERROR the engine did not start", TRACEBACK, "ValueError: unheard of")
+    assert (explanation.id, explanation.error_text) == ("UNKNOWN", "ValueError: unheard of")
 
 
 def test_an_earlier_unknown_error_lowers_the_confidence_and_is_shown() -> None:
     full = "OSError: disk sda is full"
-    found = said("ValueError: unheard of", *APART, full, *APART, "ValueError: later")
-    assert found.answer
-    assert (found.id, found.error_line) == ("DISK", 1)
-    assert found.answer.confidence is Confidence.LIKELY
+    explanation = said("ValueError: unheard of", *APART, full, *APART, "ValueError: later")
+    assert explanation.answer
+    assert (explanation.id, explanation.error_line) == ("DISK", 1)
+    assert explanation.answer.confidence is Confidence.LIKELY
     assert said(MEMORY, *APART, "ValueError: later").error == ()
 
 
 def test_the_earliest_of_two_failures_is_the_root() -> None:
-    found = said(MEMORY, *APART, "OSError: disk sda is full")
-    assert (found.id, [candidate.id for candidate in found.candidates]) == ("MEMORY", ["DISK"])
+    explanation = said(MEMORY, *APART, "OSError: disk sda is full")
+    assert (explanation.id, [candidate.id for candidate in explanation.candidates]) == (
+        "MEMORY",
+        ["DISK"],
+    )
 
 
 def test_in_one_error_block_the_more_specific_is_the_root() -> None:
-    found = said(MEMORY, "OSError: disk sda is full")
-    assert found.answer
-    assert found.id == "DISK"
-    assert found.answer.confidence is Confidence.CERTAIN
-    found = said("disk sda is full", MEMORY, by=classes(DISK_FULL, TAPE_FULL, MEMORY_SHORT))
-    assert found.answer
-    assert found.answer.confidence is Confidence.CERTAIN
-    found = said("disk sda is full", "tape x is full", by=classes(DISK_FULL, TAPE_FULL))
-    assert found.answer
-    assert (found.id, found.answer.confidence) == ("DISK", Confidence.LIKELY)
+    explanation = said(MEMORY, "OSError: disk sda is full")
+    assert explanation.answer
+    assert explanation.id == "DISK"
+    assert explanation.answer.confidence is Confidence.CERTAIN
+    explanation = said("disk sda is full", MEMORY, by=classes(DISK_FULL, TAPE_FULL, MEMORY_SHORT))
+    assert explanation.answer
+    assert explanation.answer.confidence is Confidence.CERTAIN
+    explanation = said("disk sda is full", "tape x is full", by=classes(DISK_FULL, TAPE_FULL))
+    assert explanation.answer
+    assert (explanation.id, explanation.answer.confidence) == ("DISK", Confidence.LIKELY)
 
 
 def test_exceptions_of_which_one_led_to_the_other_are_one_block() -> None:
     chain = "The above exception was the direct cause of the following exception:"
-    found = said(MEMORY, *APART[:40], chain, *APART[:40], "OSError: disk sda is full")
-    assert found.id == "DISK"
+    explanation = said(MEMORY, *APART[:40], chain, *APART[:40], "OSError: disk sda is full")
+    assert explanation.id == "DISK"
     assert said(MEMORY, *APART[:80], "OSError: disk sda is full").id == "MEMORY"
 
 
@@ -154,20 +167,23 @@ def test_what_a_client_did_wrong_explains_no_death() -> None:
 
 
 def test_warnings_stand_beside_the_answer_and_are_none_themselves() -> None:
-    found = said(*HEALTHY, "WARNING falling back to slow")
-    assert (found.id, [warning.id for warning in found.warnings]) == (None, ["WARNED"])
-    found = said("falling back to slow", *APART, MEMORY)
-    assert (found.id, [warning.id for warning in found.warnings]) == ("MEMORY", ["WARNED"])
+    explanation = said(*HEALTHY, "WARNING falling back to slow")
+    assert (explanation.id, [warning.id for warning in explanation.warnings]) == (None, ["WARNED"])
+    explanation = said("falling back to slow", *APART, MEMORY)
+    assert (explanation.id, [warning.id for warning in explanation.warnings]) == (
+        "MEMORY",
+        ["WARNED"],
+    )
 
 
 @pytest.mark.parametrize("ranks", [[0, 1, 2, 3], [3, 1, 0, 2]])
 def test_what_several_ranks_say_is_told_once(ranks: list[int]) -> None:
     lines = [f"(Worker_TP{rank} pid={rank}) ERROR {STAMP} [a.py:1] {MEMORY}" for rank in ranks]
-    found = said(*lines).answer
-    assert found
-    assert (found.line, found.times) == (1, 4)
-    assert found.processes == ("Worker_TP0", "Worker_TP1", "Worker_TP2", "Worker_TP3")
-    assert found.confidence is Confidence.CERTAIN
+    diagnosis = said(*lines).answer
+    assert diagnosis
+    assert (diagnosis.line, diagnosis.times) == (1, 4)
+    assert diagnosis.processes == ("Worker_TP0", "Worker_TP1", "Worker_TP2", "Worker_TP3")
+    assert diagnosis.confidence is Confidence.CERTAIN
 
 
 @pytest.mark.parametrize(
@@ -192,8 +208,8 @@ def test_a_condition_must_hold(
     when: dict[str, Any], before: list[str], after: list[str], meant: bool
 ) -> None:
     entry = signature("ONE", "short of memory", when=when)
-    found = said("start", *before, MEMORY, *after, by=classes(entry))
-    assert found.id == ("ONE" if meant else "UNKNOWN")
+    explanation = said("start", *before, MEMORY, *after, by=classes(entry))
+    assert explanation.id == ("ONE" if meant else "UNKNOWN")
 
 
 def test_the_signature_whose_conditions_hold_beats_the_general_one() -> None:
@@ -219,38 +235,41 @@ def test_an_exit_status_that_is_not_known_counts_against_it(
     status: int | None, answer: str | None, sure: Confidence | None
 ) -> None:
     entry = signature("ONE", "the end came suddenly", when={"exit_status": [-9, 137]})
-    found = said("the end came suddenly", by=classes(entry), exit_status=status)
-    assert (found.answer.id if found.answer else None) == answer
-    assert (found.answer.confidence if found.answer else None) == sure
+    explanation = said("the end came suddenly", by=classes(entry), exit_status=status)
+    assert (explanation.answer.id if explanation.answer else None) == answer
+    assert (explanation.answer.confidence if explanation.answer else None) == sure
 
 
 def test_an_exit_status_alone_is_an_answer_where_nothing_else_is() -> None:
     killed = signature("KILLED", when={"exit_status": [-9]})
     by = (*COMMON, *classes(killed))
-    found = said(*HEALTHY, by=by, exit_status=-9)
-    assert found.answer
-    assert (found.id, found.answer.line) == ("KILLED", None)
+    explanation = said(*HEALTHY, by=by, exit_status=-9)
+    assert explanation.answer
+    assert (explanation.id, explanation.answer.line) == ("KILLED", None)
     assert said(*HEALTHY, MEMORY, by=by, exit_status=-9).id == "MEMORY"
     assert said(*HEALTHY, by=by).id is None
 
 
 def test_a_process_that_failed_without_a_known_word_is_unknown() -> None:
-    found = said(*HEALTHY, "the last words", exit_status=3)
-    assert (found.id, found.error[-1]) == ("UNKNOWN", "the last words")
+    explanation = said(*HEALTHY, "the last words", exit_status=3)
+    assert (explanation.id, explanation.error[-1]) == ("UNKNOWN", "the last words")
     assert said(*HEALTHY, exit_status=-15).id is None
     assert said(exit_status=3).error == ("the log is empty",)
 
 
 def test_what_breaks_after_the_end_was_asked_for_is_no_failure() -> None:
     end = f"(APIServer pid=1) INFO {STAMP} [l.py:1] [shutdown] API server: stopping engine client"
-    found = said(*HEALTHY, end, TRACEBACK, WRAPPER, "ValueError: too late")
-    assert (found.id, found.wrappers) == (None, ())
+    explanation = said(*HEALTHY, end, TRACEBACK, WRAPPER, "ValueError: too late")
+    assert (explanation.id, explanation.wrappers) == (None, ())
     assert said(*HEALTHY, MEMORY, end, WRAPPER).id == "MEMORY"
 
 
 def test_of_several_boots_the_last_that_failed_is_explained() -> None:
-    found = said(*HEALTHY, MEMORY, WRAPPER, *HEALTHY, "OSError: disk sda is full", WRAPPER)
-    assert (found.id, [candidate.id for candidate in found.candidates]) == ("DISK", ["MEMORY"])
+    explanation = said(*HEALTHY, MEMORY, WRAPPER, *HEALTHY, "OSError: disk sda is full", WRAPPER)
+    assert (explanation.id, [candidate.id for candidate in explanation.candidates]) == (
+        "DISK",
+        ["MEMORY"],
+    )
     assert said(*HEALTHY, MEMORY, WRAPPER, *HEALTHY).id == "MEMORY"
 
 
@@ -258,8 +277,11 @@ def test_what_came_before_an_earlier_boot_ended_is_no_condition_of_this_one() ->
     run = signature("RUN", "short of memory", when={"after": [READY]})
     load = signature("LOAD", "short of memory", when={"not_after": [READY]})
     by = (*classes(run, load), *COMMON[1:])
-    found = said(*HEALTHY, MEMORY, *HEALTHY[:4], MEMORY, by=by)
-    assert (found.id, [candidate.id for candidate in found.candidates]) == ("LOAD", ["RUN"])
+    explanation = said(*HEALTHY, MEMORY, *HEALTHY[:4], MEMORY, by=by)
+    assert (explanation.id, [candidate.id for candidate in explanation.candidates]) == (
+        "LOAD",
+        ["RUN"],
+    )
 
 
 def test_a_server_that_was_killed_and_started_anew_is_another_boot() -> None:
@@ -310,24 +332,24 @@ def test_a_line_that_only_speaks_of_errors_is_none(line: str) -> None:
 
 def test_an_error_that_the_server_survived_is_told_as_such() -> None:
     served = ['INFO: 1.1.1.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'] * 40
-    found = said(TRACEBACK, "ValueError: unheard of", *served)
-    assert found.survived
-    assert (found.id, found.name, found.well) == (None, "", True)
-    assert "the server went on serving" in "\n".join(found.lines())
-    found = said(*served, TRACEBACK, "ValueError: unheard of")
-    assert (found.survived, found.id) == (False, "UNKNOWN")
+    explanation = said(TRACEBACK, "ValueError: unheard of", *served)
+    assert explanation.survived
+    assert (explanation.id, explanation.name, explanation.well) == (None, "", True)
+    assert "the server went on serving" in "\n".join(explanation.lines())
+    explanation = said(*served, TRACEBACK, "ValueError: unheard of")
+    assert (explanation.survived, explanation.id) == (False, "UNKNOWN")
 
 
 def test_a_server_that_went_down_after_all_was_not_well() -> None:
     served = ['INFO: 1.1.1.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'] * 40
-    found = said(TRACEBACK, "ValueError: unheard of", *served, exit_status=1)
-    assert (found.well, found.id) == (False, "UNKNOWN")
+    explanation = said(TRACEBACK, "ValueError: unheard of", *served, exit_status=1)
+    assert (explanation.well, explanation.id) == (False, "UNKNOWN")
 
 
 def test_a_progress_bar_hides_nothing() -> None:
-    found = said(*HEALTHY, "Loading: 10%\rLoading: 20%\r" + MEMORY)
-    assert found.answer
-    assert (found.id, found.answer.line) == ("MEMORY", len(HEALTHY) + 1)
+    explanation = said(*HEALTHY, "Loading: 10%\rLoading: 20%\r" + MEMORY)
+    assert explanation.answer
+    assert (explanation.id, explanation.answer.line) == ("MEMORY", len(HEALTHY) + 1)
 
 
 def test_bytes_that_do_not_decode_hide_nothing() -> None:
@@ -341,14 +363,16 @@ def test_an_error_beside_one_that_is_known_is_of_its_block() -> None:
 
 def test_a_match_that_waits_when_the_server_is_started_anew_is_still_the_old_boots() -> None:
     entry = signature("ONE", "short of memory", when={"not_near": ["the sampler"], "within": 99})
-    found = said(*HEALTHY[:2], *APART[:25], MEMORY, *HEALTHY[:2], "the sampler", by=classes(entry))
-    assert found.answer and (found.id, found.answer.line) == ("ONE", 28)
+    explanation = said(
+        *HEALTHY[:2], *APART[:25], MEMORY, *HEALTHY[:2], "the sampler", by=classes(entry)
+    )
+    assert explanation.answer and (explanation.id, explanation.answer.line) == ("ONE", 28)
 
 
 def test_of_a_match_told_without_end_a_hundred_wait() -> None:
     entry = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 1000})
-    found = said(*[MEMORY] * 150, "the sampler", by=classes(entry))
-    assert found.answer and (found.answer.line, found.answer.times) == (1, 100)
+    explanation = said(*[MEMORY] * 150, "the sampler", by=classes(entry))
+    assert explanation.answer and (explanation.answer.line, explanation.answer.times) == (1, 100)
 
 
 def test_indented_text_below_no_frame_is_no_code() -> None:
@@ -364,8 +388,8 @@ def test_an_empty_part_of_a_progress_bar_is_nothing() -> None:
 def test_the_first_line_counts_though_a_later_one_was_sure_before_it() -> None:
     entry = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 40})
     quoted = "Received request x: the sampler"
-    found = said(MEMORY, quoted, MEMORY, "the sampler", by=classes(entry))
-    assert found.answer and (found.answer.line, found.answer.times) == (1, 2)
+    explanation = said(MEMORY, quoted, MEMORY, "the sampler", by=classes(entry))
+    assert explanation.answer and (explanation.answer.line, explanation.answer.times) == (1, 2)
 
 
 def test_what_was_passed_over_in_one_boot_counts_in_the_next() -> None:

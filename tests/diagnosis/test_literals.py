@@ -61,12 +61,12 @@ def test_whatever_a_shipped_pattern_matches_is_found(case: tuple[str, str]) -> N
 
 @given(st.sets(st.text("abc", min_size=1, max_size=5), min_size=1), st.text("abcd", max_size=40))
 def test_the_search_finds_what_any_of_the_pieces_would(pieces: set[str], text: str) -> None:
-    found = literals.any_of(pieces).search(text.encode())
+    match = literals.any_of(pieces).search(text.encode())
     starts = [text.find(piece) for piece in pieces if piece in text]
-    assert (found.start() if found else None) == (min(starts) if starts else None)
-    if found:
-        longest = max((piece for piece in pieces if text.startswith(piece, found.start())), key=len)
-        assert found[0].decode() == longest
+    assert (match.start() if match else None) == (min(starts) if starts else None)
+    if match:
+        longest = max((piece for piece in pieces if text.startswith(piece, match.start())), key=len)
+        assert match[0].decode() == longest
 
 
 def test_special_characters_stand_for_themselves() -> None:

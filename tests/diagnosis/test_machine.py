@@ -138,12 +138,12 @@ def test_the_machine_makes_an_answer_more_or_less_sure(
     given: Situation | None, sure: Confidence, word: str
 ) -> None:
     rules = {"supports": ["no_gpu"], "contradicts": ["one_gpu"]}
-    found = said(
+    explanation = said(
         MEMORY, by=classes(signature("ONE", "short of memory", machine=rules)), situation=given
     )
-    assert found.answer
-    assert found.answer.confidence is sure
-    assert word in "\n".join(found.lines())
+    assert explanation.answer
+    assert explanation.answer.confidence is sure
+    assert word in "\n".join(explanation.lines())
 
 
 @pytest.mark.parametrize("log", ["PACKAGES-4.log", "PACKAGES-5.log"])
@@ -152,11 +152,11 @@ def test_a_package_that_is_not_there_is_borne_out(log: str) -> None:
     lines = Path(__file__).parent.parent / "signatures" / "logs" / log
     without = replace(CUDA, versions={**CUDA.versions, "xgrammar": "0.2"})
     given = situation(HOPPER, bundle=without)
-    found = explain.explain([lines.read_bytes()], load_all(), 1, given).answer
-    assert found
-    assert found.id == "PACKAGES"
-    assert found.supported_by == ("no package of the lane is named flashinfer",)
-    assert found.contradicted_by == ()
+    diagnosis = explain.explain([lines.read_bytes()], load_all(), 1, given).answer
+    assert diagnosis
+    assert diagnosis.id == "PACKAGES"
+    assert diagnosis.supported_by == ("no package of the lane is named flashinfer",)
+    assert diagnosis.contradicted_by == ()
 
 
 def test_a_module_of_another_name_is_told_with_its_distribution() -> None:

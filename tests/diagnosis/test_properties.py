@@ -64,9 +64,9 @@ def log(*lines: str) -> str:
 
 @given(st.lists(st.one_of(noise, st.sampled_from(REAL)), max_size=60), ANY_SIZE)
 def test_noise_alone_has_nothing_claimed_of_it(lines: list[str], size: int) -> None:
-    found = explain.explain(blocks(log(*lines), size), SHIPPED)
-    assert found.id is None, "\n".join(found.lines())
-    assert found.warnings == ()
+    explanation = explain.explain(blocks(log(*lines), size), SHIPPED)
+    assert explanation.id is None, "\n".join(explanation.lines())
+    assert explanation.warnings == ()
 
 
 @settings(max_examples=200)
@@ -78,11 +78,11 @@ def test_a_known_line_is_found_in_any_noise(
     before: list[str], wanted: str, prefix: str, after: list[str], size: int
 ) -> None:
     text = log(*before, prefix + KNOWN[wanted], *after)
-    found = explain.explain(blocks(text, size), SHIPPED)
-    assert found.id == wanted, "\n".join(found.lines())
-    assert found.answer
-    assert found.answer.line == text[: text.index(KNOWN[wanted])].count("\n") + 1
-    assert found.lines_read == text.count("\n")
+    explanation = explain.explain(blocks(text, size), SHIPPED)
+    assert explanation.id == wanted, "\n".join(explanation.lines())
+    assert explanation.answer
+    assert explanation.answer.line == text[: text.index(KNOWN[wanted])].count("\n") + 1
+    assert explanation.lines_read == text.count("\n")
 
 
 @given(st.lists(noise, max_size=20), st.sampled_from(sorted(KNOWN)))
@@ -102,10 +102,10 @@ def test_ranks_in_any_order_are_one_answer(ranks: list[int], between: list[str],
     for place, rank in enumerate(ranks):
         lines += [f"(Worker_TP{rank} pid={rank}) ERROR {STAMP} [a.py:1] {MEMORY}"]
         lines += between[place : place + 1]
-    found = explain.explain(blocks(log(*lines), size), COMMON).answer
-    assert found
-    assert (found.id, found.line, found.times) == ("MEMORY", 1, 6)
-    assert found.processes == tuple(f"Worker_TP{rank}" for rank in range(6))
+    diagnosis = explain.explain(blocks(log(*lines), size), COMMON).answer
+    assert diagnosis
+    assert (diagnosis.id, diagnosis.line, diagnosis.times) == ("MEMORY", 1, 6)
+    assert diagnosis.processes == tuple(f"Worker_TP{rank}" for rank in range(6))
 
 
 @given(st.lists(noise, max_size=40), st.sampled_from(sorted(KNOWN)), ANY_SIZE, ANY_SIZE)
@@ -113,8 +113,8 @@ def test_how_a_log_is_cut_into_blocks_changes_nothing(
     lines: list[str], wanted: str, size: int, other: int
 ) -> None:
     text = log(*lines, KNOWN[wanted], *lines)
-    said = [explain.explain(blocks(text, number), SHIPPED) for number in (size, other)]
-    assert said[0] == said[1]
+    explanations = [explain.explain(blocks(text, number), SHIPPED) for number in (size, other)]
+    assert explanations[0] == explanations[1]
 
 
 @given(st.binary(max_size=3000))
@@ -133,6 +133,6 @@ def test_what_is_kept_does_not_grow_with_the_log(lines: int) -> None:
         matcher.feed(block)
     matcher.finish()
     assert len(matcher.errors) <= 100
-    (seen,) = matcher.seen.values()
-    assert len(seen.numbers) <= 100
-    assert len(seen.processes) <= 64
+    (match,) = matcher.seen.values()
+    assert len(match.numbers) <= 100
+    assert len(match.processes) <= 64

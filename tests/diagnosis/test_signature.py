@@ -60,13 +60,13 @@ def test_a_project_adds_signatures_of_its_own(tmp_path: Path) -> None:
 
 def test_a_projects_signature_replaces_the_shipped_one_of_its_id(tmp_path: Path) -> None:
     own(tmp_path, HEAD + ONE.replace("ONE", "KV_NONE"))
-    found = [
+    signatures = [
         entry
         for each in signature.load_all(tmp_path)
         for entry in each.signatures
         if entry.id == "KV_NONE"
     ]
-    assert [entry.title for entry in found] == ["one"]
+    assert [entry.title for entry in signatures] == ["one"]
 
 
 def test_an_id_given_twice_is_an_error(tmp_path: Path) -> None:

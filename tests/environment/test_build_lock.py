@@ -36,8 +36,8 @@ def test_a_marker_that_sometimes_holds_is_kept() -> None:
 def resolve_to(
     monkeypatch: pytest.MonkeyPatch, universal: tuple[str, ...], here: tuple[str, ...]
 ) -> None:
-    def resolved(given: Path, *more: str) -> list[Requirement]:
-        assert given
+    def resolved(path: Path, *more: str) -> list[Requirement]:
+        assert path
         return [Requirement(line) for line in (universal if "--universal" in more else here)]
 
     monkeypatch.setattr(relock, "resolved", resolved)
@@ -46,10 +46,10 @@ def resolve_to(
 def test_a_lock_says_how_it_is_made_and_keeps_refused_builds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = tmp_path / "mine.in"
-    given.write_text("vllm==1\n# a reason\ntorch!=2.13.0+cpu\n")
+    path = tmp_path / "mine.in"
+    path.write_text("vllm==1\n# a reason\ntorch!=2.13.0+cpu\n")
     resolve_to(monkeypatch, ("torch==2.13.0", "vllm==1"), ("torch==2.13.0", "vllm==1"))
-    lock = relock.relock(given)
+    lock = relock.relock(path)
     lines = lock.read_text().splitlines()
     assert lock.name == "mine.txt"
     assert "python -m pytest_vllm_gates.environment.relock mine.in" in lines[1]
@@ -64,11 +64,11 @@ def test_a_lock_says_how_it_is_made_and_keeps_refused_builds(
 def test_what_the_universal_resolution_lost_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = tmp_path / "mine.in"
-    given.write_text("vllm==1\n")
+    path = tmp_path / "mine.in"
+    path.write_text("vllm==1\n")
     resolve_to(monkeypatch, ("vllm==1",), ("vllm==1", "lost==2"))
     with pytest.raises(UserError, match="the universal resolution has lost lost"):
-        relock.relock(given)
+        relock.relock(path)
 
 
 def test_markers_are_judged_for_the_environments_python_not_for_this_one(tmp_path: Path) -> None:

@@ -30,12 +30,12 @@ def given(site: Site, python: str) -> Environment:
 
 def test_an_interpreter_is_asked_for_what_it_has(site: Site) -> None:
     python = interpreter(site, "vllm-0.33.0", "torch-2.14.0", "Flash_Attn-3.0")
-    found = given(site, python)
-    assert str(found.python) == python
-    assert found.vllm == "0.33.0"
-    assert found.versions["torch"] == "2.14.0"
-    assert found.versions["flash-attn"] == "3.0"
-    assert not found.made
+    environment = given(site, python)
+    assert str(environment.python) == python
+    assert environment.vllm == "0.33.0"
+    assert environment.versions["torch"] == "2.14.0"
+    assert environment.versions["flash-attn"] == "3.0"
+    assert not environment.made
 
 
 def test_an_interpreter_is_looked_for_beside_the_lane(site: Site) -> None:

@@ -57,8 +57,8 @@ def test_what_came_from_an_index_is_pinned_by_name_and_version(tmp_path: Path) -
 def test_what_came_from_a_url_is_pinned_with_what_it_needs(
     tmp_path: Path, direct_url: dict[str, Any], line: str
 ) -> None:
-    found = pinned(tmp_path, direct_url=direct_url)
-    assert (found.line, found.problem, found.indexed) == (line, "", False)
+    pin = pinned(tmp_path, direct_url=direct_url)
+    assert (pin.line, pin.problem, pin.indexed) == (line, "", False)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_what_came_from_a_url_is_pinned_with_what_it_needs(
 def test_what_a_lock_cannot_say_is_named(
     tmp_path: Path, direct_url: dict[str, Any], problem: str
 ) -> None:
-    found = pinned(tmp_path, direct_url=direct_url)
-    assert (found.line, found.problem) == ("", problem)
+    pin = pinned(tmp_path, direct_url=direct_url)
+    assert (pin.line, pin.problem) == ("", problem)
 
 
 def test_what_was_edited_in_place_is_named_with_its_files(tmp_path: Path) -> None:

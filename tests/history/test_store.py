@@ -71,11 +71,11 @@ def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
     for writer in writers:
         writer.join(60)
     assert [fork_process.exitcode for fork_process in writers] == [0] * PROCESSES
-    found = history_store.runs(path, 1000)
-    assert sorted(history_entry.exit_status for history_entry in found) == list(
+    entries = history_store.runs(path, 1000)
+    assert sorted(history_entry.exit_status for history_entry in entries) == list(
         range(PROCESSES * EACH)
     )
-    assert all(history_entry.figures == entry().figures for history_entry in found)
+    assert all(history_entry.figures == entry().figures for history_entry in entries)
 
 
 def die_within(path: Path) -> None:

@@ -17,10 +17,10 @@ def boots(*values: float, **changes: object) -> list[object]:
 
 
 def test_the_last_is_held_against_the_median_of_those_before() -> None:
-    (found,) = trends(boots(10.0, 11.0, 40.0, 12.1))  # type: ignore[arg-type]
-    assert (found.family, found.figure, found.lane) == ("qwen3.5", "boot_s", "cpu")
-    assert found.values == (10.0, 11.0, 40.0, 12.1)
-    assert found.change == pytest.approx(0.1)
+    (trend,) = trends(boots(10.0, 11.0, 40.0, 12.1))  # type: ignore[arg-type]
+    assert (trend.family, trend.figure, trend.lane) == ("qwen3.5", "boot_s", "cpu")
+    assert trend.values == (10.0, 11.0, 40.0, 12.1)
+    assert trend.change == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_what_is_not_alike_is_not_compared(changes: dict[str, object]) -> None:
 
 def test_one_value_is_no_trend_and_zero_has_no_share() -> None:
     assert trends(boots(1.0)) == ()  # type: ignore[arg-type]
-    (found,) = trends(boots(0.0, 1.0))  # type: ignore[arg-type]
-    assert found.change is None
+    (trend,) = trends(boots(0.0, 1.0))  # type: ignore[arg-type]
+    assert trend.change is None
 
 
 def test_of_one_family_alone() -> None:
@@ -52,9 +52,9 @@ def test_of_one_family_alone() -> None:
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=9))
 def test_a_figure_that_stays_as_it_is_has_not_changed(values: list[float]) -> None:
-    (found,) = trends(boots(*values))  # type: ignore[arg-type]
-    assert found.change is not None
-    assert (found.change > 0) == (values[-1] > sorted_median(values[:-1]))
+    (trend,) = trends(boots(*values))  # type: ignore[arg-type]
+    assert trend.change is not None
+    assert (trend.change > 0) == (values[-1] > sorted_median(values[:-1]))
     (same,) = trends(boots(*[values[0]] * len(values)))  # type: ignore[arg-type]
     assert same.change == 0
 

@@ -57,8 +57,8 @@ WHOLE = family(
 
 
 def test_the_main_figures_are_found_where_gates_write_them() -> None:
-    found = entry(document(WHOLE))
-    assert found.figures == {
+    history_entry = entry(document(WHOLE))
+    assert history_entry.figures == {
         "glm": {
             "boot_s": 53.0,
             "output_tokens_per_s": 896.1,
@@ -68,12 +68,20 @@ def test_the_main_figures_are_found_where_gates_write_them() -> None:
             "goodput_per_s": 6.011,
         }
     }
-    assert tuple(found.figures["glm"]) == FIGURES
-    assert found.document()["figures"]["glm: boot_s"] == 53.0
-    assert (found.lane, found.against, found.machine) == ("cpu", None, "AMD EPYC, 2 cores")
-    assert found.versions == {"vllm": "0.32.0", "torch": "2.11"}
-    assert found.checkpoints == {"glm": "miniature"}
-    assert (found.promotion, found.reasons, found.exit_status) == ("HOLD", ("held",), 6)
+    assert tuple(history_entry.figures["glm"]) == FIGURES
+    assert history_entry.document()["figures"]["glm: boot_s"] == 53.0
+    assert (history_entry.lane, history_entry.against, history_entry.machine) == (
+        "cpu",
+        None,
+        "AMD EPYC, 2 cores",
+    )
+    assert history_entry.versions == {"vllm": "0.32.0", "torch": "2.11"}
+    assert history_entry.checkpoints == {"glm": "miniature"}
+    assert (history_entry.promotion, history_entry.reasons, history_entry.exit_status) == (
+        "HOLD",
+        ("held",),
+        6,
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,8 +105,8 @@ def test_a_server_that_ran_already_says_its_version_itself() -> None:
 
 def test_a_machine_is_its_gpus_and_the_other_lane_is_named() -> None:
     machine = {**MACHINE, "gpus": ["H100", "H100"]}
-    found = entry(document(machine=machine, against={"lane": {"name": "stable"}}))
-    assert (found.machine, found.against) == ("H100, H100", "stable")
+    history_entry = entry(document(machine=machine, against={"lane": {"name": "stable"}}))
+    assert (history_entry.machine, history_entry.against) == ("H100, H100", "stable")
 
 
 def test_the_default_place_is_one() -> None:

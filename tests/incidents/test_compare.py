@@ -231,12 +231,16 @@ def test_an_error_is_part_of_what_came() -> None:
 
 def test_what_is_no_text_is_compared_all_the_same() -> None:
     entry, other = (replace(sent({}), pieces=((0.12345, piece),)) for piece in (b"\xff", b"\xff!"))
-    found = compare(entry, other)
-    assert (found.same, found.first_s, found.seconds) == (False, (0.123, 0.123), (0.123, 0.123))
-    assert found.document() == {
+    request = compare(entry, other)
+    assert (request.same, request.first_s, request.seconds) == (
+        False,
+        (0.123, 0.123),
+        (0.123, 0.123),
+    )
+    assert request.document() == {
         "name": "1",
         "same": False,
-        "diff": found.diff,
+        "diff": request.diff,
         "first_s": (0.123, 0.123),
         "seconds": (0.123, 0.123),
     }

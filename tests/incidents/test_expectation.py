@@ -117,9 +117,9 @@ def test_what_is_not_as_expected_is_told(said: str, answer: Sent, told: str) -> 
 def test_an_expectation_has_its_parts_and_what_was_typed(
     said: str, parts: tuple[str, str, str]
 ) -> None:
-    found = Expectation(*parts, said.strip())
-    assert parse(said) == found
-    assert parse_all(["", said, " \n"]) == (found,)
+    expectation = Expectation(*parts, said.strip())
+    assert parse(said) == expectation
+    assert parse_all(["", said, " \n"]) == (expectation,)
 
 
 def test_a_tool_call_needs_no_words() -> None:

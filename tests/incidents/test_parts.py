@@ -68,8 +68,8 @@ def test_requests_are_found_by_what_a_case_tells_of_them() -> None:
     whole = sent("whole", model="m", temperature=0, seed=0, **asked)
     streamed = sent("streamed", model="m", stream=True, stream_options={}, **asked)
     others = [sent("more", stop=["a"], **asked), sent("less", max_tokens=5), sent("none")]
-    found = incidents_parts.answering([whole, *others, streamed], [asked])
-    assert [entry.name for entry in found] == ["whole", "streamed"]
+    requests_sent = incidents_parts.answering([whole, *others, streamed], [asked])
+    assert [entry.name for entry in requests_sent] == ["whole", "streamed"]
     tuples = {"messages": ({"role": "user"},), "max_tokens": 5}
     assert incidents_parts.answering([whole], [tuples]) == [whole]
     assert incidents_parts.answering([Sent("POST", "/", {}, b"no json")], [asked]) == []
@@ -88,9 +88,9 @@ def test_there_is_room_for_the_first() -> None:
 
 @pytest.fixture
 def small(qwen: Family) -> Checkpoint:
-    found = checkpoints_resolve.miniature(qwen)
-    assert found
-    return found
+    checkpoint = checkpoints_resolve.miniature(qwen)
+    assert checkpoint
+    return checkpoint
 
 
 def test_prompt_files_that_ship_are_not_kept(small: Checkpoint, tmp_path: Path) -> None:

@@ -81,12 +81,14 @@ def test_any_bytes_come_back(
 ) -> None:
     sent = Sent("POST", "/v1/x", {}, body, "a", 200, {}, tuple(pieces))
     folder = tmp_path_factory.mktemp("any")
-    found = incidents_read.read(incidents_write.write(folder, "a", incident(says=says), [sent], {}))
-    assert found.sent(found.incident.sends[0]).body == body
-    assert found.sent(found.incident.sends[0]).pieces == tuple(
+    incident_folder = incidents_read.read(
+        incidents_write.write(folder, "a", incident(says=says), [sent], {})
+    )
+    assert incident_folder.sent(incident_folder.incident.sends[0]).body == body
+    assert incident_folder.sent(incident_folder.incident.sends[0]).pieces == tuple(
         piece for piece in pieces if piece[1]
     )
-    assert found.incident.says == says
+    assert incident_folder.incident.says == says
 
 
 def test_half_a_surrogate_pair_is_no_harm(tmp_path: Path) -> None:

@@ -112,15 +112,17 @@ def test_a_checkpoint_that_is_here_is_taken(qwen: Family, tmp_path: Path) -> Non
     small = checkpoints_resolve.miniature(qwen)
     assert small
     weights = shutil.copytree(small.source, tmp_path / "weights")
-    found, said = replay_target.checkpoint_of(
+    checkpoint, said = replay_target.checkpoint_of(
         bundle(tmp_path, checkpoint=told("ours", str(weights))), qwen
     )
-    assert (found.name, found.source, said) == ("ours", str(weights), "")
+    assert (checkpoint.name, checkpoint.source, said) == ("ours", str(weights), "")
 
 
 def test_the_miniature_is_known_wherever_it_lay(qwen: Family, tmp_path: Path) -> None:
-    found, said = replay_target.checkpoint_of(bundle(tmp_path, checkpoint=told("miniature")), qwen)
-    assert (found, said) == (checkpoints_resolve.miniature(qwen), "")
+    checkpoint, said = replay_target.checkpoint_of(
+        bundle(tmp_path, checkpoint=told("miniature")), qwen
+    )
+    assert (checkpoint, said) == (checkpoints_resolve.miniature(qwen), "")
 
 
 @pytest.mark.parametrize("source", ["/nowhere/at/all", "org/not-in-the-cache"])
@@ -128,8 +130,8 @@ def test_above_the_weights_the_miniature_stands_in(
     source: str, qwen: Family, tmp_path: Path
 ) -> None:
     absent = bundle(tmp_path, gate="tools", checkpoint=told("big", source))
-    found, said = replay_target.checkpoint_of(absent, qwen)
-    assert found == checkpoints_resolve.miniature(qwen)
+    checkpoint, said = replay_target.checkpoint_of(absent, qwen)
+    assert checkpoint == checkpoints_resolve.miniature(qwen)
     assert said == (
         f"the checkpoint {source} is not here: the miniature stands in, for the gate judges what "
         "is above the weights"
@@ -147,10 +149,10 @@ def test_the_bundles_prompt_files_are_laid_over_the_miniature(qwen: Family, tmp_
     assert small
     files = {"prompt_files/chat_template.jinja": TEMPLATE, "prompt_files/tokenizer.json": b"{}"}
     edited = bundle(tmp_path, files, gate="chat_template", checkpoint=told("miniature"))
-    found, said = replay_target.checkpoint_of(edited, qwen)
+    checkpoint, said = replay_target.checkpoint_of(edited, qwen)
     assert "prompt files are the bundle's, weights are the miniature's" in said
-    folder = Path(found.source)
-    assert (found.name, found.serve) == ("miniature", small.serve)
+    folder = Path(checkpoint.source)
+    assert (checkpoint.name, checkpoint.serve) == ("miniature", small.serve)
     assert (folder / "chat_template.jinja").read_bytes() == TEMPLATE
     assert (folder / "tokenizer.json").read_text() == "{}"
     assert not (folder / "generation_config.json").exists(), "it is not among the bundle's"

@@ -37,10 +37,10 @@ def lane(tmp_path: Path, text: str) -> lanes.Lane:
 
 def ran(commands: list[str], folder: Path, *names: str, **env: str) -> tuple[list[str], Any]:
     """Run the commands with stand-ins that show what they are given."""
-    shown = folder / "shown"
-    shown.write_text(f"#!{sys.executable} -IS\n{SHOW % (names,)}")
-    shown.chmod(0o755)
-    (folder / "vllm-gates").write_text(f"#!/bin/sh\necho {shown}\n")
+    path = folder / "shown"
+    path.write_text(f"#!{sys.executable} -IS\n{SHOW % (names,)}")
+    path.chmod(0o755)
+    (folder / "vllm-gates").write_text(f"#!/bin/sh\necho {path}\n")
     (folder / "vllm-gates").chmod(0o755)
     given = {"PATH": f"{folder}:{os.environ['PATH']}", **env}
     done = subprocess.run(

@@ -47,41 +47,45 @@ def describe(lane: lanes.Lane, *models: str, **given: Any) -> BundleDescription:
 
 def test_an_environment_is_described_by_its_files(project: Path) -> None:
     lane = write(project, "mine", 'python = "../bin/python"\n[serve]\nmax-model-len = 8192\n')
-    found = describe(lane, "glm")
-    assert found.versions == {"vllm": "0.32.0", "torch": "2.13.0"}
-    assert [*found.contents] == ["torch", "vllm"]
-    assert found.python and found.python.startswith("3.")
-    assert (found.cuda, found.driver, found.driver_cuda) == ("13.0", "550.90.07", "12.4")
-    assert found.flags is not None
-    assert found.flags["glm"]["max_model_len"] == "8192"
-    assert found.machine is not None
-    assert found.machine["GPU"] == "8 x NVIDIA H100 80GB HBM3 (9.0)"
-    assert found.templates is not None and found.tokenizers is not None
-    assert len(found.templates["glm"] or "") == len(found.tokenizers["glm"] or "") == 64
-    assert found.checkpoints is not None
-    assert found.checkpoints["glm"]["source"] == str(miniatures.path("glm-4.7"))
+    description = describe(lane, "glm")
+    assert description.versions == {"vllm": "0.32.0", "torch": "2.13.0"}
+    assert [*description.contents] == ["torch", "vllm"]
+    assert description.python and description.python.startswith("3.")
+    assert (description.cuda, description.driver, description.driver_cuda) == (
+        "13.0",
+        "550.90.07",
+        "12.4",
+    )
+    assert description.flags is not None
+    assert description.flags["glm"]["max_model_len"] == "8192"
+    assert description.machine is not None
+    assert description.machine["GPU"] == "8 x NVIDIA H100 80GB HBM3 (9.0)"
+    assert description.templates is not None and description.tokenizers is not None
+    assert len(description.templates["glm"] or "") == len(description.tokenizers["glm"] or "") == 64
+    assert description.checkpoints is not None
+    assert description.checkpoints["glm"]["source"] == str(miniatures.path("glm-4.7"))
 
 
 def test_a_lane_against_itself_differs_in_nothing(project: Path) -> None:
     lane = write(project, "mine", 'python = "../bin/python"\n')
-    found = differences(describe(lane, "glm", "gemma"), describe(lane, "glm", "gemma"))
-    assert (found.changed, found.unknown) == ((), ())
+    diff = differences(describe(lane, "glm", "gemma"), describe(lane, "glm", "gemma"))
+    assert (diff.changed, diff.unknown) == ((), ())
 
 
 def test_a_lane_that_is_not_made_yet_is_known_by_its_lock() -> None:
-    found = describe(lanes.load("cuda", NOWHERE), "glm")
-    assert found.versions is not None
-    assert found.versions["vllm"] == "0.32.0"
-    assert (found.contents, found.cuda) == ({}, "13.0")
+    description = describe(lanes.load("cuda", NOWHERE), "glm")
+    assert description.versions is not None
+    assert description.versions["vllm"] == "0.32.0"
+    assert (description.contents, description.cuda) == ({}, "13.0")
 
 
 def test_without_a_family_the_lanes_own_flags_are_compared(project: Path) -> None:
     lane = write(project, "one", 'python = "../bin/python"\n[serve]\nseed = 1\n')
     two = write(project, "two", 'python = "../bin/python"\n[serve]\nseed = 2\n')
-    found = differences(describe(lane), describe(two))
-    (change,) = found.changed
+    diff = differences(describe(lane), describe(two))
+    (change,) = diff.changed
     assert (change.axis, change.name, change.ours) == ("flags", "seed", "1")
-    assert found.unknown == ("chat template", "tokenizer", "checkpoint")
+    assert diff.unknown == ("chat template", "tokenizer", "checkpoint")
 
 
 def test_only_what_takes_effect_of_an_overlay_is_described(project: Path) -> None:

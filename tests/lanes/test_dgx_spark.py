@@ -58,7 +58,7 @@ class CutlassFP8ScaledMMLinearKernel(CutlassFp8BlockScaledMMKernel):
 def checks(machine: Any = SPARK, **given: Any) -> dict[str, Check]:
     """Return what preflight says of the lane on a machine, as the gates ask it."""
     family = families.load("qwen3.5", NOWHERE)
-    found = gather.gather(
+    situation = gather.gather(
         family,
         checkpoints_resolve.resolve(family, "miniature"),
         LANE,
@@ -66,7 +66,7 @@ def checks(machine: Any = SPARK, **given: Any) -> dict[str, Check]:
         machine,
         **given,
     )
-    return {check.name: check for check in preflight_checks.run(found)}
+    return {check.name: check for check in preflight_checks.run(situation)}
 
 
 def test_the_lane_is_the_cuda_lanes_lock_with_what_a_gb10_needs() -> None:
@@ -143,8 +143,8 @@ def test_two_sparks_are_held_to_their_interfaces(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("VLLM_HOST_IP", "192.0.2.1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "enp1s0f9np9")
     monkeypatch.setenv("VLLM_NCCL_SO_PATH", "/nowhere/libnccl.so.2")
-    found = checks(nodes=both)["network"]
-    assert found.what == (
+    check = checks(nodes=both)["network"]
+    assert check.what == (
         "VLLM_HOST_IP=192.0.2.1 is no address of this machine; "
         "VLLM_NCCL_SO_PATH=/nowhere/libnccl.so.2 is not there; "
         "GLOO_SOCKET_IFNAME=enp1s0f9np9: this machine has no interface enp1s0f9np9"

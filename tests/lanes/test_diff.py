@@ -47,9 +47,9 @@ def told(found: BundleDiff) -> list[tuple[str, str, str | None, str | None]]:
 
 
 def test_nothing_changed() -> None:
-    found = diff()
-    assert (found.changed, found.unknown, found.warning) == ((), (), None)
-    assert found.same == AXES
+    bundle_diff = diff()
+    assert (bundle_diff.changed, bundle_diff.unknown, bundle_diff.warning) == ((), (), None)
+    assert bundle_diff.same == AXES
 
 
 ONE_AXIS: dict[str, tuple[dict[str, Any], list[tuple[str, str | None, str | None]]]] = {
@@ -128,11 +128,11 @@ def test_every_axis_has_its_change_here() -> None:
 @pytest.mark.parametrize("axis", AXES)
 def test_one_axis_that_changed_is_told_alone_and_warns_of_nothing(axis: str) -> None:
     changes, expected = ONE_AXIS[axis]
-    found = diff(**changes)
-    assert told(found) == [(axis, *pair) for pair in expected]
-    assert found.axes == (axis,)
-    assert found.same == tuple(other for other in AXES if other != axis)
-    assert found.warning is None
+    bundle_diff = diff(**changes)
+    assert told(bundle_diff) == [(axis, *pair) for pair in expected]
+    assert bundle_diff.axes == (axis,)
+    assert bundle_diff.same == tuple(other for other in AXES if other != axis)
+    assert bundle_diff.warning is None
 
 
 # Each of these is a field of its own: the changes of several can be put together.
@@ -144,12 +144,12 @@ def test_axes_that_changed_together_are_each_told_and_warned_of(axes: set[str]) 
     changes: dict[str, Any] = {}
     for axis in axes:
         changes |= ONE_AXIS[axis][0]
-    found = diff(**changes)
-    assert set(found.axes) == axes
-    assert set(found.same) == set(AXES) - axes
-    assert found.warning is not None
-    assert found.warning.startswith(f"{len(axes)} axes changed at once (")
-    assert all(axis in found.warning for axis in axes)
+    bundle_diff = diff(**changes)
+    assert set(bundle_diff.axes) == axes
+    assert set(bundle_diff.same) == set(AXES) - axes
+    assert bundle_diff.warning is not None
+    assert bundle_diff.warning.startswith(f"{len(axes)} axes changed at once (")
+    assert all(axis in bundle_diff.warning for axis in axes)
 
 
 def test_a_change_of_one_family_names_it() -> None:
@@ -170,32 +170,32 @@ def test_another_distribution_of_vllm_is_a_change_of_vllm() -> None:
 
 def test_another_build_of_the_same_version_is_a_change_where_both_can_be_seen() -> None:
     ours, theirs = {"vllm": "1" * 64, "torch": "3" * 64}, {"vllm": "2" * 64}
-    found = differences(replace(STABLE, contents=ours), replace(STABLE, contents=theirs))
-    assert told(found) == [
+    bundle_diff = differences(replace(STABLE, contents=ours), replace(STABLE, contents=theirs))
+    assert told(bundle_diff) == [
         ("vllm", "vllm", f"0.32.0 (sha256 {'1' * 64})", f"0.32.0 (sha256 {'2' * 64})")
     ]
 
 
 def test_what_cannot_be_known_is_neither_changed_nor_the_same() -> None:
     theirs = BundleDescription("there", {"base_url": "http://host/v1"})
-    found = differences(STABLE, theirs)
-    assert found.axes == ("start",)
-    assert found.same == ()
-    assert found.unknown == tuple(axis for axis in AXES if axis != "start")
+    bundle_diff = differences(STABLE, theirs)
+    assert bundle_diff.axes == ("start",)
+    assert bundle_diff.same == ()
+    assert bundle_diff.unknown == tuple(axis for axis in AXES if axis != "start")
 
 
 def test_one_name_that_cannot_be_known_is_named() -> None:
-    found = diff(templates={"glm": None, "gemma": "f" * 64})
-    assert told(found) == [("chat template", "gemma", "f" * 64, "none")]
-    assert found.unknown == ("chat template (glm)",)
-    assert "chat template" not in found.same
+    bundle_diff = diff(templates={"glm": None, "gemma": "f" * 64})
+    assert told(bundle_diff) == [("chat template", "gemma", "f" * 64, "none")]
+    assert bundle_diff.unknown == ("chat template (glm)",)
+    assert "chat template" not in bundle_diff.same
     assert diff(tokenizers={"glm": None, "gemma": None}).unknown == ("tokenizer",)
 
 
 def test_unknown_axes_are_counted_in_the_warning() -> None:
-    found = diff(driver=None, python="3.13.1", overlay={})
-    assert found.warning is not None
-    assert ", and 1 cannot be known: the rule is one" in found.warning
+    bundle_diff = diff(driver=None, python="3.13.1", overlay={})
+    assert bundle_diff.warning is not None
+    assert ", and 1 cannot be known: the rule is one" in bundle_diff.warning
 
 
 def test_a_changed_secret_is_told_and_not_shown() -> None:
@@ -204,10 +204,10 @@ def test_a_changed_secret_is_told_and_not_shown() -> None:
         return replace(STABLE, lane=name, environment=environment, seals={"HF_TOKEN": seal(value)})
 
     assert told(differences(side("a", "one"), side("b", "one"))) == []
-    found = differences(side("a", "hf_one"), side("b", "hf_two"))
-    assert told(found) == [("environment", "HF_TOKEN", REDACTED, REDACTED)]
-    assert "hf_" not in json.dumps(report.diff_document(found)) + "\n".join(
-        report.diff_lines(found)
+    bundle_diff = differences(side("a", "hf_one"), side("b", "hf_two"))
+    assert told(bundle_diff) == [("environment", "HF_TOKEN", REDACTED, REDACTED)]
+    assert "hf_" not in json.dumps(report.diff_document(bundle_diff)) + "\n".join(
+        report.diff_lines(bundle_diff)
     )
 
 
@@ -224,7 +224,7 @@ def test_a_flag_that_names_another_template_is_no_axis_of_its_own() -> None:
         "glm": {"max_model_len": "32768", "chat_template": "/own.jinja"},
         "gemma": {"max_model_len": "32768"},
     }
-    found = diff(flags=flags, templates={"glm": "e" * 64, "gemma": "none"})
-    assert {axis for axis, *_ in told(found)} == {"chat template"}
-    assert found.warning is None
+    bundle_diff = diff(flags=flags, templates={"glm": "e" * 64, "gemma": "none"})
+    assert {axis for axis, *_ in told(bundle_diff)} == {"chat template"}
+    assert bundle_diff.warning is None
     assert {axis for axis, *_ in told(diff(flags=flags))} == {"flags"}

@@ -38,17 +38,19 @@ def answer(number: int, begun: float = 0.0, each: float = 0.02, **fields: Any) -
 
 
 def phase(*answers: AnsweredRequest, **fields: Any) -> Phase:
-    found = answers or tuple(answer(number, number * 0.005) for number in range(USERS))
+    requests = answers or tuple(answer(number, number * 0.005) for number in range(USERS))
     busy = replace(IDLE, running=USERS, kv_usage=0.2)
-    after = replace(IDLE, generated=100 + TOKENS * len(found), read=1000 + 50 * len(found), at=10.0)
+    after = replace(
+        IDLE, generated=100 + TOKENS * len(requests), read=1000 + 50 * len(requests), at=10.0
+    )
     given: dict[str, Any] = {
         "name": "streams",
         "alone": True,
         "users": USERS,
-        "asked": {request.name: ExpectedLengths(50, TOKENS) for request in found},
-        "answers": found,
+        "asked": {request.name: ExpectedLengths(50, TOKENS) for request in requests},
+        "answers": requests,
         "took_s": 2.0,
-        "late_s": (0.001,) * len(found),
+        "late_s": (0.001,) * len(requests),
         "before": IDLE,
         "after": after,
         "seen": tuple(replace(busy, at=float(at)) for at in range(12)),
@@ -81,51 +83,55 @@ def looked_at(judged: judge.Judged) -> list[str]:
 
 
 def test_a_healthy_server_has_no_fault() -> None:
-    found = loaded()
-    assert told(judge.unanswered(found, LIMITS)) == []
-    assert told(judge.hangs(found)) == []
-    assert told(judge.uncounted(found)) == []
-    assert told(judge.held_back(found)) == []
-    assert told(judge.stalled(found)) == []
-    assert told(judge.slow(found, LIMITS)) == []
-    assert told(judge.changed(found, invariant=True)) == []
-    assert told(judge.crossed(found)) == []
-    assert told(judge.unwell(found, invariant=True)) == []
-    assert judge.client_was_late(found, LIMITS) == ""
-    assert not judge.others_came(found)
+    load_result = loaded()
+    assert told(judge.unanswered(load_result, LIMITS)) == []
+    assert told(judge.hangs(load_result)) == []
+    assert told(judge.uncounted(load_result)) == []
+    assert told(judge.held_back(load_result)) == []
+    assert told(judge.stalled(load_result)) == []
+    assert told(judge.slow(load_result, LIMITS)) == []
+    assert told(judge.changed(load_result, invariant=True)) == []
+    assert told(judge.crossed(load_result)) == []
+    assert told(judge.unwell(load_result, invariant=True)) == []
+    assert judge.client_was_late(load_result, LIMITS) == ""
+    assert not judge.others_came(load_result)
 
 
 QUIET = {"name": "before", "alone": False}
 
 
 def test_every_phase_that_can_be_judged_is_looked_at_by_its_name() -> None:
-    found = loaded(phase(**QUIET), phase())
-    assert looked_at(judge.unanswered(found, LIMITS)) == ["before", "streams"]
-    assert looked_at(judge.hangs(found)) == ["before", "streams"]
-    assert looked_at(judge.uncounted(found)) == ["streams"]
-    assert looked_at(judge.held_back(found)) == ["streams"]
-    assert looked_at(judge.stalled(found)) == ["streams"]
-    assert looked_at(judge.slow(found, LIMITS)) == ["streams"]
-    assert looked_at(judge.changed(found, invariant=True)) == ["What?"]
-    assert looked_at(judge.crossed(found)) == ["ticket", "ticket"]
-    assert [case.name for case in judge.unwell(found, invariant=True)[1]] == ["when all was over"]
+    load_result = loaded(phase(**QUIET), phase())
+    assert looked_at(judge.unanswered(load_result, LIMITS)) == ["before", "streams"]
+    assert looked_at(judge.hangs(load_result)) == ["before", "streams"]
+    assert looked_at(judge.uncounted(load_result)) == ["streams"]
+    assert looked_at(judge.held_back(load_result)) == ["streams"]
+    assert looked_at(judge.stalled(load_result)) == ["streams"]
+    assert looked_at(judge.slow(load_result, LIMITS)) == ["streams"]
+    assert looked_at(judge.changed(load_result, invariant=True)) == ["What?"]
+    assert looked_at(judge.crossed(load_result)) == ["ticket", "ticket"]
+    assert [case.name for case in judge.unwell(load_result, invariant=True)[1]] == [
+        "when all was over"
+    ]
 
 
 def test_an_answer_to_somebody_else_keeps_its_request() -> None:
-    asked = replace(PARIS, request={"model": "x"})
-    found = loaded(rides=(Probe("t", None, "aa11", asked), Probe("What?", PARIS, None, asked)))
-    for judged in (judge.changed(found, invariant=True), judge.crossed(found)):
+    completion = replace(PARIS, request={"model": "x"})
+    load_result = loaded(
+        rides=(Probe("t", None, "aa11", completion), Probe("What?", PARIS, None, completion))
+    )
+    for judged in (judge.changed(load_result, invariant=True), judge.crossed(load_result)):
         assert [case.request for case in judged[1]] == [{"model": "x"}]
 
 
 def test_failed_requests_are_counted_and_the_commonest_error_told() -> None:
     answers = [answer(number) for number in range(10)]
     answers[3] = replace(answers[3], error="answered 500: no")
-    found = loaded(phase(*answers))
-    (says,) = told(judge.unanswered(found, LIMITS))
+    load_result = loaded(phase(*answers))
+    (says,) = told(judge.unanswered(load_result, LIMITS))
     assert says == "1 of 10 requests failed, mostly: answered 500: no"
     lenient = LIMITS.model_copy(update={"error_rate": 0.1})
-    assert told(judge.unanswered(found, lenient)) == []
+    assert told(judge.unanswered(load_result, lenient)) == []
     answers[4:7] = [replace(request, error="answered 429: busy") for request in answers[4:7]]
     answers[7] = replace(answers[7], error="timed out")
     hang = Hang(silent_s=30.0, running=8, waiting=2, health="200", stacks=None)
@@ -151,9 +157,9 @@ def test_an_answer_with_other_counts_than_asked_for_is_told(
 
 def test_chunks_are_no_tokens_and_are_not_held_against_what_was_asked_for() -> None:
     chunks = replace(answer(1), tokens=answer(1).tokens[:7], counted_by="chunks", token_ids=None)
-    found = loaded(phase(answer(0), chunks))
-    assert told(judge.unanswered(found, LIMITS)) == []
-    assert judge.uncounted(found) == ([], [])
+    load_result = loaded(phase(answer(0), chunks))
+    assert told(judge.unanswered(load_result, LIMITS)) == []
+    assert judge.uncounted(load_result) == ([], [])
 
 
 @pytest.mark.parametrize("counter", ["generated", "read"])
@@ -271,22 +277,22 @@ def test_a_machine_that_stops_all_of_them_is_not_told() -> None:
 def test_an_answer_that_load_changes_is_told() -> None:
     rome = replace(PARIS, content="It is Rome.", token_ids=(1, 2, 4))
     ticket = Probe("ticket", None, "aa11", Completion(content="ticket aa11"))
-    found = loaded(rides=(ticket, Probe("What?", PARIS, None, rome)))
-    (says,) = told(judge.changed(found, invariant=True))
+    load_result = loaded(rides=(ticket, Probe("What?", PARIS, None, rome)))
+    (says,) = told(judge.changed(load_result, invariant=True))
     assert "now 'It is Rome.'" in says
 
 
 def test_where_rounding_may_decide_an_answer_that_is_nearly_as_likely_is_the_same() -> None:
     doubt = replace(PARIS, candidates=({1: -0.1}, {2: -0.1}, {3: -0.7, 4: -0.8}))
     rome = replace(PARIS, content="It is Rome.", token_ids=(1, 2, 4))
-    found = loaded(
+    load_result = loaded(
         rides=(Probe("What?", doubt, None, rome),),
         rest=RestState(rome, in_flight=0, kv_usage=0.0, memory_bytes=None),
     )
-    found = replace(found, healthy=doubt)
+    load_result = replace(load_result, healthy=doubt)
     for invariant, faults in ((True, 1), (False, 0)):
-        assert len(told(judge.changed(found, invariant=invariant))) == faults
-        assert len(told(judge.unwell(found, invariant=invariant))) == faults
+        assert len(told(judge.changed(load_result, invariant=invariant))) == faults
+        assert len(told(judge.unwell(load_result, invariant=invariant))) == faults
 
 
 def test_a_ticket_that_is_anothers_is_told() -> None:
@@ -309,12 +315,12 @@ def test_a_server_that_does_not_come_to_rest_is_told() -> None:
 def test_a_hang_is_told_once() -> None:
     hang = Hang(silent_s=30.0, running=8, waiting=2, health="200", stacks=None)
     broken = [replace(answer(number), error="nothing came for 30 s") for number in range(3)]
-    found = loaded(phase(*broken, hang=hang, after=None), rest=None)
-    (says,) = told(judge.hangs(found))
+    load_result = loaded(phase(*broken, hang=hang, after=None), rest=None)
+    (says,) = told(judge.hangs(load_result))
     assert says == (
         "hangs: 8 running, 2 waiting, and for 30 s nothing has moved while /health says 200"
     )
-    assert told(judge.unanswered(found, LIMITS)) == []
+    assert told(judge.unanswered(load_result, LIMITS)) == []
 
 
 def test_a_hang_of_a_ramp_is_told_too() -> None:

@@ -32,9 +32,9 @@ def soak(lost: float = 0.0, scatter: float = 0.01, grown: float = 0.0) -> list[S
 
 
 def judged(blocks: list[SoakBlock]) -> tuple[str, str]:
-    found = drift.throughput(blocks)
-    assert found
-    return drift.losing(found, LIMITS), drift.may_be_losing(found, LIMITS)
+    soak_drift = drift.throughput(blocks)
+    assert soak_drift
+    return drift.losing(soak_drift, LIMITS), drift.may_be_losing(soak_drift, LIMITS)
 
 
 def test_a_steady_rate_is_steady() -> None:
@@ -68,9 +68,9 @@ def test_what_is_lost_while_it_warms_up_is_not_held_against_it() -> None:
 
 
 def test_memory_that_grows_is_told() -> None:
-    found = drift.memory(soak(grown=2.0**30))
-    assert found
-    assert "memory grows by" in drift.growing(found, LIMITS)
+    soak_drift = drift.memory(soak(grown=2.0**30))
+    assert soak_drift
+    assert "memory grows by" in drift.growing(soak_drift, LIMITS)
     steady = drift.memory(soak())
     assert steady
     assert drift.growing(steady, LIMITS) == ""
@@ -91,6 +91,6 @@ def test_memory_that_nobody_sees_is_not_judged() -> None:
 @pytest.mark.parametrize(("lost", "wrong"), [(0.05, False), (0.3, True)])
 def test_the_limit_is_the_plans(lost: float, wrong: bool) -> None:
     limits = LIMITS.model_copy(update={"soak_loss": 0.2})
-    found = drift.throughput(soak(lost=lost))
-    assert found
-    assert bool(drift.losing(found, limits)) is wrong
+    soak_drift = drift.throughput(soak(lost=lost))
+    assert soak_drift
+    assert bool(drift.losing(soak_drift, limits)) is wrong

@@ -143,38 +143,38 @@ def load(endpoint: Endpoint, **more: Any) -> LoadResult:
 
 
 def test_every_phase_is_driven_and_counted(server: Server) -> None:
-    found = load(server.endpoint)
-    assert [phase.name for phase in found.phases] == ["streams", "arrivals", "crowd"]
-    assert [len(phase.answers) for phase in found.phases] == [9, 9, 9]
-    assert judge.unanswered(found, TRAFFIC.limits)[0] == []
-    findings, cases = judge.uncounted(found)
+    load_result = load(server.endpoint)
+    assert [phase.name for phase in load_result.phases] == ["streams", "arrivals", "crowd"]
+    assert [len(phase.answers) for phase in load_result.phases] == [9, 9, 9]
+    assert judge.unanswered(load_result, TRAFFIC.limits)[0] == []
+    findings, cases = judge.uncounted(load_result)
     assert (findings, [case.name for case in cases]) == ([], ["streams", "arrivals"])
-    assert {ride.name for ride in found.rides} >= {"Why?", "ticket, whole"}
-    assert judge.changed(found, invariant=True)[0] == []
-    assert judge.crossed(found)[0] == []
-    assert judge.unwell(found, invariant=True)[0] == []
-    assert found.soak == ()
+    assert {ride.name for ride in load_result.rides} >= {"Why?", "ticket, whole"}
+    assert judge.changed(load_result, invariant=True)[0] == []
+    assert judge.crossed(load_result)[0] == []
+    assert judge.unwell(load_result, invariant=True)[0] == []
+    assert load_result.soak == ()
 
 
 def test_no_request_goes_out_after_its_seconds(server: Server) -> None:
     slow = TRAFFIC.model_copy(update={"rate": 2.0, "seconds": 1.0})
-    found = load(server.endpoint, traffic=slow)
-    assert len(found.phases[1].answers) <= 2
+    load_result = load(server.endpoint, traffic=slow)
+    assert len(load_result.phases[1].answers) <= 2
 
 
 @pytest.mark.parametrize("server", [True], indirect=True)
 def test_a_server_that_hangs_ends_the_load(server: Server) -> None:
-    found = load(server.endpoint, stall_s=0.5)
-    (phase,) = found.phases
+    load_result = load(server.endpoint, stall_s=0.5)
+    (phase,) = load_result.phases
     assert phase.hang
     assert phase.hang.health == "200"
-    assert found.rest is None
+    assert load_result.rest is None
     assert all("nothing came for 0.5 s" in answer.error for answer in phase.answers)
 
 
 def test_a_server_that_does_not_answer_to_begin_with_is_not_loaded(server: Server) -> None:
-    found = load(server.endpoint, error="answered 500")
-    assert (found.phases, found.rides, server.generated) == ((), (), 0)
+    load_result = load(server.endpoint, error="answered 500")
+    assert (load_result.phases, load_result.rides, server.generated) == ((), (), 0)
 
 
 def test_workers_share_every_phase(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,18 +186,20 @@ def test_workers_share_every_phase(server: Server, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(driver, "measure", alone)
     monkeypatch.setattr(driver, "LEAST_BLOCK_S", 0.1)
-    found = load(server.endpoint, soak_s=0.2, workers=Workers(2))
-    assert shared == [Workers(2)] * (len(found.phases) + len(found.soak))
+    load_result = load(server.endpoint, soak_s=0.2, workers=Workers(2))
+    assert shared == [Workers(2)] * (len(load_result.phases) + len(load_result.soak))
     assert len(shared) > 3
 
 
 def test_a_soak_is_kept_in_blocks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "LEAST_BLOCK_S", 0.1)
-    found = load(server.endpoint, soak_s=5.0)
-    assert len(found.soak) >= 2
-    assert [block.at_s for block in found.soak] == sorted(block.at_s for block in found.soak)
-    assert all(block.requests and not block.failed for block in found.soak)
-    assert all(block.memory_bytes is None for block in found.soak)
+    load_result = load(server.endpoint, soak_s=5.0)
+    assert len(load_result.soak) >= 2
+    assert [block.at_s for block in load_result.soak] == sorted(
+        block.at_s for block in load_result.soak
+    )
+    assert all(block.requests and not block.failed for block in load_result.soak)
+    assert all(block.memory_bytes is None for block in load_result.soak)
 
 
 def test_arrivals_are_those_that_were_asked_for(server: Server) -> None:
@@ -214,16 +216,16 @@ def test_a_trace_is_replayed_in_place_of_arrivals(server: Server) -> None:
     entries = (Arrival(0.0, 50, 4), Arrival(0.2, 30, 100), Arrival(0.4, 600, 5))
     fast = TRAFFIC.model_copy(update={"trace_speed": 2.0})
     trace = TraceSelection("trace.csv", "BurstGPT trace", entries, left_out=1)
-    found = load(server.endpoint, traffic=fast, trace=trace, context=120)
-    streams, phase, crowd = found.phases
+    load_result = load(server.endpoint, traffic=fast, trace=trace, context=120)
+    streams, phase, crowd = load_result.phases
     assert [streams.name, phase.name, crowd.name] == ["streams", "trace", "crowd"]
     asked = [(lengths.prompt_tokens, lengths.output_tokens) for lengths in phase.asked.values()]
     assert asked == [(50, 4), (20, 100), (115, 5)]
     assert phase.schedule
     assert phase.schedule.intended_s == pytest.approx([0.0, 0.1, 0.2])
-    assert judge.unanswered(found, fast.limits)[0] == judge.uncounted(found)[0] == []
-    assert found.trace
-    assert found.trace.as_evidence() == {
+    assert judge.unanswered(load_result, fast.limits)[0] == judge.uncounted(load_result)[0] == []
+    assert load_result.trace
+    assert load_result.trace.as_evidence() == {
         "file": "trace.csv", "format": "BurstGPT trace", "requests": 3, "left_out": 1, "cut": 2,
         "speed": 2.0,
     }  # fmt: skip
@@ -262,12 +264,12 @@ def test_a_ramp_goes_up_until_a_rate_is_not_kept(server: Server) -> None:
     def judged(rate: float, _: Phase) -> Limit | None:
         return Limit("enough", clients=False) if rate > 1000 else None
 
-    found = load(server.endpoint, traffic=quick, ramp=judged, progress=told.append)
-    assert [step.rate for step in found.ramp] == [100.0, 400.0, 1600.0]
-    assert [len(step.phase.answers) for step in found.ramp] == [20, 40, 160]
+    load_result = load(server.endpoint, traffic=quick, ramp=judged, progress=told.append)
+    assert [step.rate for step in load_result.ramp] == [100.0, 400.0, 1600.0]
+    assert [len(step.phase.answers) for step in load_result.ramp] == [20, 40, 160]
     assert told[-1] == "qwen3.5: ramp, 1600 requests a second not kept: enough"
-    assert found.rest is not None
-    assert [phase.name for phase in found.phases] == ["streams", "arrivals", "crowd"]
+    assert load_result.rest is not None
+    assert [phase.name for phase in load_result.phases] == ["streams", "arrivals", "crowd"]
 
 
 @pytest.fixture

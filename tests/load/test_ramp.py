@@ -34,32 +34,32 @@ def rates(steps: tuple[RampStep, ...]) -> list[float]:
 
 
 def test_up_until_a_rate_is_not_kept_and_then_half_way_between() -> None:
-    found = climb(1.0, 5.0)
-    assert rates(found) == pytest.approx([1, 2, 4, 8, 4 * math.sqrt(2), 4 * 2**0.25])
-    assert capacity(found) == pytest.approx(4 * 2**0.25)
+    steps = climb(1.0, 5.0)
+    assert rates(steps) == pytest.approx([1, 2, 4, 8, 4 * math.sqrt(2), 4 * 2**0.25])
+    assert capacity(steps) == pytest.approx(4 * 2**0.25)
 
 
 def test_down_where_the_first_is_not_kept() -> None:
-    found = climb(8.0, 3.0)
-    assert rates(found)[:3] == [8, 4, 2]
-    assert capacity(found) == pytest.approx(2 * math.sqrt(2))
+    steps = climb(8.0, 3.0)
+    assert rates(steps)[:3] == [8, 4, 2]
+    assert capacity(steps) == pytest.approx(2 * math.sqrt(2))
 
 
 def test_a_server_that_keeps_everything_is_offered_no_more_than_the_steps() -> None:
-    found = climb(1.0, math.inf)
-    assert rates(found) == [1, 2, 4, 8, 16, 32]
-    assert capacity(found) == 32
+    steps = climb(1.0, math.inf)
+    assert rates(steps) == [1, 2, 4, 8, 16, 32]
+    assert capacity(steps) == 32
 
 
 def test_a_server_that_keeps_nothing_has_no_capacity() -> None:
-    found = climb(1.0, 0.0)
-    assert len(found) == PLAN.steps
-    assert capacity(found) is None
+    steps = climb(1.0, 0.0)
+    assert len(steps) == PLAN.steps
+    assert capacity(steps) is None
 
 
 def test_the_clients_limit_ends_it() -> None:
-    found = climb(1.0, 3.0, Limit("this client falls behind", clients=True))
-    assert rates(found) == [1, 2, 4]
+    steps = climb(1.0, 3.0, Limit("this client falls behind", clients=True))
+    assert rates(steps) == [1, 2, 4]
 
 
 @pytest.mark.parametrize(

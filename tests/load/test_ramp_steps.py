@@ -46,8 +46,8 @@ def test_answers_of_many_lengths_do_not_saturate_a_server() -> None:
 
 
 def test_fewer_answers_than_requests_a_second_are_a_limit() -> None:
-    found = judge.limit(RATE, offered(served=8.0), TRAFFIC)
-    assert found == Limit("8 of 10 requests a second are answered, 90% have to be", clients=False)
+    limit = judge.limit(RATE, offered(served=8.0), TRAFFIC)
+    assert limit == Limit("8 of 10 requests a second are answered, 90% have to be", clients=False)
     assert judge.achieved(offered(served=8.0)) == pytest.approx(0.8)
 
 
@@ -71,27 +71,27 @@ def test_too_few_times_say_nothing_of_saturation() -> None:
 
 def test_a_late_first_token_is_a_limit() -> None:
     slow = phase(*(answer(number, number / RATE, each=3.0) for number in range(40)))
-    found = judge.limit(RATE, slow, TRAFFIC)
-    assert found == Limit("p95 TTFT is 9.00 s, 6 s is the limit", clients=False)
+    limit = judge.limit(RATE, slow, TRAFFIC)
+    assert limit == Limit("p95 TTFT is 9.00 s, 6 s is the limit", clients=False)
 
 
 def test_failed_requests_are_a_limit_and_the_commonest_error_is_told() -> None:
     found = offered()
     failed = replace(found.answers[0], error="answered 503: busy")
-    told = judge.limit(RATE, replace(found, answers=(failed, *found.answers[1:])), TRAFFIC)
-    assert told == Limit("1 of 40 requests failed, mostly: answered 503: busy", clients=False)
+    limit = judge.limit(RATE, replace(found, answers=(failed, *found.answers[1:])), TRAFFIC)
+    assert limit == Limit("1 of 40 requests failed, mostly: answered 503: busy", clients=False)
 
 
 def test_a_hang_is_a_limit() -> None:
     hang = Hang(silent_s=30.0, running=8, waiting=2, health="200", stacks=None)
-    told = judge.limit(RATE, offered(hang=hang), TRAFFIC)
-    assert told
-    assert "8 running, 2 waiting" in told.why
+    limit = judge.limit(RATE, offered(hang=hang), TRAFFIC)
+    assert limit
+    assert "8 running, 2 waiting" in limit.why
 
 
 def test_a_client_that_is_late_is_its_own_limit_whatever_came() -> None:
-    told = judge.limit(RATE, offered(served=5.0, late_s=(2.0,) * 40), TRAFFIC)
-    assert told == Limit("this client sent requests up to 2.00 s late (p99)", clients=True)
+    limit = judge.limit(RATE, offered(served=5.0, late_s=(2.0,) * 40), TRAFFIC)
+    assert limit == Limit("this client sent requests up to 2.00 s late (p99)", clients=True)
 
 
 SATURATED = (step(8.0), step(12.0), step(18.0, "p95 TTFT is 7 s"), step(14.7))

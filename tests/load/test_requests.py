@@ -23,12 +23,12 @@ def test_requests_have_the_lengths_they_say() -> None:
     made = Maker(ENDPOINT, TRAFFIC, TEXT).make("streams", [None] * 50)
     assert len({planned_request.name for planned_request in made.planned}) == 50
     for request in made.planned:
-        body, asked = json.loads(request.body), made.asked[request.name]
+        body, lengths = json.loads(request.body), made.asked[request.name]
         assert request.path == "/under/v1/completions"
-        assert len(body["prompt"]) == asked.prompt_tokens
-        assert (body["max_tokens"], body["ignore_eos"]) == (asked.output_tokens, True)
-        assert asked.prompt_tokens in range(20, 41)
-        assert asked.output_tokens in range(5, 10)
+        assert len(body["prompt"]) == lengths.prompt_tokens
+        assert (body["max_tokens"], body["ignore_eos"]) == (lengths.output_tokens, True)
+        assert lengths.prompt_tokens in range(20, 41)
+        assert lengths.output_tokens in range(5, 10)
 
 
 def test_so_many_begin_alike_as_are_to_share_their_beginning() -> None:
@@ -81,9 +81,12 @@ def test_a_trace_is_replayed_to_the_token_or_cut_to_fit(
     maker = Maker(ENDPOINT, planned_traffic({"trace_speed": 4.0}), TEXT)
     made, cut = maker.replay("trace", [Arrival(at_s, prompt, output)], context)
     (request,) = made.planned
-    body, asked = json.loads(request.body), made.asked[request.name]
+    body, lengths = json.loads(request.body), made.asked[request.name]
     assert request.at_s == at_s / 4
-    assert (len(body["prompt"]), body["max_tokens"]) == (asked.prompt_tokens, asked.output_tokens)
+    assert (len(body["prompt"]), body["max_tokens"]) == (
+        lengths.prompt_tokens,
+        lengths.output_tokens,
+    )
     assert 1 <= len(body["prompt"]) <= prompt
     assert 1 <= body["max_tokens"] <= output
     if prompt + output <= context:
@@ -118,12 +121,12 @@ def test_prompts_begin_each_in_its_own_way_where_the_trace_says_nothing() -> Non
 def test_requests_of_a_batch_go_as_they_are_to_the_served_model_and_streamed() -> None:
     body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.3}
     told = {**body, "stream_options": {"include_usage": False, "more": 1}}
-    asked = [
+    requests = [
         BatchRequest("a", "/v1/chat/completions", body),
         BatchRequest("b", "/v1/completions", {"prompt": "Once"}),
         BatchRequest("c", "/v1/chat/completions", told),
     ]
-    made = Maker(ENDPOINT, TRAFFIC, TEXT).given(asked, [0.0, 0.5, 1.0])
+    made = Maker(ENDPOINT, TRAFFIC, TEXT).given(requests, [0.0, 0.5, 1.0])
     assert [(request.name, request.path, request.at_s) for request in made.planned] == [
         ("a", "/under/v1/chat/completions", 0.0),
         ("b", "/under/v1/completions", 0.5),

@@ -73,35 +73,35 @@ def arrivals(found: TraceSelection) -> list[tuple[float, int, int]]:
 
 
 def test_an_azure_trace(tmp_path: Path) -> None:
-    found = taken(tmp_path, AZURE)
-    assert found.format == "Azure LLM inference trace"
-    assert arrivals(found) == [(0.0, 374, 44), (4.314579, 396, 109), (4.541877, 879, 55)]
+    selection = taken(tmp_path, AZURE)
+    assert selection.format == "Azure LLM inference trace"
+    assert arrivals(selection) == [(0.0, 374, 44), (4.314579, 396, 109), (4.541877, 879, 55)]
     # That of 2024 tells the zone, and leaves out a fraction that is zero.
     newer = AZURE[:40] + "2024-05-10 00:00:00+00:00,9,1\n2024-05-10 00:00:00.5+00:00,8,2\n"
     assert arrivals(taken(tmp_path, newer)) == [(0.0, 9, 1), (0.5, 8, 2)]
 
 
 def test_a_burstgpt_trace_without_the_requests_that_failed(tmp_path: Path) -> None:
-    found = taken(tmp_path, BURSTGPT)
-    assert (found.format, found.left_out) == ("BurstGPT trace", 1)
-    assert arrivals(found) == [(0.0, 472, 18), (13.0, 417, 276)]
+    selection = taken(tmp_path, BURSTGPT)
+    assert (selection.format, selection.left_out) == ("BurstGPT trace", 1)
+    assert arrivals(selection) == [(0.0, 472, 18), (13.0, 417, 276)]
     assert arrivals(taken(tmp_path, BURSTGPT_3)) == [(0.0, 472, 18)]
 
 
 def test_a_mooncake_trace_with_the_blocks_that_prompts_share(tmp_path: Path) -> None:
-    found = taken(tmp_path, MOONCAKE)
-    assert found.format == "Mooncake trace"
-    assert arrivals(found) == [(0.0, 6758, 500), (3.0, 915, 355), (5.999, 1053, 26)]
-    assert [entry.blocks[:2] for entry in found.entries if isinstance(entry, Arrival)] == [
+    selection = taken(tmp_path, MOONCAKE)
+    assert selection.format == "Mooncake trace"
+    assert arrivals(selection) == [(0.0, 6758, 500), (3.0, 915, 355), (5.999, 1053, 26)]
+    assert [entry.blocks[:2] for entry in selection.entries if isinstance(entry, Arrival)] == [
         (0, 1), (0, 462), (),
     ]  # fmt: skip
 
 
 def test_a_batch_file(tmp_path: Path) -> None:
     text = batch() + "\n" + batch(custom_id="b", url=COMPLETIONS, body={"prompt": "Once"})
-    found = taken(tmp_path, text)
-    assert found.format == "OpenAI batch file"
-    assert [(entry.name, entry.path) for entry in found.entries if isinstance(entry, BatchRequest)] == [
+    selection = taken(tmp_path, text)
+    assert selection.format == "OpenAI batch file"
+    assert [(entry.name, entry.path) for entry in selection.entries if isinstance(entry, BatchRequest)] == [
         ("request-1", CHAT), ("b", COMPLETIONS),
     ]  # fmt: skip
 
@@ -271,10 +271,10 @@ def test_any_ordered_trace_comes_back(
     tmp_path_factory: pytest.TempPathFactory, write: Callable[[Rows], str], rows: Rows
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
-    found = taken(folder, write(rows), seconds=1000)
-    assert [arrival[1:] for arrival in arrivals(found)] == [row[1:] for row in rows]
+    selection = taken(folder, write(rows), seconds=1000)
+    assert [arrival[1:] for arrival in arrivals(selection)] == [row[1:] for row in rows]
     times = [at - rows[0][0] for at, _, _ in rows]
-    assert [arrival[0] for arrival in arrivals(found)] == pytest.approx(times, abs=1e-5)
+    assert [arrival[0] for arrival in arrivals(selection)] == pytest.approx(times, abs=1e-5)
 
 
 @given(text=st.text() | st.binary())
@@ -292,8 +292,8 @@ def test_any_numbers_are_taken_or_refused(
 ) -> None:
     line = json.dumps({"timestamp": at_s, "input_length": length, "output_length": 1})
     try:
-        found = taken(tmp_path_factory.getbasetemp(), line)
+        selection = taken(tmp_path_factory.getbasetemp(), line)
     except UserError:
         assert not (math.isfinite(at_s) and length >= 1 and float(length).is_integer())
     else:
-        assert [arrival[1] for arrival in arrivals(found)] == [length]
+        assert [arrival[1] for arrival in arrivals(selection)] == [length]

@@ -91,8 +91,8 @@ def test_what_is_not_answered_whole_is_told(reply: PromptReply, says: str) -> No
 
 def test_other_tokens_on_a_warm_prefix_are_told() -> None:
     other = replace(WHOLE, output=(5, 9, 7, 8))
-    seen = climb(climbed(), climbed(WARM, other))
-    (found,) = told(long_context_checks.changed(seen, BF16, invariant=True))
+    ladder_result = climb(climbed(), climbed(WARM, other))
+    (found,) = told(long_context_checks.changed(ladder_result, BF16, invariant=True))
     assert "answered with other tokens than alone: token 1 is (9,), was (6,)" in found
 
 
@@ -100,8 +100,10 @@ def test_where_answers_may_part_their_scores_may_not() -> None:
     parted = replace(WHOLE, output=(5, 9, 7, 8))
     for lead, faults in ((0.2, 0), (9.0, 1)):
         alone = replace(WHOLE, leads=(9.0, lead, 9.0, 9.0))
-        seen = climb(climbed(RUNG, alone), climbed(MANY, parted))
-        assert len(told(long_context_checks.changed(seen, BF16, invariant=False))) == faults
+        ladder_result = climb(climbed(RUNG, alone), climbed(MANY, parted))
+        assert (
+            len(told(long_context_checks.changed(ladder_result, BF16, invariant=False))) == faults
+        )
     off = replace(WHOLE, output_logprobs=(-4.1, -0.2, -0.1, -0.3))
     (found,) = told(
         long_context_checks.changed(climb(climbed(), climbed(MANY, off)), BF16, invariant=False)
@@ -112,8 +114,8 @@ def test_where_answers_may_part_their_scores_may_not() -> None:
 def test_the_first_rung_that_was_answered_is_what_the_others_are_held_against() -> None:
     other = replace(WHOLE, output=(5, 9, 7, 8))
     unanswered = climbed(RUNG, PromptReply(error="answered 500: boom"))
-    seen = climb(unanswered, climbed(WARM, other), climbed(MANY, other, other))
-    findings, cases = long_context_checks.changed(seen, BF16, invariant=True)
+    ladder_result = climb(unanswered, climbed(WARM, other), climbed(MANY, other, other))
+    findings, cases = long_context_checks.changed(ladder_result, BF16, invariant=True)
     assert (findings, len(cases)) == ([], 1)
 
 
@@ -159,14 +161,14 @@ def test_a_server_that_does_not_come_to_rest_is_told(rest: RestState, says: str)
 
 def test_a_hang_is_told_with_what_health_said() -> None:
     hang = Hang(12.3, running=0, waiting=5, health="200", stacks=Path("out/stacks.txt"))
-    seen = climb(climbed(RUNG, PromptReply(error="no answer"), rest=None, hang=hang))
-    (found,) = told(long_context_checks.hangs(seen))
+    ladder_result = climb(climbed(RUNG, PromptReply(error="no answer"), rest=None, hang=hang))
+    (found,) = told(long_context_checks.hangs(ladder_result))
     assert found == (
         "hangs: 0 running, 5 waiting, and for 12 s nothing has moved while /health says 200; the "
         "stacks of its processes: out/stacks.txt"
     )
-    assert told(long_context_checks.unanswered(seen)) == []
-    assert not seen.rungs[0].survived
+    assert told(long_context_checks.unanswered(ladder_result)) == []
+    assert not ladder_result.rungs[0].survived
 
 
 def test_growth_is_from_one_crowd_to_the_next() -> None:

@@ -19,8 +19,8 @@ NUMBER = re.compile(r"key is (\d{6})\.")
 
 def finds(body: dict[str, Any]) -> Said:
     """Answer with the number that stands in the text."""
-    found = NUMBER.search(body["messages"][-1]["content"])
-    return Said(f"It is {found[1]}." if found else "There is none.")
+    match = NUMBER.search(body["messages"][-1]["content"])
+    return Said(f"It is {match[1]}." if match else "There is none.")
 
 
 def test_a_prompt_has_the_tokens_asked_for() -> None:

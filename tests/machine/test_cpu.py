@@ -55,9 +55,9 @@ START = times(0.0, 0.0)
     ],
 )  # fmt: skip
 def test_what_others_took_is_what_the_server_missed(now: Times, due: CpuShares) -> None:
-    found = spent(START, now)
-    assert (found.steal, found.server_s) == (due.steal, due.server_s)
-    assert found.others == pytest.approx(due.others)
+    shares = spent(START, now)
+    assert (shares.steal, shares.server_s) == (due.steal, due.server_s)
+    assert shares.others == pytest.approx(due.others)
 
 
 def test_only_the_processors_of_this_process_count(
@@ -102,11 +102,11 @@ def test_a_process_that_works_beside_us_is_seen() -> None:
         before = look([busy[0].pid])
         with pytest.raises(subprocess.TimeoutExpired):
             busy[1].wait(1.0)
-        found = spent(before, look([busy[0].pid]))
+        shares = spent(before, look([busy[0].pid]))
     finally:
         for entry in busy:
             entry.kill()
             entry.wait()
-    assert found.server_s
-    assert found.others is not None
-    assert found.others > 0.2
+    assert shares.server_s
+    assert shares.others is not None
+    assert shares.others > 0.2

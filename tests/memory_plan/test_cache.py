@@ -121,7 +121,7 @@ def test_a_stage_counts_the_layers_it_has() -> None:
     buckets = [Bucket((0, 1, 2), pages)]
     assert bytes_per_block(buckets) == 71
     assert [bytes_per_block(buckets, range(at, at + 1)) for at in range(3)] == [60, 10, 1]
-    (told,) = described(buckets, Demand(1000, in_flight=1))
-    assert (told.kind, told.layers, told.page_bytes) == (
+    (group,) = described(buckets, Demand(1000, in_flight=1))
+    assert (group.kind, group.layers, group.page_bytes) == (
         "full attention and latent attention and sparse indexer", 3, 71,
     )  # fmt: skip

@@ -63,11 +63,11 @@ def test_a_few_positions_in_a_hundred_are_too_many() -> None:
 )
 def test_what_99_of_100_positions_stay_within(positions: int, off: int, within: float) -> None:
     served = scores([-1.0] * positions)
-    found = numerics_checks.prompt_distance(
+    distance = numerics_checks.prompt_distance(
         served, scores([-2.0] * off + [-1.0] * (positions - off))
     )
-    assert (found.positions, found.nearly_all, found.worst) == (positions, within, 1.0)
-    assert found.worst_at == 0
+    assert (distance.positions, distance.nearly_all, distance.worst) == (positions, within, 1.0)
+    assert distance.worst_at == 0
 
 
 def test_where_nothing_is_compared_nothing_is_apart() -> None:

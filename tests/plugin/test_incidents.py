@@ -39,8 +39,8 @@ def left(project: Project) -> list[bundles.IncidentFolder]:
 def lost_reasoning(project: Project) -> Path:
     """Have a server lose its reasoning, and return a copy of the bundle of the plain question."""
     assert project.gates(*STREAMING, faults="loses-reasoning").ret == 1
-    (found,) = [folder for folder in left(project) if folder.incident.test == LOST]
-    shutil.copytree(found.folder, project.path / "copied")
+    (incident_folder,) = [folder for folder in left(project) if folder.incident.test == LOST]
+    shutil.copytree(incident_folder.folder, project.path / "copied")
     shutil.rmtree(project.report)
     return project.path / "copied"
 
@@ -132,20 +132,20 @@ def test_where_none_can_be_written_the_run_goes_on(project: Project) -> None:
 
 def test_a_death_leaves_its_log_and_its_name(project: Project) -> None:
     project.gates("-m", "boot", faults="dies-after:1")
-    (found,) = left(project)
-    assert found.incident.says.startswith("the server died while serving (exit status 9)")
-    assert found.incident.signature
-    assert "illegal memory access" in (found.text("log-excerpt.txt") or "")
-    assert found.incident.sends[-1].error.startswith(("RemoteProtocolError", "ReadError"))
-    assert found.incident.sends[-1].status is None
+    (folder,) = left(project)
+    assert folder.incident.says.startswith("the server died while serving (exit status 9)")
+    assert folder.incident.signature
+    assert "illegal memory access" in (folder.text("log-excerpt.txt") or "")
+    assert folder.incident.sends[-1].error.startswith(("RemoteProtocolError", "ReadError"))
+    assert folder.incident.sends[-1].status is None
 
 
 def test_a_boot_that_fails_leaves_its_log_and_its_name(project: Project) -> None:
     project.gates(faults="dies")
-    (found,) = left(project)
-    assert found.incident.test == "test_boots[qwen3.5]"
-    assert "No available memory for the cache blocks" in (found.text("log-excerpt.txt") or "")
-    assert found.incident.sends == ()
+    (folder,) = left(project)
+    assert folder.incident.test == "test_boots[qwen3.5]"
+    assert "No available memory for the cache blocks" in (folder.text("log-excerpt.txt") or "")
+    assert folder.incident.sends == ()
 
 
 def test_a_fault_that_is_there_is_reproduced(project: Project) -> None:

@@ -314,9 +314,9 @@ def test_workers_of_other_machines_know_a_secret(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GATES_LOAD_SECRET", "0123456789abcdef")
-    found = parsed(project, "--model", "a", "--load-workers", "3@10.0.0.1:5557").load_workers
-    assert found == Workers(3, "10.0.0.1:5557", "0123456789abcdef")
-    assert "0123456789" not in repr(found)
+    workers = parsed(project, "--model", "a", "--load-workers", "3@10.0.0.1:5557").load_workers
+    assert workers == Workers(3, "10.0.0.1:5557", "0123456789abcdef")
+    assert "0123456789" not in repr(workers)
 
 
 def test_the_command_line_has_the_last_word(project: Project) -> None:

@@ -32,21 +32,21 @@ def test_a_server_of_our_own_inherits_our_environment(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     lane = {"python": "/py", "env": {"A": "lane"}}
-    found = gather(qwen, lane, env={"CUDA_VISIBLE_DEVICES": "2"})
-    assert found.machine is not None and found.own_limits
-    assert found.environment["CUDA_VISIBLE_DEVICES"] == "2"
-    assert found.environment["A"] == "lane"
-    assert found.model.config["architectures"] == ["Qwen3_5ForCausalLM"]
-    assert not found.parsers_known
+    situation = gather(qwen, lane, env={"CUDA_VISIBLE_DEVICES": "2"})
+    assert situation.machine is not None and situation.own_limits
+    assert situation.environment["CUDA_VISIBLE_DEVICES"] == "2"
+    assert situation.environment["A"] == "lane"
+    assert situation.model.config["architectures"] == ["Qwen3_5ForCausalLM"]
+    assert not situation.parsers_known
 
 
 def test_a_container_gets_what_it_is_given(qwen: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("HF_HOME", "/hf")
     command = ("/usr/bin/docker", "run", "--env=HF_HOME", "-e", "VLLM_X=1", "--gpus=all", "vllm")
-    found = gather(qwen, {"command": command})
-    assert found.machine is not None and not found.own_limits
-    assert found.environment == {"HF_HOME": "/hf", "VLLM_X": "1"}
+    situation = gather(qwen, {"command": command})
+    assert situation.machine is not None and not situation.own_limits
+    assert situation.environment == {"HF_HOME": "/hf", "VLLM_X": "1"}
 
 
 def test_a_server_started_elsewhere_is_on_another_machine(qwen: Family) -> None:

@@ -85,8 +85,8 @@ def test_every_run_fits_the_schema(boot: Boot | None, outcomes: tuple[Outcome, .
 
 @pytest.mark.parametrize("name", LOGS)
 def test_what_a_log_comes_to_fits_the_schema(name: str | None) -> None:
-    told = explain.explain([LOGS[name]], signature.load_all())
-    failure = Failure("it died", explanation=told)
+    explanation = explain.explain([LOGS[name]], signature.load_all())
+    failure = Failure("it died", explanation=explanation)
     whole = composed(Boot(failure=failure), verdict(Outcome.FAIL))
     SCHEMA.validate(whole)
     (family,) = whole["families"]

@@ -99,16 +99,16 @@ def test_waivers_are_told_after_the_verdict() -> None:
     until = datetime.date(2026, 12, 1)
     waiver = Waiver(check="qwen3.5: boot", who="Jane", why="a fix comes", until=until)
     waived = TestResult("qwen3.5", "boot", "a", Outcome.WAIVED, "waived by Jane until …: it broke")
-    told = [waived, TestResult("qwen3.5", "boot", "b", Outcome.PASS)]
+    test_results = [waived, TestResult("qwen3.5", "boot", "b", Outcome.PASS)]
     settled = [
         settled_waiver
-        for results in ([waived], [told[1]])
+        for results in ([waived], [test_results[1]])
         for settled_waiver in of_lane([waiver], "cpu", until).settle(results)
     ]
     assert (
         {settled_waiver.state for settled_waiver in settled} < {*terminal.WAIVERS} == {*WaiverState}
     )
-    shown = list(terminal.lines(decide(told, {"qwen3.5": ["boot"]}, waivers=settled)))
+    shown = list(terminal.lines(decide(test_results, {"qwen3.5": ["boot"]}, waivers=settled)))
     assert shown[0][0] == "yellow"
     whose = "qwen3.5: boot (by Jane, until 2026-12-01: a fix comes)"
     assert shown[4:] == [

@@ -112,15 +112,15 @@ def test_each_promise_looks_only_at_its_own_cases() -> None:
 def test_a_server_that_answers_no_longer_is_told_with_what_was_before() -> None:
     silent = Checkup(("first", "last"), Completion(error="ReadTimeout"))
     fine = Checkup(("alone",), HEALTHY)
-    found, cases = robustness_checks.unwell(treatment(checkups=(fine, silent)))
+    findings, cases = robustness_checks.unwell(treatment(checkups=(fine, silent)))
     assert [case.name for case in cases] == ["after 'alone' to 'alone'", "after 'first' to 'last'"]
-    assert found == [Finding(cases[1], "an ordinary question: no answer: ReadTimeout")]
+    assert findings == [Finding(cases[1], "an ordinary question: no answer: ReadTimeout")]
 
 
 def test_a_case_is_told_as_it_stands_in_its_file() -> None:
-    found, _ = robustness_checks.unsurvived(treatment(reaction(500, raw=("{",))))
-    assert found[0].case.request == {"method": "POST", "path": "/chat/completions", "raw": ["{"]}
-    assert found[0].case.traits == {"case": "a case"}
+    findings, _ = robustness_checks.unsurvived(treatment(reaction(500, raw=("{",))))
+    assert findings[0].case.request == {"method": "POST", "path": "/chat/completions", "raw": ["{"]}
+    assert findings[0].case.traits == {"case": "a case"}
 
 
 def test_the_slowest_is_named() -> None:

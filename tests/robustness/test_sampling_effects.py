@@ -90,14 +90,14 @@ def told(found: list[Effect]) -> dict[str, list[str]]:
 
 
 def test_an_engine_that_obeys_is_right() -> None:
-    found = asked()
-    assert told(found) == {}
-    assert {effect.parameter for effect in found} == {
+    effects = asked()
+    assert told(effects) == {}
+    assert {effect.parameter for effect in effects} == {
         "top_k", "top_p", "min_p", "logit_bias", "allowed_token_ids", "min_tokens", "logprobs", "n",
         "bad_words", "include_stop_str_in_output",
     }  # fmt: skip
-    assert {effect.parameter for effect in found if effect.how == "streamed"} == {"logprobs", "n"}
-    assert all(effect.request["prompt"] == PROMPT for effect in found)
+    assert {effect.parameter for effect in effects if effect.how == "streamed"} == {"logprobs", "n"}
+    assert all(effect.request["prompt"] == PROMPT for effect in effects)
 
 
 def test_a_stream_comes_to_what_a_whole_answer_is() -> None:
@@ -151,9 +151,9 @@ def test_what_is_refused_is_told_and_is_no_fault() -> None:
             return 400, {"error": {"message": "min_p is not supported with speculation"}}
         return obeys(path, body)
 
-    found = asked(refuses)
-    assert told(found) == {}
-    (refused,) = [effect for effect in found if effect.refused]
+    effects = asked(refuses)
+    assert told(effects) == {}
+    (refused,) = [effect for effect in effects if effect.refused]
     assert (refused.parameter, "with speculation" in refused.refused) == ("min_p", True)
 
 

@@ -28,9 +28,9 @@ def cases(tmp_path: Path, text: str) -> tuple[WrongRequest, ...]:
 
 
 def test_the_shipped_cases_can_be_sent() -> None:
-    found = load_all(NOWHERE)
-    assert len(found) > 150
-    for case in found:
+    requests = load_all(NOWHERE)
+    assert len(requests) > 150
+    for case in requests:
         body = case.request("m", 100)
         assert body is None or "repeat" not in str(body)[:10_000]
         assert (body is None) == (case.raw is not None)

@@ -68,11 +68,11 @@ def test_an_error_that_ended_nothing_is_no_failure() -> None:
 
 def test_besides_an_answer_stand_a_few_others() -> None:
     others = tuple(replace(ONE, id=f"N{number}", line=number or None) for number in range(4))
-    told = Explanation(
+    explanation = Explanation(
         ONE, error=("x",), refused=True, candidates=others, wrappers=others[:1],
         warnings=others[1:2],
     )  # fmt: skip
-    lines = told.lines()
+    lines = explanation.lines()
     assert "  the server itself is well: it refused requests of this kind" in lines
     assert "an error that it does not explain:" in lines
     assert lines[-7:] == [
@@ -82,7 +82,7 @@ def test_besides_an_answer_stand_a_few_others() -> None:
         "", "reported by: N0: it is short of memory",
         "", "besides, a warning: N1 (line 1): it is short of memory",
     ]  # fmt: skip
-    document = told.document()
+    document = explanation.document()
     assert (document["id"], document["answer"]["class"]) == ("MEMORY", "boot")
     assert document["answer"]["confidence"] == "likely"
     assert [candidate["id"] for candidate in document["candidates"]] == ["N0", "N1", "N2", "N3"]

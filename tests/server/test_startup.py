@@ -41,8 +41,8 @@ INFO 06-02 10:00:40 [kv_cache_utils.py:720] Maximum concurrency for 40,960 token
 
 
 def test_a_start_on_the_cpu_is_read() -> None:
-    told = read(CPU_0_32)
-    assert told.facts == {
+    startup = read(CPU_0_32)
+    assert startup.facts == {
         "architecture": "DeepseekV3ForCausalLM",
         "device": "cpu",
         "dtype": "bfloat16",
@@ -58,16 +58,16 @@ def test_a_start_on_the_cpu_is_read() -> None:
         "kernels": "CPU Unquantized MoE backend, CPU_SDPA_MLA MLA prefill backend",
         "kv_cache_layout": "LBNHC",
     }
-    assert told.figures == {
+    assert startup.figures == {
         "kv_tokens": 466_032, "kv_concurrency": 113.78, "kv_concurrency_tokens": 4096, "kv_gib": 1,
     }  # fmt: skip
-    assert told.kv_bytes == 2**30
+    assert startup.kv_bytes == 2**30
 
 
 def test_a_start_on_an_h100_is_read() -> None:
     log = HEALTHY / "gpu-h100-qwen3.5-0.32.log"
-    told = read(log.read_text())
-    assert {**told.facts, "cuda_graphs": ""} == {
+    startup = read(log.read_text())
+    assert {**startup.facts, "cuda_graphs": ""} == {
         "architecture": "Qwen3_5ForCausalLM",
         "device": "cuda",
         "dtype": "bfloat16",
@@ -84,27 +84,29 @@ def test_a_start_on_an_h100_is_read() -> None:
         "kernels": "Triton/FLA GDN prefill kernel",
         "kv_cache_layout": "LBNHC",
     }
-    assert told.facts["cuda_graphs"] == "FULL_AND_PIECEWISE"
-    assert told.figures == {
+    assert startup.facts["cuda_graphs"] == "FULL_AND_PIECEWISE"
+    assert startup.figures == {
         "kv_tokens": 123_141_090, "kv_concurrency": 30_063.74, "kv_concurrency_tokens": 4096,
         "kv_gib": 72.25, "weights_gib": 0,
     }  # fmt: skip
 
 
 def test_an_eager_start_with_experts_on_an_h100_is_read() -> None:
-    told = read((HEALTHY / "gpu-h100-deepseek-0.32-eager.log").read_text())
-    assert told.facts["attention_backend"] == "FLASH_ATTN_MLA"
-    assert told.facts["kernels"] == "FLASH_ATTN MLA prefill backend, TRITON Unquantized MoE backend"
-    assert told.facts["enforce_eager"] == "True"
-    assert told.figures["kv_tokens"] == 33_791_392
+    startup = read((HEALTHY / "gpu-h100-deepseek-0.32-eager.log").read_text())
+    assert startup.facts["attention_backend"] == "FLASH_ATTN_MLA"
+    assert (
+        startup.facts["kernels"] == "FLASH_ATTN MLA prefill backend, TRITON Unquantized MoE backend"
+    )
+    assert startup.facts["enforce_eager"] == "True"
+    assert startup.figures["kv_tokens"] == 33_791_392
 
 
 def test_an_older_start_on_two_gpus_is_read_once() -> None:
-    told = read(GPU_OLDER)
-    assert told.facts["attention_backend"] == "Flash Attention"
-    assert told.figures["weights_gib"] == 15.2683
-    assert told.figures["kv_gib"] == 53.24
-    assert told.figures["kv_tokens"] == 387_680
+    startup = read(GPU_OLDER)
+    assert startup.facts["attention_backend"] == "Flash Attention"
+    assert startup.figures["weights_gib"] == 15.2683
+    assert startup.figures["kv_gib"] == 53.24
+    assert startup.figures["kv_tokens"] == 387_680
 
 
 def test_shorter_requests_have_more_room() -> None:
@@ -112,7 +114,7 @@ def test_shorter_requests_have_more_room() -> None:
 
 
 def test_what_is_not_told_is_not_known() -> None:
-    told = read("hello\n")
-    assert (told.facts, told.figures) == ({}, {})
-    assert told.concurrency_at(100) is None
-    assert told.kv_bytes is None
+    startup = read("hello\n")
+    assert (startup.facts, startup.figures) == ({}, {})
+    assert startup.concurrency_at(100) is None
+    assert startup.kv_bytes is None

@@ -22,8 +22,8 @@ def test_a_pattern_has_one_group(pattern: str) -> None:
 
 
 def test_concurrency_is_told_for_shorter_requests_too() -> None:
-    told = Startup(figures={"kv_concurrency": 2.5, "kv_concurrency_tokens": 4000.0})
-    assert told.concurrency_at(1000) == 10
+    startup = Startup(figures={"kv_concurrency": 2.5, "kv_concurrency_tokens": 4000.0})
+    assert startup.concurrency_at(1000) == 10
     assert Startup(figures={"kv_concurrency": 2.5}).concurrency_at(1000) is None
     assert Startup(figures={"kv_concurrency_tokens": 4000.0}).concurrency_at(1000) is None
 
@@ -35,7 +35,7 @@ def test_the_caches_memory_is_in_bytes() -> None:
 
 
 def test_all_of_it_is_evidence() -> None:
-    told = Startup({"mode": "eager"}, {"kv_gib": 1.5}, {"block_size": "16"})
-    assert told.as_evidence() == {
+    startup = Startup({"mode": "eager"}, {"kv_gib": 1.5}, {"block_size": "16"})
+    assert startup.as_evidence() == {
         "mode": "eager", "kv_gib": 1.5, "cache_config": {"block_size": "16"},
     }  # fmt: skip

@@ -110,10 +110,10 @@ def compared(server: Completions, folder: Path, **theirs: Any) -> tuple[LaneComp
 
 
 def test_servers_that_fit_are_asked_in_turns(server: Completions, tmp_path: Path) -> None:
-    found, ours = compared(server, tmp_path)
-    assert found.measure(whole=False).answer is Conclusion.NO_REGRESSION
-    (pair,) = found.pairs
-    assert (found.side_by_side, pair.side_by_side, len(pair.groups)) == (True, True, 4)
+    comparison, ours = compared(server, tmp_path)
+    assert comparison.measure(whole=False).answer is Conclusion.NO_REGRESSION
+    (pair,) = comparison.pairs
+    assert (comparison.side_by_side, pair.side_by_side, len(pair.groups)) == (True, True, 4)
     assert sorted(ours.booted) == ["0-ours", "0-theirs"]
     assert ours.up == []
     times = sorted(block.at_s for group in pair.groups for block in (*group.ours, *group.theirs))
@@ -131,24 +131,27 @@ def test_all_of_a_server_is_held_still_but_the_guard_that_ends_it(
 
 
 def test_a_whole_run_uses_every_pair(server: Completions, tmp_path: Path) -> None:
-    found, _ = compared(server, tmp_path)
-    found.measure(whole=True)
-    assert len(found.pairs) == 2
+    comparison, _ = compared(server, tmp_path)
+    comparison.measure(whole=True)
+    assert len(comparison.pairs) == 2
     kept = json.loads((tmp_path / "a family.json").read_text(encoding="utf-8"))
     assert len(kept["pairs"]) == 2
 
 
 def test_servers_that_do_not_fit_follow_one_another(server: Completions, tmp_path: Path) -> None:
-    found, ours = compared(server, tmp_path, fails=lacks_memory)
+    comparison, ours = compared(server, tmp_path, fails=lacks_memory)
     ours.fails = lacks_memory
-    assert found.measure(whole=True).answer is Conclusion.NO_REGRESSION
-    assert (found.side_by_side, [len(pair.groups) for pair in found.pairs]) == (False, [4, 4])
-    assert not any(pair.side_by_side for pair in found.pairs)
+    assert comparison.measure(whole=True).answer is Conclusion.NO_REGRESSION
+    assert (comparison.side_by_side, [len(pair.groups) for pair in comparison.pairs]) == (
+        False,
+        [4, 4],
+    )
+    assert not any(pair.side_by_side for pair in comparison.pairs)
     first, second, again = ours.booted[:3]
     assert first != second == again
     assert len(ours.booted) == 5
     assert ours.up == []
-    group = found.pairs[0].groups[0]
+    group = comparison.pairs[0].groups[0]
     assert [block.name for block in group.ours] == [block.name for block in group.theirs]
 
 
@@ -156,9 +159,9 @@ def test_a_lane_that_does_not_boot_blocks_and_leaves_nothing(
     server: Completions, tmp_path: Path
 ) -> None:
     dead = Boot(failure=Failure("no such flag"))
-    found, ours = compared(server, tmp_path, fails=lambda _: dead)
+    comparison, ours = compared(server, tmp_path, fails=lambda _: dead)
     with pytest.raises(Blocked, match="no such flag"):
-        found.measure(whole=False)
+        comparison.measure(whole=False)
     assert ours.up == []
 
 
@@ -167,9 +170,9 @@ def test_a_slower_lane_is_a_regression(server: Completions, tmp_path: Path) -> N
     slow.RequestHandlerClass = Slow
     threading.Thread(target=slow.serve_forever, args=(0.01,), daemon=True).start()
     try:
-        found, ours = compared(server, tmp_path)
+        comparison, ours = compared(server, tmp_path)
         ours.server = slow
-        assert found.measure(whole=False).answer is Conclusion.REGRESSION
+        assert comparison.measure(whole=False).answer is Conclusion.REGRESSION
     finally:
         slow.shutdown()
         slow.server_close()

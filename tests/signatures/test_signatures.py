@@ -52,34 +52,34 @@ def answer(said: Explanation, wanted: str) -> Diagnosis:
 def test_a_log_is_named_and_its_numbers_are_told(name: str) -> None:
     expected = EXPECTED[name]
     log = (HERE / "logs" / f"{name}.log").read_bytes()
-    said = told(log, expected.get("exit_status"))
-    found = answer(said, expected["id"])
-    assert found.id == expected["id"], "\n".join(said.lines())
-    text = "\n".join((found.cause, *found.fixes))
+    explanation = told(log, expected.get("exit_status"))
+    diagnosis = answer(explanation, expected["id"])
+    assert diagnosis.id == expected["id"], "\n".join(explanation.lines())
+    text = "\n".join((diagnosis.cause, *diagnosis.fixes))
     assert [entry for entry in expected["says"] if entry not in text] == [], text
-    assert found.cause
-    assert found.fixes
+    assert diagnosis.cause
+    assert diagnosis.fixes
     assert not placeholders(text), text
 
 
 @pytest.mark.parametrize("log", HEALTHY, ids=lambda path: path.stem)
 def test_of_a_healthy_log_nothing_is_claimed(log: Path) -> None:
-    said = told(log.read_bytes())
-    assert said.id is None, "\n".join(said.lines())
-    assert said.candidates == said.warnings == said.wrappers == ()
+    explanation = told(log.read_bytes())
+    assert explanation.id is None, "\n".join(explanation.lines())
+    assert explanation.candidates == explanation.warnings == explanation.wrappers == ()
 
 
 @pytest.mark.parametrize(("wanted", "line"), NAMED, ids=lambda entry: entry[:40])
 def test_a_line_alone_is_named(wanted: str, line: str) -> None:
-    said = told(f"{line}\n".encode())
-    assert said.id == wanted, "\n".join(said.lines())
+    explanation = told(f"{line}\n".encode())
+    assert explanation.id == wanted, "\n".join(explanation.lines())
 
 
 @pytest.mark.parametrize("line", LINES["innocent"], ids=lambda entry: entry[:40])
 def test_a_line_that_only_sounds_like_a_failure_is_not_named(line: str) -> None:
-    said = told(f"INFO 11-20 10:00:00 [api_server.py:1] version 0.32.0\n{line}\n".encode())
-    assert said.id is None, "\n".join(said.lines())
-    assert said.warnings == ()
+    explanation = told(f"INFO 11-20 10:00:00 [api_server.py:1] version 0.32.0\n{line}\n".encode())
+    assert explanation.id is None, "\n".join(explanation.lines())
+    assert explanation.warnings == ()
 
 
 def test_every_signature_has_a_log_and_every_log_is_expected() -> None:

@@ -48,8 +48,8 @@ def at(folder: Path, found: Conditions | None = None, **versions: str) -> Baseli
 def test_what_was_recorded_is_read_again(tmp_path: Path) -> None:
     path = at(tmp_path).record(BLOCKS, {"gpus": []})
     assert path == tmp_path / "a-processor-9000-3-ghz-2-cores" / "0001_qwen3.5-miniature-cpu.json"
-    (found,), differ = at(tmp_path).recorded()
-    assert (found.path, list(found.blocks), differ) == (path, BLOCKS, [])
+    (recorded,), differ = at(tmp_path).recorded()
+    assert (recorded.path, list(recorded.blocks), differ) == (path, BLOCKS, [])
 
 
 def test_boots_add_up_and_the_newest_versions_count(tmp_path: Path) -> None:
@@ -57,9 +57,9 @@ def test_boots_add_up_and_the_newest_versions_count(tmp_path: Path) -> None:
     assert len(at(tmp_path, vllm="0.32.0").recorded()[0]) == 1
     for _ in range(2):
         at(tmp_path, vllm="0.31.0").record(BLOCKS, {})
-    found, _ = at(tmp_path, vllm="0.32.0").recorded()
-    assert [recorded.versions for recorded in found] == [{"vllm": "0.31.0"}] * 2
-    assert [recorded.path.name[:4] for recorded in found] == ["0002", "0003"]
+    recorded_boots, _ = at(tmp_path, vllm="0.32.0").recorded()
+    assert [recorded.versions for recorded in recorded_boots] == [{"vllm": "0.31.0"}] * 2
+    assert [recorded.path.name[:4] for recorded in recorded_boots] == ["0002", "0003"]
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_a_calibration_is_kept_for_its_conditions(tmp_path: Path) -> None:
     pair = Pair((BlockGroup((BLOCKS[0], BLOCKS[1]), (BLOCKS[1], BLOCKS[0])),))
     assert at(tmp_path).calibration() is None
     path = at(tmp_path).calibrate(SCATTER, [pair] * 5)
-    found = at(tmp_path).calibration()
-    assert found
-    assert (found.pair_sd, found.pairs) == (SCATTER, 5)
+    calibration = at(tmp_path).calibration()
+    assert calibration
+    assert (calibration.pair_sd, calibration.pairs) == (SCATTER, 5)
     assert at(tmp_path, now(plan=planned_throughput({"requests": 9}))).calibration() is None
     assert at(tmp_path).recorded() == ([], [])
     path.write_text("{}", encoding="utf-8")

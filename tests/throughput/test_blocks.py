@@ -66,8 +66,8 @@ def test_requests_that_fail_are_a_fault() -> None:
 def test_the_machines_speed_stands_beside_each_block(server: Completions) -> None:
     speeds = iter([1.0, 3.0, 5.0])
     measured_server = MeasuredServer(server.endpoint, None)
-    found = [*driver(speed=lambda: next(speeds)).blocks(measured_server, "seed", 2)]
-    assert [block.speed for block in found] == [2.0, 4.0]
+    blocks = [*driver(speed=lambda: next(speeds)).blocks(measured_server, "seed", 2)]
+    assert [block.speed for block in blocks] == [2.0, 4.0]
 
 
 def test_groups_give_both_servers_the_same_and_none_the_same_twice(server: Completions) -> None:

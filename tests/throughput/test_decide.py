@@ -26,29 +26,29 @@ def pairs(count: int, slower: float = 0.0, seed: int = 1) -> list[Pair]:
 
 def test_as_fast_as_recorded_passes() -> None:
     noise = Noise()
-    found = judge.against_baseline(noise.boot(), [noise.boot() for _ in range(4)], PLAN)
-    assert found.answer is Conclusion.NO_REGRESSION
-    assert "of all gates at most 1.0% are wrong alarms" in found.sentence(PLAN.odds)
+    decision = judge.against_baseline(noise.boot(), [noise.boot() for _ in range(4)], PLAN)
+    assert decision.answer is Conclusion.NO_REGRESSION
+    assert "of all gates at most 1.0% are wrong alarms" in decision.sentence(PLAN.odds)
 
 
 def test_slower_than_recorded_is_a_regression_with_how_much() -> None:
     noise = Noise()
-    found = judge.against_baseline(noise.boot(math.log(3)), [noise.boot()], PLAN)
-    assert found.answer is Conclusion.REGRESSION
-    assert -0.68 < found.as_evidence()["changes"]["output_tokens_per_s"]["change"] < -0.65
+    decision = judge.against_baseline(noise.boot(math.log(3)), [noise.boot()], PLAN)
+    assert decision.answer is Conclusion.REGRESSION
+    assert -0.68 < decision.as_evidence()["changes"]["output_tokens_per_s"]["change"] < -0.65
 
 
 def test_one_recorded_boot_is_not_enough_for_a_small_margin() -> None:
     noise = Noise()
     slower = -math.log1p(-PLAN.baseline.margin) * 0.6
-    found = judge.against_baseline(noise.boot(slower), [noise.boot()], PLAN)
-    assert found.answer is Conclusion.INCONCLUSIVE
+    decision = judge.against_baseline(noise.boot(slower), [noise.boot()], PLAN)
+    assert decision.answer is Conclusion.INCONCLUSIVE
 
 
 def test_faster_is_no_regression() -> None:
     noise = Noise()
-    found = judge.against_baseline(noise.boot(-0.5), [noise.boot()] * 3, PLAN)
-    assert found.answer is Conclusion.NO_REGRESSION
+    decision = judge.against_baseline(noise.boot(-0.5), [noise.boot()] * 3, PLAN)
+    assert decision.answer is Conclusion.NO_REGRESSION
 
 
 def test_a_machine_that_is_slow_today_is_not_the_server() -> None:
@@ -70,9 +70,9 @@ def test_a_warm_up_is_not_counted() -> None:
     noise = Noise()
     cold = [noise.block(1.0) for _ in range(6)]
     now = [*cold, *noise.boot()][: PLAN.baseline.blocks]
-    found = judge.against_baseline(now, [noise.boot()] * 4, PLAN)
-    assert found.answer is Conclusion.NO_REGRESSION
-    assert 6 <= found.void["before the steady state"] <= 9
+    decision = judge.against_baseline(now, [noise.boot()] * 4, PLAN)
+    assert decision.answer is Conclusion.NO_REGRESSION
+    assert 6 <= decision.void["before the steady state"] <= 9
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_a_warm_up_is_not_counted() -> None:
 def test_unfit_blocks_decide_nothing(spoilt: dict[str, Any], says: str) -> None:
     noise = Noise()
     now = noise.boot(3.0, **spoilt)
-    found = judge.against_baseline(now, [noise.boot()] * 3, PLAN)
-    assert found.answer is Conclusion.INCONCLUSIVE
-    assert f"{len(now)} of {len(now)} blocks are left out, mostly: {says}" in found.why
-    assert found.void == {says: len(now)}
+    decision = judge.against_baseline(now, [noise.boot()] * 3, PLAN)
+    assert decision.answer is Conclusion.INCONCLUSIVE
+    assert f"{len(now)} of {len(now)} blocks are left out, mostly: {says}" in decision.why
+    assert decision.void == {says: len(now)}
     group = BlockGroup((noise.block(**spoilt), noise.block()), (noise.block(), noise.block()))
     assert judge.unfit_group(group, PLAN.unfit) == says
 
@@ -97,17 +97,17 @@ def test_unfit_blocks_decide_nothing(spoilt: dict[str, Any], says: str) -> None:
 def test_a_boot_beside_other_work_is_not_held_against_one_without() -> None:
     noise = Noise()
     busy = noise.boot(1.0, others=0.4)
-    found = judge.against_baseline(busy, [noise.boot()] * 3, PLAN)
-    assert found.answer is Conclusion.INCONCLUSIVE
-    assert "other processes took the processors' time" in found.why
-    found = judge.against_baseline(noise.boot(), [busy] * 3, PLAN)
-    assert (found.answer, found.why) == (
+    decision = judge.against_baseline(busy, [noise.boot()] * 3, PLAN)
+    assert decision.answer is Conclusion.INCONCLUSIVE
+    assert "other processes took the processors' time" in decision.why
+    decision = judge.against_baseline(noise.boot(), [busy] * 3, PLAN)
+    assert (decision.answer, decision.why) == (
         Conclusion.INCONCLUSIVE,
         "no recorded boot has enough fit blocks",
     )
     quiet = noise.boot(others=0.08)
-    found = judge.against_baseline(quiet, [noise.boot()] * 3, PLAN)
-    assert found.answer is Conclusion.NO_REGRESSION
+    decision = judge.against_baseline(quiet, [noise.boot()] * 3, PLAN)
+    assert decision.answer is Conclusion.NO_REGRESSION
 
 
 def test_other_work_beside_two_servers_is_unfit_where_it_took_from_one() -> None:
@@ -143,20 +143,20 @@ def test_a_boot_counts_if_half_of_its_blocks_are_fit(fit: float, counts: bool) -
 def test_without_a_recorded_boot_that_is_fit_nothing_is_said() -> None:
     noise = Noise(sd=0.0)
     now = [*noise.boot()[1:], noise.block(steal=0.9)]
-    found = judge.against_baseline(now, [noise.boot(steal=0.9)], PLAN)
-    why, stolen = "no recorded boot has enough fit blocks", found.void
-    assert found == Decision(Conclusion.INCONCLUSIVE, why, void=stolen)
+    decision = judge.against_baseline(now, [noise.boot(steal=0.9)], PLAN)
+    why, stolen = "no recorded boot has enough fit blocks", decision.void
+    assert decision == Decision(Conclusion.INCONCLUSIVE, why, void=stolen)
     assert stolen == {"the machine's host gave its time to others": 1}
-    assert found.sentence(PLAN.odds) == "INCONCLUSIVE: no recorded boot has enough fit blocks"
+    assert decision.sentence(PLAN.odds) == "INCONCLUSIVE: no recorded boot has enough fit blocks"
 
 
 def test_too_few_blocks_say_how_many_were_left_out_and_mostly_why() -> None:
     noise = Noise()
     spoilt = [noise.block(late_s=9.0)] * 3 + [noise.block(steal=0.9)] * 2
-    found = judge.against_baseline([*spoilt, noise.block()], [noise.boot()], PLAN)
-    assert found.why == "5 of 6 blocks are left out, mostly: the client sent its requests late"
-    found = judge.against_baseline([noise.block()], [noise.boot()], PLAN)
-    assert found.why == "0 of 1 blocks are left out, mostly: too few were made"
+    decision = judge.against_baseline([*spoilt, noise.block()], [noise.boot()], PLAN)
+    assert decision.why == "5 of 6 blocks are left out, mostly: the client sent its requests late"
+    decision = judge.against_baseline([noise.block()], [noise.boot()], PLAN)
+    assert decision.why == "0 of 1 blocks are left out, mostly: too few were made"
 
 
 def test_unlike_shares_in_the_cache_are_unfit() -> None:
@@ -180,9 +180,9 @@ def test_lanes_alike_pass_and_a_slower_one_does_not() -> None:
 def test_two_pairs_are_enough_for_what_is_much_slower_and_for_nothing_else() -> None:
     assert judge.against_lane(pairs(2, 0.25), PLAN).answer is Conclusion.REGRESSION
     assert judge.against_lane(pairs(2), PLAN).answer is Conclusion.INCONCLUSIVE
-    found = judge.against_lane(pairs(1, 0.25), PLAN)
-    assert found.answer is Conclusion.INCONCLUSIVE
-    assert found.why == "1 pairs of boots with enough fit blocks, 2 are needed"
+    decision = judge.against_lane(pairs(1, 0.25), PLAN)
+    assert decision.answer is Conclusion.INCONCLUSIVE
+    assert decision.why == "1 pairs of boots with enough fit blocks, 2 are needed"
 
 
 def slower_by(tokens: float) -> Callable[[Block], Block]:
@@ -196,8 +196,8 @@ def test_fewer_tokens_a_second_are_a_regression_by_themselves() -> None:
         Pair(tuple(BlockGroup((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
         for pair in pairs(8)
     ]
-    found = judge.against_lane(spoilt, PLAN)
-    assert (found.answer, found.why) == (Conclusion.REGRESSION, "")
+    decision = judge.against_lane(spoilt, PLAN)
+    assert (decision.answer, decision.why) == (Conclusion.REGRESSION, "")
 
 
 def test_the_warm_up_of_a_pair_is_not_counted() -> None:
@@ -211,13 +211,13 @@ def test_the_warm_up_of_a_pair_is_not_counted() -> None:
 def test_a_pair_that_is_unfit_does_not_count() -> None:
     noise = Noise(sd=0.0)
     stolen = BlockGroup((noise.block(steal=0.9),) * 2, (noise.block(),) * 2)
-    found = judge.against_lane([noise.pair(), Pair((stolen,) * GROUPS)], PLAN)
-    assert found.answer is Conclusion.INCONCLUSIVE
-    assert found.why == (
+    decision = judge.against_lane([noise.pair(), Pair((stolen,) * GROUPS)], PLAN)
+    assert decision.answer is Conclusion.INCONCLUSIVE
+    assert decision.why == (
         "1 pairs of boots with enough fit blocks, 2 are needed: 40 of 80 groups of four blocks "
         "are left out, mostly: the machine's host gave its time to others"
     )
-    assert found.void == {"the machine's host gave its time to others": GROUPS}
+    assert decision.void == {"the machine's host gave its time to others": GROUPS}
 
 
 def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
@@ -228,9 +228,9 @@ def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
         Pair(tuple(BlockGroup((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
         for pair in pairs(8)
     ]
-    found = judge.against_lane(spoilt, PLAN)
-    assert found.answer is Conclusion.REGRESSION
-    assert re.fullmatch(r"ttft_s is surely worse \(\+(9\d|10\d)\.\d%\)", found.why)
+    decision = judge.against_lane(spoilt, PLAN)
+    assert decision.answer is Conclusion.REGRESSION
+    assert re.fullmatch(r"ttft_s is surely worse \(\+(9\d|10\d)\.\d%\)", decision.why)
 
 
 def test_answers_in_one_piece_have_no_pace_to_compare() -> None:

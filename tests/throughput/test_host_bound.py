@@ -51,10 +51,10 @@ def test_boots_of_one_bundle_are_no_regression_of_each_other() -> None:
     untold = judge.against_baseline(again, [recorded], UNTOLD)
     assert untold.answer is Conclusion.REGRESSION
     assert round(untold.as_evidence()["changes"][judge.PRIMARY]["change"], 3) == -0.146
-    found = judge.against_baseline(again, [recorded], PLAN)
-    assert found.answer is Conclusion.INCONCLUSIVE
-    assert found.why == f"its GPU was busy 6% of the time and {WAITED}"
-    assert WAITED in found.sentence(PLAN.odds)
+    decision = judge.against_baseline(again, [recorded], PLAN)
+    assert decision.answer is Conclusion.INCONCLUSIVE
+    assert decision.why == f"its GPU was busy 6% of the time and {WAITED}"
+    assert WAITED in decision.sentence(PLAN.odds)
 
 
 def test_every_boot_against_all_others_raises_no_alarm() -> None:
@@ -76,9 +76,9 @@ def test_half_the_pace_is_seen_all_the_same() -> None:
 def test_only_boots_one_after_the_other_have_each_its_own_machine(*, side_by_side: bool) -> None:
     recorded, again, *_ = boots()
     two = [pair(again, recorded, side_by_side=side_by_side)] * 2
-    found = judge.against_lane(two, PLAN)
-    assert (found.answer is Conclusion.REGRESSION) == side_by_side
-    assert (WAITED in found.why) == (not side_by_side)
+    decision = judge.against_lane(two, PLAN)
+    assert (decision.answer is Conclusion.REGRESSION) == side_by_side
+    assert (WAITED in decision.why) == (not side_by_side)
     measured = PLAN.calibrated(PLAN.against.pair_sd, 8)
     assert judge.against_lane(two, measured).answer is Conclusion.REGRESSION
 
@@ -95,7 +95,7 @@ def test_a_busy_gpu_is_held_to_its_own_scatter() -> None:
 def test_a_wider_scatter_of_the_lanes_own_counts() -> None:
     wide = dict.fromkeys(judge.SLOWDOWNS, 0.2)
     plan = planned_throughput(WORK, {"baseline": {"boot_sd": wide}})
-    found, note = host_bound.of_boots(boots(), plan)
-    assert (found, bool(note)) == (plan.baseline.boot_sd, True)
+    scatter, note = host_bound.of_boots(boots(), plan)
+    assert (scatter, bool(note)) == (plan.baseline.boot_sd, True)
     bound = PLAN.host_bound
     assert bound and host_bound.of_boots(boots(), PLAN)[0] == bound.boot_sd

@@ -48,9 +48,9 @@ def test_one_boot_against_several_knows_less_than_a_mean() -> None:
 
 
 def test_a_mean_of_several_is_surer_than_one_of_them() -> None:
-    found = mean_of([1.0, 2.0, 4.0, 5.0], NONE)
-    assert (found.value, found.degrees) == (3.0, 3)
-    assert found.error == pytest.approx(math.sqrt(10 / 3) / 2)
+    mean = mean_of([1.0, 2.0, 4.0, 5.0], NONE)
+    assert (mean.value, mean.degrees) == (3.0, 3)
+    assert mean.error == pytest.approx(math.sqrt(10 / 3) / 2)
 
 
 def test_students_quantiles_are_those_of_the_tables() -> None:

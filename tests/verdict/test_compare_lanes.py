@@ -40,12 +40,12 @@ def result(outcome: str, gate: str = "tools", test: str = "test_a[x]", **more: A
     ],
 )
 def test_kinds(ours: str | None, theirs: str | None, kind: str | None) -> None:
-    found = compare_lanes.checks(
+    checks = compare_lanes.checks(
         [result(ours, reason="here")] if ours else [],
         [result(theirs, reason="there")] if theirs else [],
     )
-    assert [compared_check.kind for compared_check in found] == ([kind] if kind else [])
-    for check in found:
+    assert [compared_check.kind for compared_check in checks] == ([kind] if kind else [])
+    for check in checks:
         assert (check.ours, check.theirs) == (ours, theirs)
         assert check.ours_says == ("here" if ours else "")
         assert check.theirs_says == ("there" if theirs else "")
@@ -63,13 +63,13 @@ def test_what_fails_is_what_has_the_outcome_and_no_other() -> None:
 
 
 def drifted(ours: Any, theirs: Any, outcome: str = "PASS") -> list[tuple[str, Any, Any]]:
-    found = compare_lanes.drift(
+    drifts = compare_lanes.drift(
         [result(outcome, "startup", "test_starts[x]", evidence=ours)],
         [result("PASS", "startup", "test_starts[x]", evidence=theirs)],
         WATCHED,
     )
-    assert {drift.where for drift in found} <= {"how it starts"}
-    return [(drift.name, drift.ours, drift.theirs) for drift in found]
+    assert {drift.where for drift in drifts} <= {"how it starts"}
+    return [(drift.name, drift.ours, drift.theirs) for drift in drifts]
 
 
 def test_drift_names_what_differs() -> None:
@@ -105,8 +105,8 @@ def test_only_the_watched_key_counts() -> None:
         [result("PASS", "chat", "test_sampling[x]", evidence={"sampling": value, "seconds": at})]
         for value, at in (({"top_p": 0.9}, 1), ({"top_p": 1.0}, 9))
     )
-    (found,) = compare_lanes.drift(test_results, other, WATCHED)
-    assert (found.where, found.name, found.ours, found.theirs) == ("sampling", "top_p", "0.9", "1")
+    (drift,) = compare_lanes.drift(test_results, other, WATCHED)
+    assert (drift.where, drift.name, drift.ours, drift.theirs) == ("sampling", "top_p", "0.9", "1")
     assert compare_lanes.drift(test_results, test_results, WATCHED) == ()
 
 
@@ -128,12 +128,12 @@ def test_every_check_is_looked_at() -> None:
 
 
 def test_what_one_lane_did_not_look_at_is_no_drift() -> None:
-    said, silent = (
+    test_results, silent = (
         [result("PASS", "chat", "test_sampling", evidence=evidence)]
         for evidence in ({"sampling": {"top_p": 0.9}}, {})
     )
-    assert compare_lanes.drift(said, silent, WATCHED) == ()
-    assert compare_lanes.drift(silent, said, WATCHED) == ()
+    assert compare_lanes.drift(test_results, silent, WATCHED) == ()
+    assert compare_lanes.drift(silent, test_results, WATCHED) == ()
 
 
 def test_what_is_watched_is_a_check_of_a_gate() -> None:
@@ -146,10 +146,10 @@ def test_what_is_watched_is_a_check_of_a_gate() -> None:
 
 
 def test_documents_are_json() -> None:
-    found = compare_lanes.checks([result("FAIL", reason="r")], [result("FAIL", reason="s")])
-    found += compare_lanes.checks([], [result("FAIL", reason="s")])
-    found += compare_lanes.checks([result("FAIL", reason="r")], [])
-    told = compare_lanes.documents(found, (compare_lanes.LaneDrift("x", "w", "n", "1", None),))
+    checks = compare_lanes.checks([result("FAIL", reason="r")], [result("FAIL", reason="s")])
+    checks += compare_lanes.checks([], [result("FAIL", reason="s")])
+    checks += compare_lanes.checks([result("FAIL", reason="r")], [])
+    told = compare_lanes.documents(checks, (compare_lanes.LaneDrift("x", "w", "n", "1", None),))
     both = {
         "family": "x",
         "gate": "tools",

@@ -54,7 +54,7 @@ def read(raw: str, family: Family, *, thinks: bool) -> Reading:
     if family.tools is not None:
         opening, closing = _delimiters(family.tools)
         pattern = re.compile(f"{re.escape(opening)}(.*?)(?:{re.escape(closing)}|$)", re.DOTALL)
-        blocks = [found[0] for found in pattern.finditer(text)]
+        blocks = [match[0] for match in pattern.finditer(text)]
         text = pattern.sub("", text)
     return Reading(reasoning, text, tuple(blocks))
 
@@ -64,12 +64,12 @@ def texts(exchange: Exchange, family: Family) -> Iterator[str]:
     whole = exchange.whole
     if whole is None or exchange.raw is None or exchange.stopped:
         return
-    found = read(exchange.raw, family, thinks=exchange.thinks)
-    if whole.tool_calls and not found.blocks:
+    reading = read(exchange.raw, family, thinks=exchange.thinks)
+    if whole.tool_calls and not reading.blocks:
         return  # forced by a grammar of its own, in a form the family file does not describe
     for field, came, due in (
-        ("reasoning", whole.reasoning, found.reasoning),
-        ("content", whole.content, found.content),
+        ("reasoning", whole.reasoning, reading.reasoning),
+        ("content", whole.content, reading.content),
     ):
         if _words(came, family) != _words(due, family):
             yield f"{field} is {_shown(came)}, and the tokens say {_shown(due)}"

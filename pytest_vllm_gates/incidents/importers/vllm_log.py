@@ -62,15 +62,15 @@ def _end(text: str, at: int) -> int:
     """Return where the value ends that begins at a place: its last bracket or quote is closed."""
     open_: list[str] = []
     begun = at
-    for found in PART.finditer(text, at):
-        part, at = found[0], found.end()
+    for match in PART.finditer(text, at):
+        part, at = match[0], match.end()
         if part in ("'", '"') or at - begun > CHARACTERS or len(open_) > DEPTH:
             break
         if part in BRACKETS:
             open_.append(BRACKETS[part])
             continue
         if part in ENDS and not open_:
-            return found.start()
+            return match.start()
         if open_ and part == open_[-1]:
             open_.pop()
         if not open_:
@@ -102,13 +102,13 @@ def claims(text: str) -> bool:
 def requests(text: str, folder: Path) -> list[Sent]:
     """Return every request that the log tells enough of."""
     del folder
-    found: list[Sent] = []
+    requests_sent: list[Sent] = []
     prompts: dict[str, Any] = {}
     told = {match[1] for match in BODY.finditer(text)}
     silent = 0
     for line in text.splitlines():
         if match := BODY.search(line):
-            found.append(_of_body(line[match.end() :]))
+            requests_sent.append(_of_body(line[match.end() :]))
         elif (match := DETAILS.search(line)) and match[1] not in told:
             prompts[match[1]] = _prompt(line, match.end())
         elif (match := RECEIVED.search(line)) and not _is_told(match[1], told):
@@ -117,13 +117,13 @@ def requests(text: str, folder: Path) -> list[Sent]:
             if prompt is None:
                 silent += 1
                 continue
-            found.append(_of_prompt(prompt, line))
-    if silent and not found:
+            requests_sent.append(_of_prompt(prompt, line))
+    if silent and not requests_sent:
         raise UserError(
             f"this log tells of {silent} requests and not what they asked: vLLM logs that at log "
             "level DEBUG only (VLLM_LOGGING_LEVEL=DEBUG with --enable-log-requests)"
         )
-    return found
+    return requests_sent
 
 
 def _is_told(name: str, told: set[str]) -> bool:

@@ -229,9 +229,9 @@ class Drive:
         """Raise `RuntimeError` where a worker is lost or failed."""
         hands, clients = self._master.hands, self._master.clients
         for pid, how in self._children.ended():
-            found = [worker for worker in hands.values() if worker.pid == pid]
-            name = found[0].name if found else f"a load worker (process {pid})"
-            had = f"; {len(found[0].part)} requests were its to send" if found else ""
+            workers = [worker for worker in hands.values() if worker.pid == pid]
+            name = workers[0].name if workers else f"a load worker (process {pid})"
+            had = f"; {len(workers[0].part)} requests were its to send" if workers else ""
             raise RuntimeError(f"{name} {how}{had}")
         for client_id, hand in hands.items():
             node = clients.get(client_id)

@@ -32,9 +32,9 @@ def main(arguments: list[str] | None = None) -> None:
         prog="python -m pytest_vllm_gates.load.generator.locust_worker"
     )
     parser.add_argument("--master", required=True, metavar="HOST[:PORT]")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        host, port = address(given.master)
+        host, port = address(options.master)
     except ValueError as error:
         parser.error(f"--master {error}")
     if not os.environ.get(SECRET_VARIABLE):

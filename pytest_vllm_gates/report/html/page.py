@@ -109,7 +109,7 @@ def _environment(limits: TextLimits) -> Environment:
             return clean(cut(value, limits.text))
         return value
 
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
@@ -117,10 +117,10 @@ def _environment(limits: TextLimits) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["short"] = lambda value: cut(value, limits.line)
-    found.filters["ticks"] = lambda value: _ticks(shown(value))
-    found.filters["style"] = Markup  # the style sheet is the package's own
-    return found
+    environment.filters["short"] = lambda value: cut(value, limits.line)
+    environment.filters["ticks"] = lambda value: _ticks(shown(value))
+    environment.filters["style"] = Markup  # the style sheet is the package's own
+    return environment
 
 
 def _ticks(text: str) -> Markup:

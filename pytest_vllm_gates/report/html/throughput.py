@@ -77,7 +77,7 @@ def comparison(evidence: dict[str, Any], ours: str, limits: TextLimits) -> Throu
         (ours, mapping(blocks.get("ours"))),
     ]
     distributions = tuple(
-        found for name in FIGURES if (found := _distribution(name, sides, limits))
+        distribution for name in FIGURES if (distribution := _distribution(name, sides, limits))
     )
     if not changes and not distributions:
         return None

@@ -46,9 +46,9 @@ def trends(document: Mapping[str, Any], limits: TextLimits) -> Trends | None:
         return None
     names = list(dict.fromkeys(name for run in runs for name in mapping(run.get("figures"))))
     names = names[: min(MOST_FIGURES, limits.items)]
-    found = [trend for name in names if (trend := _trend(name, runs))]
+    charts = [trend for name in names if (trend := _trend(name, runs))]
     return Trends(
-        trends=tuple(found),
+        trends=tuple(charts),
         names=tuple(names),
         rows=tuple(
             (

@@ -77,8 +77,8 @@ def _command(plan: launch.LaunchPlan) -> Iterator[tuple[str, str]]:
 def _packages(environment: Environment) -> Iterator[Path]:
     """Yield where the environment's vLLM lies, an editable one's sources too."""
     for folder in environment.folders:
-        if (found := folder / "vllm").is_dir():
-            yield found
+        if (path := folder / "vllm").is_dir():
+            yield path
         for file in folder.glob("vllm*.dist-info/direct_url.json"):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 told = json.loads(file.read_text(encoding="utf-8"))

@@ -142,8 +142,8 @@ def entries(folder: Path) -> Iterator[KeptEntry]:
     """Yield what lies in the folder of kept servers, the oldest first."""
     if not folder.is_dir():
         return
-    found = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
-    for file in sorted(found, key=lambda path: path.stat().st_mtime):
+    paths = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+    for file in sorted(paths, key=lambda path: path.stat().st_mtime):
         if file.exists():
             yield _entry(file)
 

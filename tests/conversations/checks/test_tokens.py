@@ -209,9 +209,9 @@ def test_a_family_without_tools_has_none_to_lose() -> None:
 
 
 def test_an_unclosed_call_is_a_call() -> None:
-    found = tokens.read("Hm.</think><tool_call>\n<function=a>", family("qwen3.5"), thinks=True)
-    assert (found.reasoning, found.content) == ("Hm.", "")
-    assert found.blocks == ("<tool_call>\n<function=a>",)
+    reading = tokens.read("Hm.</think><tool_call>\n<function=a>", family("qwen3.5"), thinks=True)
+    assert (reading.reasoning, reading.content) == ("Hm.", "")
+    assert reading.blocks == ("<tool_call>\n<function=a>",)
 
 
 @pytest.mark.parametrize(

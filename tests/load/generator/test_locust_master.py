@@ -113,8 +113,8 @@ def scripted(
 
 def gaps(load: DrivenLoad) -> list[float]:
     """Return the gaps between tokens that did not come together."""
-    found = [latency(answered(raw)) for raw in load.raws]
-    return [gap for entry in found if entry for gap in entry.itl_s[::2]]
+    latencies = [latency(answered(raw)) for raw in load.raws]
+    return [gap for entry in latencies if entry for gap in entry.itl_s[::2]]
 
 
 def test_open_arrivals_are_those_of_the_single_loop() -> None:

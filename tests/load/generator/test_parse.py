@@ -44,24 +44,24 @@ def stream(*events: bytes) -> list[bytes]:
 
 def test_tokens_are_counted_by_usage_and_the_role_chunk_is_none() -> None:
     pieces = stream(event("", 0), event("a", 1), event("b c", 3), event("", 3), DONE)
-    found = answered(raw(*pieces))
-    assert found.error == ""
-    assert found.tokens == ((3.0, 1), (4.0, 2))
-    assert (found.counted_by, found.prompt_tokens, found.output_tokens) == ("usage", 5, 3)
-    assert (found.name, found.intended_s, found.ended_s) == ("r", 0.25, 7.0)
+    request = answered(raw(*pieces))
+    assert request.error == ""
+    assert request.tokens == ((3.0, 1), (4.0, 2))
+    assert (request.counted_by, request.prompt_tokens, request.output_tokens) == ("usage", 5, 3)
+    assert (request.name, request.intended_s, request.ended_s) == ("r", 0.25, 7.0)
 
 
 def test_the_summary_at_the_end_is_no_token() -> None:
     last = b'data: {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 9}}\n\n'
-    found = answered(raw(*stream(event("a", token_ids=[1, 2]), last, DONE)))
-    assert (found.tokens, found.counted_by) == (((2.0, 2),), "token_ids")
-    assert found.prompt_tokens == 5
+    request = answered(raw(*stream(event("a", token_ids=[1, 2]), last, DONE)))
+    assert (request.tokens, request.counted_by) == (((2.0, 2),), "token_ids")
+    assert request.prompt_tokens == 5
 
 
 def test_without_counts_each_chunk_with_text_is_one() -> None:
     pieces = stream(event(""), event("a"), event("b c"), DONE)
-    found = answered(raw(*pieces))
-    assert (found.tokens, found.counted_by) == (((3.0, 1), (4.0, 1)), "chunks")
+    request = answered(raw(*pieces))
+    assert (request.tokens, request.counted_by) == (((3.0, 1), (4.0, 1)), "chunks")
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_whatever_field_carries_it_is_output(choice: dict[str, Any]) -> None:
 def test_an_event_is_as_late_as_its_last_byte() -> None:
     whole = framed(event("a", 1)) + framed(event("b", 2)) + framed(DONE) + b"0\r\n\r\n"
     middle = len(framed(event("a", 1))) + 9
-    found = answered(raw(CHUNKED + whole[:middle], whole[middle:]))
-    assert found.tokens == ((1.0, 1), (2.0, 1))
+    request = answered(raw(CHUNKED + whole[:middle], whole[middle:]))
+    assert request.tokens == ((1.0, 1), (2.0, 1))
 
 
 def test_events_that_share_a_chunk_or_are_cut_by_one() -> None:
     both = event("a", 1) + event("b", 2)
-    found = answered(raw(CHUNKED, framed(both[:-4]), framed(both[-4:] + DONE), b"0\r\n\r\n"))
-    assert found.tokens == ((2.0, 1), (3.0, 1))
+    request = answered(raw(CHUNKED, framed(both[:-4]), framed(both[-4:] + DONE), b"0\r\n\r\n"))
+    assert request.tokens == ((2.0, 1), (3.0, 1))
 
 
 def test_lines_may_end_as_on_windows() -> None:
@@ -97,8 +97,8 @@ def test_lines_may_end_as_on_windows() -> None:
 
 
 def test_a_stream_without_chunks_ends_with_the_connection() -> None:
-    found = answered(raw(STREAM + b"\r\n", event("a", 1), DONE))
-    assert (found.tokens, found.error) == (((2.0, 1),), "")
+    request = answered(raw(STREAM + b"\r\n", event("a", 1), DONE))
+    assert (request.tokens, request.error) == (((2.0, 1),), "")
 
 
 ERROR = b'{"error": {"message": "no"}}'
@@ -124,14 +124,14 @@ HTML = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 
     ],
 )  # fmt: skip
 def test_what_is_no_whole_answer_is_told(pieces: list[bytes], says: str) -> None:
-    found = answered(raw(*pieces))
-    assert found.error == says
-    assert found.tokens == ()
+    request = answered(raw(*pieces))
+    assert request.error == says
+    assert request.tokens == ()
 
 
 def test_what_the_loop_saw_comes_first() -> None:
-    found = answered(raw(CHUNKED, framed(event("a", 1)), error="nothing came for 5 s"))
-    assert found.error == "nothing came for 5 s"
+    request = answered(raw(CHUNKED, framed(event("a", 1)), error="nothing came for 5 s"))
+    assert request.error == "nothing came for 5 s"
 
 
 LIKE_KEYS = ['"completion_tokens":7}}', '"token_ids":[1,2,3]', '"choices":[{"index":0,', "]", "\\"]
@@ -163,18 +163,18 @@ def test_chunks_as_vllm_spells_them_count_as_any_others(
     end = [DONE]
     if last_tells:
         end = [b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":99}}\n\n', DONE]
-    found = answered(raw(*stream(*usual, *end)))
-    assert found == answered(raw(*stream(*other, *end)))
-    assert found.prompt_tokens == 5
-    assert found.output_tokens == total or not total
+    request = answered(raw(*stream(*usual, *end)))
+    assert request == answered(raw(*stream(*other, *end)))
+    assert request.prompt_tokens == 5
+    assert request.output_tokens == total or not total
 
 
 def test_the_ids_of_several_choices_are_counted_together() -> None:
     choices = [{"index": number, "text": "a", "token_ids": [1, 2]} for number in range(2)]
     told = {"choices": choices, "usage": {"completion_tokens": 4}}
     text = json.dumps(told, separators=(",", ":")).encode()
-    found = answered(raw(*stream(b"data: " + text + b"\n\n", DONE)))
-    assert (found.counted_by, found.output_tokens, found.token_ids) == ("usage", 4, 4)
+    request = answered(raw(*stream(b"data: " + text + b"\n\n", DONE)))
+    assert (request.counted_by, request.output_tokens, request.token_ids) == ("usage", 4, 4)
 
 
 def test_an_event_too_deep_to_be_read_is_told() -> None:

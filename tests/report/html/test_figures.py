@@ -65,24 +65,24 @@ def test_what_is_not_told_is_not_drawn() -> None:
 
 def test_a_change_stands_on_its_interval_beside_zero() -> None:
     pairs = [{"slowdowns": {"output_tokens_per_s": 0.05, "ttft_s": 0.01}}]
-    found = comparison({"decision": DECISION, "pairs": pairs, "against": "old"}, "new", LIMITS)
-    assert found and found.drawing
-    assert [change.says for change in found.changes] == [
+    section = comparison({"decision": DECISION, "pairs": pairs, "against": "old"}, "new", LIMITS)
+    assert section and section.drawing
+    assert [change.says for change in section.changes] == [
         "output tokens a second: -4.0% (surely between -7.0% and -1.0%)",
         "time to the first token: +2.0% (surely between -2.0% and +6.0%)",
     ]
-    slower, later = places(found.drawing, "estimate")
-    (zero,) = places(found.drawing, "zero")
+    slower, later = places(section.drawing, "estimate")
+    (zero,) = places(section.drawing, "zero")
     assert slower < zero < later
     # A slowdown is the logarithm of how many times longer it takes.
-    assert list(found.changes[0].points) == [pytest.approx(-0.0488, abs=1e-4)]
+    assert list(section.changes[0].points) == [pytest.approx(-0.0488, abs=1e-4)]
 
 
 def test_blocks_of_both_sides_are_told() -> None:
     blocks = {"ours": {"itl_s": [0.01, 0.03, 0.02, 0.02, 0.02]}, "theirs": {"itl_s": [0.01]}}
-    found = comparison({"against": "old", "blocks": blocks}, "new", LIMITS)
-    assert found and found.drawing is None
-    (distribution,) = found.distributions
+    section = comparison({"against": "old", "blocks": blocks}, "new", LIMITS)
+    assert section and section.drawing is None
+    (distribution,) = section.distributions
     assert distribution.sides == (
         ("old", 1, "10 ms", "10 ms", "10 ms"), ("new", 5, "10 ms", "20 ms", "30 ms"),
     )  # fmt: skip
@@ -128,10 +128,10 @@ def test_a_prompts_difference_is_read_as_it_was_written() -> None:
             {"kind": "added", "token_ids": "dropped", "texts": ["b", "c"]},
         ],
     }
-    found = token_diff({"prompt": written}, LIMITS)
-    assert found
-    assert (found.expected, found.found, found.counts) == ("recorded", "now", (3, 4))
-    assert [(run.kind, run.tokens, run.skipped) for run in found.runs] == [
+    diff = token_diff({"prompt": written}, LIMITS)
+    assert diff
+    assert (diff.expected, diff.found, diff.counts) == ("recorded", "now", (3, 4))
+    assert [(run.kind, run.tokens, run.skipped) for run in diff.runs] == [
         ("skipped", (), 2), ("removed", (("a", "5"),), 0),
         ("added", (("b", ""), ("c", "")), 0),
     ]  # fmt: skip

@@ -34,32 +34,32 @@ def bundle(folder: Path, *lines: str, name: str = "1") -> str:
 
 def test_a_stream_is_told_in_words_and_its_gap_is_shown() -> None:
     pieces = [(0.1 * at, "word") for at in range(1, 11)] + [(3.0, "late")]
-    found = streams.timeline([("ours", pieces)], LIMITS)
-    assert found
-    (row,) = found.rows
+    timeline = streams.timeline([("ours", pieces)], LIMITS)
+    assert timeline
+    (row,) = timeline.rows
     assert row.says == (
         "44 characters in 11 pieces; the first after 100 ms, the last after 3.00 s; the longest "
         "gap is 2.00 s, 100 ms are usual"
     )
     assert row.gap == (1.0, 3.0)
-    assert found.drawing.says == f"ours: {row.says}"
-    assert [mark.text for mark in found.drawing.marks if mark.style == "gap-label"] == [
+    assert timeline.drawing.says == f"ours: {row.says}"
+    assert [mark.text for mark in timeline.drawing.marks if mark.style == "gap-label"] == [
         "nothing for 2.00 s"
     ]
 
 
 def test_both_streams_stand_on_one_scale() -> None:
-    found = streams.timeline([("ours", [(1.0, "a")]), ("theirs", [(4.0, 7)])], LIMITS)
-    assert found
-    ours, theirs = (mark for mark in found.drawing.marks if mark.style == "piece")
+    timeline = streams.timeline([("ours", [(1.0, "a")]), ("theirs", [(4.0, 7)])], LIMITS)
+    assert timeline
+    ours, theirs = (mark for mark in timeline.drawing.marks if mark.style == "piece")
     assert ours.x == pytest.approx(1 + 98 / 4, abs=0.5)
     assert theirs.x == pytest.approx(99, abs=0.5)
     assert theirs.y > ours.y
 
 
 def test_an_even_stream_has_no_gap() -> None:
-    found = streams.timeline([("x", [(at / 10, "w") for at in range(50)])], LIMITS)
-    assert found and found.rows[0].gap is None
+    timeline = streams.timeline([("x", [(at / 10, "w") for at in range(50)])], LIMITS)
+    assert timeline and timeline.rows[0].gap is None
 
 
 def test_nothing_is_no_time_line() -> None:
@@ -69,12 +69,12 @@ def test_nothing_is_no_time_line() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.text(max_size=3) | st.integers(0, 10**9))))
 def test_any_pieces_fit(pieces: list[streams.Piece]) -> None:
-    found = streams.timeline([("x", pieces)], LIMITS)
-    assert (found is None) == (not pieces)
-    if found:
-        assert all(0 <= mark.x <= 100 for mark in found.drawing.marks)
-        assert len(found.drawing.marks) < 2 * LIMITS.marks + 20
-        assert len(found.rows[0].pieces) <= 40
+    timeline = streams.timeline([("x", pieces)], LIMITS)
+    assert (timeline is None) == (not pieces)
+    if timeline:
+        assert all(0 <= mark.x <= 100 for mark in timeline.drawing.marks)
+        assert len(timeline.drawing.marks) < 2 * LIMITS.marks + 20
+        assert len(timeline.rows[0].pieces) <= 40
 
 
 def test_what_a_check_wrote_down_is_read_the_judged_one_first() -> None:

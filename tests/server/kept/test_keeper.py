@@ -27,9 +27,9 @@ SLEEPS = "import time; print('it sleeps', flush=True); time.sleep(600)"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    found = tmp_path / "kept"
-    found.mkdir()
-    return found
+    path = tmp_path / "kept"
+    path.mkdir()
+    return path
 
 
 @pytest.fixture
@@ -38,10 +38,10 @@ def process(folder: Path, tmp_path: Path) -> Iterator[KeptProcess]:
     hold = Hold(folder)
     assert hold.acquire()
     hold.idle_limit_s = 0.2
-    found = begin(folder, hold, tmp_path, SLEEPS)
-    yield found
-    found.stop(0.0)
-    until(lambda: none_of([found.pid, found.keeper.pid]))
+    kept_process = begin(folder, hold, tmp_path, SLEEPS)
+    yield kept_process
+    kept_process.stop(0.0)
+    until(lambda: none_of([kept_process.pid, kept_process.keeper.pid]))
 
 
 def begin(folder: Path, hold: Hold, tmp_path: Path, code: str) -> KeptProcess:
