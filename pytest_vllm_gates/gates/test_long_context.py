@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.fixtures.long_context import LadderSetup, Prompts
     from pytest_vllm_gates.long_context.types import LadderResult
     from pytest_vllm_gates.numerics.checks import Tolerance
-    from pytest_vllm_gates.numerics.client import ReferenceScores
+    from pytest_vllm_gates.numerics.types import ReferenceScores
     from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.items import Evidence
 

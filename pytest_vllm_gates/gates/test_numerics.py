@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.numerics import checks as numerics_checks, client as numerics_client
-from pytest_vllm_gates.numerics.client import ReferenceScores
+from pytest_vllm_gates.numerics.types import ReferenceScores
 from pytest_vllm_gates.outcomes import MissingGolden
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.numerics.checks import Distance, Tolerance
-    from pytest_vllm_gates.numerics.client import Scores
+    from pytest_vllm_gates.numerics.types import Scores
     from pytest_vllm_gates.prompts.reference import ReferenceRenderer as Renderer
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates.client.sameness import compare
 from pytest_vllm_gates.long_context.types import Rung
 from pytest_vllm_gates.numerics.checks import output_distance
-from pytest_vllm_gates.numerics.client import Scores
+from pytest_vllm_gates.numerics.types import Scores
 from pytest_vllm_gates.outcomes import Case, Finding
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.long_context.types import LongContext
-    from pytest_vllm_gates.numerics.client import ReferenceScores, Scores
+    from pytest_vllm_gates.numerics.types import ReferenceScores, Scores
 
 PARAGRAPHS = 64
 SPARE = 48

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.goldens import CorruptGolden
-from pytest_vllm_gates.numerics.client import ReferenceScores, Scores
+from pytest_vllm_gates.numerics.types import ReferenceScores, Scores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

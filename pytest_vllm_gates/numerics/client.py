@@ -9,12 +9,12 @@ import hashlib
 import json
 import os
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.numerics.types import ReferenceScores, Scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,33 +22,13 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
     from pytest_vllm_gates.client.endpoint import Endpoint
 
-
-@dataclass(frozen=True)
-class Scores:
-    """Natural logarithms throughout; `prompt_logprobs[i]` belongs to `prompt[i + 1]`."""
-
-    prompt: tuple[int, ...]
-    prompt_logprobs: tuple[float, ...]
-    output: tuple[int, ...]
-    output_logprobs: tuple[float, ...]
-    leads: tuple[float, ...] = ()
-    """By how much each output token led the second best, where the source tells."""
-
-
-@dataclass(frozen=True)
-class ReferenceScores:
-    """Scores by case, the weights they are of and what computed them."""
-
-    weights: str
-    """SHA-256 of the weight files."""
-    source: str
-    cases: dict[str, Scores]
-
-
 PROGRAM = Path(__file__).with_name("fp32_program.py")
+
 PROGRAM_LIMIT_S = 900.0
+
 SMALL_BYTES = 512 * 2**20
 """Weights up to this size are worth scoring in fp32 on a CPU."""
+
 WEIGHTS = "*.safetensors"
 
 

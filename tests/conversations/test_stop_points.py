@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conversations.exchanges import WEATHER, answer
-from pytest_vllm_gates.conversations.walk import NEVER, choose, cut
+from pytest_vllm_gates.conversations.stop_strings import NEVER, choose, cut
 
 THOUGHT = "They ask for the capital of France."
 SAYS = "The capital of France is Paris, on the Seine."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from faults.fault import Faults
 from faults.messages import Message, as_message
-from pytest_vllm_gates.conversations.walk import NEVER
+from pytest_vllm_gates.conversations.stop_strings import NEVER
 
 if TYPE_CHECKING:
     from faults.exchange import Exchange

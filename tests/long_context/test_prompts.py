@@ -9,7 +9,7 @@ from servers.scripted import Said, serving
 
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
 from pytest_vllm_gates.long_context.types import load
-from pytest_vllm_gates.numerics.client import ReferenceScores, Scores
+from pytest_vllm_gates.numerics.types import ReferenceScores, Scores
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.goldens import CorruptGolden
 from pytest_vllm_gates.numerics import checks as numerics_checks
-from pytest_vllm_gates.numerics.client import ReferenceScores, Scores
+from pytest_vllm_gates.numerics.types import ReferenceScores, Scores
 
 BF16 = numerics_checks.tolerance("bfloat16")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.conversations.checks.agreement import differences
 from pytest_vllm_gates.conversations.checks.content import fields
-from pytest_vllm_gates.conversations.walk import cut
+from pytest_vllm_gates.conversations.stop_strings import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

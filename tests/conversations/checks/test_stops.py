@@ -9,7 +9,7 @@ import pytest
 
 from conversations.exchanges import WEATHER, answer, exchange
 from pytest_vllm_gates.conversations.checks import stops
-from pytest_vllm_gates.conversations.walk import NEVER
+from pytest_vllm_gates.conversations.stop_strings import NEVER
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer
