@@ -1,0 +1,282 @@
+"""The properties of the layout: sizes, imports, purity, names. ARCHITECTURE.md describes them."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+import pytest_vllm_gates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+PACKAGE = Path(pytest_vllm_gates.__file__).parent
+NAME = PACKAGE.name
+MOST_MODULES = 25
+MOST_LINES = 320
+
+# The modules of one pytest run, from the highest to the lowest. A topic imports none of them.
+RUN = ("plugin", "pytest_hooks", "cli", "gates", "fixtures", "session", "options", "option_parsing")
+# What each of them may import of the others.
+BELOW: dict[str, set[str]] = {
+    "plugin": {"pytest_hooks", "session", "options"},
+    "pytest_hooks": {"fixtures", "session", "options"},
+    "cli": set(),
+    "gates": {"fixtures", "session"},
+    "fixtures": {"session", "options"},
+    "session": {"options"},
+    "options": {"option_parsing"},
+    "option_parsing": set(),
+}
+KNOW_PYTEST = {
+    "plugin",
+    "pytest_hooks",
+    "gates",
+    "fixtures",
+    "session",
+    "options",
+    "option_parsing",
+}
+# A run's record is passed on to code that does not know pytest.
+WITHOUT_PYTEST = {"session.run"}
+
+# Rules import none of these, not even through another module.
+DOES_IO = {
+    "_pytest", "asyncio", "concurrent", "gevent", "http", "httpx2", "huggingface_hub", "locust",
+    "multiprocessing", "openai", "os", "pynvml", "pytest", "requests", "select", "selectors",
+    "shutil", "socket", "sqlite3", "ssl", "subprocess", "syrupy", "tempfile", "threading",
+    "transformers", "urllib", "uv", f"{NAME}.files",
+}  # fmt: skip
+# An inert plugin imports none of these.
+HEAVY = {
+    "gevent", "httpx2", "huggingface_hub", "locust", "openai", "packaging", "pydantic", "pynvml",
+    "safetensors", "syrupy", "torch", "transformers", "urllib3", "uv",
+}  # fmt: skip
+LIGHT = {f"{NAME}.{name}" for name in ("options", "option_parsing")}
+# Programs of their own that import locust, and gevent, which patches the standard library.
+PATCHED = {f"load.generator.{name}" for name in ("locust_master", "locust_user", "worker_program")}
+
+
+class Import(NamedTuple):
+    """One imported module or name."""
+
+    name: str
+    typed: bool
+    """Whether it is imported for annotations alone."""
+    top: bool
+    """Whether it stands at the module's top level."""
+
+
+def module_name(path: Path) -> str:
+    """Return a module's dotted name without the package's."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+# The servers' own Python imports what lies in a lane's overlay.
+FILES = {
+    module_name(path): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if not any(part.endswith("-overlay") for part in path.parts)
+}
+MODULES = {name: path for name, path in FILES.items() if path.name != "__init__.py"}
+PURE = [
+    name
+    for name, path in MODULES.items()
+    if path.stem == "types" or path.stem.startswith("checks") or path.parent.name == "checks"
+]
+
+
+@cache
+def imports(path: Path) -> tuple[Import, ...]:
+    return tuple(_imports(ast.parse(path.read_text(encoding="utf-8")), path))
+
+
+def _imports(tree: ast.Module, path: Path) -> Iterator[Import]:
+    typed = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    late = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            yield Import(name, node in typed, node not in late)
+
+
+def imported_module(name: str) -> str | None:
+    """Return the package's module that an imported name is, or is in; None for other packages."""
+    inner = name.removeprefix(f"{NAME}.")
+    if inner == name:
+        return None
+    return inner if inner in FILES else inner.rpartition(".")[0]
+
+
+def own_imports(module: str, *, typed: bool = True) -> set[str]:
+    """Return the package's modules that a module imports, with those for annotations alone."""
+    found = {imported_module(one.name) for one in imports(FILES[module]) if typed or not one.typed}
+    return {name for name in found if name and name != module}
+
+
+def folder_of(module: str) -> str:
+    """Return the folder of a module, its own name where it lies at the top."""
+    return module.partition(".")[0]
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return the strongly connected components with more than one member (Tarjan, 1972)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for following in graph.get(node, ()):
+            if following not in index:
+                visit(following)
+                low[node] = min(low[node], low[following])
+            elif following in stack:
+                low[node] = min(low[node], index[following])
+        if low[node] == index[node]:
+            members = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            if len(members) > 1:
+                found.append(sorted(members))
+
+    for node in graph:
+        if node not in index:
+            visit(node)
+    return found
+
+
+def test_folders_hold_at_most_25_modules() -> None:
+    sizes = Counter(path.parent.relative_to(PACKAGE).as_posix() for path in MODULES.values())
+    assert {name: size for name, size in sizes.items() if size > MOST_MODULES} == {}
+
+
+def test_files_have_at_most_320_lines() -> None:
+    lengths = {
+        name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in FILES.items()
+    }
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_folder_names_are_unique() -> None:
+    names = Counter(path.parent.name for path in FILES.values() if path.name == "__init__.py")
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_files_import_in_no_circle() -> None:
+    assert circles({module: own_imports(module) for module in FILES}) == []
+
+
+def test_folders_import_in_no_circle() -> None:
+    graph: dict[str, set[str]] = defaultdict(set)
+    for module in FILES:
+        graph[folder_of(module)] |= {folder_of(name) for name in own_imports(module)}
+    assert circles({name: to - {name} for name, to in graph.items()}) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [["b", "c"]]
+
+
+@pytest.mark.parametrize("module", PURE)
+def test_rules_and_records_do_no_io(module: str) -> None:
+    chains = {module: [module]}
+    waiting = [module]
+    while waiting:
+        here = waiting.pop()
+        for one in imports(FILES[here]):
+            if one.typed:
+                continue
+            io = {one.name.partition(".")[0], one.name} & DOES_IO
+            assert not io, f"{' imports '.join(chains[here])} imports {one.name}, which does I/O"
+            name = imported_module(one.name)
+            if name and name not in chains:
+                chains[name] = [*chains[here], name]
+                waiting.append(name)
+
+
+def test_rules_and_records_are_found() -> None:
+    assert {"numerics.checks", "load.types", "conversations.checks.stops"} <= set(PURE)
+
+
+def test_class_names_are_unique() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module, path in FILES.items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(module)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_imports_go_down(module: str) -> None:
+    here = folder_of(module)
+    if not here or module == "miniatures.__main__":
+        return
+    for name in own_imports(module):
+        there = folder_of(name)
+        if there in RUN and there != here:
+            assert there in BELOW.get(here, ()), f"{module} imports {name}"
+        assert there not in {"gates", "cli"} or there == here, f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if folder_of(name) == "gates"])
+def test_gates_import_the_session_and_fixtures_for_types_alone(module: str) -> None:
+    run = {name for name in own_imports(module, typed=False) if folder_of(name) in RUN}
+    assert {name for name in run if folder_of(name) != "gates"} == set(), "make it a fixture"
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_private_names_stay_in_their_module(module: str) -> None:
+    for one in imports(FILES[module]):
+        last = one.name.rpartition(".")[2]
+        private = last.startswith("_") and not last.startswith("__")
+        assert not (private and imported_module(one.name)), f"{module} imports {one.name}"
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_only_a_runs_modules_import_pytest(module: str) -> None:
+    allowed = folder_of(module) in KNOW_PYTEST and module not in WITHOUT_PYTEST
+    packages = {one.name.partition(".")[0] for one in imports(FILES[module])}
+    assert allowed or not packages & {"pytest", "_pytest", "syrupy"}, f"{module} imports pytest"
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_gevent_is_imported_in_programs_alone(module: str) -> None:
+    if module in PATCHED:
+        return
+    for one in imports(FILES[module]):
+        package = one.name.partition(".")[0]
+        assert one.typed or package not in {"gevent", "locust"}, f"{module} imports {one.name}"
+        assert imported_module(one.name) not in PATCHED, f"{module} imports {one.name}"
+
+
+@pytest.mark.parametrize("module", ["plugin", *(name.partition(".")[2] for name in LIGHT)])
+def test_an_inert_plugin_imports_little(module: str) -> None:
+    for one in imports(FILES[module]):
+        if one.typed or not one.top:
+            continue
+        inner = imported_module(one.name)
+        assert inner is None or f"{NAME}.{inner}" in LIGHT, f"{module} imports {one.name} at once"
+        assert one.name.partition(".")[0] not in HEAVY, f"{module} imports {one.name} at once"
