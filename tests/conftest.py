@@ -225,7 +225,7 @@ def project(
     monkeypatch.setattr(conversation, "SHIPPED", shipped / "conversations")
     for entry in conversation.load_all(shipped / "nowhere"):
         parts = {"messages": json.dumps(entry.messages).encode()}
-        path = shipped / "golden" / "qwen3.5" / "miniature" / f"{entry.name}.txt"
+        path = shipped / "golden" / "qwen3.5" / "main" / "miniature" / f"{entry.name}.txt"
         write_whole(path, lock_golden(entry.title, parts))
     monkeypatch.setattr(golden_files, "shipped_root", lambda: shipped / "golden")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

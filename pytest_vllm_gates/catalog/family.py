@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).parent.parent / "families"
 MEMBERS = "members"
+MAIN = "main"
+"""Names the main line where a member's name would be: the folder of its goldens."""
 
 
 class Prompt(toml.Record):

@@ -255,10 +255,11 @@ def _unused_goldens(of: Run) -> list[Path]:
     """Return the project's goldens that no test of a whole run asked for."""
     if of.left_out or of.replays.repro or of.interrupted or of.collected - of.finished:
         return []
+    root = of.options.rootdir / golden_files.FOLDER
     return sorted(
         path
         for subject in of.subjects
-        for path in golden_files.folder(of.options.rootdir, subject).glob("*.txt")
+        for path in golden_files.folder(root, subject).glob("*.txt")
         if path not in of.goldens_used
     )
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.real
 
-GOLDENS = "golden/qwen3.5/miniature"
+GOLDENS = "golden/qwen3.5/main/miniature"
 # The server is the real one, unedited: only these gates read the checkpoint's files and the goldens
 # of its prompts. The others take several times as long.
 READ_FILES = ("-m", "boot or chat_template or numerics")
@@ -46,7 +46,7 @@ def checkpoint(shared: Served, project: Path) -> Path:
 @pytest.fixture
 def goldens(project: Path) -> Path:
     """A project's own copy of the goldens."""
-    return shutil.copytree(shipped_root() / "qwen3.5" / "miniature", project / GOLDENS)
+    return shutil.copytree(shipped_root() / "qwen3.5" / "main" / "miniature", project / GOLDENS)
 
 
 @pytest.mark.parametrize(

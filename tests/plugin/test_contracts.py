@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SHIPPED_GATE = session_collection.GATES / "test_contracts.py"
 ASKED = tuple(conversation.SHIPPED.glob("t*-*.toml"))
-FOLDER = "golden/qwen3.5/miniature"
+FOLDER = "golden/qwen3.5/main/miniature"
 CHECKS = {
     "routes": "contracts::test_routes_are_served[]",
     "metrics": "contracts::test_metrics_keep_their_names[]",

@@ -23,7 +23,7 @@ role = "user"
 content = "Hm?"
 """
 OTHER = lock_golden("one question, nothing else", {"messages": b"other"})
-FOLDER = "golden/qwen3.5/miniature"
+FOLDER = "golden/qwen3.5/main/miniature"
 
 
 def folder(project: Project) -> Path:
@@ -94,7 +94,7 @@ def test_nothing_half_written_is_left_behind(project: Project) -> None:
     project.write("conversations/ours.toml", OWN)
     project.gates("--update-golden")
     assert [path.name for path in (project.path / "golden").rglob("*")] == [
-        "qwen3.5", "miniature", "ours.txt",
+        "qwen3.5", "main", "miniature", "ours.txt",
     ]  # fmt: skip
 
 
