@@ -15,14 +15,17 @@ from pydantic import Field, model_validator
 from pytest_vllm_gates.catalog import plans, toml
 from pytest_vllm_gates.catalog.known_defects import KnownDefect
 from pytest_vllm_gates.catalog.toml import choose, fold
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 SHIPPED = Path(__file__).parent.parent / "families"
 MEMBERS = "members"
 MAIN = "main"
-"""Names the main line where a member's name would be: the folder of its goldens."""
+"""The folder of the main line's goldens, beside those of the members."""
+TAKEN = ("baselines", "incidents")
+"""Folders of `golden/` that belong to no family."""
 
 
 class Prompt(toml.Record):
@@ -226,6 +229,7 @@ def every(project: Path) -> Iterator[Family]:
 
 def _lines(family: str, path: Path) -> Iterator[Family]:
     text, table = toml.read(path)
+    _refuse_taken(family, path, text, table.get(MEMBERS, {}))
     for part in (table, *table.get(MEMBERS, {}).values()):
         _place_folders(part, path.parent)
     members = table.pop(MEMBERS, {})
@@ -233,6 +237,23 @@ def _lines(family: str, path: Path) -> Iterator[Family]:
     for member, changes in members.items():
         whole = {**toml.merged(table, changes), "name": f"{family}/{member}", "line": member}
         yield toml.validated(path, text, whole, Family, (MEMBERS, member))
+
+
+def _refuse_taken(family: str, path: Path, text: str, members: Iterable[str]) -> None:
+    """Raise `UserError` for a name whose folder of goldens belongs to something else."""
+    if family.lower() in TAKEN:
+        raise UserError(
+            f"{path}: a family cannot be called {family!r}: golden/{family}/ holds the project's "
+            f"{family.lower()}\nrename the file"
+        )
+    for member in members:
+        if member.lower() == MAIN:
+            where = toml.place(path, text, (MEMBERS, member))
+            raise UserError(
+                f"{where}: a member cannot be called {member!r}: golden/{family}/{MAIN}/ holds the "
+                f"main line's goldens\nrename [{MEMBERS}.{member}]; if golden/{family}/{member}/ "
+                "holds its goldens, rename that folder, too"
+            )
 
 
 def _place_folders(table: Any, beside: Path) -> None:

@@ -70,6 +70,46 @@ def test_a_typo_in_a_member_is_found_on_its_own_line(tmp_path: Path) -> None:
         families.load("small", tmp_path)
 
 
+@pytest.mark.parametrize("member", ["main", "Main"])
+def test_a_member_cannot_have_the_name_of_the_main_lines_folder(
+    tmp_path: Path, member: str
+) -> None:
+    (tmp_path / "families").mkdir()
+    path = tmp_path / "families" / "small.toml"
+    path.write_text(f"{SMALL}\n[members.{member}]\ntitle = 'M'\n")
+    line = 1 + path.read_text().splitlines().index(f"[members.{member}]")
+    with pytest.raises(UserError) as refused:
+        families.load("small", tmp_path)
+    assert str(refused.value).splitlines() == [
+        f"{path}:{line}: a member cannot be called {member!r}: golden/small/main/ holds the main "
+        "line's goldens",
+        f"rename [members.{member}]; if golden/small/{member}/ holds its goldens, rename that "
+        "folder, too",
+    ]
+
+
+def test_a_main_line_may_be_called_main(tmp_path: Path) -> None:
+    (tmp_path / "families").mkdir()
+    (tmp_path / "families" / "small.toml").write_text(SMALL)
+    assert families.load("small/main", tmp_path).name == "small"
+
+
+@pytest.mark.parametrize("name", ["incidents", "baselines", "Baselines"])
+def test_a_family_cannot_have_the_name_of_another_folder_beside_the_goldens(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "families").mkdir()
+    path = tmp_path / "families" / f"{name}.toml"
+    path.write_text(SMALL)
+    with pytest.raises(UserError) as refused:
+        families.load(name, tmp_path)
+    assert str(refused.value).splitlines() == [
+        f"{path}: a family cannot be called {name!r}: golden/{name}/ holds the project's "
+        f"{name.lower()}",
+        "rename the file",
+    ]
+
+
 @pytest.mark.parametrize(
     ("architecture", "source", "found"),
     [
