@@ -1,8 +1,13 @@
-"""Answers as vLLM's OpenAI-compatible server does, without a model; goes wrong as it is told.
+"""A whole server: answers as vLLM's OpenAI-compatible server does, without a model.
 
-A program of its own (`python stub.py PORT [vLLM's flags]`), standard library only. `$FAKE`
-holds words, separated by commas, of what goes wrong; `$FAKE_KEY_FILE` names a file its API key is
-written to, `$FAKE_NAME` the model of a server that takes no flags.
+Use it where the plugin boots a server or attaches to one. `running(StubServer(faults))` serves
+from this process. To serve from another process, a lane starts this file as a program that needs
+the standard library only:
+
+    python -I -S stub.py PORT [vLLM's flags]
+
+`$FAKE` lists faults, separated by commas; `$FAKE_KEY_FILE` names a file that the program writes
+its API key to; `$FAKE_NAME` is the model's name for a program that is started without vLLM's flags.
 """
 
 from __future__ import annotations
@@ -17,11 +22,14 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-THINKS = "The user asks for a capital."
-SAYS = "Paris is the capital of France."
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REASONING = "The user asks for a capital."
+CONTENT = "Paris is the capital of France."
 BANGS = "!" * 24
 CALL = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
 USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
@@ -31,7 +39,7 @@ SLEEPER = "import os, time; os.setsid(); time.sleep(600)"
 
 
 class Faults(dict[str, int]):
-    """What goes wrong, each word with its number: `dies-after:3`."""
+    """The names of faults, each with its number, which is 1 by default: `bangs,dies-after:3`."""
 
     def __init__(self, words: str) -> None:
         for word in filter(None, words.split(",")):
@@ -39,21 +47,29 @@ class Faults(dict[str, int]):
             self[name] = int(number or 1)
 
 
-class Fake(ThreadingHTTPServer):
-    """One server; `chats` counts the completions asked for."""
+class StubServer(ThreadingHTTPServer):
+    """Serves a model under `names`; `chats` counts the requests for a completion."""
 
     daemon_threads = True
     allow_reuse_address = False
 
-    def __init__(self, port: int, names: list[str], key: str | None, faults: Faults) -> None:
+    def __init__(
+        self,
+        faults: str = "",
+        *,
+        key: str | None = None,
+        names: Sequence[str] = ("m",),
+        port: int = 0,
+    ) -> None:
+        """`key`: the API key that requests need; `port`: 0 for a free one."""
         super().__init__(("127.0.0.1", port), Handler)
         self.names = names
         self.key = key
-        self.faults = faults
+        self.faults = Faults(faults)
         self.chats = 0
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that go away."""
+        """Print nothing about clients that close their connection."""
 
     @property
     def base_url(self) -> str:
@@ -63,7 +79,7 @@ class Fake(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     """Answers one connection."""
 
-    server: Fake
+    server: StubServer
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # head and body are written apart
 
@@ -73,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
             print(f"DEBUG: headers {dict(self.headers.items())}", flush=True)
 
     def do_GET(self) -> None:
-        # What is left of a request would be taken for the next one of the connection.
+        # An unread body would be parsed as the connection's next request.
         self.rfile.read(int(self.headers["Content-Length"] or 0))
         if self.path == "/health" and "no-health" not in self.server.faults:
             self.reply({})
@@ -120,8 +136,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply({"error": {"message": f"no chat today ({word}){sent}"}}, status)
                 return
         thinking = (body.get("chat_template_kwargs") or {}).get("enable_thinking", True)
-        message: dict[str, Any] = {"role": "assistant", "content": SAYS}
-        message["reasoning"] = THINKS if thinking else None
+        message: dict[str, Any] = {"role": "assistant", "content": CONTENT}
+        message["reasoning"] = REASONING if thinking else None
         if "echoes" in faults:
             message["content"] += f" You sent {self.headers.get('Authorization')}."
         if "bangs" in faults and self.server.chats > 1:
@@ -157,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
         self.chunk(b"")
 
     def deltas(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """Return what the events of a stream carry."""
+        """Return the deltas of a stream's events."""
         faults = self.server.faults
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         for field in ("reasoning", "content"):
@@ -170,7 +186,7 @@ class Handler(BaseHTTPRequestHandler):
         return deltas[:1] if "chat-empty" in faults else deltas
 
     def goes_on(self) -> bool:
-        """Go wrong in the middle of a stream, as told; return whether it goes on."""
+        """Apply the faults of a stream that has begun; return whether the stream goes on."""
         faults = self.server.faults
         if "chat-hangs" in faults:
             time.sleep(600)
@@ -202,15 +218,18 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
+Fake = StubServer
+
+
 def start(faults: str = "", *, key: str | None = None, names: tuple[str, ...] = ("m",)) -> Fake:
     """Serve from a thread of this process, for as long as it is not shut down."""
-    server = Fake(0, list(names), key, Faults(faults))
+    server = StubServer(faults, key=key, names=names)
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     return server
 
 
 def leak() -> None:
-    """Print what was given, as careless programs do, and one value in two goes."""
+    """Print arguments and environment as careless programs do, and the key in two pieces."""
     print("started as", sys.argv, "with", dict(os.environ), flush=True)
     for name, value in os.environ.items():
         encoded = base64.b64encode(f"user:{value}".encode()).decode()
@@ -222,7 +241,7 @@ def leak() -> None:
 
 
 def main() -> None:
-    """Boot, or fail to, and serve."""
+    """Boot with the faults of `$FAKE`, and serve."""
     faults = Faults(os.environ.get("FAKE", ""))
     flags = sys.argv[2:]
     if "FAKE_NAME" in os.environ:
@@ -245,7 +264,8 @@ def main() -> None:
     if "dies" in faults:
         print(f"(EngineCore pid={os.getpid()}) ValueError: {CAUSE}")
         sys.exit("RuntimeError: Engine core initialization failed. See root cause above.")
-    server = Fake(int(sys.argv[1]), names, os.environ.get("VLLM_API_KEY"), faults)
+    key = os.environ.get("VLLM_API_KEY")
+    server = StubServer(os.environ.get("FAKE", ""), key=key, names=names, port=int(sys.argv[1]))
     server.serve_forever(0.01)
 
 
