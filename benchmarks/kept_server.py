@@ -32,7 +32,7 @@ GATES = [sys.executable, "-c", "from pytest_vllm_gates.cli.main import main; mai
 
 
 def incident(folder: Path, model: str) -> Path:
-    """Make a bundle of a request, as a user does of a curl command; return its folder."""
+    """Make an incident of a request, as a user does of a curl command; return its folder."""
     curl = f"curl http://127.0.0.1/v1/chat/completions -d {shlex.quote(json.dumps(BODY))}"
     subprocess.run(
         [*GATES, "incident", "from", "-", "--kind", "curl", "--model", model, "--out", "incidents"],
@@ -41,11 +41,13 @@ def incident(folder: Path, model: str) -> Path:
     return next((folder / "incidents").iterdir())
 
 
-def run(folder: Path, env: dict[str, str], bundle: Path) -> tuple[float, dict[str, object]]:
-    """Send a bundle again; return the seconds it took in all and what is told of the server."""
+def run(
+    folder: Path, env: dict[str, str], incident_folder: Path
+) -> tuple[float, dict[str, object]]:
+    """Send an incident again; return the seconds it took in all and what is told of the server."""
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--repro", str(bundle), "--keep-server=5m",
+        [sys.executable, "-m", "pytest", "--repro", str(incident_folder), "--keep-server=5m",
          "--gates-report=report"],
         cwd=folder, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -67,11 +69,11 @@ def main() -> int:
         folder = Path(name)
         env = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
         try:
-            bundle = incident(folder, options.model)
-            first_s, kept = run(folder, env, bundle)
+            incident_folder = incident(folder, options.model)
+            first_s, kept = run(folder, env, incident_folder)
             print(f"the first run, with its boot: {first_s:.1f} s", flush=True)
             for _ in range(options.rounds):
-                taken_s, found = run(folder, env, bundle)
+                taken_s, found = run(folder, env, incident_folder)
                 if not found["attached"] or found["name"] != kept["name"]:
                     sys.exit(f"the server was not found again: {found}")
                 attached_s.append(float(str(found["attach_s"])))

@@ -1,4 +1,4 @@
-"""Bundles of requests that no test of a run has sent.
+"""Incidents of requests that no test of a run has sent.
 
 `vllm-gates capture`: send one request as it is, and keep it with all that comes back.
 """
@@ -58,7 +58,7 @@ FOLDER = "incidents"
 
 
 def declare_incident_options(parser: argparse.ArgumentParser) -> None:
-    """Give a command the arguments that every bundle has."""
+    """Give a command the arguments that every incident has."""
     parser.add_argument("--model", metavar="FAMILY", help="the family; found by the name if it can")
     parser.add_argument(
         "--expect", action="append", default=[], metavar="WORDS",
@@ -80,7 +80,7 @@ def write(
     redactor: Redactor | None = None,
     **more: Any,
 ) -> tuple[Path, list[str]]:
-    """Write a bundle; return its folder, and what is not as expected.
+    """Write an incident; return its folder, and what is not as expected.
 
     `more` are fields of the incident, and its `files`.
     """
@@ -176,7 +176,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "send one request as it is to a server that runs, and write an incident bundle"
+    text = "send one request as it is to a server that runs, and write an incident"
     parser = commands.add_parser("capture", help=text, description=text)
     parser.add_argument("--base-url", required=True, metavar="URL", help="http://host:8000/v1")
     parser.add_argument(
@@ -192,7 +192,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the bundle; 1 where the answer is not as expected."""
+    """Write the incident; 1 where the answer is not as expected."""
     body = _body(options.request)
     asked = request(options.path or path_of(object_of(body)), body, headers={})
     key = os.environ.get(options.api_key_env)

@@ -1,4 +1,4 @@
-"""`vllm-gates incident from FILE`: a bundle of what was seen elsewhere."""
+"""`vllm-gates incident from FILE`: an incident of what was seen elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_REQUESTS = 2000
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "make an incident bundle of a request that was seen elsewhere"
+    text = "make an incident of a request that was seen elsewhere"
     parser = commands.add_parser("incident", help=text, description=text)
     parser.add_argument("what", choices=("from",))
     parser.add_argument("file", metavar="FILE", help="or - for the standard input")
@@ -38,7 +38,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the bundle; what an answer in it is not as expected is told, and is no failure."""
+    """Write the incident; what an answer in it is not as expected is told, and is no failure."""
     text, folder = _text(options.file)
     kind = options.kind or _kind(text)
     found = KINDS[kind].requests(text, folder)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.incidents.shrink import RemovablePart
 
 TRIES = 200
-DESCRIPTION = """leave out of an incident's bundle the requests, turns, tools and options without
+DESCRIPTION = """leave out of an incident the requests, turns, tools and options without
 which it still happens. Each try is a replay (pytest --repro): name a server that runs, or every try
-boots one. What is left becomes a bundle beside the old one, which stays as it is."""
+boots one. What is left becomes an incident beside the old one, which stays as it is."""
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,7 +31,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = commands.add_parser(
         "shrink", help="the least of an incident that still happens", description=DESCRIPTION
     )
-    parser.add_argument("bundle", type=Path, metavar="BUNDLE")
+    parser.add_argument("incident_folder", type=Path, metavar="INCIDENT")
     parser.add_argument("--base-url", metavar="URL", help="as pytest takes it")
     parser.add_argument("--lane", help="as pytest takes it")
     parser.add_argument("--checkpoint", help="as pytest takes it")
@@ -47,13 +47,15 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the smaller bundle; 1 where there is none, for it does not happen here at all."""
-    bundle = read(options.bundle)
+    """Write the smaller incident; 1 where there is none, for it does not happen here at all."""
+    incident_folder = read(options.incident_folder)
     trial = _Trials(options)
-    whittler = Shrinker(bundle)
-    answer = trial.answer(bundle.folder)
+    whittler = Shrinker(incident_folder)
+    answer = trial.answer(incident_folder.folder)
     if answer != ReplayOutcome.REPRODUCED:
-        print(f"{bundle.folder}: {answer} here, so there is nothing to hold a smaller one against")
+        print(
+            f"{incident_folder.folder}: {answer} here, so no smaller incident can be compared with it"
+        )
         return 1
     left_out: list[RemovablePart] = []
     for kind, parts in whittler.parts():
@@ -61,9 +63,9 @@ def run(options: argparse.Namespace) -> int:
         there = [part for part in parts if kind == "request" or part.of not in gone]
         left_out += _without(whittler, trial, there, left_out)
     if not left_out:
-        print(f"nothing can be left out of {bundle.folder} ({trial.made} tries)")
+        print(f"nothing can be left out of {incident_folder.folder} ({trial.made} tries)")
         return 0
-    path = whittler.write(bundle.folder.parent, f"{bundle.name}-shrunk", left_out)
+    path = whittler.write(incident_folder.folder.parent, f"{incident_folder.name}-shrunk", left_out)
     print(f"{trial.made} tries; left out: {', '.join(map(str, left_out))}")
     print(f"{path}\nsend it again: pytest --repro {path}")
     return 0
@@ -90,7 +92,7 @@ def _without(
 
 
 class _Trials:
-    """Replays of bundles, each in a pytest of its own."""
+    """Replays of incidents, each in a pytest of its own."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.made = 0
@@ -101,13 +103,14 @@ class _Trials:
             if value := getattr(options, name):
                 self._options += [f"--{name.replace('_', '-')}", value]
 
-    def answer(self, bundle: Path) -> str:
+    def answer(self, incident_folder: Path) -> str:
         """Return what a replay comes to; raises `UserError` where there was none."""
         self.made += 1
         with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as report:
             command = [
                 sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                "--repro", str(bundle), "--gates-report", report, *self._options, *self._paths,
+                "--repro", str(incident_folder), "--gates-report", report,
+                *self._options, *self._paths,
             ]  # fmt: skip
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL

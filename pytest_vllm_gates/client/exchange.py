@@ -46,7 +46,7 @@ class Sent:
 
 
 def told(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return headers as a bundle may hold them."""
+    """Return headers as an incident may hold them."""
     return {
         name: value if name.lower() in TOLD_HEADERS else REDACTED for name, value in headers.items()
     }

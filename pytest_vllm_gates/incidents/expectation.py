@@ -1,6 +1,6 @@
 """Is an answer, as it arrived on the wire, what is expected of it?
 
-What is expected of an answer, in words a person types and a bundle keeps.
+What is expected of an answer, in words a person types and an incident keeps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.exchange import Sent
 
 FILE = "expected/expectations.txt"
-"""Where a bundle keeps them, one a line."""
+"""Where an incident keeps them, one a line."""
 FORMS = (
     "status is N", "finish_reason is WORD", "content has TEXT", "content lacks TEXT",
     "content is JSON", "reasoning has TEXT", "reasoning lacks TEXT", "calls NAME", "calls nothing",

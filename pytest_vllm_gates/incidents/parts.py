@@ -1,4 +1,4 @@
-"""What goes into an incident's bundle besides its requests: logs, metrics, prompt files, sends."""
+"""What goes into an incident besides its requests: logs, metrics, prompt files, sends."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Incident bundles as they are read: as what a stranger may have sent.
+"""Read an incident, which may come from a stranger.
 
-Nothing in a bundle is ever executed, imported or unpacked: it is read, and held to its own list.
+Nothing in an incident is ever executed, imported or unpacked: it is read, and held to its own list.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 INCIDENT_BYTES = 8 * 2**20
-BUNDLE_BYTES = 64 * 2**20
+FILES_BYTES = 64 * 2**20
 FILES = 5000
 
 
 @dataclass(frozen=True)
 class IncidentFolder:
-    """A bundle that was read: its folder, and what its `incident.json` holds."""
+    """An incident that was read: its folder, and what its `incident.json` holds."""
 
     folder: Path
     incident: Incident
@@ -49,13 +49,13 @@ class IncidentFolder:
         return (self.folder / send.body).read_bytes() if send.body else b""
 
     def text(self, name: str) -> str | None:
-        """Return one of the bundle's text files, None where it has none of that name."""
+        """Return one of the incident's text files, None where it has none of that name."""
         if name not in self.incident.files:
             return None
         return (self.folder / name).read_text(encoding="utf-8")
 
     def names(self, folder: str) -> list[str]:
-        """Return the bundle's files in one of its folders, by their paths in the bundle."""
+        """Return the incident's files in one of its folders, by their paths in the incident."""
         return [name for name in self.incident.files if name.startswith(f"{folder}/")]
 
     def sent(self, send: Send) -> Sent:
@@ -84,7 +84,7 @@ class IncidentFolder:
 
 
 def read(path: Path) -> IncidentFolder:
-    """Read a bundle, having seen that it is whole and holds nothing else.
+    """Read an incident, having seen that it is whole and holds nothing else.
 
     Raises `UserError` with the reason for one that is truncated, of another version, changed by
     hand, too large, or that holds or names anything but its own data.
@@ -92,7 +92,7 @@ def read(path: Path) -> IncidentFolder:
     folder = path.parent if path.name == NAME else path
     if not folder.is_dir():
         raise UserError(
-            f"no incident at {path}: a bundle is a folder with {NAME}; if it is packed, unpack it"
+            f"no incident at {path}: an incident is a folder with {NAME}; unpack it if it is packed"
         )
     folder = folder.resolve()
     sizes = _sizes(folder)
@@ -174,10 +174,10 @@ def _sizes(folder: Path) -> dict[str, int]:
             raise _refused(folder, f"{name!r} is {what}")
         sizes[name] = found.st_size
         total += found.st_size
-        if total > BUNDLE_BYTES + INCIDENT_BYTES or len(sizes) > FILES:
+        if total > FILES_BYTES + INCIDENT_BYTES or len(sizes) > FILES:
             raise _refused(
                 folder,
-                f"it is larger than {BUNDLE_BYTES + INCIDENT_BYTES} bytes or {FILES} files",
+                f"it is larger than {FILES_BYTES + INCIDENT_BYTES} bytes or {FILES} files",
             )
         if name != NAME:
             allow(folder, name)
@@ -194,12 +194,14 @@ def _entries(folder: Path, depth: int = 2) -> Iterator[os.DirEntry[str]]:
 
 
 def allow(folder: Path, name: str) -> None:
-    """Refuse a path that leads out of the bundle, and a file that no bundle has."""
+    """Refuse a path that leads out of the incident, and a file that no incident has."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
         raise _refused(folder, f"{name!r} leads out of it")
     if not LAYOUT.fullmatch(name):
-        raise _refused(folder, f"{name!r} is no file of a bundle, which holds data and no programs")
+        raise _refused(
+            folder, f"{name!r} is no file of an incident, which holds data and no programs"
+        )
 
 
 def _refused(folder: Path, why: str) -> UserError:

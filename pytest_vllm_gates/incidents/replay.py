@@ -89,10 +89,12 @@ AS_SENT = "x-gates-as-sent"
 
 
 class AsSent(httpx.BaseTransport):
-    """A transport that gives a request the bytes of the bundle's send which it names."""
+    """A transport that gives a request the bytes of the incident's send which it names."""
 
-    def __init__(self, bundle: IncidentFolder, model: str, inner: httpx.BaseTransport) -> None:
-        self._bundle = bundle
+    def __init__(
+        self, incident_folder: IncidentFolder, model: str, inner: httpx.BaseTransport
+    ) -> None:
+        self._incident_folder = incident_folder
         self._model = model
         self._inner = inner
 
@@ -101,7 +103,9 @@ class AsSent(httpx.BaseTransport):
         name = request.headers.pop(AS_SENT, None)
         if name is None:
             return self._inner.handle_request(request)
-        body = readdressed(self._bundle.body(self._bundle.send(name)), self._model)
+        body = readdressed(
+            self._incident_folder.body(self._incident_folder.send(name)), self._model
+        )
         headers = {
             key: value
             for key, value in request.headers.items()
@@ -126,12 +130,16 @@ class ReplayedWalk:
     """The walk of an incident: its cells, asked again with their own bytes."""
 
     def __init__(
-        self, endpoint: Endpoint, family: Family, bundle: IncidentFolder, walk: RecordedWalk
+        self,
+        endpoint: Endpoint,
+        family: Family,
+        incident_folder: IncidentFolder,
+        walk: RecordedWalk,
     ) -> None:
-        self._bundle = bundle
+        self._incident_folder = incident_folder
         self._walk = walk
         recorder = http.transport(endpoint)
-        self._chat = Chat(endpoint, family, AsSent(bundle, endpoint.model, recorder))
+        self._chat = Chat(endpoint, family, AsSent(incident_folder, endpoint.model, recorder))
         self._asker = CellClient(endpoint, self._chat, recorder)
 
     @property
@@ -175,17 +183,20 @@ class ReplayedWalk:
         )
 
     def _headers(self, name: str) -> dict[str, str]:
-        sent = {key.lower(): value for key, value in self._bundle.send(name).headers.items()}
+        sent = {
+            key.lower(): value for key, value in self._incident_folder.send(name).headers.items()
+        }
         told = {HEADER: sent[HEADER]} if HEADER in sent else {}
         return {AS_SENT: name, **told}
 
     def _request(self, name: str) -> dict[str, Any]:
         """Return a request's body without what says where it goes and how it is streamed."""
         try:
-            found = json.loads(self._bundle.body(self._bundle.send(name)))
+            found = json.loads(self._incident_folder.body(self._incident_folder.send(name)))
         except ValueError as error:
             raise UserError(
-                f"the incident {self._bundle.folder} holds no chat request for {name!r}: {error}"
+                f"the incident {self._incident_folder.folder} holds no chat request for {name!r}: "
+                f"{error}"
             ) from error
         left_out = ("model", "stream", "stream_options", "stream_interval")
         return {key: value for key, value in found.items() if key not in left_out}

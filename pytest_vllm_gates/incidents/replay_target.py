@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.incidents.types import ServedCheckpoint as CheckpointFacts
 
 
-def lane_of(bundle: IncidentFolder, project: Path) -> Lane | None:
+def lane_of(incident_folder: IncidentFolder, project: Path) -> Lane | None:
     """Return the lane that an incident is booted on.
 
-    It is the project's of that name, the bundle's own where that may be booted, or the shipped one;
-    None where a running server was asked, and where no lane of that name is here: then this
-    machine's default serves. Raises `UserError` for a bundle's lane that is no mere choice of
+    It is the project's of that name, the incident's own where that may be booted, or the shipped
+    one; None where a running server was asked, and where no lane of that name is here: then this
+    machine's default serves. Raises `UserError` for an incident's lane that is no mere choice of
     flags, for whoever wrote it would choose what is run here.
     """
-    name = bundle.incident.lane.name
+    name = incident_folder.incident.lane.name
     known = lanes.files(project)
     own = known.get(name)
-    if bundle.incident.lane.form == "base_url":
+    if incident_folder.incident.lane.form == "base_url":
         return None
-    if LANE in bundle.incident.files and (own is None or own.parent == lanes.SHIPPED):
-        return _carried(bundle, name)
+    if LANE in incident_folder.incident.files and (own is None or own.parent == lanes.SHIPPED):
+        return _carried(incident_folder, name)
     return lanes.load(name, project) if own else None
 
 
-def _carried(bundle: IncidentFolder, name: str) -> Lane:
-    path = bundle.folder / LANE
+def _carried(incident_folder: IncidentFolder, name: str) -> Lane:
+    path = incident_folder.folder / LANE
     # What it names beside itself is taken from what ships.
     lane = toml.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
     rules = types.load().lane
@@ -61,7 +61,7 @@ def _carried(bundle: IncidentFolder, name: str) -> Lane:
         wrong.append("start")
     if wrong:
         raise UserError(
-            f"the incident's lane {name!r} is not here, and the one in its bundle is not booted: "
+            f"the incident's lane {name!r} is not here, and the one in its folder is not booted: "
             f"it sets {', '.join(dict.fromkeys(wrong))}, which could run whatever it likes\n"
             f"look at {path}; if it is as it should be, copy it to lanes/{name}.toml, or name "
             "another lane: --lane NAME"
@@ -69,18 +69,18 @@ def _carried(bundle: IncidentFolder, name: str) -> Lane:
     return lane
 
 
-def checkpoint_of(bundle: IncidentFolder, family: Family) -> tuple[Checkpoint, str]:
+def checkpoint_of(incident_folder: IncidentFolder, family: Family) -> tuple[Checkpoint, str]:
     """Return the weights an incident is replayed with, and what is to be said of them.
 
     They are the incident's where they are here; else, for what lies above the weights, the family's
-    miniature, with the prompt files of the bundle where it has some. Raises `UserError` where
+    miniature, with the prompt files of the incident where it has some. Raises `UserError` where
     neither will do.
     """
-    checkpoint, prompts = bundle.incident.checkpoint, bundle.names(PROMPT_FILES)
+    checkpoint, prompts = incident_folder.incident.checkpoint, incident_folder.names(PROMPT_FILES)
     if (found := _here(checkpoint, family, shipped=not prompts)) is not None:
         return found, ""
     small = checkpoints_resolve.miniature(family)
-    if small is None or bundle.incident.gate not in types.load().above_the_weights:
+    if small is None or incident_folder.incident.gate not in types.load().above_the_weights:
         why = "there is no miniature of it" if small is None else "its gate judges the weights"
         raise UserError(
             f"the incident's checkpoint {checkpoint.source} is not here, and {why}: "
@@ -88,8 +88,8 @@ def checkpoint_of(bundle: IncidentFolder, family: Family) -> tuple[Checkpoint, s
         )
     absent = f"the checkpoint {checkpoint.source} is not here"
     if prompts:
-        made = _with_prompt_files(bundle, prompts, small, checkpoint.name)
-        return made, f"{absent}: prompt files are the bundle's, weights are the miniature's"
+        made = _with_prompt_files(incident_folder, prompts, small, checkpoint.name)
+        return made, f"{absent}: prompt files are the incident's, weights are the miniature's"
     return (
         small,
         f"{absent}: the miniature stands in, for the gate judges what is above the weights",
@@ -124,9 +124,9 @@ def is_cached(checkpoint: Checkpoint) -> bool:
 
 
 def _with_prompt_files(
-    bundle: IncidentFolder, prompts: Sequence[str], small: Checkpoint, name: str
+    incident_folder: IncidentFolder, prompts: Sequence[str], small: Checkpoint, name: str
 ) -> Checkpoint:
-    """Return a folder with a miniature's weights and the bundle's prompt files.
+    """Return a folder with a miniature's weights and the incident's prompt files.
 
     It goes when this process does.
     """
@@ -138,5 +138,5 @@ def _with_prompt_files(
         if path.name not in NAMES or path.name == CONFIG:
             (folder / path.name).symlink_to(path)
     for prompt in prompts:
-        shutil.copyfile(bundle.folder / prompt, folder / Path(prompt).name)
+        shutil.copyfile(incident_folder.folder / prompt, folder / Path(prompt).name)
     return replace(small, name=name, source=str(folder))

@@ -48,18 +48,20 @@ class RemovablePart:
 
 
 class Shrinker:
-    """Takes parts out of a bundle, and writes what is left as another."""
+    """Takes parts out of an incident, and writes what is left as another."""
 
-    def __init__(self, bundle: IncidentFolder) -> None:
-        """Raises `UserError` for an incident whose test asks by itself, not from the bundle."""
-        self._bundle = bundle
-        self._incident = bundle.incident
-        self._sends = {send.name: bundle.sent(send) for send in bundle.incident.sends}
+    def __init__(self, incident_folder: IncidentFolder) -> None:
+        """Raises `UserError` for an incident whose test asks by itself, not from the incident."""
+        self._incident_folder = incident_folder
+        self._incident = incident_folder.incident
+        self._sends = {
+            send.name: incident_folder.sent(send) for send in incident_folder.incident.sends
+        }
         self._groups = dict(self._grouped())
         if not self._groups and not self._incident.conversation:
             raise UserError(
-                f"{bundle.folder}: {self._incident.test} asks by itself, and not with what is in "
-                "its bundle: there is nothing to leave out"
+                f"{incident_folder.folder}: {self._incident.test} asks by itself, and not with what "
+                "its folder holds: there is nothing to leave out"
             )
 
     def parts(self) -> Iterator[tuple[str, list[RemovablePart]]]:
@@ -74,7 +76,7 @@ class Shrinker:
                 yield kind, found
 
     def write(self, parent: Path, name: str, left_out: Sequence[RemovablePart]) -> Path:
-        """Write the bundle without some of its parts; return its folder."""
+        """Write the incident without some of its parts; return its folder."""
         gone = {part.of for part in left_out if part.kind == "request"}
         groups = {text: names for text, names in self._groups.items() if text not in gone}
         kept = {name for names in groups.values() for name in names} or {*self._sends}
@@ -84,7 +86,7 @@ class Shrinker:
             if send.name in kept
         ]
         files = {
-            file: (self._bundle.folder / file).read_bytes()
+            file: (self._incident_folder.folder / file).read_bytes()
             for file in self._incident.files
             if not file.startswith(("requests/", "responses/"))
         }

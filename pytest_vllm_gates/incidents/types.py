@@ -1,8 +1,8 @@
-"""An incident: what was sent, what came back, and where; the format of its bundle.
+"""The format of an incident: what was sent, what came back, and where.
 
-A bundle is a folder with `incident.json`, which these records describe, and the files it lists.
+An incident is a folder with `incident.json`, which these records describe, and the files it lists.
 
-What may be taken from an incident's bundle when it is replayed, read from `replay.toml`.
+What may be taken from an incident when it is replayed, read from `replay.toml`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LANE = "lane.toml"
 EXPECTED = "expected"
 PROMPT_FILES = "prompt_files"
 CAPTURED = "captured"
-"""The gate of requests that were seen elsewhere: it judges what a bundle expects of them."""
+"""The gate of requests that were seen elsewhere: it judges what an incident expects of them."""
 
-# Every file that a bundle may hold besides incident.json. All are data; none is ever executed.
+# Every file that an incident may hold besides incident.json. All are data; none is ever executed.
 LAYOUT = re.compile(
     r"requests/[0-9]{1,5}\.json|responses/[0-9]{1,5}\.jsonl|log\.txt\.gz|log-excerpt\.txt"
     r"|metrics-(?:before|after)\.txt|lane\.toml|expected/[\w.-]{1,120}\.txt"
@@ -146,14 +146,14 @@ class ServedCheckpoint(IncidentRecord):
 
 
 class File(IncidentRecord):
-    """A file of the bundle."""
+    """A file of the incident."""
 
     sha256: str
     bytes: int
 
 
 class Incident(IncidentRecord):
-    """What `incident.json` holds. Paths are relative to the bundle's folder."""
+    """What `incident.json` holds. Paths are relative to the incident's folder."""
 
     format: Literal["pytest-vllm-gates/incident"] = FORMAT
     version: Literal[1] = VERSION
@@ -194,7 +194,7 @@ class Incident(IncidentRecord):
     command: str
     """What sends it again."""
     files: dict[str, File] = Field(default_factory=dict)
-    """Every other file of the bundle."""
+    """Every other file of the incident."""
     sha256: str = ""
     """Of this file's JSON without this key: sorted keys, no spaces, UTF-8."""
 
@@ -212,7 +212,7 @@ SHIPPED = data.FOLDER / "replay.toml"
 
 
 class LaneRules(toml.Record):
-    """What the lane of a bundle may set."""
+    """What the lane of an incident may set."""
 
     serve: tuple[str, ...]
     env: tuple[str, ...]

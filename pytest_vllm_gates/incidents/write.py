@@ -1,4 +1,4 @@
-"""Writes incident bundles: whole or not at all, and no larger than they may be.
+"""Writes incidents: whole or not at all, and no larger than they may be.
 
 An incident without secrets, and without prompts where they are not to be kept.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import types as facts
-from pytest_vllm_gates.incidents.read import BUNDLE_BYTES, allow, digest
+from pytest_vllm_gates.incidents.read import FILES_BYTES, allow, digest
 from pytest_vllm_gates.incidents.types import NAME, File, Incident, Send
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def write(
     sends: Sequence[Sent],
     files: Mapping[str, bytes],
 ) -> Path:
-    """Write a bundle into `parent` under `name`, whole or not at all; return its folder.
+    """Write an incident into `parent` under `name`, whole or not at all; return its folder.
 
     `sends` and `files` become the incident's; where there is not room for all, what was left out
     stands under `cut`. `{path}` in the incident's command becomes the folder.
@@ -81,7 +81,7 @@ def write(
 
 
 def name_of(created: str, family: str, gate: str, test: str) -> str:
-    """Return what a bundle's folder is called: the day, the family, the gate and the test."""
+    """Return what an incident's folder is called: the day, the family, the gate and the test."""
     words = test.removeprefix("test_").replace(f"[{family}", "[")
     parts = [created[:10], family, gate, words]
     slugs = [UNSAFE.sub("-", part.lower()).strip("-.") for part in parts]
@@ -91,10 +91,10 @@ def name_of(created: str, family: str, gate: str, test: str) -> str:
 def _laid_out(
     folder: Path, sends: Sequence[Sent], files: Mapping[str, bytes]
 ) -> tuple[dict[str, File], list[Send], list[str]]:
-    """Write the files of a bundle; return them, its sends, and what there was no room for."""
+    """Write the files of an incident; return them, its sends, and what there was no room for."""
     listed: dict[str, File] = {}
     cut: list[str] = []
-    room = BUNDLE_BYTES
+    room = FILES_BYTES
 
     def put(name: str, data: bytes) -> str | None:
         nonlocal room
@@ -165,7 +165,7 @@ OTHERWISE = (
 def cleaned(
     incident: Incident, sends: Sequence[Sent], files: Mapping[str, bytes], redactor: Redactor
 ) -> tuple[Incident, list[Sent], dict[str, bytes]]:
-    """Return what goes into a bundle; requests in which nothing is hidden keep every byte."""
+    """Return what goes into an incident; requests in which nothing is hidden keep every byte."""
     document = redactor.json(incident.model_dump(mode="json"))
     if not redactor.prompts.kept:
         document["says"] = redactor.failure(document["says"])
@@ -195,7 +195,7 @@ def _sent(sent: Sent, redactor: Redactor) -> Sent:
 
 
 def _stays(name: str, redactor: Redactor) -> bool:
-    """Return whether a file may be in the bundle: a golden is a prompt as it was rendered."""
+    """Return whether a file may be in the incident: a golden is a prompt as it was rendered."""
     return redactor.prompts.kept or not name.startswith(f"{facts.EXPECTED}/")
 
 

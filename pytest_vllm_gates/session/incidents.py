@@ -1,4 +1,4 @@
-"""What goes into the bundle of one failed test, gathered while its server still runs."""
+"""What goes into the incident of one failed test, gathered while its server still runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VERSION = "/version"
 
 
 class IncidentContents:
-    """What a bundle is to hold: `incident()` fills `sends` and `files` as well."""
+    """What an incident is to hold: `incident()` fills `sends` and `files` as well."""
 
     def __init__(self, item: pytest.Item, run: Run, subject: Subject, says: str) -> None:
         self._item = item

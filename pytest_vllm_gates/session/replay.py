@@ -32,19 +32,19 @@ KEPT = "golden/incidents"
 def resolve(options: Options) -> Replays:
     """Read what a run is to send again, and settle where.
 
-    Raises `UserError` for a bundle of --repro that is refused or cannot be replayed here.
+    Raises `UserError` for an incident of --repro that is refused or cannot be replayed here.
     """
     project = options.rootdir
     if options.repro is None:
         return _kept(project)
-    bundle = read(options.repro)
-    for send in bundle.incident.sends:
-        bundle.sent(send)  # one that cannot be read is told before anything boots
-    incident, notes = bundle.incident, []
+    incident_folder = read(options.repro)
+    for send in incident_folder.incident.sends:
+        incident_folder.sent(send)  # one that cannot be read is told before anything boots
+    incident, notes = incident_folder.incident, []
     family = families.load(incident.family, project)
     lane = None
     if not (options.lane or options.base_url):
-        lane = replay_target.lane_of(bundle, project)
+        lane = replay_target.lane_of(incident_folder, project)
         if lane is None:
             where = incident.lane.base_url or f"lane {incident.lane.name}"
             notes.append(
@@ -52,11 +52,11 @@ def resolve(options: Options) -> Replays:
             )
     checkpoint, absent = (None, "")
     if not options.checkpoint:
-        checkpoint, absent = replay_target.checkpoint_of(bundle, family)
-        if absent and options.base_url and not bundle.names(PROMPT_FILES):
+        checkpoint, absent = replay_target.checkpoint_of(incident_folder, family)
+        if absent and options.base_url and not incident_folder.names(PROMPT_FILES):
             checkpoint, absent = None, ""
     return Replays(
-        repro=bundle,
+        repro=incident_folder,
         times=options.times,
         family=family,
         checkpoint=checkpoint,
@@ -68,15 +68,15 @@ def resolve(options: Options) -> Replays:
 
 def _kept(project: Path) -> Replays:
     folder = project / KEPT
-    bundles, refused = [], []
+    incident_folders, refused = [], []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.name.startswith("."):
             continue
         try:
-            bundles.append(read(path))
+            incident_folders.append(read(path))
         except UserError as error:
             refused.append(str(error))
-    return Replays(kept=tuple(bundles), refused=tuple(refused))
+    return Replays(kept=tuple(incident_folders), refused=tuple(refused))
 
 
 # The fixtures in which gates keep what one test has measured for all of them.
@@ -123,7 +123,7 @@ def chosen(items: Iterable[pytest.Item], run: Run) -> list[pytest.Item]:
         if attempt is None:
             if not repro:
                 found.append(item)
-        elif _plain_name(item, attempt) == attempt.bundle.incident.test and (
+        elif _plain_name(item, attempt) == attempt.incident_folder.incident.test and (
             # What ends the server runs once a run, and for the incident too.
             repro or item.get_closest_marker("ends_the_server") is None
         ):
@@ -131,8 +131,8 @@ def chosen(items: Iterable[pytest.Item], run: Run) -> list[pytest.Item]:
     if repro and not found:
         incident = repro.incident
         raise pytest.UsageError(
-            f"{repro.folder}: no test {incident.test} of a gate {incident.gate!r} is here; for a gate of "
-            "your own name its folder besides: pytest --repro BUNDLE my_gates/"
+            f"{repro.folder}: no test {incident.test} of a gate {incident.gate!r} is here; for a gate "
+            "of your own name its folder besides: pytest --repro INCIDENT my_gates/"
         )
     return found
 
@@ -148,26 +148,30 @@ def attempted(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[st
     """Return what a test of --repro came to, as JSON; None for any other test."""
     from pytest_vllm_gates.incidents import compare  # noqa: PLC0415 - only for a replay
 
-    attempt, bundle = incident_of(item), run.replays.repro
-    if attempt is None or bundle is None:
+    attempt, incident_folder = incident_of(item), run.replays.repro
+    if attempt is None or incident_folder is None:
         return None
     sorted_findings = item.stash.get(found_key, None)
     known = [each for _, some in sorted_findings.known for each in some] if sorted_findings else []
-    # A bundle tells what was found without secrets, and is held against the same.
+    # An incident tells what was found without secrets, and is held against the same.
     clean = run.redactor.failure
     findings = [
         replace(finding, says=clean(finding.says))
         for finding in (*(sorted_findings.new if sorted_findings else ()), *known)
     ]
     answer, why = compare.decide(
-        bundle.incident,
+        incident_folder.incident,
         Outcome(result["outcome"]),
         clean(result["reason"]),
         [replace(finding, says=clean(finding.says)) for finding in findings],
         other_weights=run.replays.other_weights,
     )
     tape = run.tapes.get(result["family"])
-    before = [bundle.sent(send) for send in bundle.incident.sends if attempt.number in (None, 1)]
+    before = [
+        incident_folder.sent(send)
+        for send in incident_folder.incident.sends
+        if attempt.number in (None, 1)
+    ]
     pairs = compare.pairs(before, tape.of(item.nodeid) if tape else [])
     return {
         "answer": str(answer),

@@ -37,7 +37,7 @@ LABEL = re.compile(r"[^\w.-]+")
 class Attempt:
     """One time that an incident is sent again; tests are run for it as for a parameter."""
 
-    bundle: IncidentFolder
+    incident_folder: IncidentFolder
     number: int | None = None
     """Which time it is, where there are several."""
     fresh: bool = False
@@ -46,13 +46,13 @@ class Attempt:
     @property
     def label(self) -> str:
         """What stands for it in a test's name."""
-        label = LABEL.sub("-", self.bundle.name)
+        label = LABEL.sub("-", self.incident_folder.name)
         return f"{label}-{self.number}" if self.number else label
 
     def expected(self, checkpoint: str) -> Path | None:
-        """Return the folder of the bundle's goldens, where they are of this checkpoint."""
-        same = self.bundle.incident.checkpoint.name == checkpoint
-        return self.bundle.folder / EXPECTED if same else None
+        """Return the folder of the incident's goldens, where they are of this checkpoint."""
+        same = self.incident_folder.incident.checkpoint.name == checkpoint
+        return self.incident_folder.folder / EXPECTED if same else None
 
 
 @dataclass
@@ -111,8 +111,8 @@ class Replays:
         return found
 
 
-def _function(bundle: IncidentFolder) -> str:
-    return bundle.incident.test.partition("[")[0]
+def _function(incident_folder: IncidentFolder) -> str:
+    return incident_folder.incident.test.partition("[")[0]
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class Run:
     incidents_left: dict[tuple[str, str], int] = field(default_factory=dict)
     """How many incidents each gate of a family has left behind."""
     incidents: list[dict[str, str]] = field(default_factory=list)
-    """Family, gate and test of every failure that left a bundle, and its path."""
+    """Family, gate and test of every failure that left an incident, and its path."""
     replays: Replays = field(default_factory=Replays)
     """The incidents that are sent again."""
     needs_weights: set[str] = field(default_factory=set)

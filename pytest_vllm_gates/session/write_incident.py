@@ -1,4 +1,4 @@
-"""What a failed test leaves behind: an incident's bundle, written while its server still runs."""
+"""What a failed test leaves behind: an incident, written while its server still runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 FOLDER = "incidents"
 
 A_GATE = 5
-"""Bundles of one gate; what fails besides is told by the verdict, and mostly of the same cause."""
+"""Incidents of one gate; the verdict lists further failures, mostly of the same cause."""
 
 _kept_key: pytest.StashKey[bool] = pytest.StashKey()
 
 
 def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
-    """Write the bundle of a test that fails, and have its report tell where."""
+    """Write the incident of a test that fails, and have its report tell where."""
     subject = results.subject_of(item)
     if subject is None or not report.failed or item.stash.get(_kept_key, False):
         return
@@ -44,7 +44,7 @@ def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
 
 
 def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | None:
-    """Write the bundle of a test that has just failed; return its folder.
+    """Write the incident of a test that has just failed; return its folder.
 
     None where none is wanted: incidents are off, it was an incident that was replayed, or the gate
     has left enough of them. One that cannot be written is told at the end of the run.
@@ -57,10 +57,12 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
         return None
     run.incidents_left[subject.family.name, gate] = before + 1
     try:
-        bundle = IncidentContents(item, run, subject, says)
-        incident = bundle.incident()
+        incident_folder = IncidentContents(item, run, subject, says)
+        incident = incident_folder.incident()
         name = incidents_write.name_of(incident.created, subject.family.name, gate, test)
-        clean = incidents_write.cleaned(incident, bundle.sends, bundle.files, run.redactor)
+        clean = incidents_write.cleaned(
+            incident, incident_folder.sends, incident_folder.files, run.redactor
+        )
         return incidents_write.write(folder(run), name, *clean)
     except Exception as error:  # noqa: BLE001 - what is kept of a failure must not end the run
         run.notes.append(f"no incident could be kept of {test}: {type(error).__name__}: {error}")
@@ -68,5 +70,5 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
 
 
 def folder(run: Run) -> Path:
-    """Return where the bundles of a run go: with its report, else beside the project's files."""
+    """Return where the incidents of a run go: with its report, else beside the project's files."""
     return (run.options.report_dir or run.options.rootdir) / FOLDER

@@ -24,7 +24,7 @@ GATES = Path(pytest_vllm_gates.__file__).parent / "gates"
 KEY = "plant-capture-key-1"
 
 
-def bundle_in(folder: Path) -> IncidentFolder:
+def incident_in(folder: Path) -> IncidentFolder:
     (path,) = (folder / "incidents").iterdir()
     return read(path)
 
@@ -47,19 +47,19 @@ def test_a_request_is_sent_as_it_is_and_kept_with_all_that_came(
     server = fakes("echoes", key=KEY, names=("qwen3.5",))
     assert capture(server.base_url, "--expect", "content has Paris", "--expect", "whole") == 0
     told = capsys.readouterr().out
-    bundle = bundle_in(here)
-    (send,) = bundle.incident.sends
-    sent = bundle.sent(send)
+    incident_folder = incident_in(here)
+    (send,) = incident_folder.incident.sends
+    sent = incident_folder.sent(send)
     assert sent.body == BODY.encode()
     assert sent.status == 200
     assert [at for at, _ in sent.pieces] == sorted(at for at, _ in sent.pieces)
     assert sent.answer.endswith(b"data: [DONE]\n\n")
-    incident = bundle.incident
+    incident = incident_folder.incident
     assert (incident.gate, incident.family, incident.model) == ("captured", "qwen3.5", "qwen3.5")
     assert incident.says == "expected: content has Paris; whole"
     assert incident.versions == {"vllm": "0.32.0"}
     assert incident.lane.base_url == server.base_url
-    assert f"pytest --repro {bundle.folder.relative_to(here)}" in told
+    assert f"pytest --repro {incident_folder.folder.relative_to(here)}" in told
     for path in (here / "incidents").rglob("*"):
         assert path.is_dir() or KEY not in path.read_text()
     assert KEY not in told
@@ -80,14 +80,16 @@ def test_what_is_not_as_expected_is_told_and_found_again(
     assert capture(server.base_url) == 1
     says = f"the answer is only punctuation: '{'!' * 20}'"
     assert says in capsys.readouterr().out
-    bundle = next(
+    incident_folder = next(
         folder
         for folder in map(read, (project.path / "incidents").iterdir())
         if folder.incident.findings
     )
-    assert bundle.incident.says == says
+    assert incident_folder.incident.says == says
     for faults, answer in (("bangs", "REPRODUCED"), ("", "NOT REPRODUCED")):
-        result = project.pytest("--repro", str(bundle.folder), "--base-url", fakes(faults).base_url)
+        result = project.pytest(
+            "--repro", str(incident_folder.folder), "--base-url", fakes(faults).base_url
+        )
         assert f"incident: {answer}" in result.outlines
         assert result.ret == (answer == "REPRODUCED")
     ordinary = project.gates("-m", "captured")
@@ -104,11 +106,11 @@ def test_an_incident_that_quotes_a_key_is_found_again(
     project.write("body.json", BODY.replace('"stream": true', '"stream": false'))
     server = fakes("echoes", key=KEY, names=("qwen3.5",))
     assert capture(server.base_url, "--expect", "content lacks You sent") == 1
-    bundle = bundle_in(project.path)
-    assert "Bearer [redacted]" in bundle.incident.says
+    incident_folder = incident_in(project.path)
+    assert "Bearer [redacted]" in incident_folder.incident.says
     monkeypatch.setenv("OPENAI_API_KEY", "plant-another-key-2")
     other = fakes("echoes", key="plant-another-key-2")
-    result = project.pytest("--repro", str(bundle.folder), "--base-url", other.base_url)
+    result = project.pytest("--repro", str(incident_folder.folder), "--base-url", other.base_url)
     assert "incident: REPRODUCED" in result.outlines
     assert "plant-" not in result.stdout.str()
 
@@ -118,7 +120,7 @@ def test_a_server_that_does_not_answer_is_an_incident_too(
 ) -> None:
     assert capture("http://127.0.0.1:9/v1", "--timeout", "2") == 1
     assert "no answer: ConnectError" in capsys.readouterr().err
-    assert bundle_in(here).incident.sends[0].status is None
+    assert incident_in(here).incident.sends[0].status is None
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_what_makes_no_sense_is_refused(
     assert not (here / "incidents").exists()
 
 
-def test_a_curl_command_becomes_a_bundle_without_its_key(
+def test_a_curl_command_becomes_an_incident_without_its_key(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body = json.dumps({**json.loads(BODY), "model": "Qwen/Qwen3.5-27B", "user": "letmein-curl-2"})
@@ -162,10 +164,10 @@ def test_a_curl_command_becomes_a_bundle_without_its_key(
     stdin = io.TextIOWrapper(io.BytesIO(command.encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
     assert main(["incident", "from", "-", "--expect", "content has Paris"]) == 0
-    bundle = bundle_in(here)
-    assert bundle.incident.family == "qwen3.5"
-    assert bundle.incident.lane.title == "seen in curl"
-    assert bundle.text("expected/expectations.txt") == "content has Paris\n"
+    incident_folder = incident_in(here)
+    assert incident_folder.incident.family == "qwen3.5"
+    assert incident_folder.incident.lane.title == "seen in curl"
+    assert incident_folder.text("expected/expectations.txt") == "content has Paris\n"
     for path in (here / "incidents").rglob("*"):
         assert path.is_dir() or "letmein" not in path.read_text()
     assert "letmein" not in capsys.readouterr().out
@@ -174,10 +176,12 @@ def test_a_curl_command_becomes_a_bundle_without_its_key(
 def test_prompts_can_be_left_out(here: Path) -> None:
     (here / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
     assert main(["incident", "from", "curl", "--redact-prompts", "drop"]) == 0
-    bundle = bundle_in(here)
-    (send,) = bundle.incident.sends
-    assert json.loads(bundle.body(send))["messages"] == [{"role": "user", "content": "[dropped]"}]
-    assert "cannot show it again" in bundle.incident.cut[0]
+    incident_folder = incident_in(here)
+    (send,) = incident_folder.incident.sends
+    assert json.loads(incident_folder.body(send))["messages"] == [
+        {"role": "user", "content": "[dropped]"}
+    ]
+    assert "cannot show it again" in incident_folder.incident.cut[0]
 
 
 def test_gates_with_nothing_to_judge_are_not_missed(project: Project) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from incident_bundles import SENT, incident
+from incident_folders_made import SENT, incident
 
 from pytest_vllm_gates.catalog.matrix import ConversationRule
 from pytest_vllm_gates.cli.main import main
@@ -42,7 +42,7 @@ def request(name: str, **more: Any) -> Sent:
     return Sent("POST", "/v1/chat/completions", {}, body, name, 200, {}, ((0.1, b"{}"),))
 
 
-def bundle(folder: Path, sends: list[Sent], **more: Any) -> IncidentFolder:
+def incident_folder(folder: Path, sends: list[Sent], **more: Any) -> IncidentFolder:
     return read(incidents_write.write(folder, "2026-11-20-it", incident(**more), sends, {}))
 
 
@@ -56,7 +56,7 @@ def body_of(found: IncidentFolder, name: str) -> dict[str, Any]:
 
 
 def test_of_captured_requests_turns_tools_and_options_may_go(tmp_path: Path) -> None:
-    whole = bundle(tmp_path, [request("1"), request("2")], gate="captured")
+    whole = incident_folder(tmp_path, [request("1"), request("2")], gate="captured")
     whittler = Shrinker(whole)
     assert kinds(whittler) == {
         "request": ["request 1", "request 2"],
@@ -88,7 +88,7 @@ def test_the_ways_a_cell_was_asked_stay_one_question(tmp_path: Path) -> None:
             cell=CELL, asked=ASKED, thinks=True, whole="3-whole", unstopped="2-whole", stop="x"
         ),
     )
-    whole = bundle(tmp_path, sends, walk=RecordedWalk(max_tokens=9, cells=cells))
+    whole = incident_folder(tmp_path, sends, walk=RecordedWalk(max_tokens=9, cells=cells))
     whittler = Shrinker(whole)
     assert kinds(whittler)["request"] == ["request 1-whole", "request 3-whole"]
     smaller = read(whittler.write(tmp_path, "a", [RemovablePart("turn", "1-whole", 0)]))
@@ -105,7 +105,7 @@ def test_of_a_conversation_turns_and_tools_may_go(tmp_path: Path) -> None:
         "name": "mine", "title": "t", "messages": MESSAGES, "tools": [TOOL], "thinking": "unset",
         "effort": "high", "repeat_last": 1,
     }  # fmt: skip
-    whole = bundle(tmp_path, [SENT], conversation=told)
+    whole = incident_folder(tmp_path, [SENT], conversation=told)
     whittler = Shrinker(whole)
     assert kinds(whittler) == {
         "turn": ["turn 1", "turn 2", "turn 3", "turn 4"],
@@ -126,7 +126,7 @@ def test_of_a_conversation_turns_and_tools_may_go(tmp_path: Path) -> None:
 
 def test_a_test_that_asks_by_itself_leaves_nothing_to_leave_out(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="asks by itself"):
-        Shrinker(bundle(tmp_path, [SENT]))
+        Shrinker(incident_folder(tmp_path, [SENT]))
 
 
 def test_what_makes_a_server_stumble_is_all_that_is_left(
@@ -162,7 +162,7 @@ def test_a_replay_that_comes_to_nothing_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     test = "test_is_answered_as_expected[x]"
-    whole = bundle(tmp_path, [request("1")], gate="captured", test=test)
+    whole = incident_folder(tmp_path, [request("1")], gate="captured", test=test)
     assert main(["shrink", str(whole.folder), "--lane", "nowhere"]) == 2
     told = capsys.readouterr().err
     assert "the replay came to nothing (exit status 4)" in told

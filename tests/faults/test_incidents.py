@@ -1,6 +1,6 @@
 """Five incidents of a real server: each is sent again from its folder, with and without fault.
 
-Each bundle is moved into an empty project, and nothing is left of the one it was written in.
+Each incident is moved into an empty project, and nothing is left of the one it was written in.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EDIT = prompt_edits.one_newline_more
 
 
 class Field:
-    """Two projects: one in which something goes wrong, and an empty one with the bundle alone."""
+    """Two projects: one in which something goes wrong, and an empty one with the incident alone."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.project = folder / "project"
@@ -51,7 +51,7 @@ class Field:
         self.env = {"OPENAI_API_KEY": key}
 
     def fails(self, gate: str, check: str, *arguments: str) -> incidents_read.IncidentFolder:
-        """Run the gates where something is wrong; return the check's bundle, the rest is gone."""
+        """Run the gates where something is wrong; return the check's incident, the rest is gone."""
         ran = gates.run(self.project, *arguments, env=self.env)
         left = {
             incident["test"].partition("[")[0]: incident for incident in ran.verdict["incidents"]
@@ -65,7 +65,7 @@ class Field:
         return incidents_read.read(Path(moved))
 
     def replay(self, *arguments: str) -> tuple[dict[str, Any], gates.Ran]:
-        """Send the bundle again in the empty project."""
+        """Send the incident again in the empty project."""
         ran = gates.run(self.empty, "--repro", "incident", *arguments, env=self.env, model=None)
         found = ran.verdict["repro"]
         assert f"incident: {found['answer']}" in ran.output, ran.output
@@ -102,17 +102,17 @@ def behind(upstream: Upstream, fault: Fault | None = None) -> Iterator[str]:
 def test_answers_that_are_wrong(fault: Fault, asking: Field, upstream: Upstream) -> None:
     gate = str(fault.gate)
     with behind(upstream, fault) as url:
-        bundle = asking.fails(gate, fault.check, "--base-url", url, *SHORT, "-m", gate)
-        assert bundle.incident.walk
-        assert bundle.incident.case in [
+        incident_folder = asking.fails(gate, fault.check, "--base-url", url, *SHORT, "-m", gate)
+        assert incident_folder.incident.walk
+        assert incident_folder.incident.case in [
             ", ".join(f"{name} {value}" for name, value in cell.cell.items())
-            for cell in bundle.incident.walk.cells
+            for cell in incident_folder.incident.walk.cells
         ]
         found, ran = asking.replay("--base-url", url, "--times", "3")
         assert (found["answer"], found["reproduced"]) == ("REPRODUCED", 3), ran.output
         assert fault.says in found["attempts"][0]["says"]
         compared = found["attempts"][0]["responses"]
-        assert len(compared) == len(bundle.incident.sends)
+        assert len(compared) == len(incident_folder.incident.sends)
         assert all(entry["same"] for entry in compared), ran.output
     with behind(upstream) as url:
         found, ran = asking.replay("--base-url", url)
@@ -125,15 +125,15 @@ def test_a_template_that_was_edited(asking: Field, upstream: Upstream, shared: S
     shutil.copytree(shared.checkpoint.source, weights)
     EDIT(weights)
     with behind(upstream) as url:
-        bundle = asking.fails(
+        incident_folder = asking.fails(
             "chat_template", "prompt_is_the_recorded", "--base-url", url,
             "--checkpoint", str(weights), "-m", "chat_template",
         )  # fmt: skip
-    assert not Path(bundle.incident.checkpoint.source).exists()
-    # Nothing is asked but the folder: this machine's lane boots, with the bundle's own template.
+    assert not Path(incident_folder.incident.checkpoint.source).exists()
+    # Nothing is asked but the folder: this machine's lane boots, with the incident's own template.
     found, ran = asking.replay()
     assert found["answer"] == "REPRODUCED", ran.output
-    assert "prompt files are the bundle's, weights are the miniature's" in found["notes"][-1]
+    assert "prompt files are the incident's, weights are the miniature's" in found["notes"][-1]
     with behind(upstream) as url:
         found, ran = asking.replay("--base-url", url, "--checkpoint", "miniature")
     assert found["answer"] == "NOT REPRODUCED", ran.output
@@ -143,14 +143,16 @@ def test_an_engine_that_dies(field: Field, shared: Served) -> None:
     dying = {"middleware": "dying_app.Dying"}
     own_lane.write(field.project, "dying", env={"PYTHONPATH": str(HERE)}, serve=dying)
     lane = (field.project / "lanes" / "dying.toml").read_text(encoding="utf-8")
-    bundle = field.fails("boot", "answers_sensibly", "--lane", "dying", "-m", "boot")
-    assert bundle.incident.says.startswith("the server died while serving"), bundle.incident.says
-    assert bundle.incident.signature and bundle.incident.signature["id"]
-    assert bundle.text("metrics-before.txt")
-    log = gzip.decompress((bundle.folder / "log.txt.gz").read_bytes()).decode()
+    incident_folder = field.fails("boot", "answers_sensibly", "--lane", "dying", "-m", "boot")
+    assert incident_folder.incident.says.startswith("the server died while serving"), (
+        incident_folder.incident.says
+    )
+    assert incident_folder.incident.signature and incident_folder.incident.signature["id"]
+    assert incident_folder.text("metrics-before.txt")
+    log = gzip.decompress((incident_folder.folder / "log.txt.gz").read_bytes()).decode()
     assert "EngineDeadError" in log
 
-    # What could run anything is not booted from a bundle; whoever wants it says so.
+    # What could run anything is not booted from an incident; whoever wants it says so.
     with gates.start(field.empty, "--repro", "incident", model=None) as process:
         told = process.communicate()[0]
     assert process.returncode == pytest.ExitCode.USAGE_ERROR
@@ -177,11 +179,15 @@ def test_streams_that_stall(tmp_path: Path, spoiling: Callable[[], Served]) -> N
     )
     http.post(endpoint, "/spoil?stalls", {}).raise_for_status()
     try:
-        bundle = field.fails(
+        incident_folder = field.fails(
             "load", "no_stream_stops_while_others_go_on", "--lane", "spoilt",
             "--checkpoint", "miniature", "-m", "load",
         )  # fmt: skip
-        streams = [bundle.sent(send) for send in bundle.incident.sends if "load" in send.name]
+        streams = [
+            incident_folder.sent(send)
+            for send in incident_folder.incident.sends
+            if "load" in send.name
+        ]
         gaps = [
             later[0] - earlier[0]
             for stream in streams

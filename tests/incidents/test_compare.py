@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
-from incident_bundles import incident
+from incident_folders_made import incident
 
 from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.incidents.compare import ReplayOutcome, compare, decide, pairs

@@ -1,4 +1,4 @@
-"""What goes into a bundle besides its requests, and what does not."""
+"""What goes into an incident besides its requests, and what does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bundles are read as they were written, and what is none is refused with the reason."""
+"""Incidents are read as they were written, and what is none is refused with the reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from hypothesis import given, strategies as st
-from incident_bundles import BODY, PIECES, SENT, incident, written
+from incident_folders_made import BODY, PIECES, SENT, incident, written
 
 from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.errors import UserError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def changed(change: Callable[[dict[str, Any]], object], *, signed: bool = True) -> Any:
-    """Return what changes a bundle's incident.json, and makes its digest fit again."""
+    """Return what changes an incident's incident.json, and makes its digest fit again."""
 
     def spoil(folder: Path) -> None:
         document = json.loads((folder / NAME).read_text())
@@ -34,17 +34,17 @@ def changed(change: Callable[[dict[str, Any]], object], *, signed: bool = True) 
     return spoil
 
 
-def test_a_bundle_is_read_as_it_was_written(tmp_path: Path) -> None:
-    bundle = incidents_read.read(written(tmp_path))
-    assert bundle.incident.family == "qwen3.5"
-    assert bundle.incident.command == f"pytest --repro {tmp_path / '2026-11-20-leak'}"
-    (send,) = bundle.incident.sends
-    sent = bundle.sent(send)
+def test_an_incident_is_read_as_it_was_written(tmp_path: Path) -> None:
+    incident_folder = incidents_read.read(written(tmp_path))
+    assert incident_folder.incident.family == "qwen3.5"
+    assert incident_folder.incident.command == f"pytest --repro {tmp_path / '2026-11-20-leak'}"
+    (send,) = incident_folder.incident.sends
+    sent = incident_folder.sent(send)
     assert (sent.body, sent.pieces, sent.status) == (BODY, PIECES, 200)
     assert sent.response_headers == {"content-type": "text/event-stream"}
-    assert bundle.text("log-excerpt.txt") == "it broke\n"
-    assert bundle.text("lane.toml") is None
-    assert incidents_read.read(bundle.folder / NAME).incident == bundle.incident
+    assert incident_folder.text("log-excerpt.txt") == "it broke\n"
+    assert incident_folder.text("lane.toml") is None
+    assert incidents_read.read(incident_folder.folder / NAME).incident == incident_folder.incident
 
 
 def test_two_of_one_name_lie_side_by_side(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_two_of_one_name_lie_side_by_side(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == folders
 
 
-def test_nothing_is_left_of_a_bundle_that_could_not_be_written(tmp_path: Path) -> None:
+def test_nothing_is_left_of_an_incident_that_could_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds data and no programs"):
         incidents_write.write(tmp_path, "a", incident(), [SENT], {"conftest.py": b""})
     assert list(tmp_path.iterdir()) == []
@@ -97,20 +97,31 @@ def test_half_a_surrogate_pair_is_no_harm(tmp_path: Path) -> None:
 
 def test_a_long_response_is_cut_and_it_is_said(tmp_path: Path) -> None:
     long = Sent("POST", "/v1/x", {}, b"{}", "a", 200, {}, ((0.1, b"x" * 5_000_000),))
-    bundle = incidents_read.read(incidents_write.write(tmp_path, "a", incident(), [long], {}))
+    incident_folder = incidents_read.read(
+        incidents_write.write(tmp_path, "a", incident(), [long], {})
+    )
     lost = 5_000_000 - incidents_write.RESPONSE_BYTES
-    assert bundle.incident.cut == (f"responses/1.jsonl: the last {lost} bytes were not kept",)
-    assert bundle.sent(bundle.incident.sends[0]).cut_bytes == lost
+    assert incident_folder.incident.cut == (
+        f"responses/1.jsonl: the last {lost} bytes were not kept",
+    )
+    assert incident_folder.sent(incident_folder.incident.sends[0]).cut_bytes == lost
 
 
-def test_a_bundle_has_room_for_so_much_and_says_what_was_left_out(
+def test_an_incident_has_room_for_so_much_and_says_what_was_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incidents_write, "BUNDLE_BYTES", 2000)
+    monkeypatch.setattr(incidents_write, "FILES_BYTES", 2000)
     sends = [Sent("POST", "/v1/x", {}, b"x" * 900, str(n), 200) for n in range(4)]
-    bundle = incidents_read.read(incidents_write.write(tmp_path, "a", incident(), sends, {}))
-    assert [send.body is None for send in bundle.incident.sends] == [False, False, True, True]
-    assert bundle.incident.cut == tuple(
+    incident_folder = incidents_read.read(
+        incidents_write.write(tmp_path, "a", incident(), sends, {})
+    )
+    assert [send.body is None for send in incident_folder.incident.sends] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert incident_folder.incident.cut == tuple(
         f"requests/{n}.json: left out, for its 900 bytes there was no room" for n in (3, 4)
     )
 
@@ -159,7 +170,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "an unknown key": (changed(lambda entry: entry.update(run="rm")), "does not fit the format: "),
     "a program": (
         lambda folder: (folder / "sitecustomize.py").write_text("boom"),
-        "'sitecustomize.py' is no file of a bundle, which holds data and no programs",
+        "'sitecustomize.py' is no file of an incident, which holds data and no programs",
     ),
     "a file nobody lists": (
         lambda folder: (folder / "requests/7.json").write_text("{}"),
@@ -225,7 +236,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("what", SPOILT)
-def test_what_is_no_bundle_is_refused_with_the_reason(what: str, tmp_path: Path) -> None:
+def test_what_is_no_incident_is_refused_with_the_reason(what: str, tmp_path: Path) -> None:
     spoil, says = SPOILT[what]
     folder = written(tmp_path)
     spoil(folder)
@@ -236,7 +247,7 @@ def test_what_is_no_bundle_is_refused_with_the_reason(what: str, tmp_path: Path)
 
 
 def test_a_path_that_is_no_folder_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no incident at .*: a bundle is a folder"):
+    with pytest.raises(UserError, match=r"no incident at .*: an incident is a folder"):
         incidents_read.read(tmp_path / "leak.zip")
 
 
@@ -245,9 +256,11 @@ def test_a_response_that_is_none_is_told(tmp_path: Path) -> None:
     file = folder / "responses/1.jsonl"
     lines = file.read_bytes().splitlines()
     file.write_bytes(b'{"at_s": "never"}'.join([*lines[:1], b""]))
-    bundle = incidents_read.IncidentFolder(folder, incidents_read.read(written(tmp_path)).incident)
+    incident_folder = incidents_read.IncidentFolder(
+        folder, incidents_read.read(written(tmp_path)).incident
+    )
     with pytest.raises(UserError, match=r"responses/1\.jsonl is no response"):
-        bundle.sent(bundle.incident.sends[0])
+        incident_folder.sent(incident_folder.incident.sends[0])
 
 
 @pytest.mark.parametrize(
@@ -258,7 +271,7 @@ def test_a_response_that_is_none_is_told(tmp_path: Path) -> None:
         ("test_a[qwen3.5-../../etc]", "2026-11-20-qwen3.5-reasoning-a-..-..-etc"),
     ],
 )
-def test_a_bundle_is_called_after_its_day_and_its_test(test: str, name: str) -> None:
+def test_an_incident_is_called_after_its_day_and_its_test(test: str, name: str) -> None:
     found = incidents_write.name_of("2026-11-20T10:00:00+00:00", "qwen3.5", "reasoning", test)
     assert found == name
     assert Path(found).name == found

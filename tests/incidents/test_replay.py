@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 import pytest
-from incident_bundles import incident
+from incident_folders_made import incident
 from servers.scripted import Said, Scripted, serving
 
 from pytest_vllm_gates.catalog.matrix import Cell, ConversationRule
@@ -42,8 +42,8 @@ WAYS = {
 }
 
 
-def bundle_of(folder: Path, *, widened: bool = True) -> incidents_read.IncidentFolder:
-    """Write a bundle of two cells."""
+def incident_folder_of(folder: Path, *, widened: bool = True) -> incidents_read.IncidentFolder:
+    """Write an incident of two cells."""
     headers = {"x-request-id": "gates-odd"}
     sends = [
         Sent("POST", "/v1/chat/completions", headers if way == "streamed" else {}, ODD % more, way)
@@ -63,11 +63,11 @@ def bundle_of(folder: Path, *, widened: bool = True) -> incidents_read.IncidentF
 
 
 def replayed(
-    server: Scripted, family: Family, bundle: incidents_read.IncidentFolder
+    server: Scripted, family: Family, incident_folder: incidents_read.IncidentFolder
 ) -> dict[str, Any]:
     endpoint = replace(server.endpoint, tape=Tape())
-    assert bundle.incident.walk
-    walk = ReplayedWalk(endpoint, family, bundle, bundle.incident.walk)
+    assert incident_folder.incident.walk
+    walk = ReplayedWalk(endpoint, family, incident_folder, incident_folder.incident.walk)
     found = {exchange.cell: exchange for exchange in walk.run()}
     assert endpoint.tape
     sent = [other for other in endpoint.tape.of() if other.path == "/v1/chat/completions"]
@@ -80,7 +80,7 @@ def says(_: dict[str, Any]) -> Said:
 
 def test_a_walk_goes_out_byte_for_byte(qwen: Family, tmp_path: Path) -> None:
     with serving(says) as server:
-        found = replayed(server, qwen, bundle_of(tmp_path))
+        found = replayed(server, qwen, incident_folder_of(tmp_path))
     for way, more in WAYS.items():
         assert (ODD % more) in found["bodies"], way
     (named,) = [
@@ -94,7 +94,7 @@ def test_what_comes_back_is_an_exchange_as_the_gates_judge_them(
     qwen: Family, tmp_path: Path
 ) -> None:
     with serving(says) as server:
-        cells = replayed(server, qwen, bundle_of(tmp_path))["cells"]
+        cells = replayed(server, qwen, incident_folder_of(tmp_path))["cells"]
     plain, stopping = cells[CELL], cells[STOPPING]
     assert plain.whole.content == plain.streamed.content == "The sea is wide."
     assert plain.stream.body.endswith(b"[DONE]\n\n")
@@ -109,7 +109,7 @@ def test_what_comes_back_is_an_exchange_as_the_gates_judge_them(
 
 def test_a_way_that_was_not_kept_is_asked_as_the_gates_do(qwen: Family, tmp_path: Path) -> None:
     with serving(says) as server:
-        replayed(server, qwen, bundle_of(tmp_path, widened=False))
+        replayed(server, qwen, incident_folder_of(tmp_path, widened=False))
         wide = [body for body in server.asked if body.get("stream_interval") == WIDE_TOKENS]
     assert len(wide) == 2
     assert all(body["messages"][0]["content"].startswith("Say A") for body in wide)
@@ -120,15 +120,15 @@ def test_a_request_that_is_no_chat_is_told(qwen: Family, tmp_path: Path) -> None
     walk = RecordedWalk(max_tokens=1, cells=(cell,))
     sent = Sent("POST", "/v1/chat/completions", {}, b"no json", "a")
     folder = incidents_write.write(tmp_path, "a", incident(walk=walk), [sent], {})
-    bundle = incidents_read.read(folder)
+    incident_folder = incidents_read.read(folder)
     with serving(says) as server, pytest.raises(UserError, match="holds no chat request for 'a'"):
-        ReplayedWalk(server.endpoint, qwen, bundle, walk).run()
+        ReplayedWalk(server.endpoint, qwen, incident_folder, walk).run()
 
 
 def test_what_names_no_send_goes_out_as_it_is(qwen: Family, tmp_path: Path) -> None:
     with serving(says) as server:
         inner = httpx.HTTPTransport()
-        chat = Chat(server.endpoint, qwen, AsSent(bundle_of(tmp_path), "alias", inner))
+        chat = Chat(server.endpoint, qwen, AsSent(incident_folder_of(tmp_path), "alias", inner))
         chat.ask({"messages": [{"role": "user", "content": "Hello"}]})
         chat.client.close()
         assert server.asked[-1]["messages"] == [{"role": "user", "content": "Hello"}]

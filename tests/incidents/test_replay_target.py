@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from incident_bundles import incident
+from incident_folders_made import incident
 
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
@@ -28,8 +28,10 @@ CPU = (lanes.SHIPPED / "cpu.toml").read_text(encoding="utf-8")
 TEMPLATE = b"{{ 'another template' }}"
 
 
-def bundle(folder: Path, files: Mapping[str, str | bytes] | None = None, **more: Any) -> Any:
-    """Write a bundle with these files and read it."""
+def incident_folder(
+    folder: Path, files: Mapping[str, str | bytes] | None = None, **more: Any
+) -> Any:
+    """Write an incident with these files and read it."""
     data = {
         name: text.encode() if isinstance(text, str) else text
         for name, text in (files or {}).items()
@@ -42,20 +44,20 @@ def lane(name: str, form: str = "lock") -> ServedLane:
 
 
 def test_a_shipped_lane_is_taken_by_its_name(tmp_path: Path) -> None:
-    found = replay_target.lane_of(bundle(tmp_path, lane=lane("cpu-previous")), tmp_path)
+    found = replay_target.lane_of(incident_folder(tmp_path, lane=lane("cpu-previous")), tmp_path)
     assert found == lanes.load("cpu-previous", tmp_path)
 
 
 def test_the_projects_own_lane_of_that_name_comes_first(tmp_path: Path) -> None:
     (tmp_path / "lanes").mkdir()
     (tmp_path / "lanes/cpu.toml").write_text(CPU.replace("0.32.0", "of our own"), encoding="utf-8")
-    found = replay_target.lane_of(bundle(tmp_path, {"lane.toml": CPU}), tmp_path)
+    found = replay_target.lane_of(incident_folder(tmp_path, {"lane.toml": CPU}), tmp_path)
     assert found and "of our own" in found.title
 
 
-def test_the_bundles_lane_stands_before_the_shipped_one_of_its_name(tmp_path: Path) -> None:
+def test_the_incidents_lane_stands_before_the_shipped_one_of_its_name(tmp_path: Path) -> None:
     text = CPU.replace("enforce_eager = true", "enforce_eager = false\nmax-num-seqs = 2")
-    found = replay_target.lane_of(bundle(tmp_path, {"lane.toml": text}), tmp_path)
+    found = replay_target.lane_of(incident_folder(tmp_path, {"lane.toml": text}), tmp_path)
     assert found and found.serve["max-num-seqs"] == 2
     assert found.lock_path == lanes.SHIPPED / "cpu.txt"
     assert found.overlay_path == lanes.SHIPPED / "cpu-overlay"
@@ -63,7 +65,7 @@ def test_the_bundles_lane_stands_before_the_shipped_one_of_its_name(tmp_path: Pa
 
 @pytest.mark.parametrize("told", [lane("base-url", "base_url"), lane("no-such-lane")])
 def test_where_no_lane_is_known_the_run_is_to_choose(told: ServedLane, tmp_path: Path) -> None:
-    assert replay_target.lane_of(bundle(tmp_path, lane=told), tmp_path) is None
+    assert replay_target.lane_of(incident_folder(tmp_path, lane=told), tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -81,11 +83,11 @@ def test_where_no_lane_is_known_the_run_is_to_choose(told: ServedLane, tmp_path:
         ('"vllm.entrypoints.launchers.api_server.entry"', '"evil"', "start"),
     ],
 )
-def test_a_bundles_lane_that_could_run_something_is_refused(
+def test_an_incidents_lane_that_could_run_something_is_refused(
     old: str, new: str, says: str, tmp_path: Path
 ) -> None:
     assert old in CPU
-    carried = bundle(tmp_path, {"lane.toml": CPU.replace(old, new, 1)}, lane=lane("ours"))
+    carried = incident_folder(tmp_path, {"lane.toml": CPU.replace(old, new, 1)}, lane=lane("ours"))
     with pytest.raises(UserError) as refused:
         replay_target.lane_of(carried, tmp_path)
     assert f"it sets {says}, which could run whatever it likes" in str(refused.value)
@@ -98,8 +100,8 @@ def test_a_bundles_lane_that_could_run_something_is_refused(
     ['title = "a"\npython = "/evil"\n', 'title = "a"\ncommand = ["evil"]\n'],
     ids=["an interpreter", "a command"],
 )
-def test_a_bundles_lane_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
-    carried = bundle(tmp_path, {"lane.toml": text}, lane=lane("ours"))
+def test_an_incidents_lane_of_another_form_is_refused(text: str, tmp_path: Path) -> None:
+    carried = incident_folder(tmp_path, {"lane.toml": text}, lane=lane("ours"))
     with pytest.raises(UserError, match="evil"):
         replay_target.lane_of(carried, tmp_path)
 
@@ -113,14 +115,14 @@ def test_a_checkpoint_that_is_here_is_taken(qwen: Family, tmp_path: Path) -> Non
     assert small
     weights = shutil.copytree(small.source, tmp_path / "weights")
     checkpoint, said = replay_target.checkpoint_of(
-        bundle(tmp_path, checkpoint=told("ours", str(weights))), qwen
+        incident_folder(tmp_path, checkpoint=told("ours", str(weights))), qwen
     )
     assert (checkpoint.name, checkpoint.source, said) == ("ours", str(weights), "")
 
 
 def test_the_miniature_is_known_wherever_it_lay(qwen: Family, tmp_path: Path) -> None:
     checkpoint, said = replay_target.checkpoint_of(
-        bundle(tmp_path, checkpoint=told("miniature")), qwen
+        incident_folder(tmp_path, checkpoint=told("miniature")), qwen
     )
     assert (checkpoint, said) == (checkpoints_resolve.miniature(qwen), "")
 
@@ -129,7 +131,7 @@ def test_the_miniature_is_known_wherever_it_lay(qwen: Family, tmp_path: Path) ->
 def test_above_the_weights_the_miniature_stands_in(
     source: str, qwen: Family, tmp_path: Path
 ) -> None:
-    absent = bundle(tmp_path, gate="tools", checkpoint=told("big", source))
+    absent = incident_folder(tmp_path, gate="tools", checkpoint=told("big", source))
     checkpoint, said = replay_target.checkpoint_of(absent, qwen)
     assert checkpoint == checkpoints_resolve.miniature(qwen)
     assert said == (
@@ -139,22 +141,24 @@ def test_above_the_weights_the_miniature_stands_in(
 
 
 def test_what_the_weights_are_judged_by_needs_the_weights(qwen: Family, tmp_path: Path) -> None:
-    absent = bundle(tmp_path, gate="numerics", checkpoint=told("big"))
+    absent = incident_folder(tmp_path, gate="numerics", checkpoint=told("big"))
     with pytest.raises(UserError, match=r"is not here, and its gate judges the weights"):
         replay_target.checkpoint_of(absent, qwen)
 
 
-def test_the_bundles_prompt_files_are_laid_over_the_miniature(qwen: Family, tmp_path: Path) -> None:
+def test_the_incidents_prompt_files_are_laid_over_the_miniature(
+    qwen: Family, tmp_path: Path
+) -> None:
     small = checkpoints_resolve.miniature(qwen)
     assert small
     files = {"prompt_files/chat_template.jinja": TEMPLATE, "prompt_files/tokenizer.json": b"{}"}
-    edited = bundle(tmp_path, files, gate="chat_template", checkpoint=told("miniature"))
+    edited = incident_folder(tmp_path, files, gate="chat_template", checkpoint=told("miniature"))
     checkpoint, said = replay_target.checkpoint_of(edited, qwen)
-    assert "prompt files are the bundle's, weights are the miniature's" in said
+    assert "prompt files are the incident's, weights are the miniature's" in said
     folder = Path(checkpoint.source)
     assert (checkpoint.name, checkpoint.serve) == ("miniature", small.serve)
     assert (folder / "chat_template.jinja").read_bytes() == TEMPLATE
     assert (folder / "tokenizer.json").read_text() == "{}"
-    assert not (folder / "generation_config.json").exists(), "it is not among the bundle's"
+    assert not (folder / "generation_config.json").exists(), "it is not among the incident's"
     for name in ("config.json", "model.safetensors"):
         assert (folder / name).read_bytes() == (Path(small.source) / name).read_bytes()

@@ -1,4 +1,4 @@
-"""What a bundle holds of a request, and of the lane it was sent to."""
+"""What an incident holds of a request, and of the lane it was sent to."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_a_history_that_cannot_be_written_is_told_and_fails_nothing(
     assert before == (path.read_bytes() if path.is_file() else None)
 
 
-def test_an_incident_sent_again_is_no_run_of_the_bundle(project: Project) -> None:
+def test_an_incident_sent_again_is_no_run_of_the_incident(project: Project) -> None:
     project.gates(*QUICK, faults="bangs")
     (incident,) = (project.report / "incidents").iterdir()
     result = project.pytest("--repro", str(incident), "--lane", "fake")

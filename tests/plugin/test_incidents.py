@@ -1,4 +1,4 @@
-"""A failed test leaves a bundle, which is sent again and judged: by itself, or in every run."""
+"""A failed test leaves an incident, which is sent again and judged: by itself, or in every run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import pytest_vllm_gates.gates
-from pytest_vllm_gates.incidents import read as bundles
+from pytest_vllm_gates.incidents import read as incident_folders
 from pytest_vllm_gates.session import collection as session_collection, write_incident as incidents
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ def _gate(project: Project) -> None:  # noqa: ARG001 - its gates are those that 
     shutil.copy(GATE, session_collection.GATES)
 
 
-def left(project: Project) -> list[bundles.IncidentFolder]:
-    """Return the bundles that the last run names, each read."""
+def left(project: Project) -> list[incident_folders.IncidentFolder]:
+    """Return the incidents that the last run names, each read."""
     return [
-        bundles.read(project.report / incident["path"])
+        incident_folders.read(project.report / incident["path"])
         for incident in project.verdict()["incidents"]
     ]
 
 
 def lost_reasoning(project: Project) -> Path:
-    """Have a server lose its reasoning, and return a copy of the bundle of the plain question."""
+    """Have a server lose its reasoning, and return a copy of the incident of the plain question."""
     assert project.gates(*STREAMING, faults="loses-reasoning").ret == 1
     (incident_folder,) = [folder for folder in left(project) if folder.incident.test == LOST]
     shutil.copytree(incident_folder.folder, project.path / "copied")
@@ -46,13 +46,15 @@ def lost_reasoning(project: Project) -> Path:
 
 
 def replayed(project: Project, *arguments: str, faults: str = "") -> tuple[Result, dict[str, Any]]:
-    """Replay the copied bundle on a server with these faults."""
+    """Replay the copied incident on a server with these faults."""
     project.lane(faults)
     result = project.pytest("--repro", "copied", "--gates-report", "out", *arguments)
     return result, project.verdict()["repro"] if (project.report / "verdict.json").exists() else {}
 
 
-def test_a_failure_leaves_a_bundle_with_what_was_sent_and_what_came_back(project: Project) -> None:
+def test_a_failure_leaves_an_incident_with_what_was_sent_and_what_came_back(
+    project: Project,
+) -> None:
     result = project.gates(*STREAMING, "--junitxml", "x.xml", faults="loses-reasoning")
     told = [other for other in project.verdict()["incidents"] if other["test"] == LOST]
     assert [(entry["family"], entry["gate"]) for entry in told] == [("qwen3.5", "streaming")]
@@ -62,25 +64,25 @@ def test_a_failure_leaves_a_bundle_with_what_was_sent_and_what_came_back(project
     assert f"  incident: streaming: pytest --repro out/incidents/{folder.name}" in result.outlines
     assert str(folder) in (project.path / "x.xml").read_text()
 
-    bundle = bundles.read(folder)
-    incident = bundle.incident
+    incident_folder = incident_folders.read(folder)
+    incident = incident_folder.incident
     assert incident.says.startswith("streamed and whole answer differ:")
     assert (incident.family, incident.lane.name) == ("qwen3.5", "fake")
     assert incident.command == f"pytest --repro {folder}"
     assert incident.conversation and incident.conversation["name"] == "plain"
-    whole, streamed = (bundle.sent(send) for send in incident.sends)
+    whole, streamed = (incident_folder.sent(send) for send in incident.sends)
     assert (whole.method, whole.path, whole.status) == ("POST", "/v1/chat/completions", 200)
     assert json.loads(whole.body)["model"] == incident.model
     assert json.loads(streamed.body)["stream"] is True
     assert streamed.answer.endswith(b"data: [DONE]\n\n")
     times = [at for at, _ in streamed.pieces]
     assert len(times) > 1 and times == sorted(times)
-    assert "POST /v1/chat/completions" in (bundle.text("log-excerpt.txt") or "")
+    assert "POST /v1/chat/completions" in (incident_folder.text("log-excerpt.txt") or "")
     assert b"a fake boots" in gzip.decompress((folder / "log.txt.gz").read_bytes())
-    assert bundle.text("lane.toml") == (project.path / "lanes/fake.toml").read_text()
+    assert incident_folder.text("lane.toml") == (project.path / "lanes/fake.toml").read_text()
 
 
-def test_no_bundle_holds_the_key(project: Project) -> None:
+def test_no_incident_holds_the_key(project: Project) -> None:
     project.gates(faults="bangs")
     key = project.key_file.read_bytes()
     files = [path for path in project.report.rglob("*") if path.is_file()]
@@ -101,11 +103,11 @@ def test_what_passes_leaves_nothing(project: Project) -> None:
     assert not (project.path / "incidents").exists()
 
 
-def test_without_a_report_bundles_lie_in_the_project(project: Project) -> None:
+def test_without_a_report_incidents_lie_in_the_project(project: Project) -> None:
     project.lane("bangs")
     project.pytest("--model", "qwen3.5", "--lane", "fake", "-m", "boot")
     (folder,) = (project.path / "incidents").iterdir()
-    assert bundles.read(folder).incident.test == "test_answers_sensibly[qwen3.5]"
+    assert incident_folders.read(folder).incident.test == "test_answers_sensibly[qwen3.5]"
 
 
 def test_none_is_left_where_none_is_wanted(project: Project) -> None:
@@ -211,7 +213,7 @@ def test_times_tell_the_rate_and_how_sure_it_is(project: Project) -> None:
     assert len(found["attempts"]) == 4
 
 
-def test_a_bundle_is_replayed_on_a_running_server(
+def test_an_incident_is_replayed_on_a_running_server(
     project: Project, fakes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost_reasoning(project)
@@ -242,7 +244,7 @@ def test_what_makes_no_sense_is_refused(
     assert says in result.stderr.str()
 
 
-def test_a_bundle_that_was_changed_is_refused(project: Project) -> None:
+def test_an_incident_that_was_changed_is_refused(project: Project) -> None:
     folder = lost_reasoning(project)
     (folder / "requests/1.json").write_text("{}")
     result, found = replayed(project)
@@ -250,13 +252,13 @@ def test_a_bundle_that_was_changed_is_refused(project: Project) -> None:
     assert "requests/1.json has 2 bytes of" in result.stderr.str()
 
 
-def test_a_bundle_whose_response_is_none_is_refused(project: Project) -> None:
+def test_an_incident_whose_response_is_none_is_refused(project: Project) -> None:
     folder = lost_reasoning(project)
     document = json.loads((folder / "incident.json").read_text())
     (folder / "responses/1.jsonl").write_bytes(b"{}\n[]\n")
     sha256 = hashlib.sha256(b"{}\n[]\n").hexdigest()
     document["files"]["responses/1.jsonl"] = {"sha256": sha256, "bytes": 6}
-    document["sha256"] = bundles.digest(document)
+    document["sha256"] = incident_folders.digest(document)
     (folder / "incident.json").write_text(json.dumps(document))
     result = project.pytest("--repro", "copied")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -273,13 +275,13 @@ def test_a_fault_of_ours_ends_no_run(project: Project, monkeypatch: pytest.Monke
     result.stdout.fnmatch_lines(["  no incident could be kept *: ZeroDivisionError: ours"])
 
 
-def test_a_lane_of_the_bundle_that_could_run_anything_is_not_booted(project: Project) -> None:
+def test_a_lane_of_the_incident_that_could_run_anything_is_not_booted(project: Project) -> None:
     lost_reasoning(project)
     (project.path / "lanes/fake.toml").unlink()
     result = project.pytest("--repro", "copied")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     told = result.stderr.str()
-    assert "the incident's lane 'fake' is not here, and the one in its bundle is not booted" in told
+    assert "the incident's lane 'fake' is not here, and the one in its folder is not booted" in told
     assert "which could run whatever it likes" in told and "--lane NAME" in told
 
 

@@ -194,8 +194,8 @@ def test_no_secret_of_a_booted_run_is_in_anything_it_leaves(
     assert junit.count("[redacted]") > 10
     assert "beware of [redacted]" in result.stdout.str()
     assert "logged [redacted]" in (planted.report / "log.txt").read_text()
-    bundles = {path.parent for path in planted.report.rglob(NAME)}
-    assert len(bundles) >= 3
+    incident_folders = {path.parent for path in planted.report.rglob(NAME)}
+    assert len(incident_folders) >= 3
     assert (planted.path / ".pytest_cache").is_dir()
     says = b"Paris is the capital"
     quoting = [place for place, data in told if says in data]

@@ -132,7 +132,7 @@ def _data(option: str, value: str, folder: Path) -> bytes:
     if name == "-" or not path.is_relative_to(folder.resolve()):
         raise UserError(
             f"the command reads its data from {name!r}: only a file in {folder} is read, for a "
-            "bundle is passed on; copy it there"
+            "incident is passed on; copy it there"
         )
     try:
         if path.stat().st_size > BODY_BYTES:

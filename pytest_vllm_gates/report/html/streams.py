@@ -97,7 +97,7 @@ def recorded(evidence: dict[str, Any]) -> list[tuple[str, list[Piece]]]:
 
 
 def of_incident(folder: Path) -> list[tuple[str, list[Piece]]]:
-    """Return the responses of an incident's bundle as they arrived; none where it has none.
+    """Return the responses of an incident as they arrived; none where it has none.
 
     Reads at most 4 MiB of each; what is no response is passed over.
     """

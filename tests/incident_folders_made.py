@@ -49,6 +49,6 @@ def incident(**more: Any) -> Incident:
 
 
 def written(folder: Path, **more: Any) -> Path:
-    """Write a plain bundle and return its folder."""
+    """Write a plain incident and return its folder."""
     files = {"log-excerpt.txt": b"it broke\n"}
     return write(folder, "2026-11-20-leak", incident(**more), [SENT], files)
