@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import shutil
@@ -15,7 +16,7 @@ import hypothesis
 import jsonschema
 import openai
 import pytest
-from servers import stub
+from servers import running, stub
 
 from pytest_vllm_gates.catalog import conversation, family as families
 from pytest_vllm_gates.files import write_whole
@@ -28,7 +29,7 @@ hypothesis.settings.register_profile("ours", deadline=None, max_examples=60, der
 hypothesis.settings.load_profile("ours")
 
 Result = pytest.RunResult
-Fakes = Callable[..., stub.Fake]
+Fakes = Callable[..., stub.StubServer]
 
 
 # Only these: what may run again costs 50 ms beside xdist, for it asks another process.
@@ -61,16 +62,12 @@ def _alone(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def fakes() -> Iterator[Fakes]:
     """Start fake servers in this process; they end with the test."""
-    started: list[stub.Fake] = []
+    with contextlib.ExitStack() as servers:
 
-    def start(faults: str = "", **how: object) -> stub.Fake:
-        started.append(stub.start(faults, **how))  # type: ignore[arg-type]
-        return started[-1]
+        def start(*arguments: Any, **options: Any) -> stub.StubServer:
+            return servers.enter_context(running(stub.StubServer(*arguments, **options)))
 
-    yield start
-    for server in started:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 @pytest.fixture(scope="session")
@@ -194,11 +191,11 @@ def imported() -> None:
     """Import once what runs in this process import late: pytester forgets what they imported."""
     for module in LATE:
         importlib.import_module(module)
-    server = stub.start()
-    with openai.OpenAI(base_url=server.base_url, api_key="x") as client:
+    with (
+        running(stub.StubServer()) as server,
+        openai.OpenAI(base_url=server.base_url, api_key="x") as client,
+    ):
         list(client.chat.completions.create(model="m", messages=[], stream=True))
-    server.shutdown()
-    server.server_close()
 
 
 @pytest.fixture

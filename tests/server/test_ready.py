@@ -11,10 +11,10 @@ from pytest_vllm_gates.client import http, ready as client_ready
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.server import ready
 
-Fakes = Callable[..., stub.Fake]
+Fakes = Callable[..., stub.StubServer]
 
 
-def endpoint(server: stub.Fake, model: str = "m", key: str | None = None) -> Endpoint:
+def endpoint(server: stub.StubServer, model: str = "m", key: str | None = None) -> Endpoint:
     return Endpoint(server.base_url, model, key)
 
 

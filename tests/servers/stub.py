@@ -18,7 +18,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -216,16 +215,6 @@ class Handler(BaseHTTPRequestHandler):
     def chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
-
-
-Fake = StubServer
-
-
-def start(faults: str = "", *, key: str | None = None, names: tuple[str, ...] = ("m",)) -> Fake:
-    """Serve from a thread of this process, for as long as it is not shut down."""
-    server = StubServer(faults, key=key, names=names)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    return server
 
 
 def leak() -> None:
