@@ -38,7 +38,7 @@ from pytest_vllm_gates.session import (
     against as session_against,
     collection,
     commands as session_commands,
-    golden_files,
+    golden_folders,
     items,
 )
 from pytest_vllm_gates.session.rollback import rollback
@@ -239,6 +239,9 @@ def _last_words(of: Run, found: End, here: Path) -> Iterator[tuple[str, str]]:
     yield from (("", f"  recorded ({what}): {path}") for path, what in sorted(of.recorded.items()))
     yield from (("", f"  recorded (baseline): {path}") for path in of.baselines)
     yield from (("", f"  {line}") for line in of.notes)
+    for subject in of.subjects:
+        old_goldens = golden_folders.notes(of.options.rootdir, here, subject)
+        yield from (("", f"  {line}") for line in old_goldens)
     yield from (("", f"  golden nobody uses (delete it?): {path}") for path in _unused_goldens(of))
     yield from (("", line) for line in found.published)
 
@@ -255,11 +258,11 @@ def _unused_goldens(of: Run) -> list[Path]:
     """Return the project's goldens that no test of a whole run asked for."""
     if of.left_out or of.replays.repro or of.interrupted or of.collected - of.finished:
         return []
-    root = of.options.rootdir / golden_files.FOLDER
+    root = of.options.rootdir / golden_folders.FOLDER
     return sorted(
         path
         for subject in of.subjects
-        for path in golden_files.folder(root, subject).glob("*.txt")
+        for path in golden_folders.folder(root, subject).glob("*.txt")
         if path not in of.goldens_used
     )
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 from verdicts import verdict_lines
 
+from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.goldens import lock_golden
+from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,3 +178,141 @@ def test_a_golden_that_differs_fails_with_the_lines_that_do(project: Project) ->
     assert "\x1b" not in told + project.verdict()["families"][0]["gates"][0]["reason"]
     assert "accept it: pytest --model qwen3.5 -m words --update-golden" in told
     assert path.read_text() == changed
+
+
+INCIDENTS_GATE = session_collection.GATES / "test_incidents.py"
+OLD = "golden/qwen3.5/miniature"
+READ = f"  goldens are still read from their old folder {OLD}; to move them, run:"
+MOVE = "mkdir -p golden/qwen3.5/main && mv golden/qwen3.5/miniature golden/qwen3.5/main/miniature"
+UNREAD = f"  old goldens are not read, because {FOLDER} holds their successors (delete them?): "
+
+
+def ours(project: Project) -> str:
+    """Write a conversation of the project's own, and return its golden's text."""
+    project.write("conversations/ours.toml", OWN)
+    parts = {"messages": json.dumps([{"role": "user", "content": "Hm?"}]).encode()}
+    return lock_golden("a question of ours", parts)
+
+
+def move(project: Project, result: pytest.RunResult, read: str = READ) -> None:
+    """Run the command that the run printed after its note, as it stands."""
+    # Some `mv -n` exit 1 for what they leave where it is.
+    command = result.outlines[result.outlines.index(read) + 1]
+    subprocess.run(["sh", "-c", command], cwd=project.path, check=False)
+
+
+def old_notes(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.outlines if "goldens are" in line or "nobody uses" in line]
+
+
+def test_old_goldens_are_read_and_the_printed_command_moves_them(project: Project) -> None:
+    old = project.write(f"{OLD}/ours.txt", ours(project))
+    for arguments in ((), ("-m", "words", "-k", "plain")):
+        result = project.gates(*arguments)
+        assert result.ret == 0
+        assert old_notes(result) == [READ]
+        assert f"    {MOVE}" in result.outlines
+        assert project.outcomes()["words::test_words_are_the_recorded[plain]"] == "PASS"
+
+    move(project, result)
+    assert list(recorded(project)) == ["ours.txt"]
+    assert not old.parent.exists()
+    result = project.gates("--require-promotion")
+    assert (result.ret, old_notes(result)) == (0, [])
+
+
+def test_an_old_golden_comes_before_the_shipped_one(project: Project) -> None:
+    path = project.write(f"{OLD}/plain.txt", OTHER)
+    result = project.gates("-m", "words")
+    assert result.ret == 1
+    assert project.outcomes()["words::test_words_are_the_recorded[plain]"] == "FAIL"
+    assert f"plain is not what was recorded in {path}" in result.stdout.str()
+
+
+def test_a_broken_old_golden_fails_until_it_is_recorded_again(project: Project) -> None:
+    path = project.write(f"{OLD}/plain.txt", "golden 1: lock: x\n\n12  mess")
+    arguments = ("-m", "words", "-k", "plain")
+    result = project.gates(*arguments)
+    assert result.ret == 1
+    told = f"the golden is corrupt: {path} has no last line 'end of golden': it was cut short"
+    assert told in result.stdout.str()
+    assert READ in result.outlines
+
+    assert project.gates(*arguments, "--update-golden").ret == 0
+    result = project.gates(*arguments)
+    assert result.ret == 0
+    assert old_notes(result) == [f"{UNREAD}{OLD}/plain.txt"]
+
+
+def test_recording_writes_to_the_new_folder_only(project: Project) -> None:
+    same = project.write(f"{OLD}/ours.txt", ours(project))
+    changed = project.write(f"{OLD}/plain.txt", OTHER)
+    result = project.gates("--update-golden")
+    assert result.ret == 0
+    assert f"  recorded (changed): {folder(project) / 'plain.txt'}" in result.outlines
+    assert list(recorded(project)) == ["plain.txt"]
+    assert (same.read_text(), changed.read_text()) == (ours(project), OTHER)
+    # What a recording of a part did not write again is still read where it is.
+    result = project.gates("--require-promotion")
+    assert result.ret == 0
+    assert old_notes(result) == [READ, f"{UNREAD}{OLD}/plain.txt"]
+
+    written = recorded(project)["plain.txt"]
+    move(project, result)
+    assert recorded(project) == {"ours.txt": ours(project), "plain.txt": written}
+    result = project.gates("--require-promotion")
+    assert result.ret == 0
+    assert old_notes(result) == [f"{UNREAD}{OLD}/plain.txt"]
+
+
+def test_where_both_are_there_the_new_one_counts(project: Project) -> None:
+    project.write(f"{FOLDER}/ours.txt", ours(project))
+    project.write(f"{OLD}/ours.txt", OTHER)
+    result = project.gates("--require-promotion")
+    assert result.ret == 0
+    assert old_notes(result) == [f"{UNREAD}{OLD}/ours.txt"]
+
+
+def test_an_old_checkpoint_may_be_called_like_a_member(project: Project) -> None:
+    weights = project.path / "weights" / "moe"
+    shutil.copytree(miniatures.path("qwen3.5"), weights)
+    arguments = ("--checkpoint", str(weights), "-m", "words", "-k", "ours")
+    project.write("golden/qwen3.5/moe/ours.txt", ours(project))
+    member = project.write("golden/qwen3.5/moe/miniature/ours.txt", OTHER)
+    result = project.gates(*arguments)
+    assert result.ret == 0
+    read = READ.replace(OLD, "golden/qwen3.5/moe")
+    assert old_notes(result) == [read]
+
+    move(project, result, read)
+    result = project.gates(*arguments)
+    assert (result.ret, old_notes(result)) == (0, [])
+    assert member.read_text() == OTHER
+    files = [path for path in (project.path / "golden").rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(project.path)) for path in files) == [
+        "golden/qwen3.5/main/moe/ours.txt", "golden/qwen3.5/moe/miniature/ours.txt",
+    ]  # fmt: skip
+
+
+def test_a_members_goldens_are_where_they_were(project: Project) -> None:
+    ours(project)
+    project.lane()
+    arguments = ("--model", "qwen3.5/moe", "--lane", "fake", "-m", "words", "-k", "ours")
+    result = project.pytest(*arguments, "--update-golden")
+    written = project.path / "golden/qwen3.5/moe/miniature/ours.txt"
+    assert f"  recorded (new): {written}" in result.outlines
+    result = project.pytest(*arguments)
+    assert (result.ret, old_notes(result)) == (0, [])
+
+
+def test_a_failure_of_an_old_golden_leaves_it_in_its_incident(project: Project) -> None:
+    shutil.copy(INCIDENTS_GATE, session_collection.GATES)
+    path = project.write(f"{OLD}/plain.txt", OTHER)
+    project.gates("-m", "words", "-k", "plain")
+    (incident,) = project.verdict()["incidents"]
+    kept = project.report / incident["path"]
+    assert (kept / "expected/plain.txt").read_text() == OTHER
+    path.unlink()
+    result = project.pytest("--repro", str(kept), "--lane", "fake")
+    assert "REPRODUCED" in result.stdout.str()
+    assert f"plain is not what was recorded in {kept / 'expected/plain.txt'}" in result.stdout.str()
