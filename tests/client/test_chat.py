@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from openai.types.chat import ChatCompletionChunk
-from servers.scripted import Said, serving
+from servers import running
+from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.conversation import Conversation
@@ -156,15 +157,15 @@ def test_a_body_may_set_what_it_likes_and_leave_out_by_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("generation", "shown"),
     [
-        (Said(instead="<html>busy</html>"), "'<html>busy</html>'"),
-        (Said(instead={"choices": []}), "choices=[]"),
+        (Generation(instead="<html>busy</html>"), "'<html>busy</html>'"),
+        (Generation(instead={"choices": []}), "choices=[]"),
     ],
 )
-def test_an_answer_of_another_kind_is_told(said: Said, shown: str) -> None:
+def test_an_answer_of_another_kind_is_told(generation: Generation, shown: str) -> None:
     family = families.load("qwen3.5", Path("/nowhere"))
-    with serving(lambda _: said) as server:
+    with running(ScriptedModel(lambda _: generation)) as server:
         chat = Chat(server.endpoint, family)
         with chat.client, pytest.raises(ValueError, match="is no chat completion: ") as caught:
             chat.ask({"messages": [{"role": "user", "content": "Hi"}]})
@@ -173,7 +174,9 @@ def test_an_answer_of_another_kind_is_told(said: Said, shown: str) -> None:
 
 def test_arguments_that_are_no_text_are_told_as_they_are() -> None:
     family = families.load("qwen3.5", Path("/nowhere"))
-    with serving(lambda _: Said("", calls=[("get_time", {"zone": 1})])) as server:
+    with running(
+        ScriptedModel(lambda _: Generation("", calls=[("get_time", {"zone": 1})]))
+    ) as server:
         chat = Chat(server.endpoint, family)
         with chat.client:
             answer = chat.ask({"messages": [{"role": "user", "content": "Hi"}]})

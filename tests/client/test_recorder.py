@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import httpx2 as httpx
 import openai
 import pytest
-from servers.scripted import Said, Scripted, serving
+from servers import running
+from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.answer import Recording
@@ -28,8 +29,10 @@ ASKED = {"messages": [{"role": "user", "content": "Hello"}]}
 
 
 @pytest.fixture
-def server() -> Iterator[Scripted]:
-    with serving(lambda body: Said(str(body["messages"][-1]["content"]))) as server:
+def server() -> Iterator[ScriptedModel]:
+    with running(
+        ScriptedModel(lambda body: Generation(str(body["messages"][-1]["content"])))
+    ) as server:
         yield server
 
 
@@ -38,7 +41,9 @@ def recorder() -> Recorder:
     return Recorder(verify=False)
 
 
-def test_a_stream_is_kept_as_it_arrived(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+def test_a_stream_is_kept_as_it_arrived(
+    server: ScriptedModel, recorder: Recorder, qwen: Family
+) -> None:
     chat = Chat(server.endpoint, qwen, recorder)
     assert chat.stream(ASKED, {HEADER: "one"}).content == "Hello"
     kept = recorder.take("one")
@@ -51,7 +56,7 @@ def test_a_stream_is_kept_as_it_arrived(server: Scripted, recorder: Recorder, qw
     chat.client.close()
 
 
-def test_a_recording_is_taken_once(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+def test_a_recording_is_taken_once(server: ScriptedModel, recorder: Recorder, qwen: Family) -> None:
     chat = Chat(server.endpoint, qwen, recorder)
     chat.stream(ASKED, {HEADER: "one"})
     assert recorder.take("one") != Recording()
@@ -60,7 +65,9 @@ def test_a_recording_is_taken_once(server: Scripted, recorder: Recorder, qwen: F
     chat.client.close()
 
 
-def test_what_does_not_ask_is_not_kept(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+def test_what_does_not_ask_is_not_kept(
+    server: ScriptedModel, recorder: Recorder, qwen: Family
+) -> None:
     chat = Chat(server.endpoint, qwen, recorder)
     assert chat.ask(ASKED).content == "Hello"
     assert recorder._recordings == {}
@@ -68,7 +75,7 @@ def test_what_does_not_ask_is_not_kept(server: Scripted, recorder: Recorder, qwe
 
 
 def test_a_stream_left_early_is_kept_as_far_as_it_came(
-    server: Scripted, recorder: Recorder
+    server: ScriptedModel, recorder: Recorder
 ) -> None:
     with httpx.Client(transport=recorder) as client:
         url = f"{server.endpoint.base_url}/chat/completions"
@@ -79,7 +86,7 @@ def test_a_stream_left_early_is_kept_as_far_as_it_came(
     assert len(kept.pieces) == 1
 
 
-def test_threads_do_not_mix(server: Scripted, recorder: Recorder, qwen: Family) -> None:
+def test_threads_do_not_mix(server: ScriptedModel, recorder: Recorder, qwen: Family) -> None:
     chat = Chat(server.endpoint, qwen, recorder)
     words = [f"word{number}" for number in range(16)]
 
@@ -96,7 +103,7 @@ def test_threads_do_not_mix(server: Scripted, recorder: Recorder, qwen: Family) 
     chat.client.close()
 
 
-def test_what_passes_is_on_the_tape(server: Scripted, qwen: Family) -> None:
+def test_what_passes_is_on_the_tape(server: ScriptedModel, qwen: Family) -> None:
     tape = Tape()
     endpoint = replace(server.endpoint, tape=tape)
     chat = Chat(endpoint, qwen)
@@ -122,7 +129,7 @@ def test_what_is_never_answered_is_on_the_tape(qwen: Family) -> None:
     assert (sent.status, sent.error.partition(":")[0]) == (None, "ConnectError")
 
 
-def test_what_is_asked_again_and_again_is_not(server: Scripted) -> None:
+def test_what_is_asked_again_and_again_is_not(server: ScriptedModel) -> None:
     tape = Tape()
     with http.client(replace(server.endpoint, tape=tape)) as client:
         for path in ("/health", "/metrics", "/version"):
@@ -130,7 +137,7 @@ def test_what_is_asked_again_and_again_is_not(server: Scripted) -> None:
     assert [sent.path for sent in tape.of()] == ["/version"]
 
 
-def test_paths_are_below_the_servers_root(server: Scripted) -> None:
+def test_paths_are_below_the_servers_root(server: ScriptedModel) -> None:
     tape = Tape()
     url = server.endpoint.base_url.replace("/v1", "/behind/a/gateway/v1")
     with contextlib.suppress(httpx.HTTPError):  # it knows no such path

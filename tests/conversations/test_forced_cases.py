@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from servers.scripted import Said, Scripted, serving
+from servers import running
+from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.catalog import family as families, toml
 from pytest_vllm_gates.client.chat import Chat
@@ -52,11 +53,11 @@ def rendered(family: str, body: dict[str, Any]) -> str:
     return f"Call as {example}<turn>" + call.format(name=function["name"], values=values) + "<end>"
 
 
-def obeys(body: dict[str, Any]) -> Said:
-    return Said(body["structured_outputs"]["choice"][0])
+def obeys(body: dict[str, Any]) -> Generation:
+    return Generation(body["structured_outputs"]["choice"][0])
 
 
-def asked(server: Scripted, family: Family) -> ForcedReplies:
+def forced_replies(server: ScriptedModel, family: Family) -> ForcedReplies:
     chat = Chat(server.endpoint, family)
     try:
         return typed_calls(chat, server.endpoint, family)
@@ -66,9 +67,9 @@ def asked(server: Scripted, family: Family) -> ForcedReplies:
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
 def test_a_call_is_written_as_the_template_renders_it(name: str, tmp_path: Path) -> None:
-    with serving(obeys) as server:
-        server.renders = lambda body: rendered(name, body)
-        replies = asked(server, families.load(name, tmp_path))
+    with running(ScriptedModel(obeys)) as server:
+        server.render = lambda body: rendered(name, body)
+        replies = forced_replies(server, families.load(name, tmp_path))
     assert replies.not_written == {}
     assert [forced_reply.name for forced_reply in replies.replies] == [
         typed_call.name for typed_call in SHIPPED
@@ -86,8 +87,8 @@ def test_a_call_is_written_as_the_template_renders_it(name: str, tmp_path: Path)
 
 
 def test_a_format_of_json_needs_no_template(tmp_path: Path) -> None:
-    with serving(obeys) as server:
-        replies = asked(server, families.load("deepseek", tmp_path))
+    with running(ScriptedModel(obeys)) as server:
+        replies = forced_replies(server, families.load("deepseek", tmp_path))
     (written,) = replies.replies[0].request["structured_outputs"]["choice"]
     assert '"identifier": 9007199254740993' in written
     assert "save_note" in written
@@ -95,31 +96,34 @@ def test_a_format_of_json_needs_no_template(tmp_path: Path) -> None:
 
 def test_a_template_that_renders_no_call_proves_nothing(qwen: Family) -> None:
     why = "no call is rendered: ValueError: the chat template renders no call between '<tool_call>"
-    with serving(obeys) as server, pytest.raises(NotApplicable, match=why):
-        asked(server, qwen)
+    with running(ScriptedModel(obeys)) as server, pytest.raises(NotApplicable, match=why):
+        forced_replies(server, qwen)
 
 
 def test_a_call_that_the_template_does_not_render_is_told(qwen: Family) -> None:
     def renders(body: dict[str, Any]) -> str:
         return "" if "$defs" in json.dumps(body) else rendered("qwen3.5", body)
 
-    with serving(obeys) as server:
-        server.renders = renders
-        replies = asked(server, qwen)
+    with running(ScriptedModel(obeys)) as server:
+        server.render = renders
+        replies = forced_replies(server, qwen)
     assert [*replies.not_written] == ["referred"]
     assert len(replies.replies) == len(SHIPPED) - 1
 
 
 def test_a_server_that_writes_none_proves_nothing(qwen: Family) -> None:
-    with serving(lambda _: Said("No.")) as server:
-        server.renders = lambda body: rendered("qwen3.5", body)
+    with running(ScriptedModel(lambda _: Generation("No."))) as server:
+        server.render = lambda body: rendered("qwen3.5", body)
         with pytest.raises(Inconclusive, match="the tokens that came are others"):
-            asked(server, qwen)
+            forced_replies(server, qwen)
 
 
 def test_a_family_that_calls_no_tools_is_not_asked(tmp_path: Path) -> None:
-    with serving(obeys) as server, pytest.raises(NotApplicable, match="calls no tools"):
-        asked(server, families.load("gemma/3", tmp_path))
+    with (
+        running(ScriptedModel(obeys)) as server,
+        pytest.raises(NotApplicable, match="calls no tools"),
+    ):
+        forced_replies(server, families.load("gemma/3", tmp_path))
 
 
 @pytest.mark.parametrize("shipped", SHIPPED, ids=[call.name for call in SHIPPED])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from servers.scripted import Said, Scripted, serving
+from servers import running
+from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.client.chat import Chat
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
 
 
-def obeys(body: dict[str, Any]) -> Said:
+def obeys(body: dict[str, Any]) -> Generation:
     """Write what the grammar leaves, in a call of which no parser makes anything."""
-    return Said(body["structured_outputs"]["choice"][0])
+    return Generation(body["structured_outputs"]["choice"][0])
 
 
 def forced(
-    family: Family, says: Callable[[dict[str, Any]], Said]
-) -> tuple[ForcedReplies, Scripted]:
-    with serving(says) as server:
+    family: Family, generate: Callable[[dict[str, Any]], Generation]
+) -> tuple[ForcedReplies, ScriptedModel]:
+    with running(ScriptedModel(generate)) as server:
         chat = Chat(server.endpoint, family)
         try:
             return hostile_calls(chat, server.endpoint, family), server
@@ -75,9 +76,9 @@ def test_arguments_in_json_carry_everything(tmp_path: Path) -> None:
 
 
 def test_what_was_not_written_is_not_judged(qwen: Family) -> None:
-    def sometimes(body: dict[str, Any]) -> Said:
+    def sometimes(body: dict[str, Any]) -> Generation:
         if "☔" in body["structured_outputs"]["choice"][0]:
-            return Said("No.")
+            return Generation("No.")
         return obeys(body)
 
     replies, _ = forced(qwen, sometimes)
@@ -88,18 +89,18 @@ def test_what_was_not_written_is_not_judged(qwen: Family) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "why"),
+    ("generate", "why"),
     [
-        (lambda _: Said("No."), "the tokens that came are others"),
-        (lambda _: Said(status=400), "BadRequestError: "),
+        (lambda _: Generation("No."), "the tokens that came are others"),
+        (lambda _: Generation(status=400), "BadRequestError: "),
     ],
     ids=["disobeys", "refuses"],
 )
 def test_a_server_that_writes_none_proves_nothing(
-    qwen: Family, says: Callable[[dict[str, Any]], Said], why: str
+    qwen: Family, generate: Callable[[dict[str, Any]], Generation], why: str
 ) -> None:
     with pytest.raises(Inconclusive) as caught:
-        forced(qwen, says)
+        forced(qwen, generate)
     assert "the server did not write what structured_outputs.choice leaves it" in str(caught.value)
     assert why in str(caught.value)
 
@@ -115,12 +116,12 @@ def test_a_family_that_cannot_is_not_asked(name: str, why: str, tmp_path: Path) 
     family = families.load(name, tmp_path)
     with pytest.raises(NotApplicable, match=why):
         forced(family, obeys)
-    with serving(obeys) as server, pytest.raises(NotApplicable, match=why):
+    with running(ScriptedModel(obeys)) as server, pytest.raises(NotApplicable, match=why):
         long_call(server.endpoint, family)
 
 
 def test_a_long_call_takes_long_enough_to_be_seen(qwen: Family) -> None:
-    with serving(obeys) as server:
+    with running(ScriptedModel(obeys)) as server:
         body = long_call(server.endpoint, qwen)
         (written,) = body["structured_outputs"]["choice"]
         assert len(server.ids(written)) > 200
@@ -128,7 +129,7 @@ def test_a_long_call_takes_long_enough_to_be_seen(qwen: Family) -> None:
 
 
 def test_a_server_that_fails_on_it_is_told(qwen: Family) -> None:
-    replies, _ = forced(qwen, lambda _: Said(status=500))
+    replies, _ = forced(qwen, lambda _: Generation(status=500))
     assert replies.replies == []
     assert set(replies.failed) == set(replies.not_written)
     assert all("no chat today" in what for what in replies.failed.values())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from servers.scripted import Said, Scripted, serving
+from servers import running
+from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
 from pytest_vllm_gates.client.chat import Chat
@@ -17,19 +18,19 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.family import Family
 
-THOUGHT = "Two lines. No more."
-SAYS = "The sea is wide and never sleeps, it counts the secrets that it keeps."
+REASONING = "Two lines. No more."
+CONTENT = "The sea is wide and never sleeps, it counts the secrets that it keeps."
 BODY = {"messages": [{"role": "user", "content": "Write."}], "max_tokens": 300}
 
 
 @pytest.fixture
-def server() -> Iterator[Scripted]:
-    with serving(lambda _: Said(SAYS, THOUGHT)) as server:
+def server() -> Iterator[ScriptedModel]:
+    with running(ScriptedModel(lambda _: Generation(CONTENT, REASONING))) as server:
         yield server
 
 
 @pytest.fixture
-def chat(server: Scripted, qwen: Family) -> Iterator[Chat]:
+def chat(server: ScriptedModel, qwen: Family) -> Iterator[Chat]:
     chat = Chat(server.endpoint, qwen)
     yield chat
     chat.client.close()
@@ -47,7 +48,7 @@ def test_stops_are_pieces_of_the_answer(chat: Chat) -> None:
     for stop in found:
         assert 1 <= len(stop) == len(set(stop)) <= 3
         for text in stop:
-            assert text in THOUGHT or text in SAYS
+            assert text in REASONING or text in CONTENT
             assert text.strip()
             assert len(text) <= LONGEST
 
@@ -58,18 +59,18 @@ def test_the_same_stops_come_every_time(chat: Chat) -> None:
 
 def test_they_come_from_all_of_the_answer_and_several_at_once(chat: Chat) -> None:
     found = explored(Pieces(chat, BODY))
-    assert any(text in THOUGHT for stop in found for text in stop)
-    assert any(text in SAYS for stop in found for text in stop)
+    assert any(text in REASONING for stop in found for text in stop)
+    assert any(text in CONTENT for stop in found for text in stop)
     assert any(len(stop) > 1 for stop in found)
 
 
-def test_a_stop_is_sent_with_the_question(chat: Chat, server: Scripted) -> None:
+def test_a_stop_is_sent_with_the_question(chat: Chat, server: ScriptedModel) -> None:
     pieces = Pieces(chat, BODY)
     whole, request = pieces.ask(["wide"])
     assert (whole.content, whole.stop_reason) == ("The sea is ", "wide")
     assert request == {**BODY, "stop": ["wide"]}
-    assert server.asked[-1]["stop"] == ["wide"]
-    assert "stop" not in server.asked[0]
+    assert server.chats_seen[-1]["stop"] == ["wide"]
+    assert "stop" not in server.chats_seen[0]
     assert stops.cut_at_first(["wide"], whole, pieces.plain) == []
 
 
@@ -85,7 +86,7 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
     plain = chat.ask(BODY)
     assert plain.usage is not None
     length = plain.usage.completion_tokens
-    thought = round(length / 2 * len(THOUGHT) / len(THOUGHT + SAYS))
+    thought = round(length / 2 * len(REASONING) / len(REASONING + CONTENT))
     answers = limits(chat, BODY, plain)
     assert [limited_answer.max_tokens for limited_answer in answers] == [
         limit
@@ -109,24 +110,24 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
 
 
 def test_a_server_that_counts_nothing_has_no_limits(chat: Chat) -> None:
-    assert limits(chat, BODY, Answer("", SAYS, (), "stop", None)) == []
+    assert limits(chat, BODY, Answer("", CONTENT, (), "stop", None)) == []
     call = ToolCall("get_time", "{}", "call-1")
     assert limits_in_a_call(chat, BODY, Answer("", "", (call,), "tool_calls", None)) == []
 
 
 def test_an_answer_that_did_not_think_is_not_cut_there(chat: Chat) -> None:
-    plain = Answer("", SAYS, (), "stop", Usage(3, 8))
+    plain = Answer("", CONTENT, (), "stop", Usage(3, 8))
     assert {limit.kind for limit in limits(chat, BODY, plain)} == {
         "one token", "half", "exact", "one more",
     }  # fmt: skip
 
 
-def test_a_call_is_cut_before_its_end(chat: Chat, server: Scripted) -> None:
+def test_a_call_is_cut_before_its_end(chat: Chat, server: ScriptedModel) -> None:
     call = ToolCall("get_time", "{}", "call-1")
     plain = Answer("", "", (call,), "tool_calls", Usage(3, 5))
     answers = limits_in_a_call(chat, BODY, plain)
     assert [(answer.max_tokens, answer.due) for answer in answers] == [
         (limit, "length") for limit in (1, 2) for _ in ("whole", "streamed")
     ]
-    assert [entry["max_tokens"] for entry in server.asked] == [BODY["max_tokens"], 1, 1, 2, 2]
-    assert limits_in_a_call(chat, BODY, Answer("", SAYS, (), "stop", Usage(3, 5))) == []
+    assert [entry["max_tokens"] for entry in server.chats_seen] == [BODY["max_tokens"], 1, 1, 2, 2]
+    assert limits_in_a_call(chat, BODY, Answer("", CONTENT, (), "stop", Usage(3, 5))) == []

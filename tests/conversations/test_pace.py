@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from servers.scripted import Said, Scripted, serving
+from servers import running
+from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.conversations.pace import TIMES, measure
@@ -20,20 +21,20 @@ BODY = {"messages": [{"role": "user", "content": "Write."}]}
 
 
 @pytest.fixture
-def server() -> Iterator[Scripted]:
+def server() -> Iterator[ScriptedModel]:
     calls = [("get_weather", '{"city": "Oslo"}')]
-    with serving(lambda _: Said("It is cold.", "Hm.", calls)) as server:
+    with running(ScriptedModel(lambda _: Generation("It is cold.", "Hm.", calls))) as server:
         yield server
 
 
 @pytest.fixture
-def chat(server: Scripted, qwen: Family) -> Iterator[Chat]:
+def chat(server: ScriptedModel, qwen: Family) -> Iterator[Chat]:
     chat = Chat(server.endpoint, qwen)
     yield chat
     chat.client.close()
 
 
-def test_every_piece_that_carries_text_is_timed(chat: Chat, server: Scripted) -> None:
+def test_every_piece_that_carries_text_is_timed(chat: Chat, server: ScriptedModel) -> None:
     (stream,) = measure(chat, server.endpoint, BODY, "an answer", lambda _: False).streams
     assert stream.what == "an answer"
     assert list(stream.times) == sorted(stream.times)
@@ -44,18 +45,20 @@ def test_every_piece_that_carries_text_is_timed(chat: Chat, server: Scripted) ->
     assert stream.tokens == len(server.ids("".join(("Hm.", "It is cold.", *texts[2:]))))
 
 
-def test_a_stream_without_faults_is_not_asked_for_again(chat: Chat, server: Scripted) -> None:
+def test_a_stream_without_faults_is_not_asked_for_again(chat: Chat, server: ScriptedModel) -> None:
     assert len(measure(chat, server.endpoint, BODY, "an answer", lambda _: False).streams) == 1
 
 
-def test_one_with_faults_is_until_one_has_none(chat: Chat, server: Scripted) -> None:
+def test_one_with_faults_is_until_one_has_none(chat: Chat, server: ScriptedModel) -> None:
     faults = iter([True, True, False])
     streams = measure(chat, server.endpoint, BODY, "an answer", lambda _: next(faults))
     assert len(streams.streams) == 3
     assert streams.request == BODY
 
 
-def test_what_is_wrong_every_time_is_asked_for_eight_times(chat: Chat, server: Scripted) -> None:
+def test_what_is_wrong_every_time_is_asked_for_eight_times(
+    chat: Chat, server: ScriptedModel
+) -> None:
     judged: list[TimedStream] = []
 
     def never(stream: TimedStream) -> bool:
@@ -64,9 +67,9 @@ def test_what_is_wrong_every_time_is_asked_for_eight_times(chat: Chat, server: S
 
     streams = measure(chat, server.endpoint, BODY, "an answer", never)
     assert [*streams.streams] == judged
-    assert len(judged) == TIMES == len(server.asked)
+    assert len(judged) == TIMES == len(server.chats_seen)
 
 
-def test_the_server_is_silent_between_its_answers(chat: Chat, server: Scripted) -> None:
+def test_the_server_is_silent_between_its_answers(chat: Chat, server: ScriptedModel) -> None:
     (stream,) = measure(chat, server.endpoint, BODY, "an answer", lambda _: False).streams
     assert stream.silence_between(1e9, 3e9) == 2e9

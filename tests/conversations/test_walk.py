@@ -6,7 +6,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from servers.scripted import Said, Scripted, serving
+from servers import running
+from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.catalog import conversation as conversations, family as families
 from pytest_vllm_gates.catalog.conversation import Conversation
@@ -45,12 +46,12 @@ def small(stops: tuple[str, ...] = STOPS, thinking: tuple[str, ...] = ("unset",)
     )
 
 
-def says(_: dict[str, Any]) -> Said:
-    return Said("The sea is wide and never sleeps.", "Two lines will do.")
+def generation(_: dict[str, Any]) -> Generation:
+    return Generation("The sea is wide and never sleeps.", "Two lines will do.")
 
 
 def walked(
-    server: Scripted, family: Family, cells: Matrix, *more: Conversation
+    server: ScriptedModel, family: Family, cells: Matrix, *more: Conversation
 ) -> tuple[Walk, dict[str, Exchange]]:
     walk = Walk(server.endpoint, family, cells, (HELLO, *more), 300)
     exchanges = walk.run()
@@ -61,29 +62,29 @@ def walked(
 
 
 def test_every_cell_is_asked_in_three_ways(qwen: Family) -> None:
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         walk, found = walked(server, qwen, small())
     assert set(found) == set(STOPS)
-    assert walk.requests == len(server.asked) == 3 * len(STOPS)
+    assert walk.requests == len(server.chats_seen) == 3 * len(STOPS)
     for exchange in found.values():
         assert exchange.error == ""
         assert exchange.whole and exchange.streamed and exchange.widened
         assert exchange.request["max_tokens"] == 300
         assert list(framing.faults(exchange.stream)) == []
         assert exchange.stream.pieces != ()
-    kinds = [(body.get("stream", False), body.get("stream_interval")) for body in server.asked]
+    kinds = [(body.get("stream", False), body.get("stream_interval")) for body in server.chats_seen]
     for kind in ((False, None), (True, None), (True, WIDE_TOKENS)):
         assert kinds.count(kind) == len(STOPS)
 
 
 def test_the_raw_text_is_that_of_the_tokens(qwen: Family) -> None:
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         _, found = walked(server, qwen, small(("unset",)))
     assert found["unset"].raw == "Two lines will do.The sea is wide and never sleeps."
 
 
 def test_stops_are_taken_from_the_answer_without_one(qwen: Family) -> None:
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         _, found = walked(server, qwen, small())
     plain = found["unset"].whole
     assert plain is not None
@@ -103,12 +104,12 @@ def test_stops_are_taken_from_the_answer_without_one(qwen: Family) -> None:
 def test_a_stop_does_not_wait_for_another_answer(qwen: Family) -> None:
     stopped, in_time = threading.Event(), []
 
-    def slow(body: dict[str, Any]) -> Said:
+    def slow(body: dict[str, Any]) -> Generation:
         if body.get("stop"):
             stopped.set()
         elif body["messages"][0]["content"] == "Tell me a story.":
             in_time.append(stopped.wait(WAIT_S))
-        return says(body)
+        return generation(body)
 
     story = HELLO.model_copy(
         update={
@@ -116,13 +117,13 @@ def test_a_stop_does_not_wait_for_another_answer(qwen: Family) -> None:
             "messages": ({"role": "user", "content": "Tell me a story."},),
         }
     )  # fmt: skip
-    with serving(slow) as server:
+    with running(ScriptedModel(slow)) as server:
         walked(server, qwen, small(("unset", "occurs")), story)
     assert in_time == [True] * 3
 
 
 def test_where_an_answer_offers_no_stop_the_reason_is_told(qwen: Family) -> None:
-    with serving(lambda _: Said("Yes")) as server:
+    with running(ScriptedModel(lambda _: Generation("Yes"))) as server:
         walk, found = walked(server, qwen, small())
     assert set(found) == {"unset", "never"}
     assert len(walk.not_applicable) == 4
@@ -132,22 +133,22 @@ def test_where_an_answer_offers_no_stop_the_reason_is_told(qwen: Family) -> None
 def test_what_a_family_cannot_do_is_not_asked(tmp_path: Path) -> None:
     deepseek = families.load("deepseek", tmp_path)
     cells = small(("unset", "in_reasoning"), ("unset", "on"))
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         walk, _ = walked(server, deepseek, cells)
         assert list(walk.not_applicable.values()) == [
             "deepseek does not think when it is not told to"
         ]
     gemma = families.load("gemma/3", tmp_path)
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         walk, _ = walked(server, gemma, small(("unset",), ("unset", "on")))
     assert [*walk.not_applicable.values()] == ["gemma/3 has no thinking switch"]
 
 
 def test_a_request_that_fails_is_told_and_hides_no_other(qwen: Family) -> None:
-    def refuses(body: dict[str, Any]) -> Said:
-        return Said(status=400) if "stop" in body else says(body)
+    def refuses(body: dict[str, Any]) -> Generation:
+        return Generation(status=400) if "stop" in body else generation(body)
 
-    with serving(refuses) as server:
+    with running(ScriptedModel(refuses)) as server:
         _, found = walked(server, qwen, small(("unset", "never", "token_ids")))
     assert found["never"].error.startswith("answered 400: ")
     assert "no chat today" in found["never"].error
@@ -156,7 +157,7 @@ def test_a_request_that_fails_is_told_and_hides_no_other(qwen: Family) -> None:
 
 
 def test_what_has_no_plain_answer_is_not_asked_with_a_stop(qwen: Family) -> None:
-    with serving(lambda _: Said(status=500)) as server:
+    with running(ScriptedModel(lambda _: Generation(status=500))) as server:
         _, found = walked(server, qwen, small())
     assert set(found) == {"unset"}
     assert found["unset"].error.startswith("answered 500")
@@ -165,7 +166,7 @@ def test_what_has_no_plain_answer_is_not_asked_with_a_stop(qwen: Family) -> None
 def test_conversations_that_want_an_answer_are_asked_besides(qwen: Family) -> None:
     more = HELLO.model_copy(update={"name": "mine", "ask": True})
     silent = HELLO.model_copy(update={"name": "silent"})
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         _, found = walked(server, qwen, small(("unset",)), more, silent)
     assert set(found) == {"unset", "mine"}
 
@@ -185,7 +186,7 @@ def test_tools_go_with_the_choice(qwen: Family) -> None:
             ),
         ),
     )  # fmt: skip
-    with serving(lambda _: Said("", calls=[("get_weather", "{}")])) as server:
+    with running(ScriptedModel(lambda _: Generation("", calls=[("get_weather", "{}")]))) as server:
         walk = Walk(server.endpoint, qwen, cells, (WEATHER,), 300)
         found = {entry.cell.tools: entry for entry in walk.run()}
     named = {"type": "function", "function": {"name": "get_weather"}}
@@ -211,14 +212,14 @@ def test_a_cell_knows_whether_the_model_is_to_think(
     thinking: str, default: str, thinks: bool, tmp_path: Path
 ) -> None:
     family = families.load(default, tmp_path)
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         _, found = walked(server, family, small(("unset",), (thinking,)))
     assert found["unset"].thinks == thinks
 
 
 def test_the_shipped_conversations_can_be_walked(qwen: Family, tmp_path: Path) -> None:
     every = conversations.load_all(tmp_path)
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         walk = Walk(server.endpoint, qwen, small(("unset",)), (HELLO, *every), 300)
         exchanges = walk.run()
     assert len(exchanges) == 1 + len([conversation for conversation in every if conversation.ask])

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 import pytest
 from incident_folders_made import incident
-from servers.scripted import Said, Scripted, serving
+from servers import running
+from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.catalog.matrix import Cell, ConversationRule
 from pytest_vllm_gates.client.chat import Chat
@@ -63,7 +64,7 @@ def incident_folder_of(folder: Path, *, widened: bool = True) -> incidents_read.
 
 
 def replayed(
-    server: Scripted, family: Family, incident_folder: incidents_read.IncidentFolder
+    server: ScriptedModel, family: Family, incident_folder: incidents_read.IncidentFolder
 ) -> dict[str, Any]:
     endpoint = replace(server.endpoint, tape=Tape())
     assert incident_folder.incident.walk
@@ -74,12 +75,12 @@ def replayed(
     return {"cells": found, "bodies": [other.body for other in sent], "sent": sent}
 
 
-def says(_: dict[str, Any]) -> Said:
-    return Said("The sea is wide.", "Two words.")
+def generation(_: dict[str, Any]) -> Generation:
+    return Generation("The sea is wide.", "Two words.")
 
 
 def test_a_walk_goes_out_byte_for_byte(qwen: Family, tmp_path: Path) -> None:
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         found = replayed(server, qwen, incident_folder_of(tmp_path))
     for way, more in WAYS.items():
         assert (ODD % more) in found["bodies"], way
@@ -93,7 +94,7 @@ def test_a_walk_goes_out_byte_for_byte(qwen: Family, tmp_path: Path) -> None:
 def test_what_comes_back_is_an_exchange_as_the_gates_judge_them(
     qwen: Family, tmp_path: Path
 ) -> None:
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         cells = replayed(server, qwen, incident_folder_of(tmp_path))["cells"]
     plain, stopping = cells[CELL], cells[STOPPING]
     assert plain.whole.content == plain.streamed.content == "The sea is wide."
@@ -108,9 +109,9 @@ def test_what_comes_back_is_an_exchange_as_the_gates_judge_them(
 
 
 def test_a_way_that_was_not_kept_is_asked_as_the_gates_do(qwen: Family, tmp_path: Path) -> None:
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         replayed(server, qwen, incident_folder_of(tmp_path, widened=False))
-        wide = [body for body in server.asked if body.get("stream_interval") == WIDE_TOKENS]
+        wide = [body for body in server.chats_seen if body.get("stream_interval") == WIDE_TOKENS]
     assert len(wide) == 2
     assert all(body["messages"][0]["content"].startswith("Say A") for body in wide)
 
@@ -121,14 +122,17 @@ def test_a_request_that_is_no_chat_is_told(qwen: Family, tmp_path: Path) -> None
     sent = Sent("POST", "/v1/chat/completions", {}, b"no json", "a")
     folder = incidents_write.write(tmp_path, "a", incident(walk=walk), [sent], {})
     incident_folder = incidents_read.read(folder)
-    with serving(says) as server, pytest.raises(UserError, match="holds no chat request for 'a'"):
+    with (
+        running(ScriptedModel(generation)) as server,
+        pytest.raises(UserError, match="holds no chat request for 'a'"),
+    ):
         ReplayedWalk(server.endpoint, qwen, incident_folder, walk).run()
 
 
 def test_what_names_no_send_goes_out_as_it_is(qwen: Family, tmp_path: Path) -> None:
-    with serving(says) as server:
+    with running(ScriptedModel(generation)) as server:
         inner = httpx.HTTPTransport()
         chat = Chat(server.endpoint, qwen, AsSent(incident_folder_of(tmp_path), "alias", inner))
         chat.ask({"messages": [{"role": "user", "content": "Hello"}]})
         chat.client.close()
-        assert server.asked[-1]["messages"] == [{"role": "user", "content": "Hello"}]
+        assert server.chats_seen[-1]["messages"] == [{"role": "user", "content": "Hello"}]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from servers.scripted import Said, serving
+from servers import running
+from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
 from pytest_vllm_gates.long_context.types import load
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
 NUMBER = re.compile(r"key is (\d{6})\.")
 
 
-def finds(body: dict[str, Any]) -> Said:
+def finds(body: dict[str, Any]) -> Generation:
     """Answer with the number that stands in the text."""
     match = NUMBER.search(body["messages"][-1]["content"])
-    return Said(f"It is {match[1]}." if match else "There is none.")
+    return Generation(f"It is {match[1]}." if match else "There is none.")
 
 
 def test_a_prompt_has_the_tokens_asked_for() -> None:
-    with serving(lambda _: Said()) as server:
+    with running(ScriptedModel(lambda _: Generation())) as server:
         ids = long_context_prompts.token_ids(server.endpoint, load(), 5000)
         again = long_context_prompts.token_ids(server.endpoint, load(), 700)
         assert server.text(list(ids)).startswith("1. The tide comes in")
@@ -49,12 +50,12 @@ def test_ends_keep_a_token_more_than_their_scores() -> None:
 
 
 def test_a_needle_is_hidden_where_it_is_said_to_be(qwen: Family) -> None:
-    with serving(finds) as server:
+    with running(ScriptedModel(finds)) as server:
         haystack = long_context_prompts.Haystack(server.endpoint, qwen, load())
         places = []
         for depth in (0.0, 0.5, 1.0):
             assert haystack.ask(2000, depth).found
-            text = server.asked[-1]["messages"][-1]["content"]
+            text = server.chats_seen[-1]["messages"][-1]["content"]
             hidden = NUMBER.search(text)
             assert hidden is not None
             places.append(hidden.start() / len(text))
@@ -65,7 +66,7 @@ def test_a_needle_is_hidden_where_it_is_said_to_be(qwen: Family) -> None:
 
 
 def test_a_checkpoint_that_finds_nothing_says_so(qwen: Family) -> None:
-    with serving(lambda _: Said("I only know what I was taught.")) as server:
+    with running(ScriptedModel(lambda _: Generation("I only know what I was taught."))) as server:
         hay = long_context_prompts.Haystack(server.endpoint, qwen, load()).ask(160, 0.5)
     assert not hay.found
     assert "taught" in hay.shown
