@@ -33,9 +33,9 @@ LETTERS = "etaoinshrdlucmfwypvbgk"
 MEASURE = """
 import json, resource, sys, time
 from pathlib import Path
-from pytest_vllm_gates.drive import log
-from pytest_vllm_gates.facts import signature
-from pytest_vllm_gates.judge import explain
+from pytest_vllm_gates.server import log
+from pytest_vllm_gates.diagnosis import signature
+from pytest_vllm_gates.diagnosis import explain
 started = time.perf_counter()
 classes = signature.load_all()
 explain.table(classes)

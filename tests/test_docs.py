@@ -96,7 +96,7 @@ def test_the_site_builds_and_asks_no_other_host(tmp_path: Path) -> None:
         assert ADDRESS.findall(file.read_text(encoding="utf-8")) == [], file
     assert not [*site.rglob("*.py")]
     assert (
-        "(<code>pytest_vllm_gates/drift.toml</code>)" in (site / "verdict/index.html").read_text()
+        "(<code>pytest_vllm_gates/data/drift.toml</code>)" in (site / "verdict/index.html").read_text()
     )
 
 

@@ -26,7 +26,7 @@ from faults import (
     tools,
 )
 
-from pytest_vllm_gates import option_list
+from pytest_vllm_gates import data, option_list
 from pytest_vllm_gates.catalog import family as families, lane as lanes, plans, toml
 from pytest_vllm_gates.cli.main import COMMANDS
 from pytest_vllm_gates.session import collection as session_collection
@@ -91,7 +91,7 @@ def options() -> frozenset[str]:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
     for name in COMMANDS:
-        importlib.import_module(f"pytest_vllm_gates.cli.main.{name}").declare(commands)
+        importlib.import_module(f"pytest_vllm_gates.cli.{name}").declare(commands)
     return frozenset(found.union(*_options_of(parser)))
 
 
@@ -155,8 +155,9 @@ def served() -> frozenset[str]:
 @functools.cache
 def keys() -> frozenset[str]:
     """Return every key that a data file of ours may have."""
-    for path in sorted((PACKAGE / "facts").glob("*.py")):
-        importlib.import_module(f"pytest_vllm_gates.facts.{path.stem}")
+    for path in sorted(PACKAGE.glob("*/*.py")):
+        if "toml.Record" in path.read_text(encoding="utf-8"):
+            importlib.import_module(f"pytest_vllm_gates.{path.parent.name}.{path.stem}")
     found: set[str] = set()
     records = [toml.Record]
     for record in records:
@@ -182,8 +183,11 @@ def _is_setting(name: str) -> bool:
     if table := re.fullmatch(r"\[([\w.]+)\](?: (\w+))?", name):
         return known(table[1], table[2] or "")
     if name.endswith(".toml"):
-        return any((PACKAGE / folder / name).is_file() for folder in ("", "judge"))
-    return name in lanes.Lane.model_fields or (name.isidentifier() and (PACKAGE / name).is_dir())
+        return (data.FOLDER / name).is_file()
+    folders = (PACKAGE / name, data.FOLDER / name)
+    return name in lanes.Lane.model_fields or (
+        name.isidentifier() and any(folder.is_dir() for folder in folders)
+    )
 
 
 def test_every_gate_has_its_page_and_every_page_its_gate() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from environment.site import Site, site_fixture  # noqa: F401, TC002 - a fixture
+from environment.lane_site import Site, site_fixture  # noqa: F401, TC002 - a fixture
 from environment.site_packages import distribution, interpreter
 
 from pytest_vllm_gates import files

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from environment.site import Site, site_fixture  # noqa: F401, TC001 - a fixture
+from environment.lane_site import Site, site_fixture  # noqa: F401, TC001 - a fixture
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MAKE = """
 import sys
 from pathlib import Path
-from pytest_vllm_gates.drive import environment, uv
-from pytest_vllm_gates.facts import lane
+from pytest_vllm_gates.environment import environment, uv
+from pytest_vllm_gates.catalog import lane
 program, project, cache = sys.argv[1:]
 uv.find_uv_bin = lambda: program
 found = environment.prepare(

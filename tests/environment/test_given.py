@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from environment.site import Site, site_fixture  # noqa: F401, TC001 - a fixture
+from environment.lane_site import Site, site_fixture  # noqa: F401, TC001 - a fixture
 from pytest_vllm_gates.environment.environment import Environment
 from pytest_vllm_gates.errors import UserError
 

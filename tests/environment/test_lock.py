@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from environment.site import Site, site_fixture  # noqa: F401, TC001 - a fixture
+from environment.lane_site import Site, site_fixture  # noqa: F401, TC001 - a fixture
 from environment.site_packages import distribution
 from pytest_vllm_gates.environment import installed, lock as environment_lock
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from environment.site import Site, site_fixture  # noqa: F401, TC001 - a fixture
+from environment.lane_site import Site, site_fixture  # noqa: F401, TC001 - a fixture
 from pytest_vllm_gates import files
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.errors import UserError

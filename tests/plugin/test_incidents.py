@@ -269,7 +269,7 @@ def test_a_fault_of_ours_ends_no_run(project: Project, monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr(incidents, "Contents", fail)
+    monkeypatch.setattr(incidents, "IncidentContents", fail)
     result = project.gates("-m", "boot", faults="bangs")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["  no incident could be kept *: ZeroDivisionError: ours"])
