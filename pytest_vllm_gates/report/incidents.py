@@ -1,4 +1,4 @@
-"""What is told of incidents: those a run has left behind, and what a replay came to."""
+"""Text and JSON about incidents: those of a run, and the outcome of a replay."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for note in replayed["notes"]:
         yield "yellow", f"  {note}"
     yield "", f"  then: {_first(replayed['then'])}"
-    told = next((attempt for attempt in attempts if attempt["answer"] == answer), None)
-    if told is None:
+    attempt = next((attempt for attempt in attempts if attempt["answer"] == answer), None)
+    if attempt is None:
         yield "yellow", "  it was not sent again: the run ended before that"
         return
-    yield "", f"  now:  {_first(told['says']) or told['outcome']} ({told['why']})"
-    responses = [each for attempt in attempts for each in attempt["responses"]]
+    yield "", f"  now:  {_first(attempt['says']) or attempt['outcome']} ({attempt['why']})"
+    responses = [response for attempt in attempts for response in attempt["responses"]]
     apart = [response for response in responses if not response["same"]]
     if responses:
         yield "", f"  {len(responses)} answers compared, {len(apart)} differ"
-    for entry in (apart or responses)[:RESPONSES]:
-        yield "", f"  {entry['name']}: {_timing(entry)}"
-        lines = entry["diff"].splitlines()
+    for response in (apart or responses)[:RESPONSES]:
+        yield "", f"  {response['name']}: {_timing(response)}"
+        lines = response["diff"].splitlines()
         for line in lines[:DIFF_LINES]:
             yield {"-": "red", "+": "green"}.get(line[:1], ""), f"    {line}"
         if len(lines) > DIFF_LINES:
@@ -100,8 +100,8 @@ def _first(text: str) -> str:
     return text.strip().splitlines()[0] if text.strip() else ""
 
 
-def _timing(entry: Mapping[str, Any]) -> str:
-    (first, now_first), (last, now_last) = entry["first_s"], entry["seconds"]
+def _timing(response: Mapping[str, Any]) -> str:
+    (first, now_first), (last, now_last) = response["first_s"], response["seconds"]
     return (
         f"first byte {_seconds(first)} then, {_seconds(now_first)} now; "
         f"last byte {_seconds(last)} then, {_seconds(now_last)} now"

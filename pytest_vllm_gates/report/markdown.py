@@ -76,7 +76,7 @@ def _head(document: Mapping[str, Any]) -> str:
         "",
         _inline(terminal.sentence(document)),
         "",
-        *(f"- {_inline(text)}" for text in _few(terminal.reasons(document["reasons"]))),
+        *(f"- {_inline(reason)}" for reason in _few(terminal.reasons(document["reasons"]))),
     ]
     if commands := document.get("next"):
         lines += ["", "What would make it PROMOTE:", "", _code("\n".join(_few(commands)))]
@@ -94,8 +94,8 @@ def _bundle(bundle: Mapping[str, Any] | None) -> str:
     if not bundle["changed"]:
         return "\n".join([*lines, "Nothing that is looked at differs.", ""])
     rows = [
-        (entry["axis"], entry["name"], _value(entry["theirs"]), _value(entry["ours"]))
-        for entry in bundle["changed"]
+        (change["axis"], change["name"], _value(change["theirs"]), _value(change["ours"]))
+        for change in bundle["changed"]
     ]
     lines += [*_table(("axis", "what", "from", "to"), rows), ""]
     if unknown := bundle.get("unknown"):
@@ -167,14 +167,14 @@ def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]
     yield "| " + " | ".join(_inline(name) for name in names) + " |"
     yield "|" + " --- |" * len(names)
     for row in rows[:MOST_ROWS]:
-        yield "| " + " | ".join(_inline(text) for text in row) + " |"
+        yield "| " + " | ".join(_inline(cell) for cell in row) + " |"
     if len(rows) > MOST_ROWS:
         yield f"| … | {len(rows) - MOST_ROWS} more |" + " |" * (len(names) - 2)
 
 
-def _few(found: Sequence[str]) -> list[str]:
-    more = len(found) - MOST_ROWS
-    return [*found[:MOST_ROWS], *([f"and {more} more"] if more > 0 else [])]
+def _few(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - MOST_ROWS
+    return [*lines[:MOST_ROWS], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _inline(text: str) -> str:
@@ -185,27 +185,27 @@ def _inline(text: str) -> str:
 
 def _code(text: str) -> str:
     """Return a fenced block whose fence is longer than any in the text."""
-    shown = _visible(_cut(text.strip("\n"), TEXT_CHARACTERS))
-    longest = max((len(entry) for entry in re.findall(r"`+", shown)), default=0)
+    visible = _visible(_cut(text.strip("\n"), TEXT_CHARACTERS))
+    longest = max((len(run) for run in re.findall(r"`+", visible)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}text\n{shown}\n{fence}"
+    return f"{fence}text\n{visible}\n{fence}"
 
 
 def _html(text: str) -> str:
-    shown = _visible(" ".join(text.split()))
+    visible = _visible(" ".join(text.split()))
     for sign, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
-        shown = shown.replace(sign, name)
-    return shown.replace("@", "&#64;")
+        visible = visible.replace(sign, name)
+    return visible.replace("@", "&#64;")
 
 
 def _visible(text: str) -> str:
     """Return text in which what is invisible, or turns text around, is spelled out."""
-    return HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+    return HIDDEN.sub(lambda match: f"⟨U+{ord(match[0]):04X}⟩", text)
 
 
 def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most:,} characters more)"
 
 
-def _value(found: Any) -> str:
-    return "\N{EN DASH}" if found is None else str(found)
+def _value(value: Any) -> str:
+    return "\N{EN DASH}" if value is None else str(value)

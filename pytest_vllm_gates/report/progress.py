@@ -1,4 +1,4 @@
-"""Shows long waits: a line that rewrites itself on a terminal, plain lines elsewhere."""
+"""Progress of long waits: a line that rewrites itself on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a report consists of, written from the verdict's document."""
+"""Writes and reads the files of a report, from the verdict's document."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def publish(
 ) -> list[str]:
     """Write verdict.json and report.html into `folder`, and a CI job's summary.
 
-    `other` is the other lane's document, where there is one. Returns what is to be told of each
+    `other` is the other lane's document, where there is one. Returns a message for each
     file. The document is written first: nothing after it can take it away.
     """
     from pytest_vllm_gates.report.html import page  # noqa: PLC0415 - heavy
 
-    told = []
+    messages = []
     # As others will read it: paths and the like are text there.
     plain = json.loads(json.dumps(document, default=str))
     if folder is not None:
-        written = documents.write(folder, document)
-        told += [f"report: {page.write(folder, plain, other)}", f"verdict: {written}"]
+        path = documents.write(folder, document)
+        messages += [f"report: {page.write(folder, plain, other)}", f"verdict: {path}"]
     if summary := markdown.append_step_summary(plain, environ):
-        told.append(summary)
-    return told
+        messages.append(summary)
+    return messages
 
 
 def write_html(folder: Path, document: Mapping[str, Any]) -> Path:
@@ -64,7 +64,7 @@ def read(path: Path) -> dict[str, Any]:
 
     file = path / documents.NAME if path.is_dir() else path
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(
             f"{file}: cannot be read: {error.strerror}\nname a report's folder or its "
@@ -72,20 +72,20 @@ def read(path: Path) -> dict[str, Any]:
         ) from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{file}: not valid JSON: {error}") from error
-    kind = found.get("format") if isinstance(found, dict) else None
+    kind = document.get("format") if isinstance(document, dict) else None
     if kind != documents.FORMAT:
         raise UserError(
             f"{file}: its format is {kind!r}, not {documents.FORMAT!r}: name the "
             f"{documents.NAME} of a report"
         )
-    if found.get("version") != documents.VERSION:
+    if document.get("version") != documents.VERSION:
         raise UserError(
-            f"{file}: a verdict of version {found.get('version')!r}, and this "
+            f"{file}: a verdict of version {document.get('version')!r}, and this "
             f"pytest-vllm-gates reads version {documents.VERSION}: use the one that wrote it "
-            f"({found.get('tool')})"
+            f"({document.get('tool')})"
         )
     schema = json.loads(documents.SCHEMA.read_text(encoding="utf-8"))
-    wrong = next(jsonschema.Draft202012Validator(schema).iter_errors(found), None)
-    if wrong is not None:
-        raise UserError(f"{file}: at {wrong.json_path}: {wrong.message[:300]}")
-    return dict(found)
+    problem = next(jsonschema.Draft202012Validator(schema).iter_errors(document), None)
+    if problem is not None:
+        raise UserError(f"{file}: at {problem.json_path}: {problem.message[:300]}")
+    return dict(document)

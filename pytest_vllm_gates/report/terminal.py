@@ -1,6 +1,6 @@
-"""The summary at the end of a run: one line a gate, then the verdict with its reasons.
+"""The terminal's summary of a run, and the verdict in words for every kind of report.
 
-The verdict's document in words, for every report alike.
+The summary has one line a gate, then the verdict with its reasons.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 UNRUN = " did not run"
-"""How a reason ends that says a gate was not asked for, or not collected."""
+"""The end of a reason that names a gate that was not selected, or not collected."""
 INTROSPECTION = "\nassert "
-"""Where a reason ends for who does not know the test: what pytest adds comes after it."""
+"""The end of the part of a reason that everybody understands: pytest's introspection follows."""
 
 
 def sentence(document: Mapping[str, Any]) -> str:
-    """Return what the verdict means for who is to decide."""
+    """Return what the verdict means, for the person who decides."""
     promotion, lane = document["promotion"], document["lane"]["name"]
-    other = document.get("against")
-    against = other["lane"]["name"] if other else ""
+    comparison = document.get("against")
+    against = comparison["lane"]["name"] if comparison else ""
     if promotion == "PROMOTE":
-        beside = f" Nothing that works on {against} broke." if against else ""
-        return f"Every gate that applies passed: lane {lane} may go into production.{beside}"
+        note = f" Nothing that works on {against} broke." if against else ""
+        return f"Every gate that applies passed: lane {lane} may go into production.{note}"
     if promotion == "HOLD":
         return (
             f"No gate failed, but not all of them could speak: lane {lane} is not proven yet, "
             "so keep what serves now."
         )
-    kinds = {check["kind"] for check in other["checks"]} if other else set()
+    kinds = {check["kind"] for check in comparison["checks"]} if comparison else set()
     where = ""
     if "regression" in kinds:
         where = f" that works on {against}"
@@ -46,11 +46,11 @@ def sentence(document: Mapping[str, Any]) -> str:
     )
 
 
-def reasons(told: Iterable[str]) -> list[str]:
+def reasons(texts: Iterable[str]) -> list[str]:
     """Return the reasons in their order, and last which gates did not run: a family's in one."""
     own: list[str] = []
     unrun: dict[str, list[str]] = {}
-    for text in told:
+    for text in texts:
         family, _, gate = text.removesuffix(UNRUN).partition(": ")
         if text.endswith(UNRUN) and gate:
             unrun.setdefault(family, []).append(gate)
@@ -65,9 +65,9 @@ def reasons(told: Iterable[str]) -> list[str]:
 
 
 def for_readers(reason: str) -> tuple[str, str]:
-    """Return a reason, and what pytest adds to it for who knows the test."""
-    says, _, added = reason.partition(INTROSPECTION)
-    return says.strip("\n"), f"assert {added}" if added else ""
+    """Return a reason, and pytest's introspection for people who know the test."""
+    explanation, _, added = reason.partition(INTROSPECTION)
+    return explanation.strip("\n"), f"assert {added}" if added else ""
 
 
 COLOURS: Mapping[str, str] = {
@@ -98,10 +98,10 @@ KINDS = {
 def side_by_side(against: Mapping[str, Any]) -> str:
     """Return in one line how this lane lies beside another."""
     kinds = Counter(check["kind"] for check in against["checks"])
-    said = [f"{count} {KINDS[kind]}" for kind in KINDS if (count := kinds[kind])]
+    differences = [f"{count} {KINDS[kind]}" for kind in KINDS if (count := kinds[kind])]
     if count := len(against["drift"]):
-        said.append(f"{count} different without a failure")
-    return f"beside lane {against['lane']['name']}: {', '.join(said) or 'nothing differs'}"
+        differences.append(f"{count} different without a failure")
+    return f"beside lane {against['lane']['name']}: {', '.join(differences) or 'nothing differs'}"
 
 
 def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str]]:
@@ -137,8 +137,8 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
 def _counted(standing: Sequence[str]) -> str:
     """Return how many known defects stand in which gates: "qwen3.5: stop 2, tools 1"."""
     families: dict[str, Counter[str]] = {}
-    for text in standing:
-        family, gate, _ = text.split(": ", 2)
+    for defect in standing:
+        family, gate, _ = defect.split(": ", 2)
         families.setdefault(family, Counter())[gate] += 1
     return "; ".join(
         f"{family}: {', '.join(f'{gate} {count}' for gate, count in gates.items())}"

@@ -19,7 +19,7 @@ DIFF = BundleDiff(
 )
 
 
-def test_a_person_reads_a_table_under_the_lanes_names() -> None:
+def test_changes_are_a_table_under_the_lanes_names() -> None:
     assert [*diff_lines(DIFF)] == [
         "                         canary        stable",
         "vllm           vllm      0.33.0        0.32.0",
@@ -31,17 +31,17 @@ def test_a_person_reads_a_table_under_the_lanes_names() -> None:
     ]
 
 
-def test_a_program_reads_all_of_it() -> None:
-    found = diff_document(DIFF)
-    assert found["axes"] == ["vllm", "chat template"]
-    assert found["changed"][2] == {
+def test_document_has_the_whole_difference() -> None:
+    document = diff_document(DIFF)
+    assert document["axes"] == ["vllm", "chat template"]
+    assert document["changed"][2] == {
         "axis": "chat template", "name": "glm", "ours": "a" * 64, "theirs": "b" * 64,
     }  # fmt: skip
-    assert (found["same"], found["unknown"]) == (["torch", "driver"], ["machine"])
-    assert found["warning"] == "2 axes changed at once"
+    assert (document["same"], document["unknown"]) == (["torch", "driver"], ["machine"])
+    assert document["warning"] == "2 axes changed at once"
 
 
-def test_nothing_is_said_to_be_the_same_that_is_not_known() -> None:
+def test_unknown_axis_is_not_listed_as_same() -> None:
     assert (
         next(diff_lines(BundleDiff("a", "b", (), ("flags",), ())))
         == "nothing differs between a and b"
@@ -51,9 +51,9 @@ def test_nothing_is_said_to_be_the_same_that_is_not_known() -> None:
     )
 
 
-def test_of_many_changes_the_first_are_listed() -> None:
+def test_many_changes_are_listed_up_to_a_limit() -> None:
     changed = tuple(BundleChange("CUDA", f"nvidia-{number:02}", "1", None) for number in range(30))
-    told = [*diff_lines(BundleDiff("a", "b", changed, (), ()))]
-    assert len(told) == 10
-    assert told[-1].strip() == "… and 22 more"
+    lines = [*diff_lines(BundleDiff("a", "b", changed, (), ()))]
+    assert len(lines) == 10
+    assert lines[-1].strip() == "… and 22 more"
     assert len(diff_document(BundleDiff("a", "b", changed, (), ()))["changed"]) == 30

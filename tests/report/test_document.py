@@ -71,10 +71,10 @@ def verdict(*outcomes: Outcome, **evidence: Any) -> Verdict:
     return decide(results, {"qwen3.5": ["boot"]})
 
 
-def composed(boot: Boot | None, found: Verdict, **env: str) -> dict[str, Any]:
-    whole: dict[str, Any] = document.compose(facts(boot, **env), found, 1)
+def composed(boot: Boot | None, verdict: Verdict, **env: str) -> dict[str, Any]:
+    report: dict[str, Any] = document.compose(facts(boot, **env), verdict, 1)
     # As it is written: paths and the like are text there.
-    return dict(json.loads(json.dumps(whole, default=str)))
+    return dict(json.loads(json.dumps(report, default=str)))
 
 
 @pytest.mark.parametrize("boot", [BOOTED, FAILED, None], ids=["booted", "failed", "none"])
@@ -84,26 +84,26 @@ def test_every_run_fits_the_schema(boot: Boot | None, outcomes: tuple[Outcome, .
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_what_a_log_comes_to_fits_the_schema(name: str | None) -> None:
+def test_explained_log_fits_the_schema(name: str | None) -> None:
     explanation = explain.explain([LOGS[name]], signature.load_all())
     failure = Failure("it died", explanation=explanation)
-    whole = composed(Boot(failure=failure), verdict(Outcome.FAIL))
-    SCHEMA.validate(whole)
-    (family,) = whole["families"]
+    report = composed(Boot(failure=failure), verdict(Outcome.FAIL))
+    SCHEMA.validate(report)
+    (family,) = report["families"]
     assert family["boot"]["explanation"]["id"] == name
     first = failure.explain().splitlines()[0]
     assert first == "it died" if name is None else first.startswith(f"it died: {name}, ")
 
 
-def test_the_schema_is_one() -> None:
+def test_schema_is_valid() -> None:
     SCHEMA.check_schema(SCHEMA.schema)
     broken = composed(BOOTED, verdict(Outcome.PASS)) | {"promotion": "MAYBE", "more": 1}
     assert len(list(SCHEMA.iter_errors(broken))) == 2
 
 
 def test_a_test_is_reported_with_outcome_reason_and_evidence() -> None:
-    whole = composed(BOOTED, verdict(Outcome.INCONCLUSIVE, seen=3))
-    (gate,) = whole["families"][0]["gates"]
+    report = composed(BOOTED, verdict(Outcome.INCONCLUSIVE, seen=3))
+    (gate,) = report["families"][0]["gates"]
     assert (gate["gate"], gate["outcome"], gate["duration_s"]) == ("boot", "INCONCLUSIVE", 0.123)
     assert gate["tests"] == [
         {
@@ -114,32 +114,32 @@ def test_a_test_is_reported_with_outcome_reason_and_evidence() -> None:
             "evidence": {"seen": 3},
         }
     ]
-    assert whole["promotion"] == "HOLD"
-    assert whole["reasons"] == ["qwen3.5: boot is INCONCLUSIVE: why", "no gate passed"]
+    assert report["promotion"] == "HOLD"
+    assert report["reasons"] == ["qwen3.5: boot is INCONCLUSIVE: why", "no gate passed"]
 
 
 def test_known_defects_are_reported_beside_the_reasons() -> None:
-    whole = composed(BOOTED, verdict(Outcome.KNOWN, **{STANDING: ["lost (#1)"], GONE: ["x (#2)"]}))
-    SCHEMA.validate(whole)
-    assert whole["known_defects"] == {
+    report = composed(BOOTED, verdict(Outcome.KNOWN, **{STANDING: ["lost (#1)"], GONE: ["x (#2)"]}))
+    SCHEMA.validate(report)
+    assert report["known_defects"] == {
         "standing": ["qwen3.5: boot: lost (#1)"],
         "gone": ["qwen3.5: boot: x (#2)"],
     }
     assert composed(BOOTED, verdict(Outcome.PASS))["known_defects"] == {"standing": [], "gone": []}
 
 
-def test_waivers_are_reported_with_what_became_of_them() -> None:
+def test_waivers_are_reported_with_their_state() -> None:
     until = datetime.date(2026, 12, 1)
     waiver = Waiver(check="qwen3.5: boot", who="Jane", why="a fix comes", until=until)
     waived = [
-        TestResult("qwen3.5", "boot", f"test_{entry}", entry)
-        for entry in (Outcome.PASS, Outcome.WAIVED)
+        TestResult("qwen3.5", "boot", f"test_{outcome}", outcome)
+        for outcome in (Outcome.PASS, Outcome.WAIVED)
     ]
     settled = of_lane([waiver], "cpu", until).settle(waived)
-    whole = composed(BOOTED, decide(waived, {"qwen3.5": ["boot"]}, waivers=settled))
-    SCHEMA.validate(whole)
-    assert whole["promotion"] == "PROMOTE"
-    assert whole["waivers"] == [
+    report = composed(BOOTED, decide(waived, {"qwen3.5": ["boot"]}, waivers=settled))
+    SCHEMA.validate(report)
+    assert report["promotion"] == "PROMOTE"
+    assert report["waivers"] == [
         {
             "check": "qwen3.5: boot",
             "who": "Jane",
@@ -160,20 +160,23 @@ def test_a_boot_is_reported_with_its_times_or_its_failure() -> None:
     ]  # fmt: skip
 
 
-def test_no_secret_is_in_it() -> None:
-    whole = composed(BOOTED, verdict(Outcome.PASS), HF_TOKEN="hf_1", MY_API_KEY="sk-2", A="b")
-    text = json.dumps(whole)
+def test_document_has_no_secrets() -> None:
+    report = composed(BOOTED, verdict(Outcome.PASS), HF_TOKEN="hf_1", MY_API_KEY="sk-2", A="b")
+    text = json.dumps(report)
     assert not any(secret in text for secret in ("hf_1", "sk-2", "the-key"))
-    assert whole["lane"]["env"] == {"HF_TOKEN": "[redacted]", "MY_API_KEY": "[redacted]", "A": "b"}
+    assert report["lane"]["env"] == {"HF_TOKEN": "[redacted]", "MY_API_KEY": "[redacted]", "A": "b"}
 
 
-def test_what_the_lane_brings_is_in_it() -> None:
-    found = composed(BOOTED, verdict(Outcome.PASS))["lane"]["inventory"]
-    assert found["versions"] == {"vllm": "0.32.0"}
-    assert (found["device"], found["torch_kernels"]) == ("cuda", {"machine_code": [90], "ptx": []})
+def test_document_has_the_lanes_inventory() -> None:
+    inventory = composed(BOOTED, verdict(Outcome.PASS))["lane"]["inventory"]
+    assert inventory["versions"] == {"vllm": "0.32.0"}
+    assert (inventory["device"], inventory["torch_kernels"]) == (
+        "cuda",
+        {"machine_code": [90], "ptx": []},
+    )
 
 
-def test_it_is_written_whole_and_readable(tmp_path: Path) -> None:
+def test_document_is_written_whole_and_readable(tmp_path: Path) -> None:
     path = document.write(tmp_path / "out", {"é": Path("/x")})
     assert path == tmp_path / "out" / "verdict.json"
     assert path.read_text() == '{\n  "é": "/x"\n}\n'

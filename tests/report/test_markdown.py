@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_person_reads_verdict_reasons_and_what_to_do() -> None:
-    found = markdown.summary(load(REJECT))
-    lines = found.splitlines()
+def test_summary_has_verdict_reasons_and_next_steps() -> None:
+    summary = markdown.summary(load(REJECT))
+    lines = summary.splitlines()
     assert lines[0] == "## ❌ REJECT: cpu against cpu-previous"
     assert lines[2].startswith("Something users would notice that works on cpu-previous is broken")
     for line in (
@@ -31,27 +31,27 @@ def test_a_person_reads_verdict_reasons_and_what_to_do() -> None:
         "pytest --model glm --lane cpu -m boot -k 'test_boots[glm]'",
     ):
         assert line in lines, line
-    assert found.count("<details>") == found.count("</details>") > 5
-    assert "assert not [" not in found
+    assert summary.count("<details>") == summary.count("</details>") > 5
+    assert "assert not [" not in summary
 
 
-def test_what_would_promote_is_a_command() -> None:
+def test_next_step_is_a_command() -> None:
     document = empty()
     document["next"] = ["pytest --model glm -m throughput --update-baseline"]
     assert f"```text\n{document['next'][0]}\n```" in markdown.summary(document)
 
 
-def test_those_alike_are_one() -> None:
-    found = markdown.summary(load(REJECT))
-    assert "BLOCKED glm: tools: test_calls_and_finish_reason_agree[glm] and 4 more alike" in found
+def test_equal_failures_are_listed_once() -> None:
+    summary = markdown.summary(load(REJECT))
+    assert "BLOCKED glm: tools: test_calls_and_finish_reason_agree[glm] and 4 more alike" in summary
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_nothing_that_others_write_means_anything(text: str) -> None:
-    found = markdown.summary(spoilt(load(REJECT), text))
-    found.encode("utf-8")
-    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", found)
-    outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", found, flags=re.DOTALL | re.MULTILINE)
+def test_markup_in_foreign_text_is_escaped(text: str) -> None:
+    summary = markdown.summary(spoilt(load(REJECT), text))
+    summary.encode("utf-8")
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", summary)
+    outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", summary, flags=re.DOTALL | re.MULTILINE)
     assert set(re.findall(r"(?<!\\)<[^>]*>", outside)) <= {
         "<details>", "<summary>", "</summary>", "</details>",
     }  # fmt: skip
@@ -61,8 +61,8 @@ def test_nothing_that_others_write_means_anything(text: str) -> None:
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", line)) in (5, 6), line
     # In a summary's line, HTML is read and no Markdown.
-    beside = [line for line in outside.splitlines() if not line.startswith("<details>")]
-    assert not re.findall(r"(?<!\\)`", "\n".join(beside))
+    visible = [line for line in outside.splitlines() if not line.startswith("<details>")]
+    assert not re.findall(r"(?<!\\)`", "\n".join(visible))
 
 
 def test_a_fence_is_longer_than_any_in_the_text() -> None:
@@ -72,16 +72,16 @@ def test_a_fence_is_longer_than_any_in_the_text() -> None:
 
 
 def test_a_huge_document_is_cut_and_says_so() -> None:
-    found = markdown.summary(huge())
-    assert len(found.encode()) < 2**20
-    assert found.endswith("_The rest is in verdict.json and report.html._\n")
+    summary = markdown.summary(huge())
+    assert len(summary.encode()) < 2**20
+    assert summary.endswith("_The rest is in verdict.json and report.html._\n")
 
 
-def test_it_is_appended_where_a_ci_job_names_a_file(tmp_path: Path) -> None:
+def test_summary_is_appended_to_the_ci_jobs_file(tmp_path: Path) -> None:
     path = tmp_path / "summary.md"
     path.write_text("before\n")
-    told = markdown.append_step_summary(empty("PROMOTE"), {markdown.VARIABLE: str(path)})
-    assert told == f"summary: {path}"
+    message = markdown.append_step_summary(empty("PROMOTE"), {markdown.VARIABLE: str(path)})
+    assert message == f"summary: {path}"
     assert path.read_text(encoding="utf-8").startswith("before\n## ✅ PROMOTE: cpu\n")
 
 
@@ -90,6 +90,6 @@ def test_without_a_file_nothing_is_written() -> None:
     assert markdown.append_step_summary(empty(), {markdown.VARIABLE: ""}) == ""
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    told = markdown.append_step_summary(empty(), {markdown.VARIABLE: str(tmp_path)})
-    assert told == (f"summary: not written to {tmp_path} ($GITHUB_STEP_SUMMARY): Is a directory")
+def test_unwritable_summary_file_is_reported(tmp_path: Path) -> None:
+    message = markdown.append_step_summary(empty(), {markdown.VARIABLE: str(tmp_path)})
+    assert message == (f"summary: not written to {tmp_path} ($GITHUB_STEP_SUMMARY): Is a directory")

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 SHOWN_OF_THEM = "cpu-previous: a long argument"
 
 
-def test_all_of_it_is_written_and_told(tmp_path: Path) -> None:
+def test_all_files_are_written_and_listed(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     environ = {"GITHUB_STEP_SUMMARY": str(summary)}
-    told = publish.publish(tmp_path / "out", empty(), environ)
+    messages = publish.publish(tmp_path / "out", empty(), environ)
     folder = tmp_path / "out"
-    assert told == [
+    assert messages == [
         f"report: {folder / 'report.html'}",
         f"verdict: {folder / 'verdict.json'}",
         f"summary: {summary}",
@@ -30,13 +30,13 @@ def test_all_of_it_is_written_and_told(tmp_path: Path) -> None:
     assert publish.read(folder)["promotion"] == "HOLD"
 
 
-def test_without_a_folder_there_is_a_summary_alone(tmp_path: Path) -> None:
+def test_without_a_folder_only_the_summary_is_written(tmp_path: Path) -> None:
     environ = {"GITHUB_STEP_SUMMARY": str(tmp_path / "s.md")}
     assert publish.publish(None, empty(), environ) == [f"summary: {tmp_path / 's.md'}"]
     assert publish.publish(None, empty(), {}) == []
 
 
-def test_the_other_lanes_document_is_found_beside_it(tmp_path: Path) -> None:
+def test_other_lanes_document_is_read_from_its_folder(tmp_path: Path) -> None:
     documents.write(tmp_path, load(REJECT))
     path = publish.write_html(tmp_path, publish.read(tmp_path))
     assert SHOWN_OF_THEM not in path.read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def changed(**changes: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         (None, "cannot be read: No such file or directory\nname a report's folder"),
         ("{", "not valid JSON: Expecting"),
@@ -69,16 +69,18 @@ def changed(**changes: Any) -> str:
         (changed(more=1), "at $: Additional properties are not allowed ('more' was unexpected)"),
     ],
 )
-def test_what_is_no_verdict_is_told(tmp_path: Path, text: str | None, says: str) -> None:
+def test_file_that_is_not_a_verdict_is_refused(
+    tmp_path: Path, text: str | None, message: str
+) -> None:
     if text is not None:
         (tmp_path / "verdict.json").write_text(text)
     with pytest.raises(UserError) as caught:
         publish.read(tmp_path)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert str(tmp_path / "verdict.json") in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="not valid JSON"):
         publish.read(tmp_path)

@@ -23,12 +23,12 @@ def lines(*results: TestResult) -> list[tuple[str, str]]:
 
 def test_a_gate_is_one_line_with_its_first_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    shown = lines(
+    summary = lines(
         TestResult("qwen3.5", "boot", "a", Outcome.PASS, duration_s=1.0),
         TestResult("qwen3.5", "boot", "b", Outcome.FAIL, "it broke\nin detail", duration_s=0.5),
         TestResult("qwen3.5", "streaming", "c", Outcome.PASS),
     )
-    assert shown == [
+    assert summary == [
         ("red", "qwen3.5  boot       FAIL            2 tests      1.5 s  it broke"),
         ("green", "qwen3.5  streaming  PASS            1 test       0.0 s"),
         ("", ""),
@@ -38,28 +38,28 @@ def test_a_gate_is_one_line_with_its_first_reason(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("columns", ["20", "60", "100"])
-def test_a_gates_line_fits_the_terminal_and_its_reason_is_told_below(
+def test_gate_line_fits_terminal_and_reason_follows_below(
     monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     reason = "word " * 50
-    shown = lines(TestResult("qwen3.5", "boot", "a", Outcome.FAIL, reason))
-    assert len(shown[0][1]) <= max(int(columns), terminal.NARROW)
-    assert any(reason.strip() in text for _, text in shown)
+    summary = lines(TestResult("qwen3.5", "boot", "a", Outcome.FAIL, reason))
+    assert len(summary[0][1]) <= max(int(columns), terminal.NARROW)
+    assert any(reason.strip() in text for _, text in summary)
 
 
-def test_an_empty_run_is_a_verdict_alone() -> None:
+def test_empty_run_has_only_a_verdict() -> None:
     assert lines()[1] == ("yellow", "verdict: HOLD")
 
 
-def test_known_defects_are_told_after_the_verdict() -> None:
+def test_known_defects_follow_the_verdict() -> None:
     evidence = {STANDING: ["text is lost (vllm#1)"], GONE: ["a call is lost (vllm#2)"]}
-    shown = lines(
+    summary = lines(
         TestResult("qwen3.5", "boot", "a", Outcome.KNOWN, "text is lost", evidence=evidence),
         TestResult("qwen3.5", "boot", "b", Outcome.PASS),
     )
-    assert shown[0][0] == "yellow"
-    assert shown[2:] == [
+    assert summary[0][0] == "yellow"
+    assert summary[2:] == [
         ("green", "verdict: PROMOTE"),
         ("", "  - all 1 applicable gates passed (1 tests); known defects that stand: 1"),
         ("yellow", "  known defects, standing (-v tells each): qwen3.5: boot 1"),
@@ -71,10 +71,10 @@ def test_known_defects_are_told_after_the_verdict() -> None:
     ]
 
 
-def test_known_defects_are_counted_by_gate_and_told_one_by_one_if_asked() -> None:
-    def known(family: str, gate: str, *told: str) -> TestResult:
-        evidence = {STANDING: [*told]}
-        return TestResult(family, gate, "a", Outcome.KNOWN, told[0], evidence=evidence)
+def test_known_defects_are_counted_and_listed_when_verbose() -> None:
+    def known(family: str, gate: str, *defects: str) -> TestResult:
+        evidence = {STANDING: [*defects]}
+        return TestResult(family, gate, "a", Outcome.KNOWN, defects[0], evidence=evidence)
 
     results = [
         known("qwen3.5", "stop", "text is lost: all (vllm#1)", "a stop stops nothing"),
@@ -86,8 +86,8 @@ def test_known_defects_are_counted_by_gate_and_told_one_by_one_if_asked() -> Non
         "yellow",
         "  known defects, standing (-v tells each): qwen3.5: stop 2, tools 1; glm: stop 1",
     ) in terminal.lines(verdict)
-    each = [text for _, text in terminal.lines(verdict, verbose=True) if "standing" in text]
-    assert each == [
+    verbose = [text for _, text in terminal.lines(verdict, verbose=True) if "standing" in text]
+    assert verbose == [
         "  known defect, standing: qwen3.5: stop: text is lost: all (vllm#1)",
         "  known defect, standing: qwen3.5: stop: a stop stops nothing",
         "  known defect, standing: qwen3.5: tools: a call is lost",
@@ -95,7 +95,7 @@ def test_known_defects_are_counted_by_gate_and_told_one_by_one_if_asked() -> Non
     ]
 
 
-def test_waivers_are_told_after_the_verdict() -> None:
+def test_waivers_follow_the_verdict() -> None:
     until = datetime.date(2026, 12, 1)
     waiver = Waiver(check="qwen3.5: boot", who="Jane", why="a fix comes", until=until)
     waived = TestResult("qwen3.5", "boot", "a", Outcome.WAIVED, "waived by Jane until …: it broke")
@@ -108,21 +108,21 @@ def test_waivers_are_told_after_the_verdict() -> None:
     assert (
         {settled_waiver.state for settled_waiver in settled} < {*terminal.WAIVERS} == {*WaiverState}
     )
-    shown = list(terminal.lines(decide(test_results, {"qwen3.5": ["boot"]}, waivers=settled)))
-    assert shown[0][0] == "yellow"
+    summary = list(terminal.lines(decide(test_results, {"qwen3.5": ["boot"]}, waivers=settled)))
+    assert summary[0][0] == "yellow"
     whose = "qwen3.5: boot (by Jane, until 2026-12-01: a fix comes)"
-    assert shown[4:] == [
+    assert summary[4:] == [
         ("yellow", f"  waived: {whose}"),
         ("green", f"  waiver, unused: {whose}; nothing fails there any more (delete it)"),
     ]
 
 
-def test_columns_stand_under_each_other() -> None:
-    shown = lines(
+def test_columns_are_aligned() -> None:
+    summary = lines(
         TestResult("qwen3.5", "boot", "a", Outcome.NOT_APPLICABLE),
         TestResult("qwen3.5", "chat_template", "a", Outcome.INCONCLUSIVE),
     )
-    places = [re.search(r"\d tests?", text) for _, text in shown[:2]]
+    places = [re.search(r"\d tests?", text) for _, text in summary[:2]]
     assert len({place.start() for place in places if place}) == 1
 
 

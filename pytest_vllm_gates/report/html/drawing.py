@@ -1,8 +1,7 @@
-"""Drawings as a template writes them: across in percent, so that they fit any width; down in px.
+"""Drawings for the page's templates, and the limits and cleaning of the text on the page.
 
-Colours are classes of the style sheet, which knows light, dark and print.
-
-How much of what was found is shown, and what text becomes before it is: hostile as it may be.
+A drawing's width is in percent, so that it fits any screen; its height is in px. Colours are
+classes of the style sheet, which has light, dark and print variants.
 """
 
 from __future__ import annotations
@@ -158,42 +157,42 @@ def _clean(character: str) -> str:
     return f"⟨U+{ord(character):04X}⟩"
 
 
-def cut(text: object, most: int) -> str:
+def cut(value: object, most: int) -> str:
     """Return text of so many characters at most: its beginning, its end, and what was left out."""
-    whole = text if isinstance(text, str) else str(text)
-    if len(whole) <= most:
-        return whole
+    text = value if isinstance(value, str) else str(value)
+    if len(text) <= most:
+        return text
     tail = most // TAIL_SHARE
-    left_out = len(whole) - most
+    left_out = len(text) - most
     note = f"… [{left_out:,} characters left out; verdict.json has them] …"
-    return f"{whole[: most - tail]}{note}{whole[len(whole) - tail :] if tail else ''}"
+    return f"{text[: most - tail]}{note}{text[len(text) - tail :] if tail else ''}"
 
 
-def first(found: Iterable[T], most: int) -> tuple[list[T], int]:
+def first(items: Iterable[T], most: int) -> tuple[list[T], int]:
     """Return the first of what was found, and how many were left out."""
-    every = list(found)
-    return every[:most], max(0, len(every) - most)
+    listed = list(items)
+    return listed[:most], max(0, len(listed) - most)
 
 
-def spread(found: Sequence[T], most: int) -> list[T]:
+def spread(items: Sequence[T], most: int) -> list[T]:
     """Return so many at most, evenly taken from the first to the last."""
-    if len(found) <= most:
-        return list(found)
-    return [found[round(at * (len(found) - 1) / (most - 1))] for at in range(most)]
+    if len(items) <= most:
+        return list(items)
+    return [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)]
 
 
-def mapping(found: Any) -> dict[str, Any]:
+def mapping(value: Any) -> dict[str, Any]:
     """Return evidence that should be a table, empty where it is none."""
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def listing(found: Any) -> list[Any]:
+def listing(value: Any) -> list[Any]:
     """Return evidence that should be a list, empty where it is none."""
-    return found if isinstance(found, list) else []
+    return value if isinstance(value, list) else []
 
 
-def number(found: Any) -> float | None:
+def number(value: Any) -> float | None:
     """Return a figure; None for what is none, infinity and NaN among them."""
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(found) if abs(found) < 1e18 else None  # noqa: PLR2004 - NaN compares so, too
+    return float(value) if abs(value) < 1e18 else None  # noqa: PLR2004 - NaN compares so, too

@@ -1,4 +1,4 @@
-"""The gates of each family, and each failure with what was seen of it."""
+"""The report's sections by family: its gates, and each failure with its evidence."""
 
 from __future__ import annotations
 
@@ -82,99 +82,101 @@ class FamilySection:
 
 def families(lanes: Lanes, limits: TextLimits) -> tuple[list[FamilySection], int]:
     """Return the families of a run, and how many are not shown."""
-    shown, left_out = first(map(mapping, listing(lanes.ours.get("families"))), limits.items)
-    return [_Reader(lanes, limits, at, entry).family() for at, entry in enumerate(shown)], left_out
+    listed, left_out = first(map(mapping, listing(lanes.ours.get("families"))), limits.items)
+    return [
+        _Reader(lanes, limits, at, family).family() for at, family in enumerate(listed)
+    ], left_out
 
 
 class _Reader:
     """Reads one family of the document."""
 
-    def __init__(self, lanes: Lanes, limits: TextLimits, at: int, told: dict[str, Any]) -> None:
+    def __init__(self, lanes: Lanes, limits: TextLimits, at: int, family: dict[str, Any]) -> None:
         self._lanes = lanes
         self._limits = limits
         self._at = at
-        self._told = told
-        self._name = str(told.get("name", "?"))
-        self._gates = [mapping(entry) for entry in listing(told.get("gates"))][: limits.items]
+        self._family = family
+        self._name = str(family.get("name", "?"))
+        self._gates = [mapping(gate) for gate in listing(family.get("gates"))][: limits.items]
         self._room = limits.failures
         self._left_out = 0
         self._at_once = self._planned_at_once()
 
     def family(self) -> FamilySection:
         """Return the family's section."""
-        gates = [self._gate(f"f{self._at}g{at}", item) for at, item in enumerate(self._gates)]
-        boot = mapping(self._told.get("boot"))
+        gates = [self._gate(f"f{self._at}g{at}", gate) for at, gate in enumerate(self._gates)]
+        boot = mapping(self._family.get("boot"))
         if not boot.get("ok", True):
             failed = (
                 group for gate in gates if gate.name == "boot" for group in gate.entries
                 if group.outcome == "FAIL"
             )  # fmt: skip
-            if entry := next(failed, None):
-                entry.log = mapping(boot.get("explanation")) or None
+            if first_failed := next(failed, None):
+                first_failed.log = mapping(boot.get("explanation")) or None
         return FamilySection(
             name=self._name,
             anchor=f"family-{self._at}",
-            checkpoint=str(mapping(self._told.get("checkpoint")).get("name", "?")),
+            checkpoint=str(mapping(self._family.get("checkpoint")).get("name", "?")),
             gates=gates,
             left_out=self._left_out,
         )
 
-    def _gate(self, anchor: str, told: dict[str, Any]) -> GateSection:
-        name = str(told.get("gate", "?"))
-        tests = [mapping(entry) for entry in listing(told.get("tests"))]
+    def _gate(self, anchor: str, gate: dict[str, Any]) -> GateSection:
+        name = str(gate.get("gate", "?"))
+        tests = [mapping(test) for test in listing(gate.get("tests"))]
         groups = _grouped(test for test in tests if test.get("outcome") in BAD)
-        shown, left_out = first(groups, max(0, self._room))
-        self._room -= len(shown)
+        listed, left_out = first(groups, max(0, self._room))
+        self._room -= len(listed)
         self._left_out += left_out
         passed = (test for test in tests if test.get("outcome") == "PASS")
-        measured = (self._entry("", name, [entry]) for entry in passed)
+        measured = (self._entry("", name, [test]) for test in passed)
         return GateSection(
             name=name,
-            title=str(told.get("title", "")),
-            outcome=str(told.get("outcome", "?")),
+            title=str(gate.get("title", "")),
+            outcome=str(gate.get("outcome", "?")),
             tests=sum(test.get("outcome") != "N/A" for test in tests),
             passed=sum(test.get("outcome") in WELL for test in tests),
-            duration_s=number(told.get("duration_s")) or 0.0,
-            entries=[self._entry(f"{anchor}t{at}", name, group) for at, group in enumerate(shown)],
+            duration_s=number(gate.get("duration_s")) or 0.0,
+            entries=[self._entry(f"{anchor}t{at}", name, group) for at, group in enumerate(listed)],
             measured=[group for group in measured if group.speed or group.memory][
                 : self._limits.items
             ],
         )
 
-    def _entry(self, anchor: str, gate: str, group: list[dict[str, Any]]) -> TestGroup:
-        item, limits = group[0], self._limits
-        name, evidence = str(item.get("test", "?")), mapping(item.get("evidence"))
-        reason, added = terminal.for_readers(str(item.get("reason", "")))
-        says, _, more = reason.partition("\n")
+    def _entry(self, anchor: str, gate: str, tests: list[dict[str, Any]]) -> TestGroup:
+        test, limits = tests[0], self._limits
+        name, evidence = str(test.get("test", "?")), mapping(test.get("evidence"))
+        reason, added = terminal.for_readers(str(test.get("reason", "")))
+        first_line, _, other_lines = reason.partition("\n")
         timeline, incidents = self._streams((self._name, gate, name), evidence)
-        entry = TestGroup(
+        group = TestGroup(
             anchor=anchor,
             title=title(name, self._name),
-            tests=[str(each.get("test", "?")) for each in group],
-            outcome=str(item.get("outcome", "?")),
-            reason=says,
-            duration_s=sum(number(each.get("duration_s")) or 0.0 for each in group),
-            reproduce=str(item.get("reproduce", "")),
-            lines=prompts.lines_with_marks(more[: 2 * limits.text]),
+            tests=[str(each.get("test", "?")) for each in tests],
+            outcome=str(test.get("outcome", "?")),
+            reason=first_line,
+            duration_s=sum(number(each.get("duration_s")) or 0.0 for each in tests),
+            reproduce=str(test.get("reproduce", "")),
+            lines=prompts.lines_with_marks(other_lines[: 2 * limits.text]),
             diff=prompts.token_diff(evidence, limits),
             speed=throughput.comparison(evidence, self._lanes.names[0], limits),
             memory=html_memory.memory(evidence, self._at_once),
             timeline=timeline,
             incidents=incidents,
         )
-        shown = _shown(entry)
-        entry.rest = [
-            (key, _json(found, limits.text)) for key, found in evidence.items() if key not in shown
+        drawn = _shown(group)
+        group.rest = [
+            (key, _json(value, limits.text)) for key, value in evidence.items() if key not in drawn
         ][: limits.items]
         if added:
-            entry.rest.append(("assertion", added))
-        return entry
+            group.rest.append(("assertion", added))
+        return group
 
     def _streams(
         self, where: tuple[str, str, str], evidence: dict[str, Any]
     ) -> tuple[streams.Timeline | None, list[str]]:
         """Return what came of a test's streams on both lanes, and the incidents of ours."""
-        lanes, (text, other) = self._lanes, self._lanes.names
+        lanes, (our_name, their_name) = self._lanes, self._lanes.names
         incidents = lanes.incidents(where)
         ours = streams.recorded(evidence) or lanes.recorded(incidents)
         if not ours:
@@ -182,34 +184,37 @@ class _Reader:
         theirs = streams.recorded(lanes.their_evidence(where)) or lanes.recorded_by_them(where)
         if not theirs:
             return streams.timeline(ours, self._limits), incidents
-        pairs = [(f"{text}: {ours[0][0]}", ours[0][1]), (f"{other}: {theirs[0][0]}", theirs[0][1])]
+        pairs = [
+            (f"{our_name}: {ours[0][0]}", ours[0][1]),
+            (f"{their_name}: {theirs[0][0]}", theirs[0][1]),
+        ]
         return streams.timeline(pairs, self._limits), incidents
 
     def _planned_at_once(self) -> int:
         """Return how many requests of full length the deployment plans for."""
-        found = (
+        counts = (
             number(mapping(mapping(test).get("evidence")).get("planned_at_once"))
             for gate in self._gates
             for test in listing(gate.get("tests"))
         )
-        return next((int(value) for value in found if value), 1)
+        return next((int(count) for count in counts if count), 1)
 
 
-def _shown(entry: TestGroup) -> set[str]:
+def _shown(group: TestGroup) -> set[str]:
     """Return the evidence that is shown in a way of its own."""
-    shown = set(SHOWN_ELSEWHERE)
-    shown |= {prompts.KEY} if entry.diff else set()
-    shown |= {"decision", "pairs", "blocks"} if entry.speed else set()
-    shown |= {"planned", "told"} if entry.memory else set()
-    return shown | ({streams.KEY} if entry.timeline else set())
+    keys = set(SHOWN_ELSEWHERE)
+    keys |= {prompts.KEY} if group.diff else set()
+    keys |= {"decision", "pairs", "blocks"} if group.speed else set()
+    keys |= {"planned", "told"} if group.memory else set()
+    return keys | ({streams.KEY} if group.timeline else set())
 
 
 def _grouped(tests: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Return the tests by weight, those of one outcome and reason together."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for test in tests:
-        found.setdefault((str(test.get("outcome")), str(test.get("reason", ""))), []).append(test)
-    return sorted(found.values(), key=lambda group: BAD.index(str(group[0]["outcome"])))
+        groups.setdefault((str(test.get("outcome")), str(test.get("reason", ""))), []).append(test)
+    return sorted(groups.values(), key=lambda group: BAD.index(str(group[0]["outcome"])))
 
 
 def title(test: str, family: str) -> str:
@@ -221,11 +226,11 @@ def title(test: str, family: str) -> str:
     return f"{sentence}: {case}" if case else sentence
 
 
-def _json(found: Any, most: int) -> str:
+def _json(value: Any, most: int) -> str:
     """Return evidence as text; what is far too long is not laid out before it is cut."""
-    if isinstance(found, str):
-        return found
-    text = json.dumps(found, ensure_ascii=False, default=str)
+    if isinstance(value, str):
+        return value
+    text = json.dumps(value, ensure_ascii=False, default=str)
     if len(text) > most or len(text) < ONE_LINE:
         return text
-    return json.dumps(found, ensure_ascii=False, default=str, indent=1)
+    return json.dumps(value, ensure_ascii=False, default=str, indent=1)

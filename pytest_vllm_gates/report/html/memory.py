@@ -1,4 +1,4 @@
-"""The memory plan against what the server tells, as stacked bars on one scale of bytes."""
+"""The memory plan against what the server reports, as stacked bars on one scale of bytes."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ class Memory:
 
 
 def memory(evidence: dict[str, Any], at_once: int = 1) -> Memory | None:
-    """Return the plan beside what a server told; None where a check wrote down no plan.
+    """Return the plan beside the server's report; None where a check recorded no plan.
 
     `at_once` are the requests of full length the deployment plans for.
     """
-    planned, told = mapping(evidence.get("planned")), mapping(evidence.get("told"))
-    if not planned or not told:
+    planned, reported = mapping(evidence.get("planned")), mapping(evidence.get("told"))
+    if not planned or not reported:
         return None
     bars = tuple(
         (name, parts)
         for name, parts in (
             ("planned", _planned(planned, at_once)),
-            ("told by the server", _told(told, at_once)),
+            ("told by the server", _told(reported, at_once)),
         )
         if parts
     )
     if not bars:
         return None
-    notes = [] if number(told.get("weights_gib")) else ["the server does not tell its weights"]
-    return Memory(_drawing(bars), bars, tuple(_figures(planned, told)), tuple(notes))
+    notes = [] if number(reported.get("weights_gib")) else ["the server does not tell its weights"]
+    return Memory(_drawing(bars), bars, tuple(_figures(planned, reported)), tuple(notes))
 
 
 def _planned(plan: dict[str, Any], at_once: int) -> tuple[BarPart, ...]:
@@ -71,27 +71,27 @@ def _planned(plan: dict[str, Any], at_once: int) -> tuple[BarPart, ...]:
     )
 
 
-def _told(told: dict[str, Any], at_once: int) -> tuple[BarPart, ...]:
-    weights, cache = (number(told.get(name)) for name in ("weights_gib", "kv_gib"))
-    room = number(told.get("kv_concurrency"))
+def _told(reported: dict[str, Any], at_once: int) -> tuple[BarPart, ...]:
+    weights, cache = (number(reported.get(name)) for name in ("weights_gib", "kv_gib"))
+    room = number(reported.get("kv_concurrency"))
     parts = _known(("weights", "weights", weights and weights * GIB))
     return parts + _cache(
         cache and cache * GIB, cache * GIB / room if cache and room else None, at_once
     )
 
 
-def _cache(whole: float | None, each: float | None, at_once: int) -> tuple[BarPart, ...]:
+def _cache(total: float | None, each: float | None, at_once: int) -> tuple[BarPart, ...]:
     """Return the cache as what the planned requests take of it, and what is left."""
-    if not whole or whole < 0:
+    if not total or total < 0:
         return ()
     if each is None or each < 0:
-        return _known(("KV cache", "rest", whole))
-    used = min(whole, each * at_once)
+        return _known(("KV cache", "rest", total))
+    used = min(total, each * at_once)
     many = f"{at_once} requests" if at_once != 1 else "one request"
     name = f"cache of {many} of full length"
     if used < each * at_once:
         name += f" (not enough: {size(each * at_once)} are needed)"
-    return _known((name, "used", used)) + _known(("rest of the cache", "rest", whole - used))
+    return _known((name, "used", used)) + _known(("rest of the cache", "rest", total - used))
 
 
 def _known(part: tuple[str, str, float | None]) -> tuple[BarPart, ...]:
@@ -100,8 +100,8 @@ def _known(part: tuple[str, str, float | None]) -> tuple[BarPart, ...]:
 
 
 def _drawing(bars: tuple[tuple[str, tuple[BarPart, ...]], ...]) -> Drawing:
-    whole = max(sum(part.size for part in parts) for _, parts in bars)
-    across = Scale(0.0, whole)
+    largest = max(sum(part.size for part in parts) for _, parts in bars)
+    across = Scale(0.0, largest)
     drawing = Drawing(
         height=ROW_HEIGHT * len(bars),
         says=". ".join(
@@ -121,21 +121,21 @@ def _drawing(bars: tuple[tuple[str, tuple[BarPart, ...]], ...]) -> Drawing:
     return drawing
 
 
-def _figures(planned: dict[str, Any], told: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _figures(planned: dict[str, Any], reported: dict[str, Any]) -> list[tuple[str, str, str]]:
     pool = mapping(planned.get("pool"))
     rows = [
-        ("tokens the KV cache holds", pool.get("tokens"), told.get("kv_tokens"), ",.0f"),
+        ("tokens the KV cache holds", pool.get("tokens"), reported.get("kv_tokens"), ",.0f"),
         (
             "requests of full length at once",
-            pool.get("concurrency"), told.get("kv_concurrency"), ",.2f",
+            pool.get("concurrency"), reported.get("kv_concurrency"), ",.2f",
         ),
     ]  # fmt: skip
-    found = []
-    for name, entry, other, form in rows:
-        ours, theirs = number(entry), number(other)
+    figures = []
+    for name, expected, actual, form in rows:
+        ours, theirs = number(expected), number(actual)
         if ours is not None or theirs is not None:
-            found.append((name, _figure(ours, form), _figure(theirs, form)))
-    return found
+            figures.append((name, _figure(ours, form), _figure(theirs, form)))
+    return figures
 
 
 def _figure(value: float | None, form: str) -> str:

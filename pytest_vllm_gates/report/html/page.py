@@ -1,4 +1,4 @@
-"""The whole report as one file: no network, no script, never above its size."""
+"""Composes the report as one file without network access or scripts, below a fixed size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAME = "report.html"
 HERE = Path(__file__).parent
 MOST_BYTES = 1_900_000
-"""A page is held below 2 MB; what is cut for it is said on the page."""
+"""A page stays below 2 MB; it names what was cut for that."""
 
 
 def write(
@@ -63,7 +63,7 @@ def compose(
 def _render(lanes: Lanes, limits: TextLimits) -> str:
     style = (HERE / "style.css").read_text(encoding="utf-8")
     document = lanes.ours
-    shown, left_out = families(lanes, limits)
+    listed, left_out = families(lanes, limits)
     known = mapping(document.get("known_defects"))
     return (
         _environment(limits)
@@ -77,12 +77,14 @@ def _render(lanes: Lanes, limits: TextLimits) -> str:
             next=_few(document.get("next"), limits),
             rollback=mapping(document.get("rollback")) or None,
             repro=mapping(document.get("repro")) or None,
-            waivers=[mapping(entry) for entry in listing(document.get("waivers"))][: limits.items],
+            waivers=[mapping(waiver) for waiver in listing(document.get("waivers"))][
+                : limits.items
+            ],
             bundle=sections.bundle(document, limits),
             comparison=sections.comparison(document, limits),
-            families=shown,
+            families=listed,
             families_left_out=left_out,
-            gates=list(dict.fromkeys(gate.name for section in shown for gate in section.gates)),
+            gates=list(dict.fromkeys(gate.name for section in listed for gate in section.gates)),
             standing=_few(known.get("standing"), limits),
             gone=_few(known.get("gone"), limits),
             trends=trends(document, limits),
@@ -91,11 +93,11 @@ def _render(lanes: Lanes, limits: TextLimits) -> str:
     )
 
 
-def _few(found: Any, limits: TextLimits) -> list[str]:
+def _few(sentences: Any, limits: TextLimits) -> list[str]:
     """Return the first of some sentences, and how many there are more."""
-    every = [str(entry) for entry in listing(found)]
-    more = len(every) - limits.items
-    return [*every[: limits.items], *([f"and {more:,} more, in verdict.json"] if more > 0 else [])]
+    texts = [str(sentence) for sentence in listing(sentences)]
+    more = len(texts) - limits.items
+    return [*texts[: limits.items], *([f"and {more:,} more, in verdict.json"] if more > 0 else [])]
 
 
 @lru_cache(maxsize=16)
@@ -103,7 +105,7 @@ def _environment(limits: TextLimits) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - heavy
     from markupsafe import Markup  # noqa: PLC0415
 
-    def shown(value: Any) -> Any:
+    def finalize(value: Any) -> Any:
         """Bound and clean whatever a template writes, wherever it stands."""
         if isinstance(value, str) and not isinstance(value, Markup):
             return clean(cut(value, limits.text))
@@ -113,12 +115,12 @@ def _environment(limits: TextLimits) -> Environment:
         loader=FileSystemLoader(HERE),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=shown,
+        finalize=finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters["short"] = lambda value: cut(value, limits.line)
-    environment.filters["ticks"] = lambda value: _ticks(shown(value))
+    environment.filters["ticks"] = lambda value: _ticks(finalize(value))
     environment.filters["style"] = Markup  # the style sheet is the package's own
     return environment
 
@@ -128,10 +130,8 @@ def _ticks(text: str) -> Markup:
     from markupsafe import Markup  # noqa: PLC0415
 
     parts = text.split("`")
-    whole = len(parts) % 2  # an even number of backticks
+    even = len(parts) % 2  # an even number of backticks
     return Markup("").join(
-        Markup("<code>{}</code>").format(part)
-        if at % 2 and (whole or at < len(parts) - 1)
-        else part
+        Markup("<code>{}</code>").format(part) if at % 2 and (even or at < len(parts) - 1) else part
         for at, part in enumerate(parts)
     )

@@ -1,4 +1,4 @@
-"""Two prompts token by token: what one has and the other has not."""
+"""The difference between two prompts, token by token."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class TokenDiff:
 
 def token_diff(evidence: dict[str, Any], limits: TextLimits) -> TokenDiff | None:
     """Return the difference that a check of a prompt wrote down; None where there is none."""
-    written = mapping(evidence.get(KEY))
-    if not written.get("runs"):
+    diff = mapping(evidence.get(KEY))
+    if not diff.get("runs"):
         return None
-    runs, left_out = first(listing(written["runs"]), limits.items)
-    names = [str(entry) for entry in listing(written.get("of"))][:2]
-    counts = [entry for entry in listing(written.get("tokens")) if isinstance(entry, int)][:2]
+    runs, left_out = first(listing(diff["runs"]), limits.items)
+    names = [str(name) for name in listing(diff.get("of"))][:2]
+    counts = [count for count in listing(diff.get("tokens")) if isinstance(count, int)][:2]
     return TokenDiff(
         expected=names[0] if names else "expected",
         found=names[-1] if names else "found",
@@ -59,24 +59,24 @@ def token_diff(evidence: dict[str, Any], limits: TextLimits) -> TokenDiff | None
 def lines_with_marks(reason: str) -> list[tuple[str, str]]:
     """Return the lines of a reason with what each is: `added` or `removed` in a golden's diff."""
     marked = False
-    found = []
+    lines = []
     for line in reason.split("\n"):
         kind = {"- ": REMOVED, "+ ": ADDED}.get(line[:2], "") if marked else ""
-        found.append((kind, line))
+        lines.append((kind, line))
         marked = marked or line.strip() == DIFF_MARK
-    return found
+    return lines
 
 
-def _run(written: dict[str, Any], limits: TextLimits) -> TokenRun:
-    kind = written.get("kind")
+def _run(run: dict[str, Any], limits: TextLimits) -> TokenRun:
+    kind = run.get("kind")
     if kind == SKIPPED:
-        count = written.get("count")
+        count = run.get("count")
         return TokenRun(SKIPPED, skipped=count if isinstance(count, int) else 0)
-    ids, texts = listing(written.get("token_ids")), listing(written.get("texts"))
+    ids, texts = listing(run.get("token_ids")), listing(run.get("texts"))
     # Where prompts are not kept (--redact-prompts) there may be no ids.
     pairs = itertools.zip_longest(texts, ids[: len(texts)], fillvalue="")
-    tokens = [(str(text), str(entry)) for text, entry in pairs]
-    shown, left_out = first(tokens, limits.items)
+    tokens = [(str(text), str(token_id)) for text, token_id in pairs]
+    listed, left_out = first(tokens, limits.items)
     if left_out:
-        shown.append((f"… {left_out:,} more", ""))
-    return TokenRun(kind if kind in (REMOVED, ADDED) else SAME, tuple(shown))
+        listed.append((f"… {left_out:,} more", ""))
+    return TokenRun(kind if kind in (REMOVED, ADDED) else SAME, tuple(listed))

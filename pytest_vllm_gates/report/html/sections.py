@@ -1,7 +1,4 @@
-"""What stands at the top and at the bottom of the report: the answer, what changed, the facts.
-
-The documents of both lanes, and what their reports' folders hold besides.
-"""
+"""The report's first and last sections, and access to the documents of both lanes."""
 
 from __future__ import annotations
 
@@ -51,10 +48,10 @@ class Head:
 def head(document: Mapping[str, Any]) -> Head:
     """Return the answer in a plain sentence."""
     lane = str(mapping(document.get("lane")).get("name", "?"))
-    other = mapping(document.get("against"))
-    against = str(mapping(other.get("lane")).get("name", "")) if other else ""
+    comparison = mapping(document.get("against"))
+    against = str(mapping(comparison.get("lane")).get("name", "")) if comparison else ""
     families = tuple(
-        str(mapping(entry).get("name", "?")) for entry in listing(document["families"])
+        str(mapping(family).get("name", "?")) for family in listing(document["families"])
     )
     promotion = str(document["promotion"])
     of = f"{lane} against {against}" if against else lane
@@ -71,66 +68,66 @@ def head(document: Mapping[str, Any]) -> Head:
 
 
 def _counts(document: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for family in listing(document["families"]):
         for gate in listing(mapping(family).get("gates")):
             for test in listing(mapping(gate).get("tests")):
                 outcome = str(mapping(test).get("outcome"))
-                found[outcome] = found.get(outcome, 0) + 1
-    return tuple(sorted(found.items(), key=lambda pair: -pair[1]))
+                counts[outcome] = counts.get(outcome, 0) + 1
+    return tuple(sorted(counts.items(), key=lambda pair: -pair[1]))
 
 
 def bundle(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any] | None:
     """Return what changed between the lanes; None where nothing was held against another."""
-    told = mapping(document.get("bundle"))
-    if not told:
+    diff = mapping(document.get("bundle"))
+    if not diff:
         return None
-    changed, left_out = first(map(mapping, listing(told.get("changed"))), limits.items)
+    changed, left_out = first(map(mapping, listing(diff.get("changed"))), limits.items)
     rows = [
         {
-            "axis": str(entry.get("axis", "")),
-            "name": str(entry.get("name", "")),
-            "ours": value(entry.get("ours")),
-            "theirs": value(entry.get("theirs")),
+            "axis": str(change.get("axis", "")),
+            "name": str(change.get("name", "")),
+            "ours": value(change.get("ours")),
+            "theirs": value(change.get("theirs")),
         }
-        for entry in changed
+        for change in changed
     ]
     return {
-        "axes": [str(entry) for entry in listing(told.get("axes"))][: limits.items],
-        "warning": told.get("warning"),
+        "axes": [str(axis) for axis in listing(diff.get("axes"))][: limits.items],
+        "warning": diff.get("warning"),
         "changed": rows[:ROWS_AT_ONCE],
         "more": rows[ROWS_AT_ONCE:],
         "left_out": left_out,
-        "same": [str(entry) for entry in listing(told.get("same"))][: limits.items],
-        "unknown": [str(entry) for entry in listing(told.get("unknown"))][: limits.items],
+        "same": [str(axis) for axis in listing(diff.get("same"))][: limits.items],
+        "unknown": [str(axis) for axis in listing(diff.get("unknown"))][: limits.items],
     }
 
 
 def comparison(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any] | None:
-    """Return what is otherwise than on the other lane; None where there is none."""
-    told = mapping(document.get("against"))
-    if not told:
+    """Return the differences to the other lane; None for a run of one lane."""
+    against = mapping(document.get("against"))
+    if not against:
         return None
-    checks = [mapping(entry) for entry in listing(told.get("checks"))]
+    checks = [mapping(check) for check in listing(against.get("checks"))]
     kinds = []
     for kind, title, means in KINDS:
-        shown, left_out = first(
+        listed, left_out = first(
             (check for check in checks if check.get("kind") == kind), limits.items
         )
-        if shown:
+        if listed:
             kinds.append(
-                {"kind": kind, "title": title, "means": means, "checks": shown,
-                 "left_out": left_out, "count": len(shown) + left_out}
+                {"kind": kind, "title": title, "means": means, "checks": listed,
+                 "left_out": left_out, "count": len(listed) + left_out}
             )  # fmt: skip
-    drift, drift_left_out = first(map(mapping, listing(told.get("drift"))), limits.items)
+    drift, drift_left_out = first(map(mapping, listing(against.get("drift"))), limits.items)
     return {
-        "lane": str(mapping(told.get("lane")).get("name", "?")),
-        "promotion": str(told.get("promotion", "")),
-        "document": str(told.get("document", "")),
+        "lane": str(mapping(against.get("lane")).get("name", "?")),
+        "promotion": str(against.get("promotion", "")),
+        "document": str(against.get("document", "")),
         "kinds": kinds,
         "drift": [
-            {**entry, "ours": value(entry.get("ours")), "theirs": value(entry.get("theirs"))}
-            for entry in drift
+            {**change, "ours": value(change.get("ours")), "theirs": value(change.get("theirs"))}
+            for change in drift
         ],
         "drift_left_out": drift_left_out,
     }
@@ -138,16 +135,16 @@ def comparison(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any
 
 def facts(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any]:
     """Return what the run was made of."""
-    other = mapping(mapping(document.get("against")).get("lane"))
-    lanes = [mapping(document.get("lane")), *([other] if other else [])]
+    other_lane = mapping(mapping(document.get("against")).get("lane"))
+    lanes = [mapping(document.get("lane")), *([other_lane] if other_lane else [])]
     return {
         "lanes": [_lane(lane, limits) for lane in lanes],
         "machine": _machine(mapping(document.get("machine"))),
         "checkpoints": [
-            {"family": mapping(entry).get("name"), **mapping(mapping(entry).get("checkpoint"))}
-            for entry in listing(document["families"])[: limits.items]
+            {"family": mapping(family).get("name"), **mapping(mapping(family).get("checkpoint"))}
+            for family in listing(document["families"])[: limits.items]
         ],
-        "command": shlex.join(str(entry) for entry in listing(document.get("command"))),
+        "command": shlex.join(str(argument) for argument in listing(document.get("command"))),
         "tool": mapping(document.get("tool")),
         "exit_status": document.get("exit_status"),
         "format": f"{document.get('format')} {document.get('version')}",
@@ -155,21 +152,21 @@ def facts(document: Mapping[str, Any], limits: TextLimits) -> dict[str, Any]:
 
 
 def _lane(lane: dict[str, Any], limits: TextLimits) -> dict[str, Any]:
-    versions = {str(name): str(entry) for name, entry in mapping(lane.get("versions")).items()}
-    rest, left_out = first(sorted(set(versions) - set(MAIN_PACKAGES)), limits.items)
+    versions = {str(name): str(text) for name, text in mapping(lane.get("versions")).items()}
+    others, left_out = first(sorted(set(versions) - set(MAIN_PACKAGES)), limits.items)
     return {
         "name": str(lane.get("name", "?")),
         "title": str(lane.get("title", "")),
         "why": str(lane.get("why", "")),
         "form": str(lane.get("form", "")),
         "main": [(name, versions[name]) for name in MAIN_PACKAGES if name in versions],
-        "rest": [(name, versions[name]) for name in rest],
+        "rest": [(name, versions[name]) for name in others],
         "rest_left_out": left_out,
         "serve": [(str(k), value(v)) for k, v in mapping(lane.get("serve")).items()][
             : limits.items
         ],
         "env": [(str(k), value(v)) for k, v in mapping(lane.get("env")).items()][: limits.items],
-        "overlay": [str(entry) for entry in listing(lane.get("overlay"))][: limits.items],
+        "overlay": [str(repair) for repair in listing(lane.get("overlay"))][: limits.items],
     }
 
 
@@ -178,7 +175,7 @@ def _machine(machine: dict[str, Any]) -> list[tuple[str, str]]:
     rows = [
         ("processor", f"{machine.get('cpu', '?')}, {machine.get('cores', '?')} cores"),
         ("memory", size(memory) if isinstance(memory, int) else "unknown"),
-        ("GPUs", ", ".join(str(entry) for entry in listing(machine.get("gpus"))) or "none"),
+        ("GPUs", ", ".join(str(gpu) for gpu in listing(machine.get("gpus"))) or "none"),
     ]
     driver = mapping(machine.get("driver"))
     if driver.get("version"):
@@ -189,11 +186,15 @@ def _machine(machine: dict[str, Any]) -> list[tuple[str, str]]:
     return [*rows, ("Python", str(machine.get("python", "?")))]
 
 
-def value(found: Any) -> str:
+def value(content: Any) -> str:
     """Return a value as a cell shows it."""
-    if found is None:
+    if content is None:
         return "\N{EN DASH}"
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+    return (
+        content
+        if isinstance(content, str)
+        else json.dumps(content, ensure_ascii=False, default=str)
+    )
 
 
 def when(created: Any) -> str:
@@ -222,8 +223,8 @@ class Lanes:
     def names(self) -> tuple[str, str]:
         """What the lanes are called."""
         theirs = mapping(self.theirs.get("lane")) if self.theirs else {}
-        entry = mapping(self.ours.get("lane")).get("name", "this lane")
-        return str(entry), str(theirs.get("name", "the other lane"))
+        ours = mapping(self.ours.get("lane")).get("name", "this lane")
+        return str(ours), str(theirs.get("name", "the other lane"))
 
     def incidents(self, where: Where) -> list[str]:
         """Return the folders of our bundles of a test, from the report's folder."""
@@ -244,21 +245,21 @@ class Lanes:
         """Return what the same test wrote down on the other lane."""
         if self.theirs is None:
             return {}
-        found = (
+        matches = (
             mapping(test.get("evidence"))
             for family in map(mapping, listing(self.theirs.get("families")))
             for gate in map(mapping, listing(family.get("gates")))
             for test in map(mapping, listing(gate.get("tests")))
             if (family.get("name"), gate.get("gate"), test.get("test")) == where
         )
-        return next(found, {})
+        return next(matches, {})
 
 
 def _incidents(document: Mapping[str, Any], where: Where) -> list[str]:
     return [
-        str(entry.get("path", ""))
-        for entry in map(mapping, listing(document.get("incidents")))
-        if (entry.get("family"), entry.get("gate"), entry.get("test")) == where
+        str(incident.get("path", ""))
+        for incident in map(mapping, listing(document.get("incidents")))
+        if (incident.get("family"), incident.get("gate"), incident.get("test")) == where
     ]
 
 

@@ -1,4 +1,4 @@
-"""How fast two sides were: what changed with its interval, and the figures it comes from."""
+"""The speed of two sides: each change with its interval, and the figures behind it."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ FIGURES = {
 ROW_HEIGHT = 46
 QUARTILES = 4
 LEAST_FOR_BOX = 5
+MOST_SLOWDOWN = 9.0
+"""The logarithm of a ratio above which a pair is not drawn."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,10 @@ def comparison(evidence: dict[str, Any], ours: str, limits: TextLimits) -> Throu
 
 
 def _changes(decision: dict[str, Any], pairs: Sequence[Any]) -> list[FigureChange]:
-    found = []
+    changes = []
     for name, (called, _, more_is_better) in FIGURES.items():
-        told = mapping(mapping(decision.get("changes")).get(name))
-        change, best, worst = (number(told.get(of)) for of in ("change", "at_best", "at_worst"))
+        interval = mapping(mapping(decision.get("changes")).get(name))
+        change, best, worst = (number(interval.get(of)) for of in ("change", "at_best", "at_worst"))
         if change is None or best is None or worst is None:
             continue
         slowdowns = [number(mapping(mapping(pair).get("slowdowns")).get(name)) for pair in pairs]
@@ -101,12 +103,12 @@ def _changes(decision: dict[str, Any], pairs: Sequence[Any]) -> list[FigureChang
         points = [
             math.expm1(sign * slowdown)
             for slowdown in slowdowns
-            if slowdown is not None and abs(slowdown) < 9
+            if slowdown is not None and abs(slowdown) < MOST_SLOWDOWN
         ]
         low, high = sorted((best, worst))
         says = f"{called}: {share(change)} (surely between {share(low)} and {share(high)})"
-        found.append(FigureChange(called, says, change, low, high, tuple(points)))
-    return found
+        changes.append(FigureChange(called, says, change, low, high, tuple(points)))
+    return changes
 
 
 def _intervals(changes: Sequence[FigureChange]) -> Drawing:
@@ -147,29 +149,29 @@ def _distribution(
     called, unit, _ = FIGURES[name]
     known = []
     for side, figures in sides:
-        told = [number(entry) for entry in listing(figures.get(name))]
-        if values := sorted(value for value in told if value is not None):
-            known.append((side, values))
+        values = [number(value) for value in listing(figures.get(name))]
+        if known_values := sorted(value for value in values if value is not None):
+            known.append((side, known_values))
     if not known:
         return None
-    across = scale([value for _, values in known for value in values])
+    across = scale([value for _, known_values in known for value in known_values])
     summaries = tuple(
         (
             side,
-            len(values),
-            figure(values[0], unit),
-            figure(statistics.median(values), unit),
-            figure(values[-1], unit),
+            len(known_values),
+            figure(known_values[0], unit),
+            figure(statistics.median(known_values), unit),
+            figure(known_values[-1], unit),
         )
-        for side, values in known
+        for side, known_values in known
     )
     says = "; ".join(
         f"{side}: {count} blocks, median {median}, from {low} to {high}"
         for side, count, low, median, high in summaries
     )
     drawing = Drawing(height=ROW_HEIGHT * len(known) + 22, says=f"{called}. {says}")
-    for at, (side, values) in enumerate(known):
-        _strip(drawing, across, at * ROW_HEIGHT, side, spread(values, limits.marks))
+    for at, (side, known_values) in enumerate(known):
+        _strip(drawing, across, at * ROW_HEIGHT, side, spread(known_values, limits.marks))
     _axis(
         drawing,
         across,
@@ -208,5 +210,5 @@ def figure(value: float, unit: str) -> str:
     """Return a figure with its unit."""
     if unit == "s" and abs(value) < 1:
         return f"{value * 1000:.4g} ms"
-    told = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"  # noqa: PLR2004
-    return f"{told} {unit}".rstrip()
+    digits = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"  # noqa: PLR2004
+    return f"{digits} {unit}".rstrip()

@@ -40,7 +40,7 @@ class Trends:
 
 def trends(document: Mapping[str, Any], limits: TextLimits) -> Trends | None:
     """Return the trends; None where there are not two runs to draw one from."""
-    every = [mapping(entry) for entry in listing(document.get("history"))]
+    every = [mapping(run) for run in listing(document.get("history"))]
     runs = every[-min(limits.items, 60) :]
     if len(runs) < TWO:
         return None
@@ -76,11 +76,11 @@ def _trend(name: str, runs: list[dict[str, Any]]) -> TrendChart | None:
     values = [value for _, value, _ in points]
     up = scale(values)
     first, last = points[0], points[-1]
-    says = (
+    summary = (
         f"{name}: {_shown(first[1])} at first, {_shown(last[1])} now, "
         f"between {_shown(min(values))} and {_shown(max(values))} over {len(points)} runs"
     )
-    drawing = Drawing(height=HEIGHT, says=says)
+    drawing = Drawing(height=HEIGHT, says=summary)
     drawing.line(across.left, HEIGHT - 6, across.right, HEIGHT - 6, "axis")
     lanes = dict.fromkeys(lane for _, _, lane in points)
     for lane in lanes:

@@ -27,8 +27,8 @@ HOSTILE = (
 
 def load(name: str) -> dict[str, Any]:
     """Return a document of its own, to be changed at will."""
-    found: dict[str, Any] = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+    return document
 
 
 def empty(promotion: str = "HOLD") -> dict[str, Any]:
@@ -49,13 +49,13 @@ def spoilt(document: dict[str, Any], text: str) -> dict[str, Any]:
 
     def spoil(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {name: spoil(entry, name) for name, entry in value.items()}
+            return {name: spoil(item, name) for name, item in value.items()}
         if isinstance(value, list):
-            return [spoil(entry, key) for entry in value]
+            return [spoil(item, key) for item in value]
         return text if isinstance(value, str) and key not in fixed else value
 
-    spoilt_one: dict[str, Any] = spoil(copy.deepcopy(document))
-    return spoilt_one
+    spoilt_document: dict[str, Any] = spoil(copy.deepcopy(document))
+    return spoilt_document
 
 
 def huge() -> dict[str, Any]:

@@ -22,8 +22,8 @@ WIDE, NARROW = 1200, 360
 
 
 @dataclass
-class Seen:
-    """A page in a browser, and all it did."""
+class OpenedPage:
+    """A page in a browser, with its requests and messages."""
 
     page: Page
     requests: list[str] = field(default_factory=list)
@@ -51,18 +51,18 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def opened(chromium: Browser, report: Path) -> Iterator[Callable[..., Seen]]:
+def opened(chromium: Browser, report: Path) -> Iterator[Callable[..., OpenedPage]]:
     """Open a page from disk, the report where no other is named."""
     contexts = []
 
-    def open_page(path: Path = report, *, width: int = WIDE, **how: Any) -> Seen:
-        contexts.append(chromium.new_context(viewport={"width": width, "height": 900}, **how))
-        seen = Seen(contexts[-1].new_page())
-        seen.page.on("request", lambda request: seen.requests.append(request.url))
-        seen.page.on("console", lambda message: seen.messages.append(message.text))
-        seen.page.on("pageerror", lambda error: seen.messages.append(str(error)))
-        seen.page.goto(path.as_uri())
-        return seen
+    def open_page(path: Path = report, *, width: int = WIDE, **options: Any) -> OpenedPage:
+        contexts.append(chromium.new_context(viewport={"width": width, "height": 900}, **options))
+        opened_page = OpenedPage(contexts[-1].new_page())
+        opened_page.page.on("request", lambda request: opened_page.requests.append(request.url))
+        opened_page.page.on("console", lambda message: opened_page.messages.append(message.text))
+        opened_page.page.on("pageerror", lambda error: opened_page.messages.append(str(error)))
+        opened_page.page.goto(path.as_uri())
+        return opened_page
 
     yield open_page
     for context in contexts:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from report.html.conftest import Seen
+    from report.html.conftest import OpenedPage
 
-    Opened = Callable[..., Seen]
+    Opened = Callable[..., OpenedPage]
 
 pytestmark = pytest.mark.browser
 
@@ -35,83 +35,85 @@ TOO_WIDE = """
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_it_opens_from_disk_and_asks_for_nothing(
+def test_page_opens_from_disk_without_requests(
     opened: Opened, report: Path, scheme: str, width: int
 ) -> None:
-    seen = opened(color_scheme=scheme, width=width)
-    assert seen.requests == [report.as_uri()]
-    assert seen.messages == []
-    assert seen.page.title() == "REJECT: cpu against cpu-previous"
-    assert "REJECT" in seen.page.inner_text("h1")
+    opened_page = opened(color_scheme=scheme, width=width)
+    assert opened_page.requests == [report.as_uri()]
+    assert opened_page.messages == []
+    assert opened_page.page.title() == "REJECT: cpu against cpu-previous"
+    assert "REJECT" in opened_page.page.inner_text("h1")
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_nothing_that_others_write_is_run_or_shown_as_ours(
+def test_foreign_text_is_neither_run_nor_rendered(
     opened: Opened, tmp_path: Path, text: str
 ) -> None:
     documents = [spoilt(load(name), text) for name in (REJECT, THEIRS)]
     path = pages.write(tmp_path, *documents)
-    seen = opened(path, width=NARROW)
-    seen.page.evaluate(OPEN_ALL)
-    assert seen.requests == [path.as_uri()]
-    assert seen.messages == []
-    assert seen.page.locator("h1").count() == 1
-    assert seen.page.locator("script, img, [onmouseover], [onerror]").count() == 0
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= NARROW
+    opened_page = opened(path, width=NARROW)
+    opened_page.page.evaluate(OPEN_ALL)
+    assert opened_page.requests == [path.as_uri()]
+    assert opened_page.messages == []
+    assert opened_page.page.locator("h1").count() == 1
+    assert opened_page.page.locator("script, img, [onmouseover], [onerror]").count() == 0
+    assert opened_page.page.evaluate("document.documentElement.scrollWidth") <= NARROW
 
 
-def test_the_page_itself_lets_nothing_in(opened: Opened, tmp_path: Path) -> None:
+def test_page_blocks_scripts_by_its_policy(opened: Opened, tmp_path: Path) -> None:
     """Were something of others' to get through, the browser still would not run or fetch it."""
     path = pages.write(tmp_path, empty())
     let_in = "<script>document.title='run'</script><img src='http://127.0.0.1:9/x'>"
     path.write_text(path.read_text(encoding="utf-8").replace("</main>", f"{let_in}</main>"))
-    seen = opened(path)
-    assert seen.page.title() == "HOLD: cpu"
-    assert sum("Content Security Policy" in message for message in seen.messages) == 2
+    opened_page = opened(path)
+    assert opened_page.page.title() == "HOLD: cpu"
+    assert sum("Content Security Policy" in message for message in opened_page.messages) == 2
 
 
 @pytest.mark.parametrize("width", [320, NARROW, 768, WIDE])
-def test_it_fits_the_screen(opened: Opened, width: int) -> None:
-    seen = opened(width=width)
-    seen.page.evaluate(OPEN_ALL)
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-    assert seen.page.evaluate(TOO_WIDE) == []
+def test_page_fits_the_screen(opened: Opened, width: int) -> None:
+    opened_page = opened(width=width)
+    opened_page.page.evaluate(OPEN_ALL)
+    assert opened_page.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened_page.page.evaluate(TOO_WIDE) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_axe_finds_nothing(opened: Opened, scheme: str, width: int) -> None:
+def test_axe_finds_no_violations(opened: Opened, scheme: str, width: int) -> None:
     """WCAG 2.2 AA and best practices: names, roles, order of headings, contrast, target sizes."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    seen = opened(color_scheme=scheme, width=width)
-    seen.page.evaluate(OPEN_ALL)
-    found: dict[str, Any] = axe.run(seen.page).response
+    opened_page = opened(color_scheme=scheme, width=width)
+    opened_page.page.evaluate(OPEN_ALL)
+    report: dict[str, Any] = axe.run(opened_page.page).response
     assert [
         (
             violation["id"],
             violation["nodes"][0]["html"][:200],
             violation["nodes"][0]["failureSummary"],
         )
-        for violation in found["violations"]
+        for violation in report["violations"]
     ] == []
-    assert len(found["passes"]) > 20
+    assert len(report["passes"]) > 20
 
 
-def test_the_themes_are_not_one(opened: Opened) -> None:
+def test_light_and_dark_themes_differ(opened: Opened) -> None:
     colours = "getComputedStyle(document.body).backgroundColor"
-    light, dark = (opened(color_scheme=entry).page.evaluate(colours) for entry in ("light", "dark"))
+    light, dark = (
+        opened(color_scheme=scheme).page.evaluate(colours) for scheme in ("light", "dark")
+    )
     assert (light, dark) == ("rgb(255, 255, 255)", "rgb(20, 23, 27)")
 
 
-def test_the_keyboard_reaches_and_opens_every_fold(opened: Opened) -> None:
+def test_keyboard_reaches_and_opens_every_fold(opened: Opened) -> None:
     page = opened().page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = false)")
-    whole = page.locator("details").count()
-    assert whole > 20
+    folds = page.locator("details").count()
+    assert folds > 20
     for _ in range(3000):
         page.keyboard.press("Tab")
         tag = page.evaluate("document.activeElement.tagName")
@@ -120,10 +122,10 @@ def test_the_keyboard_reaches_and_opens_every_fold(opened: Opened) -> None:
         if tag == "SUMMARY" and not page.evaluate("document.activeElement.parentNode.open"):
             assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
             page.keyboard.press("Enter")
-    assert page.locator("details[open]").count() == whole
+    assert page.locator("details[open]").count() == folds
 
 
-def test_on_paper_everything_is_open(opened: Opened) -> None:
+def test_print_opens_every_fold(opened: Opened) -> None:
     page = opened().page
     assert page.evaluate(HIDDEN_DETAILS) > 0
     page.emulate_media(media="print")
@@ -132,13 +134,13 @@ def test_on_paper_everything_is_open(opened: Opened) -> None:
     assert page.pdf().startswith(b"%PDF")
 
 
-def test_who_wants_no_motion_gets_none(opened: Opened) -> None:
+def test_reduced_motion_is_respected(opened: Opened) -> None:
     behaviour = "getComputedStyle(document.documentElement).scrollBehavior"
     assert opened(reduced_motion="reduce").page.evaluate(behaviour) == "auto"
     assert opened(reduced_motion="no-preference").page.evaluate(behaviour) == "smooth"
 
 
-def test_a_gate_leads_to_its_failure(opened: Opened) -> None:
+def test_gate_links_to_its_failure(opened: Opened) -> None:
     page = opened(reduced_motion="reduce").page
     page.click("table.gates a:text-is('throughput')")
     target = page.locator(":target")
@@ -146,13 +148,13 @@ def test_a_gate_leads_to_its_failure(opened: Opened) -> None:
     assert target.evaluate("one => one.getBoundingClientRect().top") < 900
 
 
-def test_what_is_folded_opens_where_a_link_leads(opened: Opened) -> None:
+def test_link_opens_the_fold_it_leads_to(opened: Opened) -> None:
     page = opened().page
     page.click("section:has(h2:text('glm')) table.gates a:text-is('isolation')")
     assert page.locator(":target").evaluate("one => one.checkVisibility()")
 
 
-def test_drawings_are_named_and_have_a_size(opened: Opened) -> None:
+def test_drawings_have_a_label_and_a_size(opened: Opened) -> None:
     page = opened(width=NARROW).page
     page.evaluate(OPEN_ALL)
     for drawing in page.locator("svg.drawing").all():
@@ -161,9 +163,9 @@ def test_drawings_are_named_and_have_a_size(opened: Opened) -> None:
         assert box and box["width"] > 200 and box["height"] > 20
 
 
-def test_a_huge_page_is_still_read(opened: Opened, tmp_path: Path) -> None:
+def test_huge_page_is_readable(opened: Opened, tmp_path: Path) -> None:
     path = pages.write(tmp_path, huge())
     assert path.stat().st_size < 2_000_000
-    seen = opened(path, width=NARROW)
-    assert seen.messages == []
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= NARROW
+    opened_page = opened(path, width=NARROW)
+    assert opened_page.messages == []
+    assert opened_page.page.evaluate("document.documentElement.scrollWidth") <= NARROW

@@ -30,15 +30,15 @@ DECISION = {
 }
 
 
-def places(found: drawing.Drawing, style: str) -> list[float]:
-    return [mark.x for mark in found.marks if mark.style == style]
+def places(picture: drawing.Drawing, style: str) -> list[float]:
+    return [mark.x for mark in picture.marks if mark.style == style]
 
 
 def test_memory_is_stacked_on_one_scale() -> None:
-    told = {"kv_gib": 4.0, "kv_concurrency": 2.0, "kv_tokens": 2000.0, "weights_gib": 2.0}
-    found = memory({"planned": PLAN, "told": told}, at_once=3)
-    assert found
-    planned, real = ([(part.name, part.size / GIB) for part in parts] for _, parts in found.bars)
+    reported = {"kv_gib": 4.0, "kv_concurrency": 2.0, "kv_tokens": 2000.0, "weights_gib": 2.0}
+    section = memory({"planned": PLAN, "told": reported}, at_once=3)
+    assert section
+    planned, real = ([(part.name, part.size / GIB) for part in parts] for _, parts in section.bars)
     assert planned == [
         ("weights", 2.0), ("runtime", 1.0), ("cache of 3 requests of full length", 3.0),
         ("rest of the cache", 1.0),
@@ -47,23 +47,23 @@ def test_memory_is_stacked_on_one_scale() -> None:
         ("weights", 2.0),
         ("cache of 3 requests of full length (not enough: 6.00 GiB are needed)", 4.0),
     ]
-    assert found.figures[0] == ("tokens the KV cache holds", "4,000", "2,000")
-    bars = [mark for mark in found.drawing.marks if mark.kind == "rect"]
+    assert section.figures[0] == ("tokens the KV cache holds", "4,000", "2,000")
+    bars = [mark for mark in section.drawing.marks if mark.kind == "rect"]
     assert sum(mark.width for mark in bars[:4]) == pytest.approx(98, abs=0.1)
     assert sum(mark.width for mark in bars[4:]) == pytest.approx(98 * 6 / 7, abs=0.1)
-    assert "planned: weights 2.00 GiB, runtime 1.00 GiB" in found.drawing.says
+    assert "planned: weights 2.00 GiB, runtime 1.00 GiB" in section.drawing.says
 
 
-def test_what_is_not_told_is_not_drawn() -> None:
-    found = memory({"planned": PLAN, "told": {"kv_gib": 1.0}})
-    assert found
-    assert [part.name for part in found.bars[1][1]] == ["KV cache"]
-    assert found.notes == ("the server does not tell its weights",)
+def test_unreported_memory_is_not_drawn() -> None:
+    section = memory({"planned": PLAN, "told": {"kv_gib": 1.0}})
+    assert section
+    assert [part.name for part in section.bars[1][1]] == ["KV cache"]
+    assert section.notes == ("the server does not tell its weights",)
     assert memory({"planned": PLAN}) is None
     assert memory({"planned": {"pool": None}, "told": {"kv_tokens": 1.0}}) is None
 
 
-def test_a_change_stands_on_its_interval_beside_zero() -> None:
+def test_change_is_drawn_on_its_interval_beside_zero() -> None:
     pairs = [{"slowdowns": {"output_tokens_per_s": 0.05, "ttft_s": 0.01}}]
     section = comparison({"decision": DECISION, "pairs": pairs, "against": "old"}, "new", LIMITS)
     assert section and section.drawing
@@ -78,7 +78,7 @@ def test_a_change_stands_on_its_interval_beside_zero() -> None:
     assert list(section.changes[0].points) == [pytest.approx(-0.0488, abs=1e-4)]
 
 
-def test_blocks_of_both_sides_are_told() -> None:
+def test_blocks_of_both_sides_are_summarized() -> None:
     blocks = {"ours": {"itl_s": [0.01, 0.03, 0.02, 0.02, 0.02]}, "theirs": {"itl_s": [0.01]}}
     section = comparison({"against": "old", "blocks": blocks}, "new", LIMITS)
     assert section and section.drawing is None
@@ -90,21 +90,21 @@ def test_blocks_of_both_sides_are_told() -> None:
     assert len(places(distribution.drawing, "median")) == 1  # of one block there are no quartiles
 
 
-def test_nothing_measured_is_nothing_shown() -> None:
+def test_no_measurement_has_no_section() -> None:
     assert comparison({"decision": {"answer": "INCONCLUSIVE", "changes": {}}}, "x", LIMITS) is None
 
 
-def test_a_trend_is_told_with_its_ends() -> None:
+def test_trend_names_its_first_and_last_value() -> None:
     runs = [
         {"created": f"day {at}", "lane": "cpu", "promotion": "HOLD", "versions": {"vllm": "1"},
          "figures": {"tokens/s": value}}
         for at, value in enumerate((100.0, 50.0, 75.0))
     ]  # fmt: skip
-    found = trends({"history": runs}, LIMITS)
-    assert found
-    (trend,) = found.trends
+    section = trends({"history": runs}, LIMITS)
+    assert section
+    (trend,) = section.trends
     assert trend.drawing.says == "tokens/s: 100 at first, 75 now, between 50 and 100 over 3 runs"
-    assert [row[0] for row in found.rows] == ["day 2", "day 1", "day 0"]
+    assert [row[0] for row in section.rows] == ["day 2", "day 1", "day 0"]
     ys = [mark.y for mark in trend.drawing.marks if mark.kind == "dot"]
     assert ys[0] < ys[2] < ys[1], "more is higher up"
     assert trends({"history": runs[:1]}, LIMITS) is None
@@ -112,14 +112,14 @@ def test_a_trend_is_told_with_its_ends() -> None:
 
 def test_lanes_are_not_joined_by_a_line() -> None:
     runs = [{"lane": lane, "figures": {"f": 1.0 * at}} for at, lane in enumerate("abab")]
-    found = trends({"history": runs}, LIMITS)
-    assert found
-    lines = [mark for mark in found.trends[0].drawing.marks if mark.kind == "line"]
+    section = trends({"history": runs}, LIMITS)
+    assert section
+    lines = [mark for mark in section.trends[0].drawing.marks if mark.kind == "line"]
     assert [mark.style for mark in lines] == ["axis", "trend-other", "trend"]
 
 
-def test_a_prompts_difference_is_read_as_it_was_written() -> None:
-    written = {
+def test_prompt_difference_is_read_from_evidence() -> None:
+    evidence = {
         "of": ["recorded", "now"],
         "tokens": [3, 4],
         "runs": [
@@ -128,7 +128,7 @@ def test_a_prompts_difference_is_read_as_it_was_written() -> None:
             {"kind": "added", "token_ids": "dropped", "texts": ["b", "c"]},
         ],
     }
-    diff = token_diff({"prompt": written}, LIMITS)
+    diff = token_diff({"prompt": evidence}, LIMITS)
     assert diff
     assert (diff.expected, diff.found, diff.counts) == ("recorded", "now", (3, 4))
     assert [(run.kind, run.tokens, run.skipped) for run in diff.runs] == [
@@ -144,7 +144,7 @@ def test_only_the_lines_of_a_difference_are_marked() -> None:
 
 
 @given(st.lists(FINITE, min_size=1), st.booleans())
-def test_all_that_is_drawn_has_a_place(values: list[float], zero: bool) -> None:
+def test_every_value_has_a_place_on_the_scale(values: list[float], zero: bool) -> None:
     across = drawing.scale(values, zero=zero)
     assert all(1 <= across(value) <= 99 for value in values)
     ticks = list(across.ticks())
@@ -153,30 +153,30 @@ def test_all_that_is_drawn_has_a_place(values: list[float], zero: bool) -> None:
 
 
 @given(st.text(), st.integers(2, 40))
-def test_a_cut_text_says_how_much_is_gone(text: str, most: int) -> None:
-    found = cut(text, most)
+def test_cut_text_names_how_much_is_missing(text: str, most: int) -> None:
+    shortened = cut(text, most)
     if len(text) <= most:
-        assert found == text
+        assert shortened == text
     else:
-        assert found.startswith(text[: most - most // 4])
-        assert f"[{len(text) - most:,} characters left out" in found
+        assert shortened.startswith(text[: most - most // 4])
+        assert f"[{len(text) - most:,} characters left out" in shortened
 
 
 @given(st.text())
-def test_a_clean_text_can_be_written_and_is_clean(text: str) -> None:
-    found = clean(text)
-    found.encode("utf-8")
-    assert clean(found) == found
+def test_cleaned_text_is_writable_and_stays_clean(text: str) -> None:
+    cleaned = clean(text)
+    cleaned.encode("utf-8")
+    assert clean(cleaned) == cleaned
 
 
 @given(st.lists(st.integers(), max_size=50), st.integers(2, 10))
-def test_what_is_spread_keeps_both_ends(values: list[int], most: int) -> None:
-    found = spread(values, most)
-    assert len(found) <= most
-    assert found == values or (found[0], found[-1]) == (values[0], values[-1])
+def test_spread_keeps_both_ends(values: list[int], most: int) -> None:
+    kept = spread(values, most)
+    assert len(kept) <= most
+    assert kept == values or (kept[0], kept[-1]) == (values[0], values[-1])
 
 
-def test_limits_end_somewhere() -> None:
+def test_halving_limits_ends() -> None:
     limits = LIMITS
     for _ in range(20):
         limits = limits.halved()

@@ -58,26 +58,26 @@ def checked(document: dict[str, Any], other: dict[str, Any] | None = None) -> Re
     """Return a page, having seen that it is small, whole, and does nothing."""
     html = page.compose(document, other)
     assert len(html.encode()) < 2_000_000
-    read = Reader(html)
-    assert read.open == []
-    assert not {tag for tag, _ in read.tags} & ALIVE
-    assert [tag for tag, _ in read.tags].count("style") == 1
-    ids = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
+    reader = Reader(html)
+    assert reader.open == []
+    assert not {tag for tag, _ in reader.tags} & ALIVE
+    assert [tag for tag, _ in reader.tags].count("style") == 1
+    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    for tag, attributes in read.tags:
+    for tag, attributes in reader.tags:
         assert not [name for name in attributes if name.startswith("on") or name == "style"], tag
         for name in ("href", "src"):
             target = attributes.get(name)
             assert target is None or target == "verdict.json" or target[1:] in ids, target
-    return read
+    return reader
 
 
-def test_the_documents_of_the_tests_fit_the_schema() -> None:
-    for entry in (load(REJECT), load(THEIRS), empty()):
-        SCHEMA.validate(entry)
+def test_example_documents_fit_the_schema() -> None:
+    for document in (load(REJECT), load(THEIRS), empty()):
+        SCHEMA.validate(document)
 
 
-def test_everything_is_on_the_page() -> None:
+def test_page_has_every_part_of_the_document() -> None:
     text = checked(load(REJECT), load(THEIRS)).text
     for words in (
         "REJECT Something users would notice that works on cpu-previous is broken",
@@ -103,9 +103,9 @@ def test_everything_is_on_the_page() -> None:
         assert words in text, words
 
 
-def test_what_comes_first_is_the_verdict_then_why_then_what_changed() -> None:
-    read = checked(load(REJECT), load(THEIRS))
-    ids = [attributes.get("id") for tag, attributes in read.tags if tag == "section"]
+def test_page_begins_with_verdict_reasons_and_changes() -> None:
+    reader = checked(load(REJECT), load(THEIRS))
+    ids = [attributes.get("id") for tag, attributes in reader.tags if tag == "section"]
     assert ids == [
         None, "why", "bundle", "against", "overview", "family-0", "family-1", "known", "trends",
         "facts",
@@ -120,7 +120,7 @@ def test_what_comes_first_is_the_verdict_then_why_then_what_changed() -> None:
         ("REJECT", "Something users would notice is broken: lane cpu must not go into production"),
     ],
 )
-def test_a_verdict_is_one_sentence(promotion: str, says: str) -> None:
+def test_verdict_is_explained_in_one_sentence(promotion: str, says: str) -> None:
     text = checked(empty(promotion)).text
     assert f"{promotion} {says}" in text
     assert "What changed" not in text
@@ -132,38 +132,38 @@ def test_gates_that_did_not_run_are_one_reason() -> None:
         "glm: boot is FAIL: it died", "glm: load did not run", "the run was interrupted",
         "glm: numerics did not run",
     ]  # fmt: skip
-    read = checked(document)
-    assert "it died the run was interrupted glm: 2 gates did not run: load, numerics" in read.text
+    reader = checked(document)
+    assert "it died the run was interrupted glm: 2 gates did not run: load, numerics" in reader.text
 
 
-def test_what_would_promote_is_a_command() -> None:
+def test_next_step_is_a_command() -> None:
     document = empty()
     document["next"] = ["pytest --model glm --lane cpu -m throughput --update-baseline"]
     assert f"What would make it PROMOTE {document['next'][0]}" in checked(document).text
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_nothing_that_others_write_is_alive_or_hides(text: str) -> None:
+def test_foreign_text_is_neither_markup_nor_hidden(text: str) -> None:
     document, other = (spoilt(load(name), text) for name in (REJECT, THEIRS))
-    read = checked(document, other)
+    reader = checked(document, other)
     html = page.compose(document, other)
     html.encode("utf-8")
     hidden = r"[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
     assert not re.search(hidden, html)
-    assert not [tag for tag, _ in read.tags if tag == "h1"][1:]
+    assert not [tag for tag, _ in reader.tags if tag == "h1"][1:]
 
 
-def test_what_is_hidden_is_spelled_out() -> None:
+def test_invisible_characters_are_spelled_out() -> None:
     document = empty()
     document["reasons"] = ["a\u202eb\x00c\ud800d"]
     assert "a⟨U+202E⟩b␀c⟨U+D800⟩d" in checked(document).text
 
 
 def test_only_this_style_is_allowed() -> None:
-    read = checked(load(REJECT))
+    reader = checked(load(REJECT))
     (policy,) = (
         str(attributes["content"])
-        for tag, attributes in read.tags
+        for tag, attributes in reader.tags
         if attributes.get("http-equiv") == "Content-Security-Policy"
     )
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
@@ -187,7 +187,7 @@ KEYS = ("prompt", "streams", "decision", "pairs", "blocks", "planned", "told", "
 
 @settings(max_examples=100)
 @given(st.dictionaries(st.sampled_from(KEYS), JUNK), JUNK)
-def test_any_evidence_is_shown_somehow(evidence: dict[str, Any], inner: Any) -> None:
+def test_any_evidence_has_a_place_on_the_page(evidence: dict[str, Any], inner: Any) -> None:
     document = empty("REJECT")
     more = {
         "prompt": {
@@ -209,9 +209,9 @@ def test_any_evidence_is_shown_somehow(evidence: dict[str, Any], inner: Any) -> 
             "outcome": "FAIL",
             "reason": "r",
             "duration_s": 1.0,
-            "evidence": entry,
+            "evidence": value,
         }
-        for entry in (evidence, more)
+        for value in (evidence, more)
     ]
     gate = {"gate": "g", "outcome": "FAIL", "reason": "r", "duration_s": 1.0, "tests": tests}
     checkpoint = {"name": "m", "source": "s", "revision": None}
@@ -222,14 +222,14 @@ def test_any_evidence_is_shown_somehow(evidence: dict[str, Any], inner: Any) -> 
     assert "FAIL" in checked(document).text
 
 
-def test_it_is_written_whole_beside_the_document(tmp_path: Path) -> None:
+def test_page_is_written_whole_beside_the_document(tmp_path: Path) -> None:
     path = page.write(tmp_path / "new", empty("PROMOTE"))
     assert path == tmp_path / "new" / "report.html"
     assert path.read_text(encoding="utf-8").endswith("</html>")
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
 
 
-def test_of_many_changes_the_first_are_seen_at_once() -> None:
+def test_first_of_many_changes_are_visible_at_once() -> None:
     document = load(REJECT)
     row = {"axis": "packages", "ours": "2", "theirs": None}
     document["bundle"]["changed"] = [{**row, "name": f"package-{at}"} for at in range(40)]
@@ -238,7 +238,7 @@ def test_of_many_changes_the_first_are_seen_at_once() -> None:
     assert "package-39" in text
 
 
-def test_an_incident_sent_again_is_told() -> None:
+def test_replay_of_an_incident_is_on_the_page() -> None:
     document = empty()
     document["repro"] = {
         "bundle": "incidents/one", "answer": "REPRODUCED", "reproduced": 3, "times": 5,

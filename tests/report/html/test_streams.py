@@ -32,7 +32,7 @@ def bundle(folder: Path, *lines: str, name: str = "1") -> str:
     return "incidents/one"
 
 
-def test_a_stream_is_told_in_words_and_its_gap_is_shown() -> None:
+def test_stream_is_described_and_its_gap_is_drawn() -> None:
     pieces = [(0.1 * at, "word") for at in range(1, 11)] + [(3.0, "late")]
     timeline = streams.timeline([("ours", pieces)], LIMITS)
     assert timeline
@@ -48,7 +48,7 @@ def test_a_stream_is_told_in_words_and_its_gap_is_shown() -> None:
     ]
 
 
-def test_both_streams_stand_on_one_scale() -> None:
+def test_both_streams_share_one_scale() -> None:
     timeline = streams.timeline([("ours", [(1.0, "a")]), ("theirs", [(4.0, 7)])], LIMITS)
     assert timeline
     ours, theirs = (mark for mark in timeline.drawing.marks if mark.style == "piece")
@@ -62,13 +62,13 @@ def test_an_even_stream_has_no_gap() -> None:
     assert timeline and timeline.rows[0].gap is None
 
 
-def test_nothing_is_no_time_line() -> None:
+def test_no_stream_has_no_timeline() -> None:
     assert streams.timeline([], LIMITS) is None
     assert streams.timeline([("x", [])], LIMITS) is None
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.text(max_size=3) | st.integers(0, 10**9))))
-def test_any_pieces_fit(pieces: list[streams.Piece]) -> None:
+def test_any_pieces_fit_the_drawing(pieces: list[streams.Piece]) -> None:
     timeline = streams.timeline([("x", pieces)], LIMITS)
     assert (timeline is None) == (not pieces)
     if timeline:
@@ -77,7 +77,7 @@ def test_any_pieces_fit(pieces: list[streams.Piece]) -> None:
         assert len(timeline.rows[0].pieces) <= 40
 
 
-def test_what_a_check_wrote_down_is_read_the_judged_one_first() -> None:
+def test_recorded_streams_begin_with_the_judged_one() -> None:
     evidence = {
         "streams": [
             {"what": "first", "times_ms": [10.0, 20.0], "sizes": [3, 4]},
@@ -108,9 +108,9 @@ def test_an_incidents_responses_are_read(tmp_path: Path) -> None:
 def test_both_lanes_incidents_are_found(tmp_path: Path) -> None:
     path = bundle(tmp_path, line(at_s=1, text="ours"))
     bundle(tmp_path / "against", line(at_s=2, text="theirs"))
-    named = [dict(zip(("family", "gate", "test"), WHERE, strict=True), path=path)]
-    ours = {"against": {"document": "against/verdict.json"}, "incidents": named}
-    lanes = Lanes(ours, {"incidents": named}, tmp_path)
+    incidents = [dict(zip(("family", "gate", "test"), WHERE, strict=True), path=path)]
+    ours = {"against": {"document": "against/verdict.json"}, "incidents": incidents}
+    lanes = Lanes(ours, {"incidents": incidents}, tmp_path)
     assert lanes.incidents(WHERE) == [path]
     assert lanes.recorded([path]) == [("response 1", [(1.0, "ours")])]
     assert lanes.recorded_by_them(WHERE) == [("response 1", [(2.0, "theirs")])]
