@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 import openai
 import pytest
-from servers.answering import answering
+from servers import running
+from servers.scripted import ScriptedServer
 
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 from pytest_vllm_gates.robustness import sampling_effects
@@ -15,6 +16,8 @@ from pytest_vllm_gates.robustness.sampling_effects import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from servers.scripted import ServerAnswer
 
     from pytest_vllm_gates.robustness.sampling_effects import Effect
 
@@ -52,7 +55,7 @@ def choice(body: dict[str, Any], ids: tuple[int, ...], index: int) -> dict[str, 
     return {"index": index, "text": text, "token_ids": list(ids), "logprobs": scored}
 
 
-def obeys(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+def obeys(path: str, body: dict[str, Any]) -> ServerAnswer:
     if path == "/detokenize":
         return 200, {"prompt": "".join(WORDS[token] for token in body["tokens"])}
     if path == "/tokenize" and "messages" in body:
@@ -76,22 +79,20 @@ def obeys(path: str, body: dict[str, Any]) -> tuple[int, Any]:
     return 200, events
 
 
-def asked(reply: Callable[[str, dict[str, Any]], tuple[int, Any]] = obeys) -> list[Effect]:
-    with answering(reply) as (endpoint, _):
-        client = openai.OpenAI(base_url=endpoint.base_url, api_key="none", max_retries=0)
-        try:
-            return sampling_effects.ask(client, endpoint, CHAT)
-        finally:
-            client.close()
+def effects_of(answer: Callable[[str, Any], ServerAnswer] = obeys) -> list[Effect]:
+    with running(ScriptedServer(answer)) as server:
+        url = server.endpoint.base_url
+        with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
+            return sampling_effects.ask(client, server.endpoint, CHAT)
 
 
-def told(found: list[Effect]) -> dict[str, list[str]]:
-    return {effect.name: said for effect in found if (said := [*missing(effect)])}
+def faults(effects: list[Effect]) -> dict[str, list[str]]:
+    return {effect.name: found for effect in effects if (found := [*missing(effect)])}
 
 
 def test_an_engine_that_obeys_is_right() -> None:
-    effects = asked()
-    assert told(effects) == {}
+    effects = effects_of()
+    assert faults(effects) == {}
     assert {effect.parameter for effect in effects} == {
         "top_k", "top_p", "min_p", "logit_bias", "allowed_token_ids", "min_tokens", "logprobs", "n",
         "bad_words", "include_stop_str_in_output",
@@ -101,7 +102,7 @@ def test_an_engine_that_obeys_is_right() -> None:
 
 
 def test_a_stream_comes_to_what_a_whole_answer_is() -> None:
-    found = {effect.name: effect for effect in asked()}
+    found = {effect.name: effect for effect in effects_of()}
     for name in ("logprobs", "n"):
         assert found[f"{name}, streamed"].choices == found[f"{name}, whole"].choices
 
@@ -117,113 +118,115 @@ IGNORED = {
 
 @pytest.mark.parametrize("parameter", IGNORED)
 def test_a_gateway_that_drops_a_parameter_is_seen(parameter: str) -> None:
-    def drops(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def drops(path: str, body: dict[str, Any]) -> ServerAnswer:
         return obeys(path, {name: value for name, value in body.items() if name != parameter})
 
-    found = told(asked(drops))
+    found = faults(effects_of(drops))
     assert {name.partition(",")[0] for name in found} >= {parameter}
     assert found[f"{parameter}, whole"][0].startswith(IGNORED[parameter])
 
 
 def test_an_engine_that_stops_too_early_is_seen() -> None:
-    def early(path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        status, said = obeys(path, body)
+    def early(path: str, body: dict[str, Any]) -> ServerAnswer:
+        status, content = obeys(path, body)
         if "min_tokens" in body:
-            said["choices"][0]["token_ids"] = [0]
-        return status, said
+            content["choices"][0]["token_ids"] = [0]
+        return status, content
 
-    assert told(asked(early)) == {"min_tokens, whole": ["min_tokens is 4, and 1 tokens came"]}
+    assert faults(effects_of(early)) == {
+        "min_tokens, whole": ["min_tokens is 4, and 1 tokens came"]
+    }
 
 
 def test_an_engine_that_narrows_nothing_is_seen() -> None:
-    def hot(path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        status, said = obeys(path, body)
+    def hot(path: str, body: dict[str, Any]) -> ServerAnswer:
+        status, content = obeys(path, body)
         if body.get("temperature", 0) > 1 and "top_p" not in body:
-            said["choices"][0]["logprobs"]["token_logprobs"] = [-2.0] * len(GREEDY)
-        return status, said
+            content["choices"][0]["logprobs"]["token_logprobs"] = [-2.0] * len(GREEDY)
+        return status, content
 
-    assert [*told(asked(hot))] == ["top_k, whole", "min_p, whole"]
+    assert [*faults(effects_of(hot))] == ["top_k, whole", "min_p, whole"]
 
 
 def test_what_is_refused_is_told_and_is_no_fault() -> None:
-    def refuses(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def refuses(path: str, body: dict[str, Any]) -> ServerAnswer:
         if "min_p" in body:
             return 400, {"error": {"message": "min_p is not supported with speculation"}}
         return obeys(path, body)
 
-    effects = asked(refuses)
-    assert told(effects) == {}
+    effects = effects_of(refuses)
+    assert faults(effects) == {}
     (refused,) = [effect for effect in effects if effect.refused]
     assert (refused.parameter, "with speculation" in refused.refused) == ("min_p", True)
 
 
 def test_what_the_server_dies_of_is_a_fault() -> None:
-    def dies(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def dies(path: str, body: dict[str, Any]) -> ServerAnswer:
         if "bad_words" in body:
             return 500, {"error": {"message": "EngineCore"}}
         return obeys(path, body)
 
-    (sentence,) = told(asked(dies))["bad_words, whole"]
+    (sentence,) = faults(effects_of(dies))["bad_words, whole"]
     assert sentence.startswith("the server fails: InternalServerError: ")
 
 
 def test_a_server_that_fails_at_once_is_told() -> None:
-    def dead(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def dead(path: str, body: dict[str, Any]) -> ServerAnswer:
         return obeys(path, body) if path == "/tokenize" else (500, {"error": {"message": "dead"}})
 
-    (only,) = asked(dead)
-    assert told([only])["none, whole"][0].startswith("the server fails: InternalServerError")
+    (only,) = effects_of(dead)
+    assert faults([only])["none, whole"][0].startswith("the server fails: InternalServerError")
 
 
 def test_a_server_that_takes_no_prompts_is_not_judged() -> None:
-    def chats_only(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def chats_only(path: str, body: dict[str, Any]) -> ServerAnswer:
         return obeys(path, body) if path == "/tokenize" else (404, {"detail": "Not Found"})
 
     with pytest.raises(NotApplicable, match="answers no completion: NotFoundError"):
-        asked(chats_only)
+        effects_of(chats_only)
 
 
-@pytest.mark.parametrize("said", [(404, {"detail": "Not Found"}), (200, {}), (200, "no")])
-def test_a_server_that_tells_no_prompt_is_not_judged(said: tuple[int, Any]) -> None:
+@pytest.mark.parametrize("answer", [(404, {"detail": "Not Found"}), (200, {}), (200, "no")])
+def test_a_server_that_tells_no_prompt_is_not_judged(answer: ServerAnswer) -> None:
     with pytest.raises(NotApplicable, match=r"tells no chat's prompt \(/tokenize\)"):
-        asked(lambda *_: said)
+        effects_of(lambda *_: answer)
 
 
 def test_a_server_that_tells_no_tokens_is_not_judged() -> None:
-    def silent(path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        status, said = obeys(path, body)
-        for entry in said.get("choices", ()):
+    def silent(path: str, body: dict[str, Any]) -> ServerAnswer:
+        status, content = obeys(path, body)
+        for entry in content.get("choices", ()):
             del entry["token_ids"]
-        return status, said
+        return status, content
 
     with pytest.raises(Inconclusive, match="tells no tokens"):
-        asked(silent)
+        effects_of(silent)
 
 
 def test_a_server_that_dies_of_the_prompt_is_no_server_without_one() -> None:
     with pytest.raises(httpx.HTTPStatusError, match="500"):
-        asked(lambda *_: (500, {"error": {"message": "EngineCore"}}))
+        effects_of(lambda *_: (500, {"error": {"message": "EngineCore"}}))
 
 
 def test_a_place_without_alternatives_is_told() -> None:
-    def untold(path: str, body: dict[str, Any]) -> tuple[int, Any]:
-        status, said = obeys(path, body)
+    def untold(path: str, body: dict[str, Any]) -> ServerAnswer:
+        status, content = obeys(path, body)
         if body.get("logprobs") == 2 and not body.get("stream"):
-            said["choices"][0]["logprobs"]["top_logprobs"][3] = {}
-        return status, said
+            content["choices"][0]["logprobs"]["top_logprobs"][3] = {}
+        return status, content
 
-    found = told(asked(untold))
+    found = faults(effects_of(untold))
     assert found == {
         "logprobs, whole": ["12 tokens came, log-probabilities of 12, and the best at 11 places"]
     }
 
 
 def test_an_answer_without_a_word_leaves_words_out() -> None:
-    def numbers(path: str, body: dict[str, Any]) -> tuple[int, Any]:
+    def numbers(path: str, body: dict[str, Any]) -> ServerAnswer:
         if path == "/detokenize":
             return 200, {"prompt": "7"}
         return obeys(path, body)
 
-    assert {effect.parameter for effect in asked(numbers)}.isdisjoint(
+    assert {effect.parameter for effect in effects_of(numbers)}.isdisjoint(
         {"bad_words", "include_stop_str_in_output"}
     )
