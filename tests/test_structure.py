@@ -24,6 +24,7 @@ MOST_LINES = 320
 RUN = ("plugin", "pytest_hooks", "cli", "gates", "fixtures", "session", "options", "option_parsing")
 # What each of them may import of the others.
 BELOW: dict[str, set[str]] = {
+    "__init__": {"fixtures", "session"},  # the public API, imported when it is used
     "plugin": {"pytest_hooks", "session", "options"},
     "pytest_hooks": {"fixtures", "session", "options"},
     "cli": set(),
