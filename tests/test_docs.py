@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
     *sorted(DOCS.rglob("*.md")),
 ]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -96,7 +96,8 @@ def test_the_site_builds_and_asks_no_other_host(tmp_path: Path) -> None:
         assert ADDRESS.findall(file.read_text(encoding="utf-8")) == [], file
     assert not [*site.rglob("*.py")]
     assert (
-        "(<code>pytest_vllm_gates/data/drift.toml</code>)" in (site / "verdict/index.html").read_text()
+        "(<code>pytest_vllm_gates/data/drift.toml</code>)"
+        in (site / "verdict/index.html").read_text()
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
@@ -281,3 +282,27 @@ def test_an_inert_plugin_imports_little(module: str) -> None:
         inner = imported_module(one.name)
         assert inner is None or f"{NAME}.{inner}" in LIGHT, f"{module} imports {one.name} at once"
         assert one.name.partition(".")[0] not in HEAVY, f"{module} imports {one.name} at once"
+
+
+ARCHITECTURE = (PACKAGE.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+LAYOUT = ARCHITECTURE.partition("```text\n")[2].partition("```")[0]
+
+
+def test_architecture_names_files_that_exist() -> None:
+    named = re.findall(r"`(\w+/[\w/]+\.(?:py|toml))`", ARCHITECTURE)
+    places = (PACKAGE, PACKAGE.parent)
+    absent = [name for name in named if not any((place / name).is_file() for place in places)]
+    assert "session/resolve.py" in named
+    assert absent == []
+
+
+def test_architecture_lays_out_every_folder_and_file_at_the_top() -> None:
+    laid_out = set(re.findall(r"(\w+)/|(\w+\.py)", LAYOUT))
+    named = {folder or file for folder, file in laid_out}
+    there = {path.name for path in PACKAGE.iterdir() if path.suffix == ".py"} | {
+        path.name
+        for path in PACKAGE.iterdir()
+        if path.is_dir() and path.name not in {"__pycache__", "golden"}
+    }
+    assert there - named == set()
+    assert {name for name in named if "." in name} <= there
