@@ -58,7 +58,10 @@ class ScriptedServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, answer: Callable[[str, Any], ServerAnswer]) -> None:
+    def __init__(
+        self,
+        answer: Callable[[str, Any], ServerAnswer] = lambda *_: (404, {"detail": "Not Found"}),
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self._answer = answer
         self.requests_seen: list[ServerRequest] = []

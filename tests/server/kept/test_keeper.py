@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+from servers import running
+from servers.scripted import ScriptedServer, Text
 from survivors import none_of, until
 
 from pytest_vllm_gates.server.kept import keeper
@@ -21,6 +21,8 @@ from pytest_vllm_gates.server.kept.registry import here
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from servers.scripted import ServerAnswer, ServerRequest
 
 SLEEPS = "import time; print('it sleeps', flush=True); time.sleep(600)"
 
@@ -121,48 +123,39 @@ def test_a_killed_keeper_is_no_riddle(process: KeptProcess) -> None:
     assert process.wait(10) == ENDED_BY_GUARD
 
 
-class Counting(BaseHTTPRequestHandler):
-    """Tells metrics that move as often as it is told to."""
+class MetricsServer(ScriptedServer):
+    """Answers with a counter that goes down to 0, by one with every request."""
 
-    moves = 0
-    key = ""
+    counter = 0
 
-    def do_GET(self) -> None:
-        cls = type(self)
-        cls.key = self.headers["Authorization"]
-        cls.moves -= cls.moves > 0
-        text = f'# HELP x\nvllm:prompt_tokens_total{{engine="0"}} {cls.moves}.0\nother 7\n'
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
+    def answer_to(self, _: ServerRequest) -> ServerAnswer:
+        self.counter -= self.counter > 0
+        line = f'vllm:prompt_tokens_total{{engine="0"}} {self.counter}.0'
+        return 200, Text(f"# HELP x\n{line}\nother 7\n")
 
 
 @pytest.fixture
-def metrics() -> Iterator[str]:
-    Counting.moves = 0
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Counting)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/v1"
-    server.shutdown()
-    server.server_close()
+def metrics() -> Iterator[MetricsServer]:
+    with running(MetricsServer()) as server:
+        yield server
 
 
-def test_requests_are_seen_in_the_servers_metrics(metrics: str) -> None:
-    Counting.moves = 5
-    assert keeper.served(metrics, "k") == 4
-    assert keeper.served(metrics, "k") == 3
-    assert Counting.key == "Bearer k"
+def test_requests_are_seen_in_the_servers_metrics(metrics: MetricsServer) -> None:
+    url = metrics.endpoint.base_url
+    metrics.counter = 5
+    assert keeper.served(url, "k") == 4
+    assert keeper.served(url, "k") == 3
+    assert metrics.requests_seen[-1].headers["Authorization"] == "Bearer k"
     assert keeper.served("http://127.0.0.1:9/v1", "k") == 0
 
 
-def test_a_server_that_is_asked_by_others_is_not_idle(process: KeptProcess, metrics: str) -> None:
-    Counting.moves = 6
-    kept(process, metrics)
+def test_a_server_that_is_asked_by_others_is_not_idle(
+    process: KeptProcess, metrics: MetricsServer
+) -> None:
+    metrics.counter = 6
+    kept(process, metrics.endpoint.base_url)
     process.release()
-    until(lambda: Counting.moves <= 2)
+    until(lambda: metrics.counter <= 2)
     assert process.poll() is None
     until(lambda: none_of([process.pid]))
-    assert Counting.moves == 0
+    assert metrics.counter == 0
