@@ -68,5 +68,9 @@ CACHE_VARIABLE = "VLLM_GATES_CACHE"
 
 def default_cache() -> Path:
     """Return the folder environments are kept in: `$VLLM_GATES_CACHE`, else the user's cache."""
-    named = os.environ.get(CACHE_VARIABLE)
-    return Path(named).expanduser().resolve() if named else user_cache_path("pytest-vllm-gates")
+    configured = os.environ.get(CACHE_VARIABLE)
+    return (
+        Path(configured).expanduser().resolve()
+        if configured
+        else user_cache_path("pytest-vllm-gates")
+    )

@@ -1,6 +1,7 @@
-"""Outcomes of a gate's tests, and the exceptions by which a test says it cannot judge.
+"""Outcomes of a gate's tests, their exceptions, and the cases and findings of checks.
 
-What a check found wrong: a sentence, where it was seen, and the request that shows it.
+A test raises a subclass of `Undecided` where it can neither pass nor fail. A `Finding` is one
+sentence about a `Case`; the case has the request that shows the defect.
 """
 
 from __future__ import annotations

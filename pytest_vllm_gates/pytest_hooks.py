@@ -1,4 +1,4 @@
-"""A run with `--model`: what pytest's hooks do once the plugin is awake."""
+"""The pytest hooks of a run with `--model`."""
 
 from __future__ import annotations
 
@@ -223,8 +223,8 @@ class GatesSession:
         if hasattr(config, "workerinput") or config.option.collectonly:
             return
         gates = {session_items.gate_of(item) for item in session.items if results.subject_of(item)}
-        beside = gates - {against.NOT_THERE} or not session.items  # xdist's workers collect
-        if self.run.against and self.run.against.name != self.run.lane.name and beside:
+        other_gates = gates - {against.NOT_THERE} or not session.items  # xdist's workers collect
+        if self.run.against and self.run.against.name != self.run.lane.name and other_gates:
             progress = common.progress_of(config)
             self.run.other = against.run(config, self.run.options, progress)
             progress.done()

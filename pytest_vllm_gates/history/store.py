@@ -1,7 +1,7 @@
-"""The verdicts of a project's runs in one SQLite file, each run whole or not at all.
+"""Stores the verdicts of a project's runs in one SQLite file, each run whole or not at all.
 
-Several processes may write at once: each waits for the one before it. A file that is damaged, of
-somebody else or of a newer format is left as it is.
+Several processes may write at once: each waits for the one before it. A file that is damaged, has
+a newer format or belongs to another program is left as it is.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def runs(path: Path, limit: int, family: str | None = None) -> tuple[HistoryEntr
     Raises `UserError` where there is no file, or none that can be read.
     """
     with _told(path), contextlib.closing(_open(path)) as file:
-        found = file.execute(
+        rows = file.execute(
             "SELECT * FROM runs WHERE :family IS NULL OR id IN"
             " (SELECT run FROM families WHERE name = :family) ORDER BY id DESC LIMIT :limit",
             {"family": family, "limit": limit},
         ).fetchall()
-        return tuple(_entry(file, row) for row in reversed(found))
+        return tuple(_entry(file, row) for row in reversed(rows))
 
 
 def families(path: Path) -> tuple[str, ...]:

@@ -1,7 +1,4 @@
-"""What a project remembers of one of its runs: what it came to, on what, and its main figures.
-
-How a project's figures went from run to run, each held only against its like.
-"""
+"""One run in a project's history with its main figures, and the trend of each figure."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 FILE = Path(".vllm-gates", "history.sqlite")
-"""Where it is kept, from the project's rootdir."""
+"""The history's file, relative to the project's rootdir."""
 FIGURES = ("boot_s", "output_tokens_per_s", "ttft_s", "itl_s", "kv_tokens", "goodput_per_s")
 """Seconds until the first chat was answered; the throughput gate's medians of output tokens a
 second, time to first token and inter-token latency; tokens the KV cache holds; requests a second
@@ -85,24 +82,24 @@ def _machine(machine: Mapping[str, Any]) -> str:
 
 
 def _versions(versions: Mapping[str, str], families: list[dict[str, Any]]) -> dict[str, str]:
-    if shown := {name: versions[name] for name in MAIN_PACKAGES if name in versions}:
-        return shown
-    # A server that ran already says no more than this.
-    told = (_evidence(family, "boot", "server_version") for family in families)
-    return next(({"vllm": str(item)} for item in told if item), {})
+    if main := {name: versions[name] for name in MAIN_PACKAGES if name in versions}:
+        return main
+    # A server that the run did not start reports only its own version.
+    reported = (_evidence(family, "boot", "server_version") for family in families)
+    return next(({"vllm": str(version)} for version in reported if version), {})
 
 
 def _figures(family: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     boot = family["boot"] or {}
     measured = _evidence(family, "throughput", "figures") or {}
     loaded = _evidence(family, "load", "figures") or {}
-    found = {
+    figures = {
         "boot_s": (boot.get("times") or {}).get("first_chat_s"),
         **{name: measured.get(name) for name in ("output_tokens_per_s", "ttft_s", "itl_s")},
         "kv_tokens": _evidence(family, "startup", "kv_tokens"),
         "goodput_per_s": (loaded.get("arrivals") or {}).get("goodput_per_s"),
     }
-    for name, value in found.items():
+    for name, value in figures.items():
         if isinstance(value, int | float):
             yield name, float(value)
 
@@ -144,15 +141,17 @@ class Trend:
 
 def trends(entries: Iterable[HistoryEntry], family: str | None = None) -> tuple[Trend, ...]:
     """Return the trend of every figure that two runs or more have, of one family or of all."""
-    found: dict[tuple[str, str, str, str, str], list[float]] = {}
+    values_by_series: dict[tuple[str, str, str, str, str], list[float]] = {}
     for entry in entries:
         for name, figures in entry.figures.items():
             if family not in (None, name):
                 continue
-            where = (name, entry.checkpoints[name], entry.lane, entry.machine)
+            series = (name, entry.checkpoints[name], entry.lane, entry.machine)
             for figure in FIGURES:
                 if figure in figures:
-                    found.setdefault((*where, figure), []).append(figures[figure])
+                    values_by_series.setdefault((*series, figure), []).append(figures[figure])
     return tuple(
-        Trend(*where, tuple(values)) for where, values in found.items() if len(values) >= LEAST
+        Trend(*series, tuple(values))
+        for series, values in values_by_series.items()
+        if len(values) >= LEAST
     )

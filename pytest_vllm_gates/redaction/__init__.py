@@ -1,1 +1,1 @@
-"""Secrets and prompts: what is hidden wherever something is written."""
+"""Redaction of secrets and prompts in everything that is written."""

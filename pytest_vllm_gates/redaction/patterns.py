@@ -1,7 +1,4 @@
-"""What is secret wherever it stands, by its shape: keys of known makers, headers, arguments.
-
-How a value may be spelled where it is written: plain, quoted, escaped, or within base64.
-"""
+"""The shapes of secrets (known keys, headers, arguments), and the spellings of a secret value."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What is secret wherever it stands: a text that every match begins with, for the search to be
-# quick, and what follows it. The secret is the last group, without any the whole match. None
+# The shapes of secrets: a text that every match begins with, for a quick search, and a pattern for
+# the rest. The secret is the last group, without any the whole match. None
 # reaches over the end of a line, so that a log can be redacted line by line.
 _Q = r"""\\*["']"""
 _QUOTED = rf"""(?:{_Q})?[ \t]*(?:[:=]|,(?=[ \t]*b?{_Q}))[ \t]*b?{_Q}([^"'\\\r\n\[\]]{{6,}})"""
@@ -75,7 +72,7 @@ _UNESCAPED = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def spellings(value: str) -> Iterator[str]:
-    """Yield a value as it may stand in a file: plain, quoted, escaped, or within base64.
+    """Yield the spellings of a value in a file: plain, quoted, escaped, or within base64.
 
     What has other letters than ASCII's is there twice: in UTF-8 read as Latin-1 too, for bytes are.
     """
@@ -106,10 +103,10 @@ def _escaped(value: str) -> Iterator[str]:
 
 def _base64(data: bytes) -> Iterator[str]:
     """Yield what base64 has of the data at each of its three places, in both alphabets."""
-    for before in range(3):
-        whole = binascii.b2a_base64(b"\0" * before + data, newline=False).decode()
-        bits = 8 * (before + len(data))
+    for offset in range(3):
+        encoded = binascii.b2a_base64(b"\0" * offset + data, newline=False).decode()
+        bits = 8 * (offset + len(data))
         # Only characters all of whose bits are the data's.
-        inner = whole[-(-8 * before // 6) : bits // 6]
+        inner = encoded[-(-8 * offset // 6) : bits // 6]
         yield inner
         yield inner.replace("+", "-").replace("/", "_")

@@ -1,4 +1,4 @@
-"""The key that goes into the hashes of prompts: one for all runs of a machine's user."""
+"""The key for the hashes of prompts: one for all runs of a machine's user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VARIABLE = "GATES_PROMPT_KEY"
-"""Machines that are to hash alike share one by this."""
+"""Set this to share one key between machines, so that their hashes are equal."""
 LEAST_BYTES = 16
 NAME = "prompt-key"
 
@@ -25,13 +25,13 @@ def prompt_key(environment: Mapping[str, str] = os.environ) -> bytes:
 
     Only its owner can read the file. Raises `UserError` for a key that is too short to be one.
     """
-    if given := environment.get(VARIABLE):
-        if len(given) < LEAST_BYTES:
+    if exported := environment.get(VARIABLE):
+        if len(exported) < LEAST_BYTES:
             raise UserError(
-                f"{VARIABLE} has {len(given)} characters of at least {LEAST_BYTES}: "
+                f"{VARIABLE} has {len(exported)} characters of at least {LEAST_BYTES}: "
                 f"export {VARIABLE}=$(openssl rand -hex 32)"
             )
-        return given.encode()
+        return exported.encode()
     path = default_cache() / NAME
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):

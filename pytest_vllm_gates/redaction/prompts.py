@@ -1,6 +1,6 @@
-"""What becomes of prompts and answers in all that is written: kept, hashed, or dropped.
+"""Redaction of prompts and answers in everything that is written: keep, hash or drop them.
 
-Standard library only, as `secrets` is.
+Standard library only: the guard of every server imports this.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 KEEP, HASH, DROP = "keep", "hash", "drop"
 WAYS = (KEEP, HASH, DROP)
 VARIABLE = "GATES_REDACT_PROMPTS"
-"""By which the guard of a server is told what becomes of the prompts the server logs."""
+"""Tells the guard of a server how to redact the prompts that the server logs."""
 DROPPED = "[dropped]"
 HASH_CHARACTERS = 16
 
@@ -58,21 +58,21 @@ _BODY = re.compile(r"((?:JSON body|Request options): )(.+)$", re.MULTILINE)
 class Prompts:
     """Keeps, hashes or drops prompts and answers. Equal texts have equal hashes under one key."""
 
-    def __init__(self, way: str = KEEP, key: bytes = b"") -> None:
+    def __init__(self, mode: str = KEEP, key: bytes = b"") -> None:
         """`key` goes into every hash: whoever has not got it cannot try texts out."""
-        self.way = way
+        self.mode = mode
         self._key = key
 
     @property
     def kept(self) -> bool:
         """Whether texts stay as they are."""
-        return self.way == KEEP
+        return self.mode == KEEP
 
     def text(self, text: str) -> str:
-        """Return what stands for a prompt, an answer, or a part of one."""
+        """Return the replacement of a prompt, an answer, or a part of one."""
         if self.kept or not text or _is_ours(text):
             return text
-        if self.way == DROP:
+        if self.mode == DROP:
             return DROPPED
         import hashlib  # noqa: PLC0415 - a guard that hashes nothing starts without
         import hmac  # noqa: PLC0415
@@ -87,18 +87,18 @@ class Prompts:
         if _TOKENS.search(name) and isinstance(value, list | tuple | str):
             return self.text(json.dumps(value))
         if isinstance(value, dict):
-            return {key: self.json(entry, str(key)) for key, entry in value.items()}
+            return {key: self.json(member, str(key)) for key, member in value.items()}
         if isinstance(value, list | tuple):
             # A stop list's texts, or a prompt of tokens.
-            if name == "prompt" and value and all(isinstance(entry, int) for entry in value):
+            if name == "prompt" and value and all(isinstance(member, int) for member in value):
                 return self.text(json.dumps(value))
-            return type(value)(self.json(entry) for entry in value)
+            return type(value)(self.json(member) for member in value)
         return self.text(value) if isinstance(value, str) else value
 
     def prose(self, text: str) -> str:
-        """Return a failure's text without what it quotes of prompts and answers.
+        """Return a failure's text without its quotations of prompts and answers.
 
-        What stands in quotes, in a line of a diff, or as the request that was asked.
+        Quotations are in quotes, in a line of a diff, or in the request after "asked with".
         """
         if self.kept:
             return text
@@ -125,18 +125,18 @@ class Prompts:
         if self.kept:
             return pieces
         if not any(piece.lstrip().startswith((b"data:", b"event:", b":")) for piece in pieces):
-            whole = b"".join(pieces)
-            return [b""] * (len(pieces) - 1) + [self.body(whole)] if pieces else []
-        clean, rest = [], b""
+            body = b"".join(pieces)
+            return [b""] * (len(pieces) - 1) + [self.body(body)] if pieces else []
+        clean, unfinished = [], b""
         for piece in pieces:
-            lines = (rest + piece).split(b"\n")
-            rest = lines.pop()
+            lines = (unfinished + piece).split(b"\n")
+            unfinished = lines.pop()
             clean.append(b"".join(self._event(line) + b"\n" for line in lines))
-        clean[-1] += self._event(rest)
+        clean[-1] += self._event(unfinished)
         return clean
 
     def log(self, data: bytes) -> bytes:
-        """Return lines of a server's log without the requests and answers it tells."""
+        """Return lines of a server's log without the requests and answers in them."""
         if self.kept or not _LOGGED.search(data):
             return data
         return b"".join(

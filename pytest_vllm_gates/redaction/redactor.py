@@ -1,4 +1,4 @@
-"""What is secret, and how it is kept out of all that is written.
+"""Finds secrets, and replaces them in everything that is written.
 
 Standard library only and quick to import: the guard of every server loads this.
 """
@@ -21,7 +21,7 @@ LEAST = 6
 """Characters of the shortest value that is taken for a secret."""
 MUCH = 4096
 TIMES = 4
-"""What a secret stood between may look like another one once it is gone: look so often."""
+"""Passes over a line: the text around a replaced secret may look like another secret."""
 
 # Names like those of secrets whose values are none: TOKENIZERS_PARALLELISM, MAX_TOKENS, KEY_FILE.
 _HARMLESS_NAME = re.compile(
@@ -67,7 +67,7 @@ def hides(value: str) -> bool:
 
 
 class Redactor:
-    """Replaces what is known to be secret, and what looks like it, in all that is written.
+    """Replaces known secrets, and everything that looks like one.
 
     A value is found plain and as URLs, JSON, HTML, Python and base64 spell it.
     """
@@ -86,9 +86,11 @@ class Redactor:
         fresh = {line.strip() for line in lines if hides(line.strip())} - self._values
         if fresh:
             self._values |= fresh
-            every = {spelling for value in self._values for spelling in spellings(value)}
-            self._spaced = tuple(sorted(item for item in every if len(item.split()) > 1))
-            self._spellings = tuple(sorted(every.difference(self._spaced)))
+            all_spellings = {spelling for value in self._values for spelling in spellings(value)}
+            self._spaced = tuple(
+                sorted(spelling for spelling in all_spellings if len(spelling.split()) > 1)
+            )
+            self._spellings = tuple(sorted(all_spellings.difference(self._spaced)))
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
         """Take the values of variables that speak of a secret, and what looks like one in any."""
@@ -108,19 +110,19 @@ class Redactor:
             from urllib.parse import unquote  # noqa: PLC0415 - a URL with a password is rare
 
             user, _, password = match[1].partition(":")
-            whole = unquote(match[1])
+            userinfo = unquote(match[1])
             self.learn(password or user, unquote(password or user))
             if password:
-                self.learn(whole)
+                self.learn(userinfo)
 
     def learn_arguments(self, arguments: Sequence[str]) -> None:
         """Take what follows an option of a command line whose name speaks of a secret."""
         hot = False
         for argument in arguments:
-            name, given, value = argument.partition("=")
+            name, equals, value = argument.partition("=")
             if argument.startswith("--"):
                 hot = _ENTRY.fullmatch(name[2:]) is not None
-                self.learn(value if given and hot else None)
+                self.learn(value if equals and hot else None)
             elif hot:
                 self.learn(argument)
             self.learn_url(argument)
@@ -128,9 +130,9 @@ class Redactor:
     def learn_table(self, table: Mapping[str, Any]) -> None:
         """Take the secrets of a table such as a server's flags."""
         for name, value in table.items():
-            several = value if isinstance(value, list | tuple) else [value]
+            members = value if isinstance(value, list | tuple) else [value]
             if _ENTRY.fullmatch(name):
-                self.learn(*(entry for entry in several if isinstance(entry, str)))
+                self.learn(*(member for member in members if isinstance(member, str)))
 
     def learn_hub_token(self, environment: Mapping[str, str]) -> None:
         """Take the token that `hf auth login` left in its file."""
@@ -172,12 +174,14 @@ class Redactor:
         clean, begin = [], 0
         for piece in pieces:
             end = begin + len(piece)
-            kept, at = "", begin
+            clean_piece, at = "", begin
             for first, last in spans:
                 if first < end and last > begin:
-                    kept += text[at : max(first, begin)] + (REDACTED if first >= begin else "")
+                    clean_piece += text[at : max(first, begin)] + (
+                        REDACTED if first >= begin else ""
+                    )
                     at = min(last, end)
-            clean.append((kept + text[at:end]).encode("latin-1"))
+            clean.append((clean_piece + text[at:end]).encode("latin-1"))
             begin = end
         return clean
 
@@ -187,12 +191,13 @@ class Redactor:
             return value
         if isinstance(value, dict):
             return {
-                self.text(str(name)): self._entry(str(name), entry) for name, entry in value.items()
+                self.text(str(name)): self._entry(str(name), member)
+                for name, member in value.items()
             }
         if isinstance(value, tuple):
-            return tuple(self.json(entry) for entry in value)
+            return tuple(self.json(member) for member in value)
         if isinstance(value, list):
-            return [self.json(entry) for entry in value]
+            return [self.json(member) for member in value]
         return self.text(str(value))
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
@@ -207,9 +212,9 @@ class Redactor:
         if isinstance(value, str):
             return self.prompts.prose(self.text(value))
         if isinstance(value, dict):
-            return {name: self.failure(entry) for name, entry in value.items()}
+            return {name: self.failure(member) for name, member in value.items()}
         if isinstance(value, list | tuple):
-            return type(value)(self.failure(entry) for entry in value)
+            return type(value)(self.failure(member) for member in value)
         return self.json(value)
 
     def evidence(self, value: Any) -> Any:
@@ -238,7 +243,7 @@ class Redactor:
             if isinstance(value, str):
                 return REDACTED if hides(value) else value
             if isinstance(value, list | tuple):
-                return [self._entry(name, entry) for entry in value]
+                return [self._entry(name, member) for member in value]
         return self.json(value)
 
     def _spans(self, text: str) -> Iterator[tuple[int, int]]:
@@ -256,7 +261,7 @@ class Redactor:
 
 
 def of_process(environment: Mapping[str, str], arguments: Sequence[str] = ()) -> Redactor:
-    """Return what hides the secrets a process was given: by its environment and its arguments."""
+    """Return a redactor for the secrets in a process's environment and arguments."""
     redactor = Redactor()
     redactor.learn_environment(environment)
     redactor.learn_hub_token(environment)

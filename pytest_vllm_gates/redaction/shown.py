@@ -1,4 +1,4 @@
-"""What is shown of environments and command lines: all but their secrets."""
+"""Environments and command lines without their secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log without its secrets while it is written: it comes in pieces, and a secret may be in two."""
+"""Redacts a log while it is written: it comes in pieces, and a secret may span two of them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Stream:
 
         The last words stay: a secret may follow that is known by them alone.
         """
-        kept = self._rest.rsplit(b" ", WORDS)[1:]
-        end = len(self._rest) - len(b" ".join(kept)) if kept else 0
+        last_words = self._rest.rsplit(b" ", WORDS)[1:]
+        end = len(self._rest) - len(b" ".join(last_words)) if last_words else 0
         data, self._rest = self._rest[:end], self._rest[end:]
         return self._clean(data)
 
@@ -81,8 +81,8 @@ class CleanText(io.TextIOBase):
 
     def close(self) -> None:
         """Pass on what is left; the file stays open. Raises `NobodyReadsError`."""
-        rest, self._rest = self._rest, ""
-        self._pass_on(self._redactor.text(rest), flush=True)
+        line, self._rest = self._rest, ""
+        self._pass_on(self._redactor.text(line), flush=True)
 
     def _pass_on(self, text: str, *, flush: bool = False) -> None:
         try:

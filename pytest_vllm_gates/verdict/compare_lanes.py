@@ -1,10 +1,8 @@
-"""Two lanes' results side by side: what is new, what both have, and what changed unnoticed.
+"""Compares two lanes' results: regressions, defects of both lanes, and drift.
 
-A check that fails on both lanes is a defect of the deployment that the change did not bring; one
-that fails on ours alone is a regression. What differs without a failure is drift: nobody asked for
-it, no gate forbids it, and the next incident may start there.
-
-Which evidence is held side by side although no check failed, read from `drift.toml`.
+A check that fails on both lanes is an existing defect of the deployment; one that fails on ours
+alone is a regression. Drift is a difference without a failure: no gate forbids it, and the next
+incident may start there. `drift.toml` lists the evidence that is compared for drift.
 """
 
 from __future__ import annotations
@@ -98,27 +96,28 @@ def failing(results: Iterable[TestResult]) -> frozenset[Key]:
 
 def checks(ours: Iterable[TestResult], theirs: Iterable[TestResult]) -> tuple[ComparedCheck, ...]:
     """Return every check of which the two lanes' outcomes differ, or that fails on both."""
-    left, right = by_key(ours), by_key(theirs)
-    found = []
-    for key in dict.fromkeys((*left, *right)):
-        mine, other = left.get(key), right.get(key)
-        here, there = (
-            test_result.outcome if test_result else None for test_result in (mine, other)
+    our_results, their_results = by_key(ours), by_key(theirs)
+    compared = []
+    for key in dict.fromkeys((*our_results, *their_results)):
+        our_result, their_result = our_results.get(key), their_results.get(key)
+        our_outcome, their_outcome = (
+            test_result.outcome if test_result else None
+            for test_result in (our_result, their_result)
         )
-        kind = _kind(here, there)
+        kind = _kind(our_outcome, their_outcome)
         if kind:
-            found.append(
+            compared.append(
                 ComparedCheck(
                     *key,
                     kind,
-                    here,
-                    there,
-                    mine.reason if mine else "",
-                    other.reason if other else "",
+                    our_outcome,
+                    their_outcome,
+                    our_result.reason if our_result else "",
+                    their_result.reason if their_result else "",
                 )
             )
     order = list(ComparedKind)
-    return tuple(sorted(found, key=lambda check: order.index(check.kind)))
+    return tuple(sorted(compared, key=lambda check: order.index(check.kind)))
 
 
 def _kind(ours: Outcome | None, theirs: Outcome | None) -> ComparedKind | None:
@@ -132,39 +131,44 @@ def _kind(ours: Outcome | None, theirs: Outcome | None) -> ComparedKind | None:
 def drift(
     ours: Sequence[TestResult], theirs: Sequence[TestResult], watched: Iterable[Watched]
 ) -> tuple[LaneDrift, ...]:
-    """Return what the evidence of checks that both lanes ran says otherwise, where it is watched.
+    """Return the differences in watched evidence, of the checks that both lanes ran.
 
-    A check that fails on one of them tells the difference itself.
+    A check that fails on one lane is left out: it is compared already.
     """
-    left, right = by_key(ours), by_key(theirs)
-    looked_at = {(entry.gate, entry.test): entry for entry in watched}
-    found = []
-    for key in (pair for pair in left if pair in right):
+    our_results, their_results = by_key(ours), by_key(theirs)
+    evidence_by_test = {(evidence.gate, evidence.test): evidence for evidence in watched}
+    drifts = []
+    for key in (pair for pair in our_results if pair in their_results):
         family, gate, test = key
-        what = looked_at.get((gate, test.partition("[")[0]))
-        if what is None or Outcome.FAIL in (left[key].outcome, right[key].outcome):
+        evidence_key = evidence_by_test.get((gate, test.partition("[")[0]))
+        if evidence_key is None or Outcome.FAIL in (
+            our_results[key].outcome,
+            their_results[key].outcome,
+        ):
             continue
-        mine, other = (_evidence(side[key], what) for side in (left, right))
-        if mine is None or other is None:
+        our_evidence, their_evidence = (
+            _evidence(side[key], evidence_key) for side in (our_results, their_results)
+        )
+        if our_evidence is None or their_evidence is None:
             continue
-        found += [
-            LaneDrift(family, what.where, name, *values)
-            for name, *values in _differing(mine, other)
+        drifts += [
+            LaneDrift(family, evidence_key.where, name, *values)
+            for name, *values in _differing(our_evidence, their_evidence)
         ]
-    return tuple(found)
+    return tuple(drifts)
 
 
-def _evidence(result: TestResult, what: Watched) -> Any:
-    return result.evidence.get(what.key) if what.key else result.evidence
+def _evidence(result: TestResult, watched: Watched) -> Any:
+    return result.evidence.get(watched.key) if watched.key else result.evidence
 
 
 def _differing(ours: Any, theirs: Any) -> Iterator[tuple[str, str | None, str | None]]:
     """Yield name, our value and theirs of every leaf that differs."""
-    left, right = dict(_leaves(ours)), dict(_leaves(theirs))
-    for name in dict.fromkeys((*left, *right)):
-        mine, other = left.get(name), right.get(name)
-        if mine != other and not _close(mine, other):
-            yield name, _told(mine), _told(other)
+    our_leaves, their_leaves = dict(_leaves(ours)), dict(_leaves(theirs))
+    for name in dict.fromkeys((*our_leaves, *their_leaves)):
+        our_value, their_value = our_leaves.get(name), their_leaves.get(name)
+        if our_value != their_value and not _close(our_value, their_value):
+            yield name, _text(our_value), _text(their_value)
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -181,19 +185,19 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def _close(ours: Any, theirs: Any) -> bool:
     numbers = [
-        entry
-        for entry in (ours, theirs)
-        if isinstance(entry, (int, float)) and not isinstance(entry, bool)
+        value
+        for value in (ours, theirs)
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
     ]
     return len(numbers) == 2 and abs(ours - theirs) <= MARGIN * abs(theirs)  # noqa: PLR2004
 
 
-def _told(value: Any) -> str | None:
+def _text(value: Any) -> str | None:
     return None if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def documents(
-    found: tuple[ComparedCheck, ...], drifted: tuple[LaneDrift, ...]
+    compared: tuple[ComparedCheck, ...], drifted: tuple[LaneDrift, ...]
 ) -> Mapping[str, list[dict[str, Any]]]:
     """Return both as they stand in `verdict.json`."""
     return {
@@ -208,7 +212,7 @@ def documents(
                 "ours_says": check.ours_says,
                 "theirs_says": check.theirs_says,
             }
-            for check in found
+            for check in compared
         ],
         "drift": [dict(vars(lane_drift)) for lane_drift in drifted],
     }

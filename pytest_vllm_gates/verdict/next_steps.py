@@ -1,4 +1,4 @@
-"""What would turn HOLD into PROMOTE, as commands in the order in which they are to be typed."""
+"""The commands that can turn HOLD into PROMOTE, in the order in which to type them."""
 
 from __future__ import annotations
 
@@ -49,39 +49,44 @@ class RunSummary:
     """Those that ship: each has a marker of its name."""
 
 
-def commands(verdict: Verdict, ran: RunSummary) -> tuple[str, ...]:
+def commands(verdict: Verdict, run: RunSummary) -> tuple[str, ...]:
     """Return the commands; none where no command helps, and for what is no HOLD.
 
     The last one is the whole run, which alone can promote.
     """
     failed = sum(gate.outcome is Outcome.FAIL for gate in verdict.gates)
     # A failure, here that of both lanes, is mended or waived; no command does that.
-    left = [reason for reason in verdict.reasons[failed:] if reason != NOTHING_PASSED]
-    if verdict.promotion is not Promotion.HOLD or not left:
+    open_reasons = [reason for reason in verdict.reasons[failed:] if reason != NOTHING_PASSED]
+    if verdict.promotion is not Promotion.HOLD or not open_reasons:
         return ()
-    whole = without(ran.arguments, SELECTING, PARTIAL, KEEPING)
-    found = [
-        *_why_blocked(verdict.gates, ran),
-        *_recordings(verdict.gates, ran, whole, "--update-golden", golden=True),
-        *_recordings(verdict.gates, ran, whole, "--update-baseline", golden=False),
-        _typed(_with_more_pairs(verdict.gates, whole)),
+    arguments = without(run.arguments, SELECTING, PARTIAL, KEEPING)
+    steps = [
+        *_why_blocked(verdict.gates, run),
+        *_recordings(verdict.gates, run, arguments, "--update-golden", golden=True),
+        *_recordings(verdict.gates, run, arguments, "--update-baseline", golden=False),
+        _typed(_with_more_pairs(verdict.gates, arguments)),
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(steps))
 
 
-def _why_blocked(gates: Iterable[GateResult], ran: RunSummary) -> Iterator[str]:
+def _why_blocked(gates: Iterable[GateResult], run: RunSummary) -> Iterator[str]:
     for gate in gates:
-        judged = ran.families.get(gate.family)
-        if not judged or not gate.reason.startswith((DID_NOT_BOOT, GONE)):
+        family_run = run.families.get(gate.family)
+        if not family_run or not gate.reason.startswith((DID_NOT_BOOT, GONE)):
             continue
-        if judged.log:
-            yield shlex.join(["vllm-gates", "explain", judged.log])
-        elif judged.preflight:
-            yield judged.preflight
+        if family_run.log:
+            yield shlex.join(["vllm-gates", "explain", family_run.log])
+        elif family_run.preflight:
+            yield family_run.preflight
 
 
 def _recordings(
-    gates: Iterable[GateResult], ran: RunSummary, whole: Sequence[str], flag: str, *, golden: bool
+    gates: Iterable[GateResult],
+    run: RunSummary,
+    full_run: Sequence[str],
+    flag: str,
+    *,
+    golden: bool,
 ) -> Iterator[str]:
     """Yield what records what is missing: one command for all families that miss the same."""
     missing: dict[str, list[str]] = {}
@@ -92,19 +97,19 @@ def _recordings(
     for family, missed in missing.items():
         alike.setdefault(tuple(missed), []).append(family)
     for names, families in alike.items():
-        arguments = whole
-        if set(families) != set(ran.families):
-            models = [ran.families[other].model for other in families]
-            arguments = [MODEL, ",".join(models), *without(whole, [MODEL])]
-        marked = [name for name in names if name in ran.gates]
+        arguments = full_run
+        if set(families) != set(run.families):
+            models = [run.families[family].model for family in families]
+            arguments = [MODEL, ",".join(models), *without(full_run, [MODEL])]
+        marked = [name for name in names if name in run.gates]
         # A gate of the project's own need not have a marker; its file has its name.
-        own = [f"test_{name}" for name in names if name not in ran.gates]
+        own = [f"test_{name}" for name in names if name not in run.gates]
         for option, chosen in (("-m", marked), ("-k", own)):
             if chosen:
                 yield _typed([*arguments, option, " or ".join(chosen), flag])
 
 
-def _with_more_pairs(gates: Iterable[GateResult], whole: Sequence[str]) -> Sequence[str]:
+def _with_more_pairs(gates: Iterable[GateResult], arguments: Sequence[str]) -> Sequence[str]:
     """Return the run with twice the pairs of boots, where so many could not decide."""
     tried = [
         len(test.evidence["pairs"])
@@ -113,7 +118,7 @@ def _with_more_pairs(gates: Iterable[GateResult], whole: Sequence[str]) -> Seque
         if test.outcome is Outcome.INCONCLUSIVE and gate.gate == "throughput"
         if test.evidence.get("pairs")
     ]
-    return [*without(whole, [PAIRS]), PAIRS, str(2 * max(tried))] if tried else whole
+    return [*without(arguments, [PAIRS]), PAIRS, str(2 * max(tried))] if tried else arguments
 
 
 def _typed(arguments: Sequence[str]) -> str:

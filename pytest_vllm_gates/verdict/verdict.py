@@ -1,4 +1,4 @@
-"""From the outcomes of a run's gates to PROMOTE, REJECT or HOLD, with reasons."""
+"""Decides PROMOTE, REJECT or HOLD from the outcomes of a run's gates, with reasons."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def decide(
     failed = [gate for gate in gates if gate.outcome is Outcome.FAIL]
     new = {id(gate): _fails_here_alone(gate, fails_there) for gate in failed}
     rejects = [
-        _sentence([gate], told_by=_reason(new[id(gate)])) for gate in failed if new[id(gate)]
+        _sentence([gate], shared_reason=_reason(new[id(gate)])) for gate in failed if new[id(gate)]
     ]
     undecided = [
         f"{_sentence([gate])} (no regression: it fails on lane {there} as well)"
@@ -133,7 +133,7 @@ def decide(
     tests = sum(test.outcome is Outcome.PASS for gate in gates for test in gate.tests)
     if not rejects and not tests:
         reasons.append(NOTHING_PASSED)
-    standing, gone = _told(gates, STANDING), _told(gates, GONE)
+    standing, gone = _known_defects(gates, STANDING), _known_defects(gates, GONE)
     if reasons:
         promotion = Promotion.REJECT if rejects else Promotion.HOLD
         return Verdict(promotion, tuple(reasons), gates, standing, gone, tuple(waivers))
@@ -148,24 +148,24 @@ def decide(
 
 
 def _fails_here_alone(
-    gate: GateResult, there: Collection[tuple[str, str, str]]
+    gate: GateResult, fails_there: Collection[tuple[str, str, str]]
 ) -> list[TestResult]:
     return [
         test
         for test in gate.tests
-        if test.outcome is Outcome.FAIL and (test.family, test.gate, test.test) not in there
+        if test.outcome is Outcome.FAIL and (test.family, test.gate, test.test) not in fails_there
     ]
 
 
 def _alike(gates: Iterable[GateResult]) -> list[list[GateResult]]:
     """Return a family's gates together that are undecided for one reason."""
-    found: dict[tuple[str, str], list[GateResult]] = {}
+    groups: dict[tuple[str, str], list[GateResult]] = {}
     for gate in gates:
-        found.setdefault((gate.family, gate.reason), []).append(gate)
-    return [*found.values()]
+        groups.setdefault((gate.family, gate.reason), []).append(gate)
+    return [*groups.values()]
 
 
-def _told(gates: Iterable[GateResult], key: str) -> tuple[str, ...]:
+def _known_defects(gates: Iterable[GateResult], key: str) -> tuple[str, ...]:
     """Return what the tests' evidence tells of known defects under `key`, once each."""
     return tuple(
         dict.fromkeys(
@@ -195,7 +195,9 @@ def _by_gate(
 
 
 def _judge(family: str, gate: str, tests: tuple[TestResult, ...]) -> GateResult:
-    outcome = next(other for other in SEVERITY if any(test.outcome is other for test in tests))
+    outcome = next(
+        candidate for candidate in SEVERITY if any(test.outcome is candidate for test in tests)
+    )
     worst = [test for test in tests if test.outcome is outcome]
     reason = "" if outcome is Outcome.PASS else _reason(worst)
     return GateResult(family, gate, outcome, reason, tests)
@@ -207,10 +209,10 @@ def _reason(tests: Sequence[TestResult]) -> str:
     return reasons[0] + (f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else "")
 
 
-def _sentence(gates: Sequence[GateResult], told_by: str | None = None) -> str:
-    """Return the reason of gates that share one; `told_by` stands for it where it is given."""
+def _sentence(gates: Sequence[GateResult], shared_reason: str | None = None) -> str:
+    """Return the reason that gates share; `shared_reason` replaces it where it is given."""
     first = gates[0]
-    reason = (first.reason if told_by is None else told_by).strip()
+    reason = (first.reason if shared_reason is None else shared_reason).strip()
     line = reason.splitlines()[0] if reason else "no reason given"
     if len(gates) == 1:
         return f"{first.family}: {first.gate} is {first.outcome}: {line}"

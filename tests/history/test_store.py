@@ -27,28 +27,28 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / FILE
 
 
-def test_what_was_appended_is_read_back_the_oldest_first(path: Path) -> None:
-    written = [
+def test_appended_runs_are_read_oldest_first(path: Path) -> None:
+    entries = [
         entry(0),
         entry(1, against="stable", promotion="REJECT", reasons=("a", "é"), exit_status=1),
         entry(2, checkpoints={"glm": "x", "gemma": "y"}, figures={"glm": {}, "gemma": {"a": 1.5}}),
     ]
-    for history_entry in written:
+    for history_entry in entries:
         history_store.append(path, history_entry)
-    assert list(history_store.runs(path, 10)) == written
-    assert list(history_store.runs(path, 2)) == written[1:]
-    assert list(history_store.runs(path, 10, "glm")) == written[2:]
-    assert list(history_store.runs(path, 1, "qwen3.5")) == written[1:2]
+    assert list(history_store.runs(path, 10)) == entries
+    assert list(history_store.runs(path, 2)) == entries[1:]
+    assert list(history_store.runs(path, 10, "glm")) == entries[2:]
+    assert list(history_store.runs(path, 1, "qwen3.5")) == entries[1:2]
     assert history_store.runs(path, 10, "kimi") == ()
     assert history_store.families(path) == ("gemma", "glm", "qwen3.5")
 
 
-def test_git_passes_over_the_folder_of_ours_alone(path: Path, tmp_path: Path) -> None:
+def test_git_ignores_only_our_own_folder(path: Path, tmp_path: Path) -> None:
     history_store.append(path, entry())
     assert (path.parent / ".gitignore").read_text().splitlines()[-1] == "*"
-    other = tmp_path / "kept" / "history.sqlite"
-    history_store.append(other, entry())
-    assert [file.name for file in other.parent.iterdir()] == ["history.sqlite"]
+    other_path = tmp_path / "kept" / "history.sqlite"
+    history_store.append(other_path, entry())
+    assert [file.name for file in other_path.parent.iterdir()] == ["history.sqlite"]
     (path.parent / ".gitignore").write_text("mine")
     history_store.append(path, entry())
     assert (path.parent / ".gitignore").read_text() == "mine"
@@ -59,7 +59,7 @@ def write_some(path: Path, start: int) -> None:
         history_store.append(path, entry(exit_status=number))
 
 
-def test_processes_that_write_at_once_lose_nothing(path: Path) -> None:
+def test_concurrent_writers_lose_nothing(path: Path) -> None:
     """None of them finds a file, and each makes it."""
     context = multiprocessing.get_context("fork")
     writers = [
@@ -85,7 +85,7 @@ def die_within(path: Path) -> None:
         os._exit(9)
 
 
-def test_what_a_process_left_that_died_within_is_not_there(path: Path) -> None:
+def test_run_of_a_process_that_died_is_not_stored(path: Path) -> None:
     history_store.append(path, entry())
     dies = multiprocessing.get_context("fork").Process(target=die_within, args=(path,))
     dies.start()
@@ -96,7 +96,7 @@ def test_what_a_process_left_that_died_within_is_not_there(path: Path) -> None:
     assert len(history_store.runs(path, 10)) == 2
 
 
-def test_a_run_that_cannot_be_written_whole_is_not_written(path: Path) -> None:
+def test_incomplete_run_is_not_stored(path: Path) -> None:
     history_store.append(path, entry())
     broken = entry(1, figures={"qwen3.5": {"boot_s": None}})
     with pytest.raises(UserError):
@@ -119,12 +119,12 @@ def newer(path: Path) -> None:
 
 def damaged(path: Path) -> None:
     history_store.append(path, entry())
-    whole = path.read_bytes()
-    path.write_bytes(whole[:16] + b"\xff" * (len(whole) - 16))
+    content = path.read_bytes()
+    path.write_bytes(content[:16] + b"\xff" * (len(content) - 16))
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda path: path.write_text("no database, " * 100), "is damaged, or no history: "),
         (damaged, "is damaged, or no history: "),
@@ -133,19 +133,19 @@ def damaged(path: Path) -> None:
     ],
     ids=["text", "damaged", "foreign", "newer"],
 )
-def test_a_file_that_is_none_is_told_and_left_as_it_is(path: Path, make: object, told: str) -> None:
+def test_foreign_file_is_refused_and_left_unchanged(path: Path, make: object, message: str) -> None:
     path.parent.mkdir()
     make(path)  # type: ignore[operator]
     before = path.read_bytes()
     for look in (lambda: history_store.append(path, entry()), lambda: history_store.runs(path, 1)):
         with pytest.raises(UserError) as raised:
             look()
-        assert told in str(raised.value)
+        assert message in str(raised.value)
         assert str(path) in str(raised.value)
     assert path.read_bytes() == before
 
 
-def test_an_empty_file_is_one_to_begin_with(path: Path) -> None:
+def test_empty_file_becomes_a_history(path: Path) -> None:
     path.parent.mkdir()
     path.touch()
     assert history_store.runs(path, 1) == ()
@@ -153,29 +153,27 @@ def test_an_empty_file_is_one_to_begin_with(path: Path) -> None:
     assert len(history_store.runs(path, 10)) == 1
 
 
-def test_where_there_is_none_it_is_said_what_writes_one(path: Path) -> None:
+def test_missing_history_names_the_command_that_writes_it(path: Path) -> None:
     with pytest.raises(UserError, match=r"no history in .*\n.*pytest --model NAME"):
         history_store.runs(path, 1)
     assert not path.parent.exists()
 
 
 @pytest.mark.parametrize("name", ["file/history.sqlite", "folder"])
-def test_a_place_that_cannot_be_written_to_is_told(tmp_path: Path, name: str) -> None:
+def test_unwritable_place_is_reported(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match="--gates-history PATH"):
         history_store.append(tmp_path / name, entry())
 
 
-def test_a_file_of_an_older_format_is_brought_to_the_present_one(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_of_an_older_format_is_migrated(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history_store.append(path, entry())
     step = ("CREATE TABLE more (x TEXT)",)
     monkeypatch.setattr(history_store, "MIGRATIONS", (*history_store.MIGRATIONS, step))
-    kept: list[HistoryEntry] = [*history_store.runs(path, 10)]
+    entries: list[HistoryEntry] = [*history_store.runs(path, 10)]
     history_store.append(path, entry(1))
-    assert kept == [entry()]
+    assert entries == [entry()]
     assert len(history_store.runs(path, 10)) == 2
     with sqlite3.connect(path) as file:
         assert file.execute("PRAGMA user_version").fetchone() == (2,)

@@ -16,7 +16,7 @@ def boots(*values: float, **changes: object) -> list[object]:
     ]
 
 
-def test_the_last_is_held_against_the_median_of_those_before() -> None:
+def test_last_value_is_compared_with_the_median_before() -> None:
     (trend,) = trends(boots(10.0, 11.0, 40.0, 12.1))  # type: ignore[arg-type]
     assert (trend.family, trend.figure, trend.lane) == ("qwen3.5", "boot_s", "cpu")
     assert trend.values == (10.0, 11.0, 40.0, 12.1)
@@ -31,17 +31,17 @@ def test_the_last_is_held_against_the_median_of_those_before() -> None:
         {"checkpoints": {"qwen3.5": "0.8B"}},
     ],
 )
-def test_what_is_not_alike_is_not_compared(changes: dict[str, object]) -> None:
+def test_different_machines_or_lanes_are_not_compared(changes: dict[str, object]) -> None:
     assert trends([*boots(1.0), *boots(2.0, **changes)]) == ()  # type: ignore[list-item]
 
 
-def test_one_value_is_no_trend_and_zero_has_no_share() -> None:
+def test_one_value_is_not_a_trend_and_zero_has_no_change() -> None:
     assert trends(boots(1.0)) == ()  # type: ignore[arg-type]
     (trend,) = trends(boots(0.0, 1.0))  # type: ignore[arg-type]
     assert trend.change is None
 
 
-def test_of_one_family_alone() -> None:
+def test_trends_of_one_family() -> None:
     both = {"qwen3.5": {"boot_s": 1.0}, "glm": {"boot_s": 2.0}}
     runs = [
         entry(at, checkpoints=dict.fromkeys(both, "miniature"), figures=both) for at in range(2)
@@ -51,7 +51,7 @@ def test_of_one_family_alone() -> None:
 
 
 @given(st.lists(st.floats(0.1, 1e6), min_size=2, max_size=9))
-def test_a_figure_that_stays_as_it_is_has_not_changed(values: list[float]) -> None:
+def test_constant_figure_has_no_change(values: list[float]) -> None:
     (trend,) = trends(boots(*values))  # type: ignore[arg-type]
     assert trend.change is not None
     assert (trend.change > 0) == (values[-1] > sorted_median(values[:-1]))

@@ -13,7 +13,7 @@ MACHINE = {"gpus": [], "cpu": "AMD EPYC", "cores": 2}
 
 
 def gate(name: str, *evidence: dict[str, Any]) -> dict[str, Any]:
-    return {"gate": name, "tests": [{"evidence": item} for item in evidence]}
+    return {"gate": name, "tests": [{"evidence": fields} for fields in evidence]}
 
 
 def family(*gates: dict[str, Any], boot: Any = None) -> dict[str, Any]:
@@ -56,7 +56,7 @@ WHOLE = family(
 )
 
 
-def test_the_main_figures_are_found_where_gates_write_them() -> None:
+def test_main_figures_come_from_gates_evidence() -> None:
     history_entry = entry(document(WHOLE))
     assert history_entry.figures == {
         "glm": {
@@ -85,7 +85,7 @@ def test_the_main_figures_are_found_where_gates_write_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "one",
+    "measured_family",
     [
         family(),
         family(boot={"times": None}),
@@ -93,21 +93,21 @@ def test_the_main_figures_are_found_where_gates_write_them() -> None:
         family(gate("load", {"figures": {"streams": {"goodput_per_s": 1.0}}})),
     ],
 )
-def test_what_was_not_measured_is_not_made_up(one: dict[str, Any]) -> None:
-    assert entry(document(one)).figures == {"glm": {}}
+def test_missing_measurement_has_no_figure(measured_family: dict[str, Any]) -> None:
+    assert entry(document(measured_family)).figures == {"glm": {}}
 
 
-def test_a_server_that_ran_already_says_its_version_itself() -> None:
+def test_attached_server_reports_its_own_version() -> None:
     attached = {"name": "base-url", "versions": {}}
     assert entry(document(WHOLE, lane=attached)).versions == {"vllm": "0.32.0+cpu"}
     assert entry(document(family(), lane=attached)).versions == {}
 
 
-def test_a_machine_is_its_gpus_and_the_other_lane_is_named() -> None:
+def test_machine_is_its_gpus_and_other_lane_is_named() -> None:
     machine = {**MACHINE, "gpus": ["H100", "H100"]}
     history_entry = entry(document(machine=machine, against={"lane": {"name": "stable"}}))
     assert (history_entry.machine, history_entry.against) == ("H100, H100", "stable")
 
 
-def test_the_default_place_is_one() -> None:
+def test_default_file_is_the_options_default() -> None:
     assert str(FILE) == HISTORY

@@ -27,7 +27,7 @@ STREAM = [
 dropping = Prompts(DROP)
 
 
-def test_kept_means_as_it_is() -> None:
+def test_keep_changes_nothing() -> None:
     keeping = Prompts(KEEP)
     body = json.dumps(REQUEST).encode()
     assert keeping.text(SAID) == SAID
@@ -37,7 +37,7 @@ def test_kept_means_as_it_is() -> None:
     assert keeping.pieces(STREAM) == STREAM
 
 
-def test_a_request_keeps_its_shape_and_its_numbers() -> None:
+def test_request_keeps_its_shape_and_numbers() -> None:
     assert dropping.json(REQUEST) == {
         "model": "qwen3.5",
         "messages": [
@@ -55,7 +55,7 @@ def test_a_request_keeps_its_shape_and_its_numbers() -> None:
     assert dropping.body(b"") == b""
 
 
-def test_equal_texts_stay_comparable_under_one_key_and_no_other() -> None:
+def test_equal_texts_have_equal_hashes_under_one_key() -> None:
     ours, theirs = Prompts(HASH, b"ours"), Prompts(HASH, b"theirs")
     assert ours.text(SAID) == ours.text(SAID) != ours.text(SAID + ".")
     assert ours.text(SAID) != theirs.text(SAID)
@@ -65,9 +65,9 @@ def test_equal_texts_stay_comparable_under_one_key_and_no_other() -> None:
 def test_a_stream_keeps_its_pieces_and_its_events() -> None:
     clean = dropping.pieces(STREAM)
     assert len(clean) == len(STREAM)
-    whole = b"".join(clean).decode()
-    assert "Mrs" not in whole and "Schmidt" not in whole and "[1,2]" not in whole
-    events = [line for line in whole.splitlines() if line]
+    stream = b"".join(clean).decode()
+    assert "Mrs" not in stream and "Schmidt" not in stream and "[1,2]" not in stream
+    events = [line for line in stream.splitlines() if line]
     assert events[-1] == "data: [DONE]"
     assert [json.loads(line[6:])["choices"][0]["delta"]["content"] for line in events[:-1]] == [
         DROPPED, DROPPED,
@@ -80,7 +80,7 @@ def test_a_stream_keeps_its_pieces_and_its_events() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "clean"),
+    ("quotation", "clean"),
     [
         (f'content: "{SAID}" in the stream', 'content: "#" in the stream'),
         ("asked 'a b': the server's answer isn't 'c'", "asked '#': the server's answer isn't '#'"),
@@ -96,9 +96,9 @@ def test_a_stream_keeps_its_pieces_and_its_events() -> None:
         ("12 of 13 cases, 4.5 s", "12 of 13 cases, 4.5 s"),
     ],
 )
-def test_a_failure_quotes_none_of_them(told: str, clean: str) -> None:
-    assert dropping.prose(told) == clean.replace("#", DROPPED)
-    assert dropping.prose(dropping.prose(told)) == dropping.prose(told)
+def test_failure_text_quotes_no_prompts(quotation: str, clean: str) -> None:
+    assert dropping.prose(quotation) == clean.replace("#", DROPPED)
+    assert dropping.prose(dropping.prose(quotation)) == dropping.prose(quotation)
 
 
 @pytest.mark.parametrize(
@@ -111,33 +111,33 @@ def test_a_failure_quotes_none_of_them(told: str, clean: str) -> None:
         f"INFO Generated response c-1: output: {SAID!r}, finish_reason: stop\n",
     ],
 )
-def test_a_servers_log_tells_none_of_them(line: str) -> None:
-    other = "INFO loading 'the weights' of Qwen/Qwen3.5\n"
-    told = dropping.log((other + line + other).encode()).decode()
-    assert "Schmidt" not in told and "[1, 2]" not in told
-    assert told.startswith(other) and told.endswith(other)
+def test_server_log_has_no_prompts(line: str) -> None:
+    harmless = "INFO loading 'the weights' of Qwen/Qwen3.5\n"
+    log = dropping.log((harmless + line + harmless).encode()).decode()
+    assert "Schmidt" not in log and "[1, 2]" not in log
+    assert log.startswith(harmless) and log.endswith(harmless)
 
 
 @given(st.sampled_from(WAYS[1:]), st.text(min_size=1), st.text(min_size=1))
-def test_no_text_of_a_request_is_left(way: str, prompt: str, answer: str) -> None:
-    prompts = Prompts(way, b"k")
-    found = prompts.json({"messages": [{"content": prompt}], "answer": [{"content": answer}]})
-    assert found == {
+def test_no_text_of_a_request_remains(mode: str, prompt: str, answer: str) -> None:
+    prompts = Prompts(mode, b"k")
+    redacted = prompts.json({"messages": [{"content": prompt}], "answer": [{"content": answer}]})
+    assert redacted == {
         "messages": [{"content": prompts.text(prompt)}],
         "answer": [{"content": prompts.text(answer)}],
     }
-    assert prompts.json(found) == found
+    assert prompts.json(redacted) == redacted
 
 
-def test_secrets_go_before_prompts_are_hashed() -> None:
+def test_secrets_are_redacted_before_hashing() -> None:
     redactor = Redactor(["letmein-9"], Prompts(HASH, b"k"))
     same = Redactor([], Prompts(HASH, b"k"))
     body = json.dumps({"messages": [{"content": "it is letmein-9"}], "model": "letmein-9"})
     clean = json.loads(redactor.body(body.encode()))
     assert clean["model"] == REDACTED
     assert clean["messages"][0]["content"] == same.prompts.text(f"it is {REDACTED}")
-    told = redactor.failure({"reason": "asked 'it is' at letmein-9", "n": (1, "letmein-9")})
-    assert told == {
+    redacted = redactor.failure({"reason": "asked 'it is' at letmein-9", "n": (1, "letmein-9")})
+    assert redacted == {
         "reason": f"asked '{same.prompts.text('it is')}' at {REDACTED}", "n": (1, REDACTED),
     }  # fmt: skip
     assert redactor.evidence({"said": "letmein-9", "log": "/x"})["log"] == "/x"

@@ -50,24 +50,24 @@ def forms(value: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("value", ["correct-horse-9", AWKWARD, "Zürich2024!", "a+b/c=d~e"])
-def test_a_known_value_is_found_however_it_is_spelled(value: str) -> None:
+def test_known_value_is_found_in_every_spelling(value: str) -> None:
     redactor = Redactor([value])
     for name, form in forms(value).items():
-        told = redactor.text(f"before {form} after")
+        redacted = redactor.text(f"before {form} after")
         # Base64 has a last character that is only partly the value's.
-        left = form[:-1] if "base64" in name else form
-        assert left not in told and REDACTED in told, name
-        assert told.startswith("before ") and told.endswith(" after"), name
+        remainder = form[:-1] if "base64" in name else form
+        assert remainder not in redacted and REDACTED in redacted, name
+        assert redacted.startswith("before ") and redacted.endswith(" after"), name
         data = redactor.data(f"before {form} after".encode())
         assert form[:-1].encode() not in data, name
 
 
 @pytest.mark.parametrize("before", ["", "u", "us", "user:"])
-def test_a_known_value_is_found_within_base64_of_something_else(before: str) -> None:
+def test_known_value_is_found_within_other_base64(before: str) -> None:
     value = "correct-horse-9"
-    told = Redactor([value]).text(base64.b64encode(f"{before}{value}:x".encode()).decode())
-    assert REDACTED in told
-    decoded = base64.b64decode(told.partition(REDACTED)[0] + "===")
+    redacted = Redactor([value]).text(base64.b64encode(f"{before}{value}:x".encode()).decode())
+    assert REDACTED in redacted
+    decoded = base64.b64decode(redacted.partition(REDACTED)[0] + "===")
     assert value[:4].encode() not in decoded
 
 
@@ -105,10 +105,10 @@ def test_a_known_value_is_found_within_base64_of_something_else(before: str) -> 
         ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl", "#"),
     ],
 )
-def test_what_looks_secret_is_redacted_and_nothing_beside_it(text: str, clean: str) -> None:
-    told = Redactor().text(text)
-    assert told == clean.replace("#", REDACTED)
-    assert Redactor().text(told) == told
+def test_secret_shapes_are_redacted_and_nothing_else(text: str, clean: str) -> None:
+    redacted = Redactor().text(text)
+    assert redacted == clean.replace("#", REDACTED)
+    assert Redactor().text(redacted) == redacted
 
 
 SUM = hashlib.sha256(b"weights").hexdigest()
@@ -137,7 +137,7 @@ SUM = hashlib.sha256(b"weights").hexdigest()
         "/root/.cache/huggingface/hub/models--Qwen--Qwen3/snapshots/" + SUM[:40],
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_harmless_text_stays(text: str) -> None:
     assert Redactor().text(text) == text
     assert Redactor().data(text.encode()) == text.encode()
 
@@ -146,7 +146,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
     "value",
     ["", "short", "true", "None", "EMPTY", "1234567890", "127.0.0.1:80", "disabled", "redacted"],
 )
-def test_what_is_short_or_common_is_no_secret(value: str) -> None:
+def test_short_or_common_value_is_not_a_secret(value: str) -> None:
     redactor = Redactor([value])
     text = f"true None EMPTY redacted short {value} 1234567890 127.0.0.1:80 is disabled"
     assert redactor.text(text) == text
@@ -157,7 +157,7 @@ def test_six_characters_may_be_a_secret() -> None:
     assert hides("/\0nowhere"), "no file is called so"
 
 
-def test_the_path_of_a_file_is_no_secret(tmp_path: Path) -> None:
+def test_path_of_a_file_is_not_a_secret(tmp_path: Path) -> None:
     assert not hides(str(tmp_path))
     assert hides(str(tmp_path / "nothing"))
 
@@ -166,7 +166,7 @@ def test_the_path_of_a_file_is_no_secret(tmp_path: Path) -> None:
     "name", ["HF_TOKEN", "OPENAI_API_KEY", "PGPASSWORD", "AWS_SECRET_ACCESS_KEY", "GITHUB_PAT",
              "SSH_PASSPHRASE", "GOOGLE_CREDENTIALS", "registry_password", "MYSQL_PWD"],
 )  # fmt: skip
-def test_names_that_speak_of_a_secret(name: str) -> None:
+def test_secret_names(name: str) -> None:
     assert names_a_secret(name)
 
 
@@ -174,11 +174,11 @@ def test_names_that_speak_of_a_secret(name: str) -> None:
     "name", ["PATH", "PWD", "TOKENIZERS_PARALLELISM", "VLLM_TOKENIZER", "MAX_TOKENS",
              "API_KEY_FILE", "SSH_AUTH_SOCK", "LANG"],
 )  # fmt: skip
-def test_names_that_do_not(name: str) -> None:
+def test_harmless_names(name: str) -> None:
     assert not names_a_secret(name)
 
 
-def test_a_process_tells_what_is_secret_of_it(tmp_path: Path) -> None:
+def test_secrets_come_from_environment_and_arguments(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("letmein-hub\n")
     (tmp_path / "named").write_text("letmein-named\n")
     environment = {
@@ -202,14 +202,14 @@ def test_a_process_tells_what_is_secret_of_it(tmp_path: Path) -> None:
     assert redactor.text("letmein-no letmein-port serve") == "letmein-no letmein-port serve"
 
 
-def test_a_variable_of_several_keys_is_a_secret_whole_and_in_parts() -> None:
+def test_list_of_keys_is_a_secret_whole_and_in_parts() -> None:
     redactor = of_process({"API_KEYS": "abc,letmein-9,def", "MORE_KEYS": "uvw,xyz"})
     assert redactor.text("abc,letmein-9,def") == REDACTED
     assert redactor.text("abc letmein-9") == f"abc {REDACTED}"
     assert redactor.text("uvw,xyz uvw") == f"{REDACTED} uvw"
 
 
-def test_the_password_of_a_url_is_a_secret_alone_and_with_its_user() -> None:
+def test_url_password_is_a_secret_alone_and_with_its_user() -> None:
     redactor = Redactor()
     redactor.learn_url("http://a%40b:pass:word@host/")
     assert redactor.text("pass:word") == REDACTED
@@ -220,7 +220,7 @@ def test_the_password_of_a_url_is_a_secret_alone_and_with_its_user() -> None:
     redactor.learn_url(None)
 
 
-def test_of_arguments_only_what_a_secrets_option_takes_is_one() -> None:
+def test_only_values_of_secret_options_are_secrets() -> None:
     arguments = [
         "positional-1", "--port=given-1234", "--api-key=letmein-1", "behind-one",
         "--name", "a-name-1", "--proxy", "http://me:letmein-2@host",
@@ -240,29 +240,29 @@ def test_of_arguments_only_what_a_secrets_option_takes_is_one() -> None:
         ({"HOME": "{}", "HF_TOKEN_PATH": "{}/nothing"}, ".cache/huggingface/token"),
     ],
 )
-def test_the_hubs_token_is_looked_for_where_the_hub_leaves_it(
+def test_hub_token_is_read_from_the_hubs_file(
     environment: dict[str, str], file: str, tmp_path: Path
 ) -> None:
     path = tmp_path / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(" letmein-9\n")
-    redactor = of_process({name: text.format(tmp_path) for name, text in environment.items()})
+    redactor = of_process({name: value.format(tmp_path) for name, value in environment.items()})
     assert redactor.text("letmein-9") == REDACTED
     path.write_bytes(b"letmein-\xff9")
     assert of_process({"HF_TOKEN_PATH": str(path)}).text("letmein-\ufffd9") == REDACTED
 
 
-def test_the_secrets_of_a_servers_flags_are_learned_by_their_names() -> None:
+def test_secret_server_flags_are_known_by_their_names() -> None:
     redactor = Redactor()
     redactor.learn_table(
         {"api_key": ["letmein-1", 5, "letmein-2"], "hf-token": "letmein-3", "seed": "letmein-4",
          "password": ("letmein-5",), "api-keys": None}
     )  # fmt: skip
-    told = redactor.text("letmein-1 letmein-2 letmein-3 letmein-4 letmein-5")
-    assert told == f"{REDACTED} {REDACTED} {REDACTED} letmein-4 {REDACTED}"
+    redacted = redactor.text("letmein-1 letmein-2 letmein-3 letmein-4 letmein-5")
+    assert redacted == f"{REDACTED} {REDACTED} {REDACTED} letmein-4 {REDACTED}"
 
 
-def test_a_secret_is_found_wherever_and_as_often_as_it_stands() -> None:
+def test_every_occurrence_of_a_secret_is_redacted() -> None:
     redactor = Redactor(["letmein-9", "zzzzzzzz", "correct horse"])
     assert redactor.text("letmein-9\n" * 9) == f"{REDACTED}\n" * 9
     assert redactor.text("letmein-9letmein-9") == REDACTED
@@ -270,7 +270,7 @@ def test_a_secret_is_found_wherever_and_as_often_as_it_stands() -> None:
     assert redactor.text("x " * MUCH + "correct horse") == "x " * MUCH + REDACTED
 
 
-def test_a_table_is_redacted_by_its_names_too() -> None:
+def test_table_is_redacted_by_its_names() -> None:
     redactor = Redactor(["letmein-9"])
     assert redactor.json(
         {
@@ -287,16 +287,16 @@ def test_a_table_is_redacted_by_its_names_too() -> None:
     }  # fmt: skip
 
 
-def test_of_a_failure_no_prompt_is_quoted_and_no_secret() -> None:
-    told = {"what": f"refused {HUB}", "seen": ["a", (HUB, 1.5, None)], "more": {"key": HUB}}
-    assert Redactor().failure(told) == {
+def test_failure_has_neither_prompts_nor_secrets() -> None:
+    failure = {"what": f"refused {HUB}", "seen": ["a", (HUB, 1.5, None)], "more": {"key": HUB}}
+    assert Redactor().failure(failure) == {
         "what": f"refused {REDACTED}", "seen": ["a", (REDACTED, 1.5, None)],
         "more": {"key": REDACTED},
     }  # fmt: skip
     assert Redactor(prompts=Prompts(DROP)).failure(["it said 'a plan'"]) == [f"it said '{DROPPED}'"]
 
 
-def test_a_body_and_a_response_stay_but_for_what_is_secret() -> None:
+def test_body_and_response_lose_only_secrets() -> None:
     redactor = Redactor(["letmein-9"])
     assert redactor.body(b'{"messages": []}') == b'{"messages": []}'
     assert redactor.body(b'{"user": "letmein-9"}') == f'{{"user": "{REDACTED}"}}'.encode()
@@ -319,16 +319,16 @@ def test_an_environment_is_shown_without_its_secrets() -> None:
 
 
 @given(VALUES, TEXTS, TEXTS)
-def test_no_known_value_is_left_in_any_spelling(value: str, before: str, after: str) -> None:
+def test_no_spelling_of_a_known_value_remains(value: str, before: str, after: str) -> None:
     redactor = Redactor([value])
     for name, form in forms(value).items():
-        told = redactor.text(before + form + after)
-        assert (form[:-1] if "base64" in name else form) not in told.replace(REDACTED, "\0")
-        assert redactor.text(told) == told, "what is redacted stays so"
+        redacted = redactor.text(before + form + after)
+        assert (form[:-1] if "base64" in name else form) not in redacted.replace(REDACTED, "\0")
+        assert redactor.text(redacted) == redacted, "what is redacted stays so"
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_without_anything_secret_nothing_changes(text: str) -> None:
+def test_text_without_secrets_does_not_change(text: str) -> None:
     redactor = Redactor()
     if redactor.text(text) == text:
         assert redactor.data(text.encode()) == text.encode()
@@ -336,7 +336,7 @@ def test_without_anything_secret_nothing_changes(text: str) -> None:
 
 
 @given(VALUES, st.binary(max_size=40), st.lists(st.integers(1, 9)))
-def test_pieces_stay_as_many_and_hold_nothing_together(
+def test_redacted_pieces_keep_their_number_and_no_secret(
     value: str, around: bytes, sizes: list[int]
 ) -> None:
     redactor = Redactor([value])
@@ -351,7 +351,7 @@ def test_pieces_stay_as_many_and_hold_nothing_together(
     assert value.encode() not in b"".join(clean).replace(REDACTED.encode(), b"\0")
 
 
-def test_each_piece_keeps_what_is_its_own() -> None:
+def test_each_piece_keeps_its_own_text() -> None:
     pieces = [
         b"ab letmein-9 cd letmein-9", b"", b"letmein-9 ", b"letmein-9", b"x", b" letme", b"in-",
         b"9!", b"letmein-9",

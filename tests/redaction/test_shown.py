@@ -11,7 +11,7 @@ HUB = "hf_" + "aB3dE6gH9k" * 3
 
 
 @pytest.mark.parametrize(
-    ("line", "shown"),
+    ("line", "redacted"),
     [
         ("vllm serve m --api-key letmein --port 1", "vllm serve m --api-key # --port 1"),
         ("--api_key=letmein x", "--api_key=# x"),
@@ -25,19 +25,19 @@ HUB = "hf_" + "aB3dE6gH9k" * 3
         (f"login {HUB}", "login #"),
     ],
 )  # fmt: skip
-def test_a_command_line_keeps_all_but_its_secrets(line: str, shown: str) -> None:
-    assert " ".join(redacted_words(line.split())) == shown.replace("#", REDACTED)
+def test_command_line_loses_only_secrets(line: str, redacted: str) -> None:
+    assert " ".join(redacted_words(line.split())) == redacted.replace("#", REDACTED)
 
 
-def test_a_value_of_several_lines_is_hidden_whole() -> None:
+def test_value_of_several_lines_is_redacted_whole() -> None:
     assert list(redacted_words(["DEPLOY_KEY=one\ntwo"])) == [f"DEPLOY_KEY={REDACTED}"]
 
 
-def test_a_flag_is_known_however_it_is_spelled() -> None:
+def test_secret_flag_is_known_in_every_spelling() -> None:
     assert all(map(is_secret_flag, ("--api-key", "--api_key", "api_key", "hf-token")))
     assert not any(map(is_secret_flag, ("--api-server-count", "--max-num-batched-tokens", "")))
 
 
-def test_a_sealed_value_is_told_from_others_and_tells_nothing() -> None:
+def test_sealed_value_is_distinct_and_reveals_nothing() -> None:
     assert seal("letmein") == seal("letmein") != seal("letmeout")
     assert b"letmein" not in seal("letmein")

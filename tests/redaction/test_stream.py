@@ -16,7 +16,7 @@ from redaction.secret_values import OPENAI, VALUES
     st.lists(st.sampled_from(["letmein", " ", "\n", "\r", "x", f"Bearer {OPENAI}", "VALUE", "é"])),
     st.lists(st.integers(0, 200)),
 )
-def test_a_stream_is_what_the_whole_would_be_wherever_it_is_split(
+def test_any_split_of_a_stream_redacts_like_the_whole(
     value: str, words: list[str], cuts: list[int]
 ) -> None:
     redactor = Redactor([value])
@@ -30,32 +30,32 @@ def test_a_stream_is_what_the_whole_would_be_wherever_it_is_split(
 
 def test_a_secret_in_a_line_that_never_ends_is_not_passed_on() -> None:
     stream = Stream(Redactor(["correct-horse-9"]))
-    told = b""
+    output = b""
     for _ in range(3):
-        told += stream.feed(b"." * (LONGEST_LINE - 5) + b"correct-")
-        told += stream.feed(b"horse-9")
-    assert told, "it is not held back for ever"
-    told += stream.end()
-    assert told.count(REDACTED.encode()) == 3
-    assert b"horse" not in told
+        output += stream.feed(b"." * (LONGEST_LINE - 5) + b"correct-")
+        output += stream.feed(b"horse-9")
+    assert output, "it is not held back for ever"
+    output += stream.end()
+    assert output.count(REDACTED.encode()) == 3
+    assert b"horse" not in output
 
 
-def test_what_is_printed_goes_on_line_by_line() -> None:
-    there = io.StringIO()
-    clean = CleanText(there, Redactor(["correct-horse-9"]))
+def test_printed_text_is_passed_on_line_by_line() -> None:
+    file = io.StringIO()
+    clean = CleanText(file, Redactor(["correct-horse-9"]))
     assert clean.write("one\ncorrect-") == len("one\ncorrect-")
-    assert there.getvalue() == "one\n"
+    assert file.getvalue() == "one\n"
     print("horse-9\nlast", end="", file=clean, flush=True)
-    assert there.getvalue() == f"one\n{REDACTED}\n"
+    assert file.getvalue() == f"one\n{REDACTED}\n"
     assert not clean.isatty()
     clean.close()
-    assert there.getvalue() == f"one\n{REDACTED}\nlast"
-    assert not there.closed
+    assert file.getvalue() == f"one\n{REDACTED}\nlast"
+    assert not file.closed
     clean.close()
-    assert there.getvalue().endswith("\nlast"), "what is left is told once"
+    assert file.getvalue().endswith("\nlast"), "what is left is told once"
 
 
-def test_a_silent_line_is_passed_on_but_for_its_last_words() -> None:
+def test_idle_line_is_passed_on_without_its_last_words() -> None:
     stream = Stream(Redactor())
     stream.feed(b"still loading the weights, Authorization: Bearer ")
     assert stream.idle() == b"still loading the weights, "

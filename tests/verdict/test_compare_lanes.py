@@ -39,7 +39,9 @@ def result(outcome: str, gate: str = "tools", test: str = "test_a[x]", **more: A
         ("N/A", "N/A", None),
     ],
 )
-def test_kinds(ours: str | None, theirs: str | None, kind: str | None) -> None:
+def test_kind_of_difference_between_two_outcomes(
+    ours: str | None, theirs: str | None, kind: str | None
+) -> None:
     checks = compare_lanes.checks(
         [result(ours, reason="here")] if ours else [],
         [result(theirs, reason="there")] if theirs else [],
@@ -57,8 +59,8 @@ def test_regressions_come_first() -> None:
     assert [check.test for check in compare_lanes.checks(ours, theirs)] == ["c", "b", "a"]
 
 
-def test_what_fails_is_what_has_the_outcome_and_no_other() -> None:
-    results = [result(entry, test=entry) for entry in ("FAIL", "PASS", "BLOCKED", "WAIVED")]
+def test_only_outcome_fail_is_failing() -> None:
+    results = [result(outcome, test=outcome) for outcome in ("FAIL", "PASS", "BLOCKED", "WAIVED")]
     assert compare_lanes.failing(results) == {("x", "tools", "FAIL")}
 
 
@@ -72,7 +74,7 @@ def drifted(ours: Any, theirs: Any, outcome: str = "PASS") -> list[tuple[str, An
     return [(drift.name, drift.ours, drift.theirs) for drift in drifts]
 
 
-def test_drift_names_what_differs() -> None:
+def test_drift_names_the_difference() -> None:
     ours = {"backend": "B", "same": 1, "flags": {"a": True}, "routes": ["/x", "/new"]}
     theirs = {"backend": "A", "same": 1, "flags": {"a": False}, "routes": ["/x", "/old"]}
     assert drifted(ours, theirs) == [
@@ -91,26 +93,26 @@ def test_figures_may_differ_a_little() -> None:
     assert drifted({"on": True}, {"on": False}) == [("on", "True", "False")]
 
 
-def test_a_failure_tells_its_difference_itself() -> None:
+def test_failing_check_is_not_drift() -> None:
     assert drifted({"backend": "B"}, {"backend": "A"}, outcome="FAIL") == []
 
 
-def test_a_check_that_one_lane_did_not_run_is_no_drift() -> None:
+def test_check_of_one_lane_only_is_not_drift() -> None:
     ours = [result("PASS", "startup", "test_starts[x]", evidence={"backend": "B"})]
     assert compare_lanes.drift(ours, [], WATCHED) == ()
 
 
 def test_only_the_watched_key_counts() -> None:
-    test_results, other = (
+    ours, theirs = (
         [result("PASS", "chat", "test_sampling[x]", evidence={"sampling": value, "seconds": at})]
         for value, at in (({"top_p": 0.9}, 1), ({"top_p": 1.0}, 9))
     )
-    (drift,) = compare_lanes.drift(test_results, other, WATCHED)
+    (drift,) = compare_lanes.drift(ours, theirs, WATCHED)
     assert (drift.where, drift.name, drift.ours, drift.theirs) == ("sampling", "top_p", "0.9", "1")
-    assert compare_lanes.drift(test_results, test_results, WATCHED) == ()
+    assert compare_lanes.drift(ours, ours, WATCHED) == ()
 
 
-def test_every_check_is_looked_at() -> None:
+def test_evidence_of_every_check_is_compared() -> None:
     def side(value: str) -> list[TestResult]:
         said: list[tuple[str, str, dict[str, Any]]] = [
             ("tools", "test_unwatched", {"a": value}),
@@ -127,7 +129,7 @@ def test_every_check_is_looked_at() -> None:
     )
 
 
-def test_what_one_lane_did_not_look_at_is_no_drift() -> None:
+def test_evidence_of_one_lane_only_is_not_drift() -> None:
     test_results, silent = (
         [result("PASS", "chat", "test_sampling", evidence=evidence)]
         for evidence in ({"sampling": {"top_p": 0.9}}, {})
@@ -136,7 +138,7 @@ def test_what_one_lane_did_not_look_at_is_no_drift() -> None:
     assert compare_lanes.drift(silent, test_results, WATCHED) == ()
 
 
-def test_what_is_watched_is_a_check_of_a_gate() -> None:
+def test_watched_evidence_names_checks_of_gates() -> None:
     from pytest_vllm_gates.session import collection as session_collection  # noqa: PLC0415 - the gates' files
 
     for watched in compare_lanes.load():
@@ -149,7 +151,9 @@ def test_documents_are_json() -> None:
     checks = compare_lanes.checks([result("FAIL", reason="r")], [result("FAIL", reason="s")])
     checks += compare_lanes.checks([], [result("FAIL", reason="s")])
     checks += compare_lanes.checks([result("FAIL", reason="r")], [])
-    told = compare_lanes.documents(checks, (compare_lanes.LaneDrift("x", "w", "n", "1", None),))
+    documents = compare_lanes.documents(
+        checks, (compare_lanes.LaneDrift("x", "w", "n", "1", None),)
+    )
     both = {
         "family": "x",
         "gate": "tools",
@@ -162,7 +166,7 @@ def test_documents_are_json() -> None:
     }
     mended = {**both, "kind": "mended", "ours": None, "ours_says": ""}
     new = {**both, "kind": "regression", "theirs": None, "theirs_says": ""}
-    assert json.loads(json.dumps(told["checks"])) == [both, mended, new]
-    assert told["drift"] == [
+    assert json.loads(json.dumps(documents["checks"])) == [both, mended, new]
+    assert documents["drift"] == [
         {"family": "x", "where": "w", "name": "n", "ours": "1", "theirs": None}
     ]

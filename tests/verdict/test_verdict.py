@@ -29,14 +29,14 @@ BREAKING = (Outcome.FAIL, Outcome.BLOCKED)
 
 
 def result(gate: str, outcome: str, reason: str = "", *, breaks: bool | None = None) -> TestResult:
-    found = Outcome(outcome)
+    kind = Outcome(outcome)
     return TestResult(
         family=FAMILY,
         gate=gate,
         test=f"test_{gate}",
-        outcome=found,
-        reason=reason or ("" if found is Outcome.PASS else f"because {gate}"),
-        breaks=found in BREAKING if breaks is None else breaks,
+        outcome=kind,
+        reason=reason or ("" if kind is Outcome.PASS else f"because {gate}"),
+        breaks=kind in BREAKING if breaks is None else breaks,
         duration_s=0.5,
     )
 
@@ -78,34 +78,34 @@ def verdict(*outcomes: str) -> Verdict:
 def test_outcomes_give_their_verdict_and_exit_status(
     outcomes: list[str], promotion: str, status: int, required: int
 ) -> None:
-    found = verdict(*outcomes)
-    assert found.promotion == promotion
-    assert found.exit_status(require_promotion=False) == status
-    assert found.exit_status(require_promotion=True) == required
-    assert found.reasons
+    decision = verdict(*outcomes)
+    assert decision.promotion == promotion
+    assert decision.exit_status(require_promotion=False) == status
+    assert decision.exit_status(require_promotion=True) == required
+    assert decision.reasons
 
 
 @pytest.mark.parametrize(("kind", "status"), [(MissingGolden, 1), (MissingBaseline, 0)])
-def test_a_missing_golden_breaks_and_a_missing_baseline_does_not(
+def test_missing_golden_breaks_and_missing_baseline_does_not(
     kind: type[MissingGolden | MissingBaseline], status: int
 ) -> None:
-    found = decide([result("boot", kind.outcome, breaks=kind.breaks)], {FAMILY: ["boot"]})
-    assert found.promotion is Promotion.HOLD
-    assert found.exit_status(require_promotion=False) == status
+    decision = decide([result("boot", kind.outcome, breaks=kind.breaks)], {FAMILY: ["boot"]})
+    assert decision.promotion is Promotion.HOLD
+    assert decision.exit_status(require_promotion=False) == status
 
 
-def test_what_a_test_raises_says_what_it_came_to() -> None:
+def test_exception_names_its_outcome() -> None:
     raised = {kind: (kind.outcome.value, kind.breaks) for kind in (Blocked, MissingGolden)}
     assert raised == {Blocked: ("BLOCKED", True), MissingGolden: ("MISSING", True)}
     for kind, outcome in [(Inconclusive, "INCONCLUSIVE"), (NotApplicable, "N/A")]:
         assert (kind.outcome, kind.breaks) == (outcome, False)
 
 
-def test_a_broken_test_is_not_hidden_behind_a_worse_one_of_its_gate() -> None:
-    found = decide(
+def test_broken_test_counts_beside_a_worse_test_of_its_gate() -> None:
+    decision = decide(
         [result("boot", "INCONCLUSIVE"), result("boot", "PASS", breaks=True)], {FAMILY: ["boot"]}
     )
-    assert found.exit_status(require_promotion=False) == 1
+    assert decision.exit_status(require_promotion=False) == 1
 
 
 @pytest.mark.parametrize(
@@ -129,41 +129,41 @@ def test_a_broken_test_is_not_hidden_behind_a_worse_one_of_its_gate() -> None:
     ],
 )
 def test_the_worst_test_is_the_gates_outcome(outcomes: list[str], gate: str) -> None:
-    found = decide([result("boot", outcome) for outcome in outcomes], {FAMILY: ["boot"]})
+    decision = decide([result("boot", outcome) for outcome in outcomes], {FAMILY: ["boot"]})
     assert [
         (gate_result.gate, gate_result.outcome, len(gate_result.tests))
-        for gate_result in found.gates
+        for gate_result in decision.gates
     ] == [("boot", gate, 2)]
-    assert found.gates[0].duration_s == 1.0
+    assert decision.gates[0].duration_s == 1.0
 
 
-def test_known_defects_that_stand_are_told_once_and_hold_nothing() -> None:
+def test_standing_known_defects_are_listed_once_and_do_not_hold() -> None:
     known = replace(result("streaming", "KNOWN"), evidence={STANDING: ["text is lost (vllm#1)"]})
-    found = decide([result("boot", "PASS"), known, known], {FAMILY: ["boot", "streaming"]})
-    assert found.promotion is Promotion.PROMOTE
-    assert found.standing == ("qwen3.5: streaming: text is lost (vllm#1)",)
-    assert found.gone == ()
-    assert found.reasons == (
+    decision = decide([result("boot", "PASS"), known, known], {FAMILY: ["boot", "streaming"]})
+    assert decision.promotion is Promotion.PROMOTE
+    assert decision.standing == ("qwen3.5: streaming: text is lost (vllm#1)",)
+    assert decision.gone == ()
+    assert decision.reasons == (
         "all 2 applicable gates passed (1 tests); known defects that stand: 1",
     )
 
 
-def test_a_known_defect_hides_no_failure_beside_it() -> None:
+def test_known_defect_does_not_hide_another_failure() -> None:
     both = replace(
         result("streaming", "FAIL", "usage differs"), evidence={STANDING: ["text is lost (vllm#1)"]}
     )
-    found = decide([result("boot", "PASS"), both], {FAMILY: ["boot", "streaming"]})
-    assert found.promotion is Promotion.REJECT
-    assert found.reasons == ("qwen3.5: streaming is FAIL: usage differs",)
-    assert found.standing == ("qwen3.5: streaming: text is lost (vllm#1)",)
+    decision = decide([result("boot", "PASS"), both], {FAMILY: ["boot", "streaming"]})
+    assert decision.promotion is Promotion.REJECT
+    assert decision.reasons == ("qwen3.5: streaming is FAIL: usage differs",)
+    assert decision.standing == ("qwen3.5: streaming: text is lost (vllm#1)",)
 
 
-def test_a_known_defect_that_is_gone_is_told() -> None:
+def test_gone_known_defect_is_listed() -> None:
     passed = replace(result("streaming", "PASS"), evidence={GONE: ["text is lost (vllm#1)"]})
-    found = decide([passed], {FAMILY: ["streaming"]})
-    assert found.promotion is Promotion.PROMOTE
-    assert found.gone == ("qwen3.5: streaming: text is lost (vllm#1)",)
-    assert "known" not in found.reasons[0]
+    decision = decide([passed], {FAMILY: ["streaming"]})
+    assert decision.promotion is Promotion.PROMOTE
+    assert decision.gone == ("qwen3.5: streaming: text is lost (vllm#1)",)
+    assert "known" not in decision.reasons[0]
 
 
 WEIGHED = (
@@ -176,9 +176,9 @@ WEIGHED = (
 
 
 @given(st.permutations(WEIGHED))
-def test_reasons_come_by_weight_each_with_family_and_gate(results: list[TestResult]) -> None:
-    found = decide(results, {FAMILY: GATES}, holds=["the run was interrupted"])
-    assert found.reasons == (
+def test_reasons_are_ordered_by_weight(results: list[TestResult]) -> None:
+    decision = decide(results, {FAMILY: GATES}, holds=["the run was interrupted"])
+    assert decision.reasons == (
         "qwen3.5: boot is FAIL: no",
         "qwen3.5: streaming is BLOCKED: the server died",
         "qwen3.5: tools is MISSING: no golden",
@@ -186,21 +186,21 @@ def test_reasons_come_by_weight_each_with_family_and_gate(results: list[TestResu
         "qwen3.5: chat_template did not run",
         "the run was interrupted",
     )
-    assert found.promotion is Promotion.REJECT
+    assert decision.promotion is Promotion.REJECT
 
 
-def test_a_promotion_says_how_many_failures_it_lets_pass() -> None:
-    found = decide(
+def test_promotion_counts_the_failures_it_lets_pass() -> None:
+    decision = decide(
         [result("boot", "PASS"), result("boot", "WAIVED"), result("streaming", "WAIVED")],
         {FAMILY: ["boot", "streaming"]},
     )
-    assert (found.promotion, found.reasons) == (
+    assert (decision.promotion, decision.reasons) == (
         "PROMOTE",
         ("all 2 applicable gates passed (1 tests); failures that are waived: 2",),
     )
 
 
-def test_a_run_in_which_nothing_passed_says_so() -> None:
+def test_run_without_a_pass_has_that_reason() -> None:
     assert decide([], {}).reasons == ("no gate passed",)
     assert verdict("BLOCKED").reasons == (
         "qwen3.5: boot is BLOCKED: because boot",
@@ -208,72 +208,72 @@ def test_a_run_in_which_nothing_passed_says_so() -> None:
     )
 
 
-def test_a_failure_without_a_reason_says_that_and_a_pass_gives_none() -> None:
+def test_failure_without_a_reason_is_named_and_pass_has_none() -> None:
     silent = TestResult(FAMILY, "boot", "test_boot", Outcome.FAIL)
-    found = decide([silent, result("stop", "PASS", "aside")], {FAMILY: ["boot"]})
-    assert found.reasons == ("qwen3.5: boot is FAIL: no reason given",)
-    assert [gate.reason for gate in found.gates] == ["", ""]
+    decision = decide([silent, result("stop", "PASS", "aside")], {FAMILY: ["boot"]})
+    assert decision.reasons == ("qwen3.5: boot is FAIL: no reason given",)
+    assert [gate.reason for gate in decision.gates] == ["", ""]
 
 
 def test_several_reasons_of_a_gate_are_counted() -> None:
-    two = [result("boot", "FAIL", text) for text in ("one", "two")]
+    two = [result("boot", "FAIL", reason) for reason in ("one", "two")]
     assert decide(two, {FAMILY: ["boot"]}).reasons == ("qwen3.5: boot is FAIL: one (and 1 more)",)
-    tests = [result("boot", "FAIL", text) for text in ("one", "two", "one", "three")]
+    tests = [result("boot", "FAIL", reason) for reason in ("one", "two", "one", "three")]
     assert decide(tests, {FAMILY: ["boot"]}).reasons[0] == (
         "qwen3.5: boot is FAIL: one (and 2 more)"
     )
 
 
-def test_a_promotion_says_what_it_rests_on() -> None:
+def test_promotion_counts_its_gates_and_tests() -> None:
     assert verdict("PASS", "N/A", "PASS").reasons == ("all 2 applicable gates passed (2 tests)",)
 
 
 def test_a_gate_that_did_not_run_holds() -> None:
-    found = decide([result("boot", "PASS")], {FAMILY: GATES})
-    assert found.promotion is Promotion.HOLD
-    assert "qwen3.5: streaming did not run" in found.reasons
+    decision = decide([result("boot", "PASS")], {FAMILY: GATES})
+    assert decision.promotion is Promotion.HOLD
+    assert "qwen3.5: streaming did not run" in decision.reasons
 
 
 def test_a_family_none_of_whose_gates_ran_holds() -> None:
-    found = decide([result("boot", "PASS")], {FAMILY: ["boot"], "glm": ["boot"]})
-    assert (found.promotion, found.reasons) == ("HOLD", ("glm: boot did not run",))
+    decision = decide([result("boot", "PASS")], {FAMILY: ["boot"], "glm": ["boot"]})
+    assert (decision.promotion, decision.reasons) == ("HOLD", ("glm: boot did not run",))
 
 
-def test_a_gate_the_family_says_does_not_apply_need_not_run() -> None:
-    found = decide(
+def test_not_applicable_gate_need_not_run() -> None:
+    decision = decide(
         [result("boot", "PASS")],
         {FAMILY: ["boot", "streaming"]},
         not_applicable={(FAMILY, "streaming"): "it only answers whole"},
     )
-    assert found.promotion is Promotion.PROMOTE
-    assert [(gate.gate, gate.outcome, gate.reason) for gate in found.gates][1] == (
+    assert decision.promotion is Promotion.PROMOTE
+    assert [(gate.gate, gate.outcome, gate.reason) for gate in decision.gates][1] == (
         "streaming",
         "N/A",
         "it only answers whole",
     )
 
 
-def test_a_gate_that_ran_is_judged_even_if_it_was_said_not_to_apply() -> None:
-    found = decide(
+def test_not_applicable_gate_that_ran_is_judged() -> None:
+    decision = decide(
         [result("boot", "PASS"), result("streaming", "FAIL")],
         {FAMILY: ["boot", "streaming"]},
         not_applicable={(FAMILY, "streaming"): "it only answers whole"},
     )
-    assert found.promotion is Promotion.REJECT
+    assert decision.promotion is Promotion.REJECT
 
 
-def test_a_gate_that_nobody_asked_for_is_not_told_as_not_applicable() -> None:
-    found = decide(
+def test_unexpected_gate_is_not_listed_as_not_applicable() -> None:
+    decision = decide(
         [result("boot", "PASS")],
         {FAMILY: ["boot"]},
         not_applicable={(FAMILY, "boot"): "a", (FAMILY, "stop"): "b", ("glm", "boot"): "c"},
     )
-    assert [(gate.gate, gate.outcome) for gate in found.gates] == [("boot", "PASS")]
+    assert [(gate.gate, gate.outcome) for gate in decision.gates] == [("boot", "PASS")]
 
 
-def test_a_reason_of_the_whole_run_holds() -> None:
-    found = decide([result("boot", "PASS")], {FAMILY: ["boot"]}, holds=["it was recording"])
-    assert (found.promotion, found.reasons) == ("HOLD", ("it was recording",))
+def test_reason_of_the_run_holds() -> None:
+    decision = decide([result("boot", "PASS")], {FAMILY: ["boot"]}, holds=["it was recording"])
+    assert (decision.promotion, decision.reasons) == ("HOLD", ("it was recording",))
 
 
 RESULTS = st.lists(
@@ -289,24 +289,24 @@ RESULTS = st.lists(
 
 
 @given(RESULTS, st.lists(st.just("held"), max_size=1))
-def test_the_rules_hold_for_any_run(results: list[TestResult], holds: list[str]) -> None:
-    found = decide(results, {FAMILY: GATES}, holds=holds)
+def test_rules_are_kept_for_any_run(results: list[TestResult], holds: list[str]) -> None:
+    decision = decide(results, {FAMILY: GATES}, holds=holds)
     outcomes = {test_result.outcome for test_result in results}
-    assert (found.promotion is Promotion.REJECT) == (Outcome.FAIL in outcomes)
-    if found.promotion is Promotion.PROMOTE:
+    assert (decision.promotion is Promotion.REJECT) == (Outcome.FAIL in outcomes)
+    if decision.promotion is Promotion.PROMOTE:
         assert outcomes <= {Outcome.PASS, Outcome.NOT_APPLICABLE, Outcome.KNOWN, Outcome.WAIVED}
         assert Outcome.PASS in outcomes
         assert {test_result.gate for test_result in results} == set(GATES)
         assert not holds
     else:
-        assert found.reasons
-    status = found.exit_status(require_promotion=False)
+        assert decision.reasons
+    status = decision.exit_status(require_promotion=False)
     assert status == int(
         any(test_result.breaks or test_result.outcome is Outcome.FAIL for test_result in results)
     )
-    required = found.exit_status(require_promotion=True)
-    assert required == {"PROMOTE": 0, "REJECT": 1, "HOLD": 6}[found.promotion]
-    assert sum(len(gate.tests) for gate in found.gates) == len(results)
+    required = decision.exit_status(require_promotion=True)
+    assert required == {"PROMOTE": 0, "REJECT": 1, "HOLD": 6}[decision.promotion]
+    assert sum(len(gate.tests) for gate in decision.gates) == len(results)
 
 
 @given(RESULTS)
@@ -321,40 +321,40 @@ def test_the_order_of_tests_does_not_matter(results: list[TestResult]) -> None:
 @given(
     RESULTS, st.sampled_from([outcome.value for outcome in Outcome if outcome is not Outcome.PASS])
 )
-def test_one_more_result_that_is_no_pass_never_promotes_what_was_held(
+def test_another_result_that_is_not_pass_never_promotes(
     results: list[TestResult], outcome: str
 ) -> None:
     if decide(results, {FAMILY: GATES}).promotion is Promotion.PROMOTE:
         return
     more = [*results, result("boot", outcome)]
-    seen = {test_result.gate for test_result in results}
-    if outcome != "N/A" or "boot" in seen:
+    gates = {test_result.gate for test_result in results}
+    if outcome != "N/A" or "boot" in gates:
         assert decide(more, {FAMILY: GATES}).promotion is not Promotion.PROMOTE
 
 
-def test_what_fails_on_both_lanes_holds_and_what_fails_here_alone_is_the_reason() -> None:
+def test_failure_on_both_lanes_holds_and_regression_rejects() -> None:
     old = replace(result("boot", "FAIL", "an old defect"), test="test_old")
     new = replace(result("boot", "FAIL", "a new one"), test="test_new")
-    there = {(FAMILY, "boot", "test_old")}
-    held = decide([old], {FAMILY: ["boot"]}, fails_there=there, there="stable")
-    assert held.promotion == "HOLD"
-    assert held.reasons[0] == (
+    fails_there = {(FAMILY, "boot", "test_old")}
+    decision = decide([old], {FAMILY: ["boot"]}, fails_there=fails_there, there="stable")
+    assert decision.promotion == "HOLD"
+    assert decision.reasons[0] == (
         "qwen3.5: boot is FAIL: an old defect (no regression: it fails on lane stable as well)"
     )
-    rejected = decide([old, new], {FAMILY: ["boot"]}, fails_there=there, there="stable")
+    rejected = decide([old, new], {FAMILY: ["boot"]}, fails_there=fails_there, there="stable")
     assert rejected.promotion == "REJECT"
     assert rejected.reasons == ("qwen3.5: boot is FAIL: a new one",)
 
 
-def test_gates_that_wait_for_one_thing_are_one_reason() -> None:
+def test_gates_blocked_by_one_cause_are_one_reason() -> None:
     results = [result(gate, "BLOCKED", "no server") for gate in GATES]
-    found = decide(results, {FAMILY: GATES})
-    assert found.reasons[0] == (
+    decision = decide(results, {FAMILY: GATES})
+    assert decision.reasons[0] == (
         "qwen3.5: 3 gates are BLOCKED: no server (boot, chat_template, streaming)"
     )
 
 
-def test_gates_that_wait_for_several_things_are_as_many_reasons() -> None:
+def test_gates_blocked_by_several_causes_are_separate_reasons() -> None:
     results = [
         result("boot", "BLOCKED", "no server"),
         result("streaming", "BLOCKED", "no reply"),
@@ -368,11 +368,14 @@ def test_gates_that_wait_for_several_things_are_as_many_reasons() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["PASS", "FAIL", "MISSING"])
-def test_what_became_of_waivers_and_known_defects_is_told_with_every_verdict(outcome: str) -> None:
+def test_every_verdict_lists_waivers_and_known_defects(outcome: str) -> None:
     until = datetime.date(2026, 11, 30)
     waiver = Waiver(check=f"{FAMILY}: tools", who="Jane", why="mended soon", until=until)
     settled = SettledWaiver(waiver, WaiverState.UNUSED, "unused")
     test_result = replace(result("boot", outcome), evidence={GONE: ["a (vllm#1)"], STANDING: ["b"]})
-    found = decide([test_result], {FAMILY: ["boot"]}, waivers=[settled])
-    assert found.waivers == (settled,)
-    assert (found.gone, found.standing) == (("qwen3.5: boot: a (vllm#1)",), ("qwen3.5: boot: b",))
+    decision = decide([test_result], {FAMILY: ["boot"]}, waivers=[settled])
+    assert decision.waivers == (settled,)
+    assert (decision.gone, decision.standing) == (
+        ("qwen3.5: boot: a (vllm#1)",),
+        ("qwen3.5: boot: b",),
+    )

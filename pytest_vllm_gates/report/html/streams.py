@@ -1,4 +1,4 @@
-"""Streams on a time line: when each piece came, and where nothing did."""
+"""Streams on a time line: when each piece arrived, and the gaps between them."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def timeline(streams: Sequence[tuple[str, Sequence[Piece]]], limits: TextLimits)
 
 def recorded(evidence: dict[str, Any]) -> list[tuple[str, list[Piece]]]:
     """Return the streams that a check wrote down, the last first: that one was judged."""
-    found = []
-    for entry in reversed(listing(evidence.get(KEY))):
-        stream = mapping(entry)
+    streams = []
+    for record in reversed(listing(evidence.get(KEY))):
+        stream = mapping(record)
         name = str(stream.get("what", "a stream"))
         if "pieces" in stream:
-            pairs = [item for item in listing(stream["pieces"]) if isinstance(item, list)]
+            pairs = [pair for pair in listing(stream["pieces"]) if isinstance(pair, list)]
             pieces = [_piece(*pair) for pair in pairs if len(pair) == 2]  # noqa: PLR2004
         else:
             times, sizes = listing(stream.get("times_ms")), listing(stream.get("sizes"))
@@ -92,8 +92,8 @@ def recorded(evidence: dict[str, Any]) -> list[tuple[str, list[Piece]]]:
                 _piece(at / 1000 if number(at) is not None else None, size)
                 for at, size in zip(times, sizes, strict=False)
             ]
-        found.append((name, [piece for piece in pieces if piece]))
-    return found
+        streams.append((name, [piece for piece in pieces if piece]))
+    return streams
 
 
 def of_incident(folder: Path) -> list[tuple[str, list[Piece]]]:
@@ -101,9 +101,9 @@ def of_incident(folder: Path) -> list[tuple[str, list[Piece]]]:
 
     Reads at most 4 MiB of each; what is no response is passed over.
     """
-    found = []
+    streams = []
     for path in sorted(
-        folder.glob("responses/*.jsonl"), key=lambda other: (len(other.name), other.name)
+        folder.glob("responses/*.jsonl"), key=lambda path: (len(path.name), path.name)
     ):
         try:
             with path.open(encoding="utf-8", errors="replace") as file:
@@ -113,22 +113,22 @@ def of_incident(folder: Path) -> list[tuple[str, list[Piece]]]:
         pieces = []
         for line in text.splitlines():
             try:
-                told = mapping(json.loads(line))
+                record = mapping(json.loads(line))
             except (ValueError, RecursionError):
                 continue  # cut by the limit, or by a run that was killed
-            piece = _piece(told.get("at_s"), told.get("text", _bytes_in(told.get("base64"))))
+            piece = _piece(record.get("at_s"), record.get("text", _bytes_in(record.get("base64"))))
             pieces += [piece] if piece else []
-        found.append((f"response {path.stem}", pieces))
-        if len(found) == ROWS:
+        streams.append((f"response {path.stem}", pieces))
+        if len(streams) == ROWS:
             break
-    return found
+    return streams
 
 
-def _piece(at: Any, what: Any) -> Piece | None:
+def _piece(at: Any, content: Any) -> Piece | None:
     seconds = number(at)
-    if seconds is None or seconds < 0 or isinstance(what, bool):
+    if seconds is None or seconds < 0 or isinstance(content, bool):
         return None
-    return (seconds, what) if isinstance(what, str | int) else None
+    return (seconds, content) if isinstance(content, str | int) else None
 
 
 def _bytes_in(encoded: Any) -> int | None:
@@ -147,20 +147,21 @@ def _row(name: str, pieces: Sequence[Piece], limits: TextLimits) -> StreamRow:
     ]
     longest = max(gaps, default=None)
     usual = statistics.median(gap for gap, _, _ in gaps) if gaps else 0.0
-    says = (
+    summary = (
         f"{sum(map(_size, pieces)):,} characters in {len(pieces):,} pieces; the first after "
         f"{seconds(pieces[0][0])}, the last after {seconds(pieces[-1][0])}"
     )
     gap = None
     if longest:
-        says += f"; the longest gap is {seconds(longest[0])}, {seconds(usual)} are usual"
+        summary += f"; the longest gap is {seconds(longest[0])}, {seconds(usual)} are usual"
         if longest[0] >= max(LONG_GAP_S, LONG_GAP_TIMES * usual):
             gap = longest[1:]
-    shown = spread(pieces, min(limits.items, 40))
-    told = tuple(
-        (at, what[:TEXT_CHARACTERS] if isinstance(what, str) else what) for at, what in shown
+    listed = spread(pieces, min(limits.items, 40))
+    table = tuple(
+        (at, content[:TEXT_CHARACTERS] if isinstance(content, str) else content)
+        for at, content in listed
     )
-    return StreamRow(name, says, told, len(pieces) - len(shown), gap)
+    return StreamRow(name, summary, table, len(pieces) - len(listed), gap)
 
 
 def _bars(
