@@ -1,4 +1,4 @@
-"""Did the requests of a load go out as was asked? Where not, it is the client that is too slow.
+"""Compares when requests were sent with their schedule: a difference is the client's limit.
 
 The squared coefficient of variation of the gaps between two requests (variance / mean²) is 0 for a
 constant rate and 1 for a Poisson process. Of n gaps of a Poisson process it is, but for constants,
@@ -42,15 +42,15 @@ OWN_ERRORS = ("no socket", "cannot connect: EADDRNOTAVAIL", "cannot connect: EMF
 
 
 def late(phase: Phase, limits: plans.LoadLimits) -> str:
-    """Return by how much the client was late, where that may be what is seen; else ''."""
-    by = percentile(phase.late_s, P99) if phase.late_s else 0.0
-    if by <= LATE_SHARE * limits.ttft_p95_s:
+    """Return by how much the client was late, if that may explain the latencies; else ''."""
+    lag_s = percentile(phase.late_s, P99) if phase.late_s else 0.0
+    if lag_s <= LATE_SHARE * limits.ttft_p95_s:
         return ""
-    return f"this client sent requests up to {by:.2f} s late (p99)"
+    return f"this client sent requests up to {lag_s:.2f} s late (p99)"
 
 
 def kept_back(phase: Phase) -> str:
-    """Return what of this machine's kept requests from going out; '' where nothing did."""
+    """Return which limit of this machine kept requests from being sent; '' for none."""
     errors = [answer.error for answer in phase.answers if answer.error.startswith(OWN_ERRORS)]
     if not errors:
         return ""
@@ -61,20 +61,20 @@ def kept_back(phase: Phase) -> str:
 
 
 def not_as_asked(phase: Phase) -> str:
-    """Return in what way requests went out otherwise than was asked; '' where they did not.
+    """Return how the sent requests differ from their schedule; '' where they do not.
 
-    Nothing is told of a phase in which they went out as users were free.
+    A phase whose requests are sent as users become free has no schedule.
     """
     schedule = phase.schedule
     if schedule is None:
         return ""
-    return kept_back(phase) or _falls_behind(schedule) or _otherwise_spread(schedule)
+    return kept_back(phase) or _growing_lag(schedule) or _wrong_spacing(schedule)
 
 
-def _falls_behind(schedule: Schedule) -> str:
-    """Return that the client falls further and further behind, and what rate it came to."""
-    both = zip(schedule.intended_s, schedule.sent_s, strict=True)
-    pairs = [(intended, sent) for intended, sent in both if sent is not None]
+def _growing_lag(schedule: Schedule) -> str:
+    """Return that the client lags more and more, with the rate it reaches; '' where it does not."""
+    times = zip(schedule.intended_s, schedule.sent_s, strict=True)
+    pairs = [(intended, sent) for intended, sent in times if sent is not None]
     if len(pairs) <= FEWEST_GAPS:
         return ""
     lags = [sent - intended for intended, sent in pairs]
@@ -82,34 +82,35 @@ def _falls_behind(schedule: Schedule) -> str:
     grown = statistics.median(lags[-few:]) - statistics.median(lags[:few])
     if grown <= max(GROWTH * (pairs[-1][0] - pairs[0][0]), LEAST_S):
         return ""
-    asked, came = (_rate(times) for times in zip(*pairs, strict=True))
+    planned_rate, sent_rate = (_rate(times) for times in zip(*pairs, strict=True))
     return (
-        f"this client falls {grown:.2f} s behind: {asked:.4g} requests a second were asked for and "
-        f"it sends {came:.4g}; that is its own limit, not the server's"
+        f"this client falls {grown:.2f} s behind: {planned_rate:.4g} requests a second were asked "
+        f"for and it sends {sent_rate:.4g}; that is its own limit, not the server's"
     )
 
 
-def _otherwise_spread(schedule: Schedule) -> str:
-    sent = _went_out(schedule)
-    found = variation(sent)
-    if found is None or len(sent) <= FEWEST_GAPS:
+def _wrong_spacing(schedule: Schedule) -> str:
+    """Return that the gaps between requests do not match the planned process; '' if they do."""
+    sent = _sent_times(schedule)
+    squared_cv = variation(sent)
+    if squared_cv is None or len(sent) <= FEWEST_GAPS:
         return ""
-    if schedule.process == CONSTANT and found > UNEVEN:
+    if schedule.process == CONSTANT and squared_cv > UNEVEN:
         return (
             f"a constant rate was asked for, and this client sent at uneven times: the gaps' "
-            f"squared coefficient of variation is {found:.2f}, {UNEVEN:g} may be"
+            f"squared coefficient of variation is {squared_cv:.2f}, {UNEVEN:g} may be"
         )
     low, high = tolerance(len(sent) - 1)
-    if schedule.process == POISSON and not low <= found <= high:
+    if schedule.process == POISSON and not low <= squared_cv <= high:
         return (
             f"Poisson arrivals were asked for, and those this client sent are none: the gaps' "
-            f"squared coefficient of variation is {found:.2f}, {low:.2f} to {high:.2f} is what "
-            f"{len(sent) - 1} gaps have"
+            f"squared coefficient of variation is {squared_cv:.2f}, {low:.2f} to {high:.2f} is "
+            f"what {len(sent) - 1} gaps have"
         )
     return ""
 
 
-def _went_out(schedule: Schedule) -> list[float]:
+def _sent_times(schedule: Schedule) -> list[float]:
     return sorted(value for value in schedule.sent_s if value is not None)
 
 
@@ -122,7 +123,7 @@ def variation(times: Sequence[float]) -> float | None:
 
 
 def tolerance(gaps: int) -> tuple[float, float]:
-    """Return between what 999 of 1000 Poisson processes have it, for so many gaps."""
+    """Return the interval of the squared variation of 999 in 1000 Poisson processes."""
     mean = gaps / (gaps + 1)
     variance = 4 * gaps**4 / ((gaps - 1) * (gaps + 1) ** 2 * (gaps + 2) * (gaps + 3))
     spread = math.log1p(variance / mean**2)
@@ -132,10 +133,10 @@ def tolerance(gaps: int) -> tuple[float, float]:
 
 
 def as_evidence(phase: Phase) -> dict[str, Any] | None:
-    """Return what was asked of a phase's arrivals and what came, as JSON; None for nothing."""
+    """Return the planned and the sent arrivals of a phase as JSON; None without a schedule."""
     if (schedule := phase.schedule) is None:
         return None
-    sent = _went_out(schedule)
+    sent = _sent_times(schedule)
     gaps = len(sent) - 1
     poisson = schedule.process == POISSON and gaps >= FEWEST_GAPS
     return {

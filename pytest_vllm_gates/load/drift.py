@@ -1,4 +1,4 @@
-"""Does a figure drift over a soak? Sen's slope with its interval: single bad moments leave it be.
+"""The drift of a figure over a soak: Sen's slope with its interval, robust against outliers.
 
 P. K. Sen, Estimates of the regression coefficient based on Kendall's tau, JASA 63 (1968): the
 median of the slopes between all pairs of points, and an interval from the distribution of Kendall's
@@ -52,45 +52,47 @@ def settled(blocks: Sequence[SoakBlock]) -> Sequence[SoakBlock]:
 
 def throughput(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
     """Return how tokens per second drift."""
-    kept = settled(blocks)
-    return drift([block.at_s for block in kept], [block.output_tokens_per_s for block in kept])
+    steady = settled(blocks)
+    return drift([block.at_s for block in steady], [block.output_tokens_per_s for block in steady])
 
 
 def memory(blocks: Sequence[SoakBlock]) -> SoakDrift | None:
     """Return how the server's resident memory drifts, in bytes; None where it is not seen."""
-    kept = [block for block in settled(blocks) if block.memory_bytes is not None]
-    return drift([block.at_s for block in kept], [float(block.memory_bytes or 0) for block in kept])
-
-
-def losing(found: SoakDrift, limits: LoadLimits) -> str:
-    """Return what is lost where all of the interval is beyond the limit; else ''."""
-    lost = -found.high / found.level
-    if lost <= limits.soak_loss:
-        return ""
-    return (
-        f"{-found.estimate / found.level:.0%} of {found.level:.0f} tokens a second are lost over "
-        f"the soak (at least {lost:.0%}, with {CONFIDENCE:.0%} confidence), {limits.soak_loss:.0%} "
-        "may be"
+    steady = [block for block in settled(blocks) if block.memory_bytes is not None]
+    return drift(
+        [block.at_s for block in steady], [float(block.memory_bytes or 0) for block in steady]
     )
 
 
-def may_be_losing(found: SoakDrift, limits: LoadLimits) -> str:
+def losing(soak_drift: SoakDrift, limits: LoadLimits) -> str:
+    """Return what is lost where all of the interval is beyond the limit; else ''."""
+    lost = -soak_drift.high / soak_drift.level
+    if lost <= limits.soak_loss:
+        return ""
+    return (
+        f"{-soak_drift.estimate / soak_drift.level:.0%} of {soak_drift.level:.0f} tokens a second "
+        f"are lost over the soak (at least {lost:.0%}, with {CONFIDENCE:.0%} confidence), "
+        f"{limits.soak_loss:.0%} may be"
+    )
+
+
+def may_be_losing(soak_drift: SoakDrift, limits: LoadLimits) -> str:
     """Return why it cannot be told whether too much is lost; '' where it can."""
-    most = -found.low / found.level
+    most = -soak_drift.low / soak_drift.level
     if most <= limits.soak_loss:
         return ""
     return (
         f"up to {most:.0%} of the tokens a second may be lost over the soak and as little as "
-        f"{-found.high / found.level:.0%}: soak longer"
+        f"{-soak_drift.high / soak_drift.level:.0%}: soak longer"
     )
 
 
-def growing(found: SoakDrift, limits: LoadLimits) -> str:
+def growing(soak_drift: SoakDrift, limits: LoadLimits) -> str:
     """Return by how much memory grows where all of the interval is beyond the limit; else ''."""
-    if found.low <= limits.soak_growth_mib * MIB:
+    if soak_drift.low <= limits.soak_growth_mib * MIB:
         return ""
     return (
-        f"the server's memory grows by {found.estimate / MIB:.0f} MiB over the soak (at least "
-        f"{found.low / MIB:.0f} MiB, with {CONFIDENCE:.0%} confidence), "
+        f"the server's memory grows by {soak_drift.estimate / MIB:.0f} MiB over the soak (at least "
+        f"{soak_drift.low / MIB:.0f} MiB, with {CONFIDENCE:.0%} confidence), "
         f"{limits.soak_growth_mib:.0f} MiB may be: it will be killed one day"
     )

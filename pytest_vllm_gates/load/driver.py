@@ -1,4 +1,4 @@
-"""Puts a server under its planned load, looks after it, and asks along with everybody else."""
+"""Puts a server under its planned load, watches it, and sends probes meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import httpx2 as httpx
 
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
-from pytest_vllm_gates.load.probes import riding
+from pytest_vllm_gates.load.probes import probing
 from pytest_vllm_gates.load.ramp import RampDriver, count
 from pytest_vllm_gates.load.requests import Maker, arrivals
 from pytest_vllm_gates.load.trace import Arrival, BatchRequest, Replay
@@ -49,7 +49,7 @@ SPARE = 4.0
 
 @dataclass
 class LoadTarget:
-    """A server, what it is to be put through, and what is needed to look after it."""
+    """A server, its planned load, and what is needed to watch it."""
 
     endpoint: Endpoint
     family: Family
@@ -74,9 +74,9 @@ class LoadTarget:
     trace: TraceSelection | None = None
     """What is replayed in place of arrivals that are made up."""
     context: int = 0
-    """Tokens of context the server has; asked of by a trace alone."""
+    """Tokens of context the server has; only a trace needs it."""
     ramp: Judge | None = None
-    """Tells what kept a rate from being served; without it there is no ramp."""
+    """Returns what kept a rate from being served; without it there is no ramp."""
     progress: Callable[[str], None] = lambda _: None
 
     def load(self) -> LoadResult:
@@ -87,7 +87,7 @@ class LoadTarget:
             return LoadResult(healthy, (), (), None)
         maker = Maker(self.endpoint, self.traffic, self.text)
         phases: list[Phase] = []
-        rides: list[Probe] = []
+        probes: list[Probe] = []
         replay: Replay | None = None
         for name in (STREAMS, TRACE if self.trace else ARRIVALS, CROWD):
             if name == ARRIVALS:
@@ -97,7 +97,7 @@ class LoadTarget:
             else:
                 requests = maker.make(name, [None] * self.traffic.requests)
                 if name == CROWD:
-                    with self._riding(rides):
+                    with self._probing(probes):
                         phase = self._phase(name, requests, self.traffic.concurrency)
                 else:
                     phase = self._phase(name, requests, self.traffic.concurrency)
@@ -108,8 +108,8 @@ class LoadTarget:
         soak = () if broken or not self.soak_s else tuple(self._soak(maker, phases[0]))
         ramp = () if broken or not self.ramp else self._ramp(maker, self.ramp, phases[0])
         broken = broken or any(step.phase.hang for step in ramp)
-        rest = None if broken else self._rest()
-        return LoadResult(healthy, tuple(phases), tuple(rides), rest, soak, ramp, replay)
+        idle = None if broken else self._idle_state()
+        return LoadResult(healthy, tuple(phases), tuple(probes), idle, soak, ramp, replay)
 
     def _arrivals(self, name: str, maker: Maker, rate: float) -> Phase:
         plan = self.traffic
@@ -118,24 +118,24 @@ class LoadTarget:
         return self._phase(name, maker.make(name, times), None, (plan.process, rate))
 
     def _replay(self, maker: Maker, trace: TraceSelection, rate: float) -> tuple[Phase, Replay]:
-        """Send a trace's requests: at its own times, or at the planned rate where it tells none."""
+        """Send a trace's requests: at its own times, or at the planned rate where it has none."""
         plan, cut = self.traffic, 0
-        timed = [entry for entry in trace.entries if isinstance(entry, Arrival)]
-        given = [entry for entry in trace.entries if isinstance(entry, BatchRequest)]
+        timed = [record for record in trace.entries if isinstance(record, Arrival)]
+        batch = [record for record in trace.entries if isinstance(record, BatchRequest)]
         if timed:
             requests, cut = maker.replay(TRACE, timed, self.context)
             process: tuple[str, float | None] = (TRACE, None)
         else:
-            many = max(1, min(len(given), int(rate * plan.seconds)))
+            many = max(1, min(len(batch), int(rate * plan.seconds)))
             times = arrivals(plan.process, rate, many, TRACE)
-            requests, process = maker.given(given, times), (plan.process, rate)
+            requests, process = maker.from_batch(batch, times), (plan.process, rate)
         phase = self._phase(TRACE, requests, None, process)
         speed = plan.trace_speed if timed else None
         sent = len(phase.answers)
         return phase, Replay(trace.file, trace.format, sent, trace.left_out, cut, speed)
 
     def _ramp(self, maker: Maker, limit: Judge, streams: Phase) -> tuple[RampStep, ...]:
-        """Offer ever higher rates until one is not kept."""
+        """Offer ever higher rates until the server does not keep one."""
         plan = self.traffic
 
         def drive(rate: float) -> Phase:
@@ -145,14 +145,14 @@ class LoadTarget:
             return self._phase(name, requests, None, (plan.process, rate), seconds=math.inf)
 
         def progress(step: RampStep) -> None:
-            how = f"not kept: {step.limit.why}" if step.limit else "kept"
-            self.progress(f"{self.family.name}: ramp, {step.rate:.4g} requests a second {how}")
+            outcome = f"not kept: {step.limit.why}" if step.limit else "kept"
+            self.progress(f"{self.family.name}: ramp, {step.rate:.4g} requests a second {outcome}")
 
         share = plan.ramp.start_share * len(streams.answers) / streams.took_s
         return RampDriver(plan.ramp, drive, limit, progress).climb(plan.rate or share)
 
     def _soak(self, maker: Maker, streams: Phase) -> Iterator[SoakBlock]:
-        """Keep the streams up, block by block; what came is read after each and not kept."""
+        """Keep the streams up, block by block; the answers are read after each and not kept."""
         seconds = max(self.soak_s / BLOCKS, LEAST_BLOCK_S)
         enough = int(SPARE * seconds * len(streams.answers) / streams.took_s) + 1
         begun = time.monotonic()
@@ -186,8 +186,8 @@ class LoadTarget:
     def _rate(self, streams: Phase) -> float:
         return self.traffic.rate or self.traffic.rate_share * len(streams.answers) / streams.took_s
 
-    def _riding(self, rides: list[Probe]) -> Probes:
-        return riding(self.endpoint, self.family, self.questions, self.answer_s, rides)
+    def _probing(self, probes: list[Probe]) -> Probes:
+        return probing(self.endpoint, self.family, self.questions, self.answer_s, probes)
 
     def _phase(
         self,
@@ -200,7 +200,7 @@ class LoadTarget:
     ) -> Phase:
         """Drive one kind of load.
 
-        `process`: how requests follow one another, and the rate that was asked for; `seconds`: when
+        `process`: how requests follow one another, and the planned rate; `seconds`: when
         to stop sending more, where that is not as planned.
         """
         alone = name != CROWD
@@ -217,7 +217,7 @@ class LoadTarget:
             name,
             alone,
             users,
-            requests.asked,
+            requests.expected,
             tuple(answered(raw) for raw in driven.raws),
             driven.took_s,
             tuple(
@@ -239,22 +239,22 @@ class LoadTarget:
         return watchdog.hang(self.endpoint, self.processes(), self.folder)
 
     def _figures(self) -> Load | None:
-        """Return the server's figures once they have come to rest; None where it tells none."""
+        """Return the server's figures once they have come to rest; None where it has none."""
         deadline = time.monotonic() + REST_S
-        found: Load | None = None
+        figures: Load | None = None
         alike = 0
         while self.metrics is not None and alike < ALIKE and time.monotonic() < deadline:
             try:
                 now = self.metrics.load()
             except httpx.HTTPError:
                 return None
-            at_rest = found is not None and now.progress == found.progress and not now.in_flight
+            at_rest = figures is not None and now.progress == figures.progress and not now.in_flight
             alike = alike + 1 if at_rest else 0
-            found = now
+            figures = now
             time.sleep(LOOK_S)
-        return found
+        return figures
 
-    def _rest(self) -> RestState:
+    def _idle_state(self) -> RestState:
         load = self._figures()
         completion = self.canary()
         return RestState(

@@ -1,4 +1,6 @@
-"""The figures of a load, by the field's definitions; seconds, and requests per second.
+"""Latencies and goodput of a load by their usual definitions, and their limits.
+
+Units: seconds, and requests per second.
 
 TTFT, time to first token: from when a request was to go out until its first token came. Not the
 first chunk: that one has the role and no token. Counted from the intended time, the wait of a
@@ -16,7 +18,7 @@ Goodput: requests per second that met every limit they were given.
 The names are those of `vllm bench serve` (`calculate_metrics` in vLLM's `benchmarks/serve.py`),
 which differs in two: it takes a chunk for a token, and counts from when a request was really sent.
 
-The figures of a phase of a load, and what of them is beyond its limits.
+`figures` has those of a phase; `beyond` those that exceed their limits.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def latency(answer: AnsweredRequest) -> Latency | None:
 def goodput(answers: Iterable[AnsweredRequest], limits: LatencyLimits, took_s: float) -> float:
     """Return how many requests a second were answered within the limits."""
     latencies = [latency(answer) for answer in answers]
-    return sum(1 for entry in latencies if entry and limits.met_by(entry)) / took_s
+    return sum(1 for times in latencies if times and limits.met_by(times)) / took_s
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -102,17 +104,17 @@ def percentile(values: Sequence[float], share: float) -> float:
 def beyond(phase: Phase, limits: plans.LoadLimits) -> Iterator[str]:
     """Yield what of a phase's latencies, SLO attainment and preemptions is beyond its limits.
 
-    Of a phase in which nothing was answered nothing is told but preemptions.
+    A phase without answers yields preemptions only.
     """
-    times = [entry for entry in map(latency, phase.answers) if entry]
-    if times:
-        ttft = percentile([moment.ttft_s for moment in times], P95)
+    latencies = [request for request in map(latency, phase.answers) if request]
+    if latencies:
+        ttft = percentile([request.ttft_s for request in latencies], P95)
         if ttft > limits.ttft_p95_s:
             yield f"p95 TTFT is {ttft:.2f} s, {limits.ttft_p95_s:g} s is the limit"
-        gaps = [gap for moment in times for gap in moment.itl_s]
+        gaps = [gap for request in latencies for gap in request.itl_s]
         if gaps and (itl := percentile(gaps, P95)) > limits.itl_p95_s:
             yield f"p95 ITL is {1000 * itl:.0f} ms, {1000 * limits.itl_p95_s:.0f} ms is the limit"
-        share = sum(map(_of_one(limits).met_by, times)) / len(phase.answers)
+        share = sum(map(_request_limits(limits).met_by, latencies)) / len(phase.answers)
         if share < limits.slo_attainment:
             yield (
                 f"{share:.0%} of the requests had their first token within {limits.ttft_p95_s:g} s "
@@ -131,18 +133,18 @@ def beyond(phase: Phase, limits: plans.LoadLimits) -> Iterator[str]:
 
 def figures(phase: Phase, limits: plans.LoadLimits) -> dict[str, Any]:
     """Return a phase's figures by the field's names; seconds, and per second."""
-    times = [entry for entry in map(latency, phase.answers) if entry]
+    latencies = [request for request in map(latency, phase.answers) if request]
     tokens = sum(answer.output_tokens for answer in phase.answers)
     several = {
-        "ttft_s": [moment.ttft_s for moment in times],
-        "itl_s": [gap for moment in times for gap in moment.itl_s],
-        "tpot_s": [moment.tpot_s for moment in times if moment.tpot_s is not None],
-        "e2e_s": [moment.e2e_s for moment in times],
+        "ttft_s": [request.ttft_s for request in latencies],
+        "itl_s": [gap for request in latencies for gap in request.itl_s],
+        "tpot_s": [request.tpot_s for request in latencies if request.tpot_s is not None],
+        "e2e_s": [request.e2e_s for request in latencies],
     }
     return {
         "output_tokens_per_s": round(tokens / phase.took_s, 2),
-        "requests_per_s": round(len(times) / phase.took_s, 3),
-        "goodput_per_s": round(goodput(phase.answers, _of_one(limits), phase.took_s), 3),
+        "requests_per_s": round(len(latencies) / phase.took_s, 3),
+        "goodput_per_s": round(goodput(phase.answers, _request_limits(limits), phase.took_s), 3),
         **{
             name: {f"p{share}": round(percentile(values, share / 100), 4) for share in (50, 95, 99)}
             for name, values in several.items()
@@ -153,6 +155,6 @@ def figures(phase: Phase, limits: plans.LoadLimits) -> dict[str, Any]:
     }
 
 
-def _of_one(limits: plans.LoadLimits) -> LatencyLimits:
+def _request_limits(limits: plans.LoadLimits) -> LatencyLimits:
     """Return what one request has to keep to count as good."""
     return LatencyLimits(ttft_s=limits.ttft_p95_s, tpot_s=limits.itl_p95_s)

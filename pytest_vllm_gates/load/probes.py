@@ -1,4 +1,4 @@
-"""Asks along while a load is on: questions whose answers are known, and tickets."""
+"""Probes during a load: questions whose answers are known, and tickets."""
 
 from __future__ import annotations
 
@@ -19,51 +19,52 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.questions import Questions
 
 TICKETS = 2
-"""So many people ask for tickets at the same time."""
+"""Threads that send tickets at the same time."""
 
 
-def riding(
-    endpoint: Endpoint, family: Family, given: Questions, answer_s: float, rides: list[Probe]
+def probing(
+    endpoint: Endpoint, family: Family, questions: Questions, answer_s: float, probes: list[Probe]
 ) -> Probes:
-    """Return who asks along, once the questions have been asked alone; answers go into `rides`.
+    """Return the probes of a load, after sending their questions once without load.
 
-    `answer_s`: how long an answer may take.
+    `probes`: where answers go; `answer_s`: how long one may take.
     """
-    saying = CompletionClient(endpoint, answer_s)
-    asks = [question(family, text, given.answer_tokens) for text in given.questions]
-    alone = [saying.ask(body) for body in asks]
+    client = CompletionClient(endpoint, answer_s)
+    bodies = [
+        question(family, question_text, questions.answer_tokens)
+        for question_text in questions.questions
+    ]
+    alone = [client.ask(body) for body in bodies]
 
-    def questions(over: threading.Event) -> Iterator[Probe]:
-        for number in itertools.cycle(range(len(asks))):
+    def ask_questions(over: threading.Event) -> Iterator[Probe]:
+        for number in itertools.cycle(range(len(bodies))):
             if over.is_set():
                 return
-            completion = saying.ask(asks[number])
-            yield Probe(given.questions[number], alone[number], None, completion)
+            completion = client.ask(bodies[number])
+            yield Probe(questions.questions[number], alone[number], None, completion)
 
-    def tickets(over: threading.Event) -> Iterator[Probe]:
+    def ask_tickets(over: threading.Event) -> Iterator[Probe]:
         for number in itertools.count():
             if over.is_set():
                 return
             nonce = secrets.token_hex(4)
             streamed = bool(number % 2)
-            completion = saying.ask(ticket(family, given.filler, nonce, streamed=streamed))
+            completion = client.ask(ticket(family, questions.filler, nonce, streamed=streamed))
             yield Probe(f"ticket, {'streamed' if streamed else 'whole'}", None, nonce, completion)
 
-    return Probes(rides, [questions, *[tickets] * TICKETS])
+    return Probes(probes, [ask_questions, *[ask_tickets] * TICKETS])
 
 
 class Probes:
-    """Asks from threads of their own while its `with` block lasts."""
+    """Sends probes from threads of their own while its `with` block lasts."""
 
     def __init__(
-        self, rides: list[Probe], riders: Sequence[Callable[[threading.Event], Iterator[Probe]]]
+        self, probes: list[Probe], askers: Sequence[Callable[[threading.Event], Iterator[Probe]]]
     ) -> None:
         self._over = threading.Event()
         self._threads = [
-            threading.Thread(
-                target=lambda entry=rider: rides.extend(entry(self._over)), daemon=True
-            )
-            for rider in riders
+            threading.Thread(target=lambda ask=asker: probes.extend(ask(self._over)), daemon=True)
+            for asker in askers
         ]
 
     def __enter__(self) -> None:

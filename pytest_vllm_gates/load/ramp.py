@@ -1,6 +1,6 @@
-"""Up to which rate a server keeps its limits: its capacity under SLO, from the steps of a ramp.
+"""Finds the highest rate at which a server keeps its limits: its capacity under SLO.
 
-Raises the offered rate until a server does not keep it, and closes in on where that begins.
+A ramp raises the offered rate until the server does not keep it, then bisects.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pytest_vllm_gates.load import arrivals, latency as load_latency
+from pytest_vllm_gates.load import arrivals
 from pytest_vllm_gates.load.drift import CONFIDENCE, FEWEST_POINTS
-from pytest_vllm_gates.load.latency import P95, latency, percentile
+from pytest_vllm_gates.load.latency import P95, beyond, latency, percentile
 from pytest_vllm_gates.load.types import Limit, RampStep
-from pytest_vllm_gates.long_context import checks as long_context_checks
+from pytest_vllm_gates.long_context.checks import hang_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.plans import Ramp, Traffic
     from pytest_vllm_gates.load.types import Phase
 
+    Judge: TypeAlias = Callable[[float, Phase], Limit | None]
+
 MOST_POINTS = 500
 """Of more answers every second one is looked at, or every third: pairs are many."""
+FEWEST = 20
+"""Requests of a step: fewer have no useful 95th percentile."""
 
 
 def limit(rate: float, phase: Phase, traffic: Traffic) -> Limit | None:
@@ -30,13 +34,13 @@ def limit(rate: float, phase: Phase, traffic: Traffic) -> Limit | None:
     if why := arrivals.not_as_asked(phase) or arrivals.late(phase, traffic.limits):
         return Limit(why, clients=True)
     if phase.hang:
-        return Limit(long_context_checks.hang_sentence(phase.hang), clients=False)
+        return Limit(hang_sentence(phase.hang), clients=False)
     failed = [answer.error for answer in phase.answers if answer.error]
     if len(failed) > traffic.limits.error_rate * len(phase.answers):
         first = max(set(failed), key=failed.count)
         why = f"{len(failed)} of {len(phase.answers)} requests failed, mostly: {first}"
         return Limit(why, clients=False)
-    if why := next(load_latency.beyond(phase, traffic.limits), ""):
+    if why := next(beyond(phase, traffic.limits), ""):
         return Limit(why, clients=False)
     if achieved(phase, at_most=True) < traffic.ramp.achieved:
         why = (
@@ -57,15 +61,15 @@ def achieved(phase: Phase, *, at_most: bool = False) -> float:
     """
     from scipy import stats  # noqa: PLC0415 - half a second of import, for a ramp alone
 
-    whole = sorted(
+    pairs = sorted(
         (answer.intended_s, answer.ended_s) for answer in phase.answers if not answer.error
     )
-    whole = whole[:: len(whole) // MOST_POINTS + 1]
-    came, over = [pair[0] for pair in whole], [pair[1] for pair in whole]
-    if len(set(came)) < FEWEST_POINTS:
+    pairs = pairs[:: len(pairs) // MOST_POINTS + 1]
+    arrivals_s, ends_s = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    if len(set(arrivals_s)) < FEWEST_POINTS:
         return 1.0
-    found, _, low, _ = stats.theilslopes(over, came, alpha=CONFIDENCE)
-    slope = float(low if at_most else found)
+    estimate, _, low, _ = stats.theilslopes(ends_s, arrivals_s, alpha=CONFIDENCE)
+    slope = float(low if at_most else estimate)
     return min(1.0, 1.0 / slope) if slope > 0 else 1.0
 
 
@@ -81,14 +85,14 @@ def limited(steps: Sequence[RampStep]) -> RampStep | None:
 
 
 def below(rate: float, steps: Sequence[RampStep]) -> str:
-    """Return that a planned rate is not kept by the server; '' where it is.
+    """Return that the server does not keep a planned rate; '' where it does.
 
-    Where the client's own limit came first nothing is told: see `undecided`.
+    Returns '' where the client reached its own limit first: see `undecided`.
     """
-    kept, first = capacity(steps), limited(steps)
-    if first is None or first.limit is None or first.limit.clients or rate <= (kept or 0.0):
+    highest, first = capacity(steps), limited(steps)
+    if first is None or first.limit is None or first.limit.clients or rate <= (highest or 0.0):
         return ""
-    most = f"{kept:.3g} a second are kept" if kept else "no rate that was tried is kept"
+    most = f"{highest:.3g} a second are kept" if highest else "no rate that was tried is kept"
     return (
         f"{rate:.3g} requests a second are planned, and {most}; at {first.rate:.3g}: "
         f"{first.limit.why}"
@@ -96,13 +100,13 @@ def below(rate: float, steps: Sequence[RampStep]) -> str:
 
 
 def undecided(rate: float, steps: Sequence[RampStep]) -> str:
-    """Return why it cannot be told whether a planned rate is kept; '' where it can."""
-    kept, first = capacity(steps), limited(steps)
-    if rate <= (kept or 0.0) or (first and first.limit and not first.limit.clients):
+    """Return why the ramp does not show whether a planned rate is kept; '' where it does."""
+    highest, first = capacity(steps), limited(steps)
+    if rate <= (highest or 0.0) or (first and first.limit and not first.limit.clients):
         return ""
     if first and first.limit:
         return f"at {first.rate:.3g} requests a second: {first.limit.why}"
-    return f"the ramp ended at {kept or 0.0:.3g} requests a second, {rate:.3g} are planned"
+    return f"the ramp ended at {highest or 0.0:.3g} requests a second, {rate:.3g} are planned"
 
 
 def as_evidence(steps: Sequence[RampStep]) -> dict[str, Any]:
@@ -118,28 +122,16 @@ def as_evidence(steps: Sequence[RampStep]) -> dict[str, Any]:
 
 
 def _step(step: RampStep) -> dict[str, Any]:
-    times = [entry for entry in map(latency, step.phase.answers) if entry]
+    latencies = [request for request in map(latency, step.phase.answers) if request]
     return {
         "rate": round(step.rate, 3),
         "requests": len(step.phase.answers),
         "achieved": round(achieved(step.phase), 3),
-        "ttft_p95_s": round(percentile([moment.ttft_s for moment in times], P95), 4)
-        if times
+        "ttft_p95_s": round(percentile([request.ttft_s for request in latencies], P95), 4)
+        if latencies
         else None,
         "limit": step.limit.why if step.limit else None,
     }
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pytest_vllm_gates.catalog.plans import Ramp
-    from pytest_vllm_gates.load.types import Phase
-
-    Judge: TypeAlias = Callable[[float, Phase], Limit | None]
-
-FEWEST = 20
-"""Requests of a step: of fewer there is no 95th percentile to speak of."""
 
 
 def count(rate: float, plan: Ramp) -> int:
@@ -149,7 +141,7 @@ def count(rate: float, plan: Ramp) -> int:
 
 @dataclass
 class RampDriver:
-    """One ramp. The rate's `drive` drives a step; `limit` tells what kept it from being served."""
+    """One ramp: `drive` drives a step at a rate; `limit` returns what kept it from being served."""
 
     plan: Ramp
     drive: Callable[[float], Phase]
@@ -183,7 +175,7 @@ class RampDriver:
         return self.steps[0].limit is None
 
     def _goes_on(self) -> bool:
-        """Return whether another step may tell anything."""
+        """Return whether another step may be useful."""
         if not self.steps:
             return True
         last = self.steps[-1]

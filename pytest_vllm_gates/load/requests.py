@@ -1,4 +1,4 @@
-"""Makes the requests of a load: exact counts of tokens, the same for the same seed."""
+"""Makes the requests of a load: exact token counts, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -29,45 +29,47 @@ OWN_TOKENS = 8
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests of one phase, and what each asks for by its name."""
+    """The requests of one phase, and the expected lengths of each by its name."""
 
     planned: tuple[PlannedRequest, ...]
-    asked: dict[str, ExpectedLengths]
+    expected: dict[str, ExpectedLengths]
 
 
 class Maker:
     """Makes requests for completions of token ids, which a server reads as they stand.
 
     An answer goes on to its last token whatever the model would like (`ignore_eos`), so that two
-    servers have the same to do. Every chunk says how many tokens there are by then
+    servers have the same to do. Every chunk has the count of tokens so far
     (`continuous_usage_stats`).
     """
 
-    def __init__(self, endpoint: Endpoint, traffic: Traffic, text: Sequence[int]) -> None:
-        """`text`: token ids to cut prompts from, at least twice as many as the longest has."""
+    def __init__(self, endpoint: Endpoint, traffic: Traffic, token_ids: Sequence[int]) -> None:
+        """`token_ids`: what prompts are cut from, at least twice as many as the longest has."""
         self._endpoint = endpoint
         self._traffic = traffic
-        self._text = text
-        self._ring = list(itertools.islice(itertools.cycle(text), len(text) + BLOCK_TOKENS))
+        self._token_ids = token_ids
+        self._ring = list(
+            itertools.islice(itertools.cycle(token_ids), len(token_ids) + BLOCK_TOKENS)
+        )
         self._path = f"{urlsplit(endpoint.root_url).path}{COMPLETIONS}"
 
     def make(self, seed: str, times: Sequence[float | None]) -> Requests:
         """Return one request for each time it is to go out; the same for the same seed."""
         chance = random.Random(seed)  # noqa: S311 - it hides nothing
-        planned, asked = [], {}
-        beginning = chance.randrange(len(self._text) // 2)
+        planned, expected = [], {}
+        beginning = chance.randrange(len(self._token_ids) // 2)
         for number, at_s in enumerate(times):
             length = chance.randint(*self._traffic.prompt_tokens)
             output = chance.randint(*self._traffic.output_tokens)
-            start = chance.randrange(len(self._text) - length + 1)
-            prompt = list(self._text[start : start + length])
+            start = chance.randrange(len(self._token_ids) - length + 1)
+            prompt = list(self._token_ids[start : start + length])
             if chance.random() < self._traffic.shared:
-                alike = self._traffic.shared_tokens
-                prompt[:alike] = self._text[beginning : beginning + alike]
+                shared_tokens = self._traffic.shared_tokens
+                prompt[:shared_tokens] = self._token_ids[beginning : beginning + shared_tokens]
             name = f"{seed}-{number}"
-            asked[name] = ExpectedLengths(length, output)
+            expected[name] = ExpectedLengths(length, output)
             planned.append(PlannedRequest(name, self._path, self._body(prompt, output), at_s))
-        return Requests(tuple(planned), asked)
+        return Requests(tuple(planned), expected)
 
     def replay(self, seed: str, arrivals: Sequence[Arrival], context: int) -> tuple[Requests, int]:
         """Return requests of a trace's times and lengths, and how many had to be cut.
@@ -76,34 +78,34 @@ class Maker:
         end of its prompt, and of its answer what even one token of prompt leaves no room for. Only
         prompts with the same block ids begin alike.
         """
-        planned, asked, cut = [], {}, 0
+        planned, expected, cut = [], {}, 0
         for number, arrival in enumerate(arrivals):
             output = min(arrival.output_tokens, context - 1)
             length = min(arrival.prompt_tokens, context - output)
             cut += (length, output) != (arrival.prompt_tokens, arrival.output_tokens)
             prompt = self._blocks(seed, number, arrival, length)
             name = f"{seed}-{number}"
-            asked[name] = ExpectedLengths(length, output)
+            expected[name] = ExpectedLengths(length, output)
             at_s = arrival.at_s / self._traffic.trace_speed
             planned.append(PlannedRequest(name, self._path, self._body(prompt, output), at_s))
-        return Requests(tuple(planned), asked), cut
+        return Requests(tuple(planned), expected), cut
 
     def _blocks(self, seed: str, number: int, arrival: Arrival, length: int) -> list[int]:
-        """Return a prompt of so many tokens, block by block: a block is what its id says."""
+        """Return a prompt of so many tokens, block by block; the same id gives the same block."""
         prompt: list[int] = []
         for place in range(-(-length // BLOCK_TOKENS)):
             block = arrival.blocks[place] if arrival.blocks else f"{number}.{place}"
             chance = random.Random(f"{seed}-{block}")  # noqa: S311 - it hides nothing
             # A few tokens of its own, or two blocks cut at the same place would be one.
-            own = chance.choices(self._text, k=OWN_TOKENS)
-            start = chance.randrange(len(self._text))
+            own = chance.choices(self._token_ids, k=OWN_TOKENS)
+            start = chance.randrange(len(self._token_ids))
             prompt += [*own, *self._ring[start : start + BLOCK_TOKENS - OWN_TOKENS]]
         return prompt[:length]
 
-    def given(self, requests: Sequence[BatchRequest], times: Sequence[float]) -> Requests:
-        """Return the requests of a batch file as they are, in their order, at these times.
+    def from_batch(self, requests: Sequence[BatchRequest], times: Sequence[float]) -> Requests:
+        """Return the requests of a batch file unchanged, in their order, at these times.
 
-        Only the model is the served one, and answers are streamed with their counts.
+        Only the model is replaced by the served one, and answers are streamed with counts.
         """
         root = self._path.removesuffix(COMPLETIONS)
         planned = []
@@ -115,9 +117,7 @@ class Maker:
             planned.append(
                 PlannedRequest(request.name, root + request.path, json.dumps(body).encode(), at_s)
             )
-        return Requests(
-            tuple(planned), {planned_request.name: ExpectedLengths() for planned_request in planned}
-        )
+        return Requests(tuple(planned), {request.name: ExpectedLengths() for request in planned})
 
     def _body(self, prompt: Sequence[int], output_tokens: int) -> bytes:
         body = {

@@ -1,4 +1,4 @@
-"""Requests as somebody recorded them: published traces of arrivals and lengths, and batch files."""
+"""Recorded requests: published traces of arrivals and lengths, and batch files."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ BLOCK_TOKENS = 512
 
 @dataclass(frozen=True)
 class Arrival:
-    """One request of a trace that tells when it came and how long it was, not what it said."""
+    """One request of a trace with its time and lengths, without its content."""
 
     at_s: float
     """Seconds since the trace's first request."""
     prompt_tokens: int
     output_tokens: int
     blocks: tuple[int, ...] = ()
-    """Ids of its prompt's blocks of `BLOCK_TOKENS`: who begins with the same ids begins alike."""
+    """Ids of its prompt's blocks of `BLOCK_TOKENS`: the same first ids mean the same prefix."""
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """One request of a batch file: it tells what was said, and not when."""
+    """One request of a batch file, with its content, without its time."""
 
     name: str
     path: str
@@ -36,7 +36,7 @@ Entry: TypeAlias = Arrival | BatchRequest
 
 @dataclass(frozen=True)
 class TraceSelection:
-    """What of a trace goes into one load, in the file's order."""
+    """The requests of a trace that one load replays, in the file's order."""
 
     file: str
     format: str
@@ -47,7 +47,7 @@ class TraceSelection:
 
 @dataclass(frozen=True)
 class Replay:
-    """What was made of a trace."""
+    """How a trace was replayed."""
 
     file: str
     format: str
@@ -58,7 +58,7 @@ class Replay:
     cut: int
     """Longer than the server's context, and shortened to fit."""
     speed: float | None
-    """Seconds of the trace in one of the replay's; None where it tells no times."""
+    """Seconds of the trace in one of the replay's; None where it has no times."""
 
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON."""

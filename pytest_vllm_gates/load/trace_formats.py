@@ -1,4 +1,4 @@
-"""The formats of traces: which columns or keys each has, and what a line of it says.
+"""The formats of traces: the columns or keys of each, and how a line is read.
 
 Azure LLM inference traces of 2023 and 2024 (CSV): TIMESTAMP, ContextTokens, GeneratedTokens.
 https://github.com/Azure/AzurePublicDataset, AzureLLMInferenceDataset2023.md and ...2024.md;
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-SHOWN = 80
+EXCERPT_CHARS = 80
 PATHS = ("/v1/chat/completions", "/v1/completions")
 REPAIR = "correct the line, or take it out, and run again"
 CUT_OFF = "is the file cut off? copy it again, or take the line out"
@@ -47,15 +47,15 @@ class Line:
     number: int
     text: str
 
-    def wrong(self, found: str, expected: str, step: str = REPAIR) -> UserError:
-        """Return what to raise for a line that says something else than it should."""
-        return UserError(f"{self.path}:{self.number}: found {found}; expected {expected}\n{step}")
+    def error(self, actual: str, expected: str, step: str = REPAIR) -> UserError:
+        """Return the error to raise for an unexpected line."""
+        return UserError(f"{self.path}:{self.number}: found {actual}; expected {expected}\n{step}")
 
     @property
-    def shown(self) -> str:
-        """Its beginning, as a message shows it."""
-        text = self.text.strip()
-        return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
+    def excerpt(self) -> str:
+        """Its beginning, for messages."""
+        line = self.text.strip()
+        return repr(line if len(line) <= EXCERPT_CHARS else f"{line[:EXCERPT_CHARS]}...")
 
 
 Values: TypeAlias = "Mapping[str, Any]"
@@ -70,9 +70,9 @@ class Format:
     needs: tuple[str, ...]
     """Columns of its table, or keys of its objects, by which it is recognised."""
     read: Read
-    """Returns the request a line tells of, its time as the file counts it, in seconds."""
+    """Returns the request of a line, its time as the file counts it, in seconds."""
     table: bool = False
-    """Whether it is a CSV file; its objects stand one a line otherwise."""
+    """Whether it is a CSV file; otherwise each line is a JSON object."""
     numeric: bool = False
     """Whether the times of a table are numbers."""
 
@@ -81,25 +81,25 @@ class Format:
         name = shlex.quote(str(path))
         if not self.table:
             return f"sort it: jq -s -c 'sort_by(.timestamp)[]' {name} > sorted.jsonl"
-        how = "-t, -g -k1,1" if self.numeric else "-t, -k1,1"
-        return f"sort it: (head -n 1 {name}; tail -n +2 {name} | sort {how}) > sorted.csv"
+        keys = "-t, -g -k1,1" if self.numeric else "-t, -k1,1"
+        return f"sort it: (head -n 1 {name}; tail -n +2 {name} | sort {keys}) > sorted.csv"
 
 
 def recognised(first: Line) -> Format:
     """Return the format of the trace that begins with this line."""
     objects = first.text.lstrip().startswith("{")
     names = set(_object(first) if objects else columns(first))
-    known = [entry for entry in FORMATS if entry.table != objects]
-    nearest = max(known, key=lambda entry: len(names.intersection(entry.needs)))
+    known = [form for form in FORMATS if form.table != objects]
+    nearest = max(known, key=lambda form: len(names.intersection(form.needs)))
     missing = [name for name in nearest.needs if name not in names]
     if len(missing) == len(nearest.needs):
-        formats = "; ".join(f"{entry.name}: {', '.join(entry.needs)}" for entry in FORMATS)
-        raise first.wrong(
-            first.shown, f"the first line of a trace ({formats})", "write it as one of these"
+        formats = "; ".join(f"{form.name}: {', '.join(form.needs)}" for form in FORMATS)
+        raise first.error(
+            first.excerpt, f"the first line of a trace ({formats})", "write it as one of these"
         )
     if missing:
         kind = "keys" if objects else "columns"
-        raise first.wrong(
+        raise first.error(
             f"no {', '.join(missing)}",
             f"the {kind} of the {nearest.name}: {', '.join(nearest.needs)}",
             f"name the {kind} as they are published",
@@ -108,7 +108,7 @@ def recognised(first: Line) -> Format:
 
 
 def reader(form: Format, first: Line) -> Callable[[Line], Entry]:
-    """Return what reads a line of a trace that begins with `first`."""
+    """Return the function that reads a line of a trace that begins with `first`."""
     if not form.table:
         return lambda line: form.read(line, _keys(line, form))
     names = columns(first)
@@ -116,7 +116,7 @@ def reader(form: Format, first: Line) -> Callable[[Line], Entry]:
     def read(line: Line) -> Entry:
         values = columns(line)
         if len(values) != len(names):
-            raise line.wrong(f"{len(values)} columns", f"{len(names)}: {', '.join(names)}", CUT_OFF)
+            raise line.error(f"{len(values)} columns", f"{len(names)}: {', '.join(names)}", CUT_OFF)
         return form.read(line, dict(zip(names, values, strict=True)))
 
     return read
@@ -125,38 +125,40 @@ def reader(form: Format, first: Line) -> Callable[[Line], Entry]:
 def columns(line: Line) -> list[str]:
     """Return the fields of a line of CSV."""
     try:
-        return [text.strip() for text in next(csv.reader([line.text], strict=True), [])]
+        return [field.strip() for field in next(csv.reader([line.text], strict=True), [])]
     except csv.Error as error:
-        raise line.wrong(f"{line.shown} ({error})", "a line of comma-separated values") from error
+        raise line.error(f"{line.excerpt} ({error})", "a line of comma-separated values") from error
 
 
 def _object(line: Line) -> dict[str, Any]:
     """Return a line's JSON object."""
     try:
-        found = json.loads(line.text)
+        value = json.loads(line.text)
     except json.JSONDecodeError as error:
-        what = f"{line.shown} ({error.msg} at column {error.colno})"
-        raise line.wrong(what, "a whole JSON object on one line", CUT_OFF) from error
+        actual = f"{line.excerpt} ({error.msg} at column {error.colno})"
+        raise line.error(actual, "a whole JSON object on one line", CUT_OFF) from error
     except (ValueError, RecursionError) as error:
-        raise line.wrong(f"{line.shown} ({error})", "a JSON object that can be read") from error
-    if not isinstance(found, dict):
-        raise line.wrong(line.shown, "a JSON object")
-    return found
+        raise line.error(f"{line.excerpt} ({error})", "a JSON object that can be read") from error
+    if not isinstance(value, dict):
+        raise line.error(line.excerpt, "a JSON object")
+    return value
 
 
 def _keys(line: Line, form: Format) -> dict[str, Any]:
-    found = _object(line)
-    if missing := [name for name in form.needs if name not in found]:
-        raise line.wrong(f"no {', '.join(missing)}", f"the keys {', '.join(form.needs)}")
-    return found
+    values = _object(line)
+    if missing := [name for name in form.needs if name not in values]:
+        raise line.error(f"no {', '.join(missing)}", f"the keys {', '.join(form.needs)}")
+    return values
 
 
 def _azure(line: Line, values: Values) -> Arrival:
-    text = values["TIMESTAMP"]
+    timestamp = values["TIMESTAMP"]
     try:
-        at = datetime.fromisoformat(text)
+        at = datetime.fromisoformat(timestamp)
     except ValueError as error:
-        raise line.wrong(f"TIMESTAMP {text!r}", "a time such as 2023-11-16 18:15:46.68") from error
+        raise line.error(
+            f"TIMESTAMP {timestamp!r}", "a time such as 2023-11-16 18:15:46.68"
+        ) from error
     at = at if at.tzinfo else at.replace(tzinfo=UTC)
     return Arrival(
         at.timestamp(),
@@ -179,7 +181,7 @@ def _mooncake(line: Line, values: Values) -> Arrival:
     ids = isinstance(blocks, list) and all(type(block) is int for block in blocks)
     begun = math.ceil(tokens / BLOCK_TOKENS)
     if blocks and not (ids and len(blocks) == begun):
-        raise line.wrong(
+        raise line.error(
             f"{len(blocks)} hash_ids" if ids else "hash_ids that are no list of whole numbers",
             f"{begun}, one for every {BLOCK_TOKENS} of {tokens} tokens begun",
             "leave hash_ids out to replay times and lengths alone",
@@ -195,40 +197,40 @@ def _mooncake(line: Line, values: Values) -> Arrival:
 def _batch(line: Line, values: Values) -> BatchRequest:
     name, body = values["custom_id"], values["body"]
     if not (isinstance(name, str) and name):
-        raise line.wrong(f"custom_id {name!r}", "a text")
+        raise line.error(f"custom_id {name!r}", "a text")
     if values["method"] != "POST":
-        raise line.wrong(f"method {values['method']!r}", "'POST'")
+        raise line.error(f"method {values['method']!r}", "'POST'")
     if values["url"] not in PATHS:
-        raise line.wrong(f"url {values['url']!r}", f"{' or '.join(PATHS)}: what is generated")
+        raise line.error(f"url {values['url']!r}", f"{' or '.join(PATHS)}: what is generated")
     if not isinstance(body, dict):
-        raise line.wrong(f"a body that is {type(body).__name__}", "the request as a JSON object")
+        raise line.error(f"a body that is {type(body).__name__}", "the request as a JSON object")
     prompts = body.get("prompt")
     several = isinstance(prompts, list) and any(
         isinstance(prompt, str | list) for prompt in prompts
     )
     if several or body.get("n") not in (None, 1):
-        raise line.wrong(
+        raise line.error(
             "a request for several answers",
             "one prompt and n = 1: the tokens of several in one stream cannot be told apart",
         )
     return BatchRequest(name, values["url"], body)
 
 
-def _number(line: Line, name: str, values: Values, what: str) -> float:
+def _number(line: Line, name: str, values: Values, unit: str) -> float:
     value = values[name]
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise line.wrong(f"{name} {value!r}", f"a number of {what}")
+        raise line.error(f"{name} {value!r}", f"a number of {unit}")
     return number
 
 
 def _count(line: Line, name: str, values: Values) -> int:
     number = _number(line, name, values, "tokens")
     if number < 0 or not number.is_integer():
-        raise line.wrong(f"{name} {values[name]!r}", "a whole number of tokens, 0 or more")
+        raise line.error(f"{name} {values[name]!r}", "a whole number of tokens, 0 or more")
     return int(number)
 
 

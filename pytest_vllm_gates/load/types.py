@@ -1,7 +1,4 @@
-"""What came of a load: every answer, and the server's own figures around and during it.
-
-Requests of a load, what came back at the socket, and the tokens in it with their times.
-"""
+"""Records of a load: planned requests, raw responses, answers, phases and the result."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ class RawResponse:
     error: str = ""
     """Why the answer is not whole."""
     begun_s: float | None = None
-    """When the client took it up and asked for a connection; None where that is not told."""
+    """When the client took it up and opened a connection; None where that is not recorded."""
 
     @property
     def dispatched_s(self) -> float | None:
@@ -80,11 +77,11 @@ class AnsweredRequest:
     intended_s: float
     ended_s: float
     prompt_tokens: int | None = None
-    """As the server counts them; None where it does not tell."""
+    """As the server counts them; None where it sends no count."""
     tokens: tuple[tuple[float, int], ...] = ()
     """When tokens came, and how many came together: reasoning is output, too."""
     counted_by: str = ""
-    """What told how many tokens a chunk held: `usage`, `token_ids`; `chunks` where nothing did."""
+    """The source of a chunk's token count: `usage`, `token_ids`; `chunks` where there is none."""
     error: str = ""
     """Why there is no whole answer: status and message, or a broken connection."""
     token_ids: int | None = None
@@ -98,7 +95,7 @@ class AnsweredRequest:
 
 @dataclass(frozen=True)
 class DrivenLoad:
-    """A load that was driven, and all that came of it."""
+    """A load that was driven, with all raw responses."""
 
     begun_unix_s: float
     took_s: float
@@ -123,7 +120,7 @@ class Schedule:
     process: str
     """`poisson`, `constant`, or `trace` where the times are those of a trace."""
     rate: float | None
-    """Requests per second that were asked for; None for a trace's own."""
+    """Planned requests per second; None for a trace's own."""
     intended_s: tuple[float, ...] = field(repr=False)
     """In order."""
     sent_s: tuple[float | None, ...] = field(repr=False)
@@ -136,7 +133,7 @@ class Phase:
 
     name: str
     alone: bool
-    """Whether nobody else of this run asked at the same time."""
+    """Whether no other requests of this run were sent at the same time."""
     users: int | None
     """Requests at once; None where each had its own time."""
     asked: dict[str, ExpectedLengths] = field(repr=False)
@@ -146,7 +143,7 @@ class Phase:
     late_s: tuple[float, ...] = field(repr=False)
     """By how much each request went out later than it should have."""
     before: Load | None
-    """The server's figures when it was at rest; None where it does not tell, or others asked."""
+    """The server's figures while idle; None where it has no metrics, or others used it."""
     after: Load | None
     seen: tuple[Load, ...] = field(repr=False)
     """The same while the load was on."""
@@ -177,14 +174,14 @@ class RampStep:
 
 @dataclass(frozen=True)
 class Probe:
-    """One answer to somebody who asked while the load was on."""
+    """One question or ticket sent during the load, with its answer."""
 
     name: str
     expected: Completion | None
-    """What was said when nobody else asked; None for a nonce."""
+    """The answer without load; None for a ticket."""
     nonce: str | None
-    """What its answer must hold, and no other's; None for a question."""
-    said: Completion
+    """What its answer, and no other, must contain; None for a question."""
+    completion: Completion
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ class SoakBlock:
     requests: int
     failed: int
     error: str
-    """What the first that failed came to."""
+    """The error of the first that failed."""
     output_tokens_per_s: float
     memory_bytes: int | None
     """Resident memory of the server's processes at its end; None where it is not this run's."""
@@ -204,20 +201,20 @@ class SoakBlock:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """Everything one server was put through."""
+    """The result of a load on one server."""
 
     healthy: Completion
-    """What the canary said before anything else."""
+    """The canary's answer before the load."""
     phases: tuple[Phase, ...]
-    rides: tuple[Probe, ...]
+    probes: tuple[Probe, ...]
     rest: RestState | None
-    """The server when all was over; None where it did not come back."""
+    """The server after the load; None where it did not come back."""
     soak: tuple[SoakBlock, ...] = ()
     ramp: tuple[RampStep, ...] = ()
     trace: Replay | None = None
 
     def as_evidence(self) -> dict[str, Any]:
-        """Return what the server told of itself during each phase, as JSON."""
+        """Return the server's own figures during each phase, as JSON."""
         return {
             phase.name: {
                 "took_s": round(phase.took_s, 2),

@@ -1,4 +1,4 @@
-"""A figure that drifts over a soak is told, one that only scatters is not, and doubt is doubt."""
+"""A figure that drifts over a soak is reported; one that only scatters is not."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ def judged(blocks: list[SoakBlock]) -> tuple[str, str]:
     return drift.losing(soak_drift, LIMITS), drift.may_be_losing(soak_drift, LIMITS)
 
 
-def test_a_steady_rate_is_steady() -> None:
+def test_steady_rate_has_no_loss() -> None:
     assert judged(soak()) == ("", "")
 
 
-def test_a_rate_that_sinks_is_told_with_how_much() -> None:
+def test_sinking_rate_is_reported_with_its_loss() -> None:
     wrong, _ = judged(soak(lost=0.4))
     assert "tokens a second are lost over the soak" in wrong
     assert "10% may be" in wrong
 
 
-def test_a_rate_that_scatters_too_much_is_in_doubt() -> None:
+def test_scattered_rate_is_undecided() -> None:
     wrong, doubt = judged(soak(lost=0.08, scatter=0.3))
     assert not wrong
     assert "soak longer" in doubt
 
 
-def test_one_bad_moment_is_no_drift() -> None:
+def test_single_bad_block_is_not_drift() -> None:
     blocks = soak()
     blocks[-1] = SoakBlock(1140.0, 100, 0, "", 40.0, 2**31)
     assert judged(blocks) == ("", "")
 
 
-def test_what_is_lost_while_it_warms_up_is_not_held_against_it() -> None:
+def test_loss_during_warm_up_does_not_count() -> None:
     blocks = soak()
     for number in range(4):
         at_s = blocks[number].at_s
@@ -67,7 +67,7 @@ def test_what_is_lost_while_it_warms_up_is_not_held_against_it() -> None:
     assert judged(blocks) == ("", "")
 
 
-def test_memory_that_grows_is_told() -> None:
+def test_growing_memory_is_reported() -> None:
     soak_drift = drift.memory(soak(grown=2.0**30))
     assert soak_drift
     assert "memory grows by" in drift.growing(soak_drift, LIMITS)
@@ -76,11 +76,11 @@ def test_memory_that_grows_is_told() -> None:
     assert drift.growing(steady, LIMITS) == ""
 
 
-def test_few_blocks_tell_nothing() -> None:
+def test_too_few_blocks_have_no_drift() -> None:
     assert drift.throughput(soak()[:6]) is None
 
 
-def test_memory_that_nobody_sees_is_not_judged() -> None:
+def test_unknown_memory_is_not_judged() -> None:
     unseen = [
         SoakBlock(block.at_s, block.requests, 0, "", block.output_tokens_per_s, None)
         for block in soak()
@@ -89,7 +89,7 @@ def test_memory_that_nobody_sees_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize(("lost", "wrong"), [(0.05, False), (0.3, True)])
-def test_the_limit_is_the_plans(lost: float, wrong: bool) -> None:
+def test_loss_limit_comes_from_the_plan(lost: float, wrong: bool) -> None:
     limits = LIMITS.model_copy(update={"soak_loss": 0.2})
     soak_drift = drift.throughput(soak(lost=lost))
     assert soak_drift

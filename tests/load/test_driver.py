@@ -1,4 +1,4 @@
-"""Every phase of a load is driven, others ask along, and what goes wrong ends it in time."""
+"""Every phase of a load is driven with probes beside it, and a hang ends it in time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.client.questions import Questions
-from pytest_vllm_gates.load import arrivals, checks as judge, driver
+from pytest_vllm_gates.load import arrivals, checks, driver
 from pytest_vllm_gates.load.driver import LoadTarget
 from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.requests import Maker
@@ -79,14 +79,14 @@ class Handler(BaseHTTPRequestHandler):
             self._completion(body)
             return
         choice = (body.get("structured_outputs") or {}).get("choice")
-        text = choice[0] if choice else body["messages"][-1]["content"]
-        part = {"content": text}
+        content = choice[0] if choice else body["messages"][-1]["content"]
+        part = {"content": content}
         if body.get("stream"):
             event = {"choices": [{"delta": part, "finish_reason": "stop"}]}
             self._reply(f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n")
         else:
-            whole = {"choices": [{"message": part, "finish_reason": "stop"}]}
-            self._reply(json.dumps(whole))
+            document = {"choices": [{"message": part, "finish_reason": "stop"}]}
+            self._reply(json.dumps(document))
 
     def _completion(self, body: dict[str, Any]) -> None:
         if self.server.hangs:
@@ -105,58 +105,60 @@ class Handler(BaseHTTPRequestHandler):
         lines = [f"data: {json.dumps(event)}\n\n" for event in events]
         self._reply("".join([*lines, "data: [DONE]\n\n"]), "text/event-stream")
 
-    def _reply(self, text: str, kind: str = "application/json") -> None:
+    def _reply(self, body: str, kind: str = "application/json") -> None:
         self.send_response(200)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(text.encode())
+        self.wfile.write(body.encode())
 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    found = Server(hangs=getattr(request, "param", False))
-    threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
-    yield found
-    found.over.set()
-    found.shutdown()
-    found.server_close()
+    started = Server(hangs=getattr(request, "param", False))
+    threading.Thread(target=started.serve_forever, args=(0.01,), daemon=True).start()
+    yield started
+    started.over.set()
+    started.shutdown()
+    started.server_close()
 
 
-def loader(endpoint: Endpoint, told: Metrics | None, error: str = "", **more: Any) -> LoadTarget:
-    given: dict[str, Any] = {"stall_s": 20.0, "traffic": TRAFFIC} | more
+def loader(
+    endpoint: Endpoint, server_metrics: Metrics | None, error: str = "", **more: Any
+) -> LoadTarget:
+    options: dict[str, Any] = {"stall_s": 20.0, "traffic": TRAFFIC} | more
     return LoadTarget(
         endpoint=endpoint,
         family=families.load("qwen3.5", Path()),
         text=range(200),
         questions=QUESTIONS,
-        metrics=told,
+        metrics=server_metrics,
         canary=lambda: Completion(content="Paris.", error=error),
         answer_s=10.0,
-        **given,
+        **options,
     )
 
 
 def load(endpoint: Endpoint, **more: Any) -> LoadResult:
-    with metrics(endpoint) as told:
-        return loader(endpoint, told, **more).load()
+    with metrics(endpoint) as server_metrics:
+        return loader(endpoint, server_metrics, **more).load()
 
 
 def test_every_phase_is_driven_and_counted(server: Server) -> None:
     load_result = load(server.endpoint)
     assert [phase.name for phase in load_result.phases] == ["streams", "arrivals", "crowd"]
     assert [len(phase.answers) for phase in load_result.phases] == [9, 9, 9]
-    assert judge.unanswered(load_result, TRAFFIC.limits)[0] == []
-    findings, cases = judge.uncounted(load_result)
+    assert checks.unanswered(load_result, TRAFFIC.limits)[0] == []
+    findings, cases = checks.uncounted(load_result)
     assert (findings, [case.name for case in cases]) == ([], ["streams", "arrivals"])
-    assert {ride.name for ride in load_result.rides} >= {"Why?", "ticket, whole"}
-    assert judge.changed(load_result, invariant=True)[0] == []
-    assert judge.crossed(load_result)[0] == []
-    assert judge.unwell(load_result, invariant=True)[0] == []
+    assert {probe.name for probe in load_result.probes} >= {"Why?", "ticket, whole"}
+    assert checks.changed(load_result, invariant=True)[0] == []
+    assert checks.crossed(load_result)[0] == []
+    assert checks.unwell(load_result, invariant=True)[0] == []
     assert load_result.soak == ()
 
 
-def test_no_request_goes_out_after_its_seconds(server: Server) -> None:
+def test_no_request_is_sent_after_the_planned_seconds(server: Server) -> None:
     slow = TRAFFIC.model_copy(update={"rate": 2.0, "seconds": 1.0})
     load_result = load(server.endpoint, traffic=slow)
     assert len(load_result.phases[1].answers) <= 2
@@ -172,17 +174,17 @@ def test_a_server_that_hangs_ends_the_load(server: Server) -> None:
     assert all("nothing came for 0.5 s" in answer.error for answer in phase.answers)
 
 
-def test_a_server_that_does_not_answer_to_begin_with_is_not_loaded(server: Server) -> None:
+def test_server_that_fails_the_canary_is_not_loaded(server: Server) -> None:
     load_result = load(server.endpoint, error="answered 500")
-    assert (load_result.phases, load_result.rides, server.generated) == ((), (), 0)
+    assert (load_result.phases, load_result.probes, server.generated) == ((), (), 0)
 
 
 def test_workers_share_every_phase(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     shared: list[Workers] = []
 
-    def alone(*given: Any, workers: Workers, **more: Any) -> DrivenLoad:
+    def alone(*arguments: Any, workers: Workers, **more: Any) -> DrivenLoad:
         shared.append(workers)
-        return measure(*given, **more)
+        return measure(*arguments, **more)
 
     monkeypatch.setattr(driver, "measure", alone)
     monkeypatch.setattr(driver, "LEAST_BLOCK_S", 0.1)
@@ -202,7 +204,7 @@ def test_a_soak_is_kept_in_blocks(server: Server, monkeypatch: pytest.MonkeyPatc
     assert all(block.memory_bytes is None for block in load_result.soak)
 
 
-def test_arrivals_are_those_that_were_asked_for(server: Server) -> None:
+def test_arrivals_follow_the_planned_process_and_rate(server: Server) -> None:
     constant = TRAFFIC.model_copy(update={"process": "constant"})
     _, phase, _ = load(server.endpoint, traffic=constant).phases
     assert phase.schedule
@@ -219,11 +221,11 @@ def test_a_trace_is_replayed_in_place_of_arrivals(server: Server) -> None:
     load_result = load(server.endpoint, traffic=fast, trace=trace, context=120)
     streams, phase, crowd = load_result.phases
     assert [streams.name, phase.name, crowd.name] == ["streams", "trace", "crowd"]
-    asked = [(lengths.prompt_tokens, lengths.output_tokens) for lengths in phase.asked.values()]
-    assert asked == [(50, 4), (20, 100), (115, 5)]
+    planned = [(lengths.prompt_tokens, lengths.output_tokens) for lengths in phase.asked.values()]
+    assert planned == [(50, 4), (20, 100), (115, 5)]
     assert phase.schedule
     assert phase.schedule.intended_s == pytest.approx([0.0, 0.1, 0.2])
-    assert judge.unanswered(load_result, fast.limits)[0] == judge.uncounted(load_result)[0] == []
+    assert checks.unanswered(load_result, fast.limits)[0] == checks.uncounted(load_result)[0] == []
     assert load_result.trace
     assert load_result.trace.as_evidence() == {
         "file": "trace.csv", "format": "BurstGPT trace", "requests": 3, "left_out": 1, "cut": 2,
@@ -249,7 +251,8 @@ def test_a_batch_file_goes_out_at_the_planned_rate() -> None:
     assert phase.schedule
     assert (phase.schedule.process, phase.schedule.rate) == ("poisson", 100.0)
     assert [
-        entry["seed"] for entry in sorted(scripted.asked, key=lambda entry: int(entry["seed"]))
+        body_sent["seed"]
+        for body_sent in sorted(scripted.asked, key=lambda body_sent: int(body_sent["seed"]))
     ] == [*range(replay.requests)]
     sent = scripted.asked[0]
     assert (sent["model"], sent["stream"], sent["temperature"]) == ("alias", True, 0.5)
@@ -259,15 +262,15 @@ def test_a_batch_file_goes_out_at_the_planned_rate() -> None:
 def test_a_ramp_goes_up_until_a_rate_is_not_kept(server: Server) -> None:
     ramp = {"growth": 4.0, "seconds": 0.1, "refine": 0}
     quick = TRAFFIC.model_copy(update={"ramp": TRAFFIC.ramp.model_copy(update=ramp), "rate": 100.0})
-    told: list[str] = []
+    progress: list[str] = []
 
     def judged(rate: float, _: Phase) -> Limit | None:
         return Limit("enough", clients=False) if rate > 1000 else None
 
-    load_result = load(server.endpoint, traffic=quick, ramp=judged, progress=told.append)
+    load_result = load(server.endpoint, traffic=quick, ramp=judged, progress=progress.append)
     assert [step.rate for step in load_result.ramp] == [100.0, 400.0, 1600.0]
     assert [len(step.phase.answers) for step in load_result.ramp] == [20, 40, 160]
-    assert told[-1] == "qwen3.5: ramp, 1600 requests a second not kept: enough"
+    assert progress[-1] == "qwen3.5: ramp, 1600 requests a second not kept: enough"
     assert load_result.rest is not None
     assert [phase.name for phase in load_result.phases] == ["streams", "arrivals", "crowd"]
 
@@ -279,15 +282,15 @@ def silent() -> Iterator[Endpoint]:
         yield Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "alias")
 
 
-def test_a_rate_beyond_the_client_is_its_own_limit(silent: Endpoint) -> None:
+def test_rate_beyond_the_client_is_reported_as_client_limit(silent: Endpoint) -> None:
     fast = TRAFFIC.model_copy(update={"requests": 4000, "process": "constant"})
     target = loader(silent, None, traffic=fast, stall_s=0.2)
     phase = target._arrivals("arrivals", Maker(silent, fast, range(200)), 1e6)
-    says = arrivals.not_as_asked(phase)
-    assert says.startswith(("this client falls ", "this client could not send ")), says
+    message = arrivals.not_as_asked(phase)
+    assert message.startswith(("this client falls ", "this client could not send ")), message
 
 
-def test_connections_a_server_is_slow_to_take_are_no_delay_of_the_clients() -> None:
+def test_slow_accepts_of_the_server_are_not_client_lag() -> None:
     plan = TRAFFIC.model_copy(update={"requests": 30})
     with socket.create_server(("127.0.0.1", 0), backlog=1) as listening:
         endpoint = Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "alias")

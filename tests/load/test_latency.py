@@ -1,4 +1,4 @@
-"""The field's figures, worked out by hand."""
+"""Latencies, goodput and percentiles, worked out by hand."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ def answer(
     return AnsweredRequest("r", intended, ended, 5, tokens, "usage")
 
 
-def test_latencies_count_from_the_intended_time_and_by_tokens() -> None:
-    found = latency(answer((3.0, 1), (4.0, 2), (4.5, 1)))
-    assert found is not None
-    assert found.ttft_s == 2.0
-    assert found.itl_s == (0.5, 0.5, 0.5)
-    assert found.tpot_s == 0.5
-    assert found.e2e_s == 8.0
+def test_latencies_count_from_the_intended_time() -> None:
+    figures = latency(answer((3.0, 1), (4.0, 2), (4.5, 1)))
+    assert figures is not None
+    assert figures.ttft_s == 2.0
+    assert figures.itl_s == (0.5, 0.5, 0.5)
+    assert figures.tpot_s == 0.5
+    assert figures.e2e_s == 8.0
 
 
-def test_tokens_that_come_first_together_have_no_latency_between_them() -> None:
-    found = latency(answer((3.0, 4)))
-    assert found is not None
-    assert found.itl_s == ()
-    assert found.tpot_s == 0.0
+def test_tokens_of_one_packet_have_no_inter_token_latency() -> None:
+    figures = latency(answer((3.0, 4)))
+    assert figures is not None
+    assert figures.itl_s == ()
+    assert figures.tpot_s == 0.0
 
 
 def test_one_token_has_no_time_per_token() -> None:
-    found = latency(answer((3.0, 1)))
-    assert found is not None
-    assert found.tpot_s is None
+    figures = latency(answer((3.0, 1)))
+    assert figures is not None
+    assert figures.tpot_s is None
 
 
-def test_what_is_not_whole_has_no_latency() -> None:
+def test_incomplete_answers_have_no_latency() -> None:
     assert latency(answer()) is None
     assert latency(AnsweredRequest("r", 1.0, 2.0, 5, ((1.5, 1),), "usage", "answered 500")) is None
 
@@ -64,9 +64,9 @@ def test_percentiles_lie_on_a_line_between_two_values() -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1), st.floats(0, 1), st.floats(0, 1))
 def test_percentiles_are_within_the_values_and_in_order(
-    values: list[float], one: float, other: float
+    values: list[float], first_share: float, second_share: float
 ) -> None:
-    low, high = sorted((one, other))
+    low, high = sorted((first_share, second_share))
     assert min(values) - 1e-6 <= percentile(values, low)
     assert percentile(values, low) <= percentile(values, high) + 1e-6
     assert percentile(values, high) <= max(values) + 1e-6

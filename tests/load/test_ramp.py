@@ -33,31 +33,31 @@ def rates(steps: tuple[RampStep, ...]) -> list[float]:
     return [step.rate for step in steps]
 
 
-def test_up_until_a_rate_is_not_kept_and_then_half_way_between() -> None:
+def test_ramp_goes_up_then_bisects() -> None:
     steps = climb(1.0, 5.0)
     assert rates(steps) == pytest.approx([1, 2, 4, 8, 4 * math.sqrt(2), 4 * 2**0.25])
     assert capacity(steps) == pytest.approx(4 * 2**0.25)
 
 
-def test_down_where_the_first_is_not_kept() -> None:
+def test_ramp_goes_down_if_the_first_rate_is_not_kept() -> None:
     steps = climb(8.0, 3.0)
     assert rates(steps)[:3] == [8, 4, 2]
     assert capacity(steps) == pytest.approx(2 * math.sqrt(2))
 
 
-def test_a_server_that_keeps_everything_is_offered_no_more_than_the_steps() -> None:
+def test_ramp_ends_after_the_planned_steps() -> None:
     steps = climb(1.0, math.inf)
     assert rates(steps) == [1, 2, 4, 8, 16, 32]
     assert capacity(steps) == 32
 
 
-def test_a_server_that_keeps_nothing_has_no_capacity() -> None:
+def test_server_that_keeps_no_rate_has_no_capacity() -> None:
     steps = climb(1.0, 0.0)
     assert len(steps) == PLAN.steps
     assert capacity(steps) is None
 
 
-def test_the_clients_limit_ends_it() -> None:
+def test_client_limit_ends_the_ramp() -> None:
     steps = climb(1.0, 3.0, Limit("this client falls behind", clients=True))
     assert rates(steps) == [1, 2, 4]
 
@@ -70,22 +70,22 @@ def test_the_clients_limit_ends_it() -> None:
     ],
     ids=["hangs", "answers nothing"],
 )
-def test_a_server_that_does_not_answer_any_more_ends_it(broken: Phase) -> None:
+def test_server_that_stops_answering_ends_the_ramp(broken: Phase) -> None:
     steps = RampDriver(PLAN, lambda _: broken, lambda *_: SLOW).climb(1.0)
     assert rates(steps) == [1.0]
 
 
 @given(start=st.floats(0.01, 1000), most=st.floats(0.01, 1000))
-def test_what_is_found_lies_within_what_the_server_keeps(start: float, most: float) -> None:
+def test_capacity_never_exceeds_what_the_server_keeps(start: float, most: float) -> None:
     steps = climb(start, most)
     assert len(steps) <= PLAN.steps + PLAN.refine
-    found = capacity(steps)
-    assert found is None or found <= most
-    kept = [step for step in steps if not step.limit]
-    if kept and len(kept) < len(steps):
+    highest = capacity(steps)
+    assert highest is None or highest <= most
+    kept_steps = [step for step in steps if not step.limit]
+    if kept_steps and len(kept_steps) < len(steps):
         # Between kept and not kept lies the step, halved as often as it was refined.
-        assert found is not None
-        assert most < found * PLAN.growth ** (1 / 2**PLAN.refine) * 1.001
+        assert highest is not None
+        assert most < highest * PLAN.growth ** (1 / 2**PLAN.refine) * 1.001
 
 
 def test_a_step_has_enough_requests_for_a_percentile() -> None:

@@ -19,11 +19,11 @@ TRAFFIC = planned_traffic({"prompt_tokens": [20, 40], "output_tokens": [5, 9], "
 TEXT = tuple(range(1000, 1400))
 
 
-def test_requests_have_the_lengths_they_say() -> None:
+def test_requests_have_their_expected_lengths() -> None:
     made = Maker(ENDPOINT, TRAFFIC, TEXT).make("streams", [None] * 50)
-    assert len({planned_request.name for planned_request in made.planned}) == 50
+    assert len({request.name for request in made.planned}) == 50
     for request in made.planned:
-        body, lengths = json.loads(request.body), made.asked[request.name]
+        body, lengths = json.loads(request.body), made.expected[request.name]
         assert request.path == "/under/v1/completions"
         assert len(body["prompt"]) == lengths.prompt_tokens
         assert (body["max_tokens"], body["ignore_eos"]) == (lengths.output_tokens, True)
@@ -31,24 +31,22 @@ def test_requests_have_the_lengths_they_say() -> None:
         assert lengths.output_tokens in range(5, 10)
 
 
-def test_so_many_begin_alike_as_are_to_share_their_beginning() -> None:
+def test_planned_share_of_prompts_begins_alike() -> None:
     made = Maker(ENDPOINT, TRAFFIC, TEXT).make("streams", [None] * 400)
     beginnings = [tuple(json.loads(request.body)["prompt"][:10]) for request in made.planned]
     most = max(map(beginnings.count, beginnings))
     assert most == pytest.approx(200, abs=40)
 
 
-def test_the_same_seed_makes_the_same_bytes_and_another_others() -> None:
+def test_requests_depend_on_the_seed_alone() -> None:
     maker = Maker(ENDPOINT, TRAFFIC, TEXT)
     once, again = (maker.make("one", [None] * 5).planned for _ in range(2))
     assert once == again
-    other = maker.make("other", [None] * 5).planned
-    assert {request.body for request in other}.isdisjoint(request.body for request in once)
+    different = maker.make("other", [None] * 5).planned
+    assert {request.body for request in different}.isdisjoint(request.body for request in once)
 
 
-def test_requests_that_come_independently_are_as_many_as_asked_for_and_spread_as_they_should() -> (
-    None
-):
+def test_poisson_arrivals_have_their_rate_and_dispersion() -> None:
     times = poisson(50.0, 20_000, "seed")
     assert times[0] == 0.0
     assert times == sorted(times)
@@ -81,7 +79,7 @@ def test_a_trace_is_replayed_to_the_token_or_cut_to_fit(
     maker = Maker(ENDPOINT, planned_traffic({"trace_speed": 4.0}), TEXT)
     made, cut = maker.replay("trace", [Arrival(at_s, prompt, output)], context)
     (request,) = made.planned
-    body, lengths = json.loads(request.body), made.asked[request.name]
+    body, lengths = json.loads(request.body), made.expected[request.name]
     assert request.at_s == at_s / 4
     assert (len(body["prompt"]), body["max_tokens"]) == (
         lengths.prompt_tokens,
@@ -100,7 +98,7 @@ def prompts(*arrivals: Arrival) -> list[list[int]]:
     return [json.loads(request.body)["prompt"] for request in made.planned]
 
 
-def test_prompts_begin_alike_where_the_trace_says_so() -> None:
+def test_prompts_with_the_same_block_ids_begin_alike() -> None:
     first, second, third = prompts(
         Arrival(0.0, 1500, 1, (0, 1, 2)),
         Arrival(0.0, 1200, 1, (0, 1, 3)),
@@ -112,21 +110,21 @@ def test_prompts_begin_alike_where_the_trace_says_so() -> None:
     assert first[BLOCK_TOKENS:] == third[BLOCK_TOKENS:]
 
 
-def test_prompts_begin_each_in_its_own_way_where_the_trace_says_nothing() -> None:
-    found = prompts(*[Arrival(0.0, 600, 1)] * 200)
-    assert len({tuple(entry[:16]) for entry in found}) == 200
-    assert prompts(*[Arrival(0.0, 600, 1)] * 200) == found
+def test_prompts_without_block_ids_share_no_beginning() -> None:
+    made = prompts(*[Arrival(0.0, 600, 1)] * 200)
+    assert len({tuple(prompt[:16]) for prompt in made}) == 200
+    assert prompts(*[Arrival(0.0, 600, 1)] * 200) == made
 
 
-def test_requests_of_a_batch_go_as_they_are_to_the_served_model_and_streamed() -> None:
+def test_batch_requests_are_sent_unchanged_but_model_and_stream() -> None:
     body = {"model": "gpt-5", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.3}
-    told = {**body, "stream_options": {"include_usage": False, "more": 1}}
+    with_options = {**body, "stream_options": {"include_usage": False, "more": 1}}
     requests = [
         BatchRequest("a", "/v1/chat/completions", body),
         BatchRequest("b", "/v1/completions", {"prompt": "Once"}),
-        BatchRequest("c", "/v1/chat/completions", told),
+        BatchRequest("c", "/v1/chat/completions", with_options),
     ]
-    made = Maker(ENDPOINT, TRAFFIC, TEXT).given(requests, [0.0, 0.5, 1.0])
+    made = Maker(ENDPOINT, TRAFFIC, TEXT).from_batch(requests, [0.0, 0.5, 1.0])
     assert [(request.name, request.path, request.at_s) for request in made.planned] == [
         ("a", "/under/v1/chat/completions", 0.0),
         ("b", "/under/v1/completions", 0.5),
@@ -137,4 +135,4 @@ def test_requests_of_a_batch_go_as_they_are_to_the_served_model_and_streamed() -
     assert first == {**body, "model": "mini", "stream": True, "stream_options": counted}
     assert second["prompt"] == "Once"
     assert third["stream_options"] == {**counted, "more": 1}
-    assert made.asked["a"].output_tokens is None
+    assert made.expected["a"].output_tokens is None

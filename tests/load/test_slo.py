@@ -1,4 +1,4 @@
-"""The figures of a phase have the field's names, and are held against their limits."""
+"""The figures of a phase have their usual names and are compared with their limits."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.types import AnsweredRequest
 
 
-def test_figures_have_the_fields_names() -> None:
-    found = latency.figures(phase(), LIMITS)
-    assert found["output_tokens_per_s"] == USERS * TOKENS / 2.0
-    assert found["requests_per_s"] == found["goodput_per_s"] == 2.0
-    assert found["ttft_s"]["p50"] == pytest.approx(0.06)
-    assert found["itl_s"]["p99"] == pytest.approx(0.02)
-    assert found["counted_by"] == ["usage"]
-    assert found["sent_late_p99_s"] == 0.001
+def test_figures_have_their_usual_names() -> None:
+    figures = latency.figures(phase(), LIMITS)
+    assert figures["output_tokens_per_s"] == USERS * TOKENS / 2.0
+    assert figures["requests_per_s"] == figures["goodput_per_s"] == 2.0
+    assert figures["ttft_s"]["p50"] == pytest.approx(0.06)
+    assert figures["itl_s"]["p99"] == pytest.approx(0.02)
+    assert figures["counted_by"] == ["usage"]
+    assert figures["sent_late_p99_s"] == 0.001
 
 
-def test_figures_are_rounded_and_those_that_do_not_exist_are_left_out() -> None:
+def test_figures_are_rounded_and_missing_ones_left_out() -> None:
     short = replace(answer(1), tokens=((0.5, 1),), ended_s=0.75)
     uneven = replace(answer(2), tokens=((1 / 3, 1), (4 / 3, 1), (1.5, 1)), ended_s=2.0)
     late = (1 / 3, 1 / 7)
-    found = latency.figures(phase(short, uneven, took_s=3.0, late_s=late), LIMITS)
-    assert found == {
+    figures = latency.figures(phase(short, uneven, took_s=3.0, late_s=late), LIMITS)
+    assert figures == {
         "output_tokens_per_s": 1.33,
         "requests_per_s": 0.667,
         "goodput_per_s": 0.333,
@@ -58,7 +58,7 @@ def test_a_request_is_good_within_both_of_its_limits() -> None:
     assert latency.figures(phase(*late, *good), strict)["goodput_per_s"] == 0.0
 
 
-def test_what_is_at_its_limit_is_within_it() -> None:
+def test_value_at_its_limit_is_within_it() -> None:
     request = replace(answer(0), tokens=((0.25, 1), (0.5, 1)), ended_s=0.5)
     failed = replace(answer(1), error="no")
     at_its_limits = {"ttft_p95_s": 0.25, "itl_p95_s": 0.25, "slo_attainment": 0.5}

@@ -54,68 +54,68 @@ def batch(**changes: Any) -> str:
     return json.dumps(line) + "\n"
 
 
-def written(folder: Path, text: str | bytes) -> Path:
+def written(folder: Path, content: str | bytes) -> Path:
     path = folder / "the trace"
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def taken(folder: Path, text: str | bytes, **traffic: Any) -> TraceSelection:
-    return take(written(folder, text), planned_traffic({"seconds": 60, **traffic}))
+def take_from(folder: Path, content: str | bytes, **traffic: Any) -> TraceSelection:
+    return take(written(folder, content), planned_traffic({"seconds": 60, **traffic}))
 
 
-def arrivals(found: TraceSelection) -> list[tuple[float, int, int]]:
+def arrivals(selection: TraceSelection) -> list[tuple[float, int, int]]:
     return [
-        (round(entry.at_s, 6), entry.prompt_tokens, entry.output_tokens)
-        for entry in found.entries
-        if isinstance(entry, Arrival)
+        (round(arrival.at_s, 6), arrival.prompt_tokens, arrival.output_tokens)
+        for arrival in selection.entries
+        if isinstance(arrival, Arrival)
     ]
 
 
 def test_an_azure_trace(tmp_path: Path) -> None:
-    selection = taken(tmp_path, AZURE)
+    selection = take_from(tmp_path, AZURE)
     assert selection.format == "Azure LLM inference trace"
     assert arrivals(selection) == [(0.0, 374, 44), (4.314579, 396, 109), (4.541877, 879, 55)]
     # That of 2024 tells the zone, and leaves out a fraction that is zero.
     newer = AZURE[:40] + "2024-05-10 00:00:00+00:00,9,1\n2024-05-10 00:00:00.5+00:00,8,2\n"
-    assert arrivals(taken(tmp_path, newer)) == [(0.0, 9, 1), (0.5, 8, 2)]
+    assert arrivals(take_from(tmp_path, newer)) == [(0.0, 9, 1), (0.5, 8, 2)]
 
 
 def test_a_burstgpt_trace_without_the_requests_that_failed(tmp_path: Path) -> None:
-    selection = taken(tmp_path, BURSTGPT)
+    selection = take_from(tmp_path, BURSTGPT)
     assert (selection.format, selection.left_out) == ("BurstGPT trace", 1)
     assert arrivals(selection) == [(0.0, 472, 18), (13.0, 417, 276)]
-    assert arrivals(taken(tmp_path, BURSTGPT_3)) == [(0.0, 472, 18)]
+    assert arrivals(take_from(tmp_path, BURSTGPT_3)) == [(0.0, 472, 18)]
 
 
 def test_a_mooncake_trace_with_the_blocks_that_prompts_share(tmp_path: Path) -> None:
-    selection = taken(tmp_path, MOONCAKE)
+    selection = take_from(tmp_path, MOONCAKE)
     assert selection.format == "Mooncake trace"
     assert arrivals(selection) == [(0.0, 6758, 500), (3.0, 915, 355), (5.999, 1053, 26)]
-    assert [entry.blocks[:2] for entry in selection.entries if isinstance(entry, Arrival)] == [
-        (0, 1), (0, 462), (),
-    ]  # fmt: skip
+    blocks = [arrival.blocks[:2] for arrival in selection.entries if isinstance(arrival, Arrival)]
+    assert blocks == [(0, 1), (0, 462), ()]
 
 
 def test_a_batch_file(tmp_path: Path) -> None:
-    text = batch() + "\n" + batch(custom_id="b", url=COMPLETIONS, body={"prompt": "Once"})
-    selection = taken(tmp_path, text)
+    content = batch() + "\n" + batch(custom_id="b", url=COMPLETIONS, body={"prompt": "Once"})
+    selection = take_from(tmp_path, content)
     assert selection.format == "OpenAI batch file"
-    assert [(entry.name, entry.path) for entry in selection.entries if isinstance(entry, BatchRequest)] == [
+    requests = [entry for entry in selection.entries if isinstance(entry, BatchRequest)]
+    assert [(request.name, request.path) for request in requests] == [
         ("request-1", CHAT), ("b", COMPLETIONS),
     ]  # fmt: skip
 
 
-def test_a_byte_order_mark_and_windows_line_ends_are_borne(tmp_path: Path) -> None:
-    text = "\ufeff" + AZURE.replace("\n", "\r\n")
-    assert arrivals(taken(tmp_path, text)) == arrivals(taken(tmp_path, AZURE))
+def test_byte_order_mark_and_windows_line_ends_are_accepted(tmp_path: Path) -> None:
+    content = "\ufeff" + AZURE.replace("\n", "\r\n")
+    assert arrivals(take_from(tmp_path, content)) == arrivals(take_from(tmp_path, AZURE))
 
 
-def test_no_more_is_taken_than_the_plan_has_room_for(tmp_path: Path) -> None:
-    assert len(taken(tmp_path, AZURE, requests=2).entries) == 2
-    assert len(taken(tmp_path, AZURE, seconds=4.4).entries) == 2
-    assert len(taken(tmp_path, AZURE, seconds=4.4, trace_speed=2.0).entries) == 3
-    assert len(taken(tmp_path, batch() + "no JSON", requests=1).entries) == 1
+def test_no_more_is_taken_than_planned(tmp_path: Path) -> None:
+    assert len(take_from(tmp_path, AZURE, requests=2).entries) == 2
+    assert len(take_from(tmp_path, AZURE, seconds=4.4).entries) == 2
+    assert len(take_from(tmp_path, AZURE, seconds=4.4, trace_speed=2.0).entries) == 3
+    assert len(take_from(tmp_path, batch() + "no JSON", requests=1).entries) == 1
 
 
 def test_a_huge_trace_is_not_read_to_its_end(
@@ -137,9 +137,9 @@ def test_a_huge_trace_is_not_read_to_its_end(
     assert read == [1, 2, 3, 4]
 
 
-def edited(text: str, line: int, new: str) -> str:
-    """Return a text with another line at a place; the first is 1."""
-    lines = text.splitlines()
+def edited(content: str, line: int, new: str) -> str:
+    """Return the content with one line replaced; the first is 1."""
+    lines = content.splitlines()
     lines[line - 1] = new
     return "\n".join(lines) + "\n"
 
@@ -203,16 +203,16 @@ WRONG: list[tuple[str | bytes, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "where", "says"), WRONG)
-def test_what_is_no_trace_is_refused_with_its_line(
-    tmp_path: Path, text: str | bytes, where: str, says: str
+@pytest.mark.parametrize(("content", "place", "expected"), WRONG)
+def test_invalid_trace_is_refused_with_its_line(
+    tmp_path: Path, content: str | bytes, place: str, expected: str
 ) -> None:
     with pytest.raises(UserError) as error:
-        taken(tmp_path, text)
-    told = str(error.value)
-    assert told.startswith(f"{tmp_path / 'the trace'}{where}: ")
-    assert says in told
-    assert "\n" in told, "no next step"
+        take_from(tmp_path, content)
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path / 'the trace'}{place}: ")
+    assert expected in message
+    assert "\n" in message, "no next step"
 
 
 def test_a_line_without_end_is_refused_and_not_read_whole(
@@ -220,23 +220,23 @@ def test_a_line_without_end_is_refused_and_not_read_whole(
 ) -> None:
     monkeypatch.setattr(traces, "LONGEST_BYTES", 2**20)
     with pytest.raises(UserError, match=r":1: found more than 1 MiB on a line; .*\nis it a trace"):
-        taken(tmp_path, b"x" * (2**20 + 1))
+        take_from(tmp_path, b"x" * (2**20 + 1))
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--load-trace .*nothing: does not exist\nname a trace"):
         take(tmp_path / "nothing", planned_traffic())
     with pytest.raises(UserError, match="is no file"):
         take(tmp_path, planned_traffic())
 
 
-def test_a_plan_too_short_for_two_requests_says_how_fast_to_replay(tmp_path: Path) -> None:
+def test_too_short_plan_is_refused_with_a_replay_speed(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"comes 4\.31\d* s after the first.*\nreplay it faster"
     ) as e:
-        taken(tmp_path, AZURE, seconds=1.0)
+        take_from(tmp_path, AZURE, seconds=1.0)
     assert "trace_speed = 4.4 or more under [load]" in str(e.value)
-    assert len(taken(tmp_path, AZURE, seconds=1.0, trace_speed=4.4).entries) == 2
+    assert len(take_from(tmp_path, AZURE, seconds=1.0, trace_speed=4.4).entries) == 2
 
 
 LENGTHS = st.integers(1, 10**6)
@@ -267,32 +267,32 @@ def as_mooncake(rows: Sequence[tuple[float, int, int]]) -> str:
 
 @pytest.mark.parametrize("write", [as_azure, as_burstgpt, as_mooncake])
 @given(rows=ORDERED)
-def test_any_ordered_trace_comes_back(
+def test_any_ordered_trace_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, write: Callable[[Rows], str], rows: Rows
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
-    selection = taken(folder, write(rows), seconds=1000)
+    selection = take_from(folder, write(rows), seconds=1000)
     assert [arrival[1:] for arrival in arrivals(selection)] == [row[1:] for row in rows]
     times = [at - rows[0][0] for at, _, _ in rows]
     assert [arrival[0] for arrival in arrivals(selection)] == pytest.approx(times, abs=1e-5)
 
 
-@given(text=st.text() | st.binary())
-def test_nothing_is_read_as_a_trace_that_is_none(
-    tmp_path_factory: pytest.TempPathFactory, text: str | bytes
+@given(content=st.text() | st.binary())
+def test_random_content_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: str | bytes
 ) -> None:
-    data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
     with pytest.raises(UserError, match="\n"):  # and nothing else is ever raised
-        taken(tmp_path_factory.getbasetemp(), data)
+        take_from(tmp_path_factory.getbasetemp(), data)
 
 
 @given(at_s=st.floats(allow_nan=True, allow_infinity=True), length=st.integers() | st.floats())
-def test_any_numbers_are_taken_or_refused(
+def test_any_numbers_are_accepted_or_refused(
     tmp_path_factory: pytest.TempPathFactory, at_s: float, length: float
 ) -> None:
     line = json.dumps({"timestamp": at_s, "input_length": length, "output_length": 1})
     try:
-        selection = taken(tmp_path_factory.getbasetemp(), line)
+        selection = take_from(tmp_path_factory.getbasetemp(), line)
     except UserError:
         assert not (math.isfinite(at_s) and length >= 1 and float(length).is_integer())
     else:

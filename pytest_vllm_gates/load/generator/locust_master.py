@@ -1,12 +1,12 @@
-"""The process that drives a load as locust's master: users on workers, who send its requests.
+"""The process that drives a load as locust's master, over workers that send its requests.
 
     python -m pytest_vllm_gates.load.generator.locust_master JOB RESULT
 
 Both files are pickles, as in `program.py`. From the network come only lists as msgpack, and only of
-workers that know the secret: the others are not heard, so that none of them gets the server's key.
+workers that know the secret: other clients are ignored, so that none of them gets the server's key.
 
-Every worker has its part of the requests before the load begins: while it lasts nothing but answers
-comes in, and a worker's users never wait for the master.
+Every worker has its part of the requests before the load begins, so its users never wait for the
+master.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class MasterWorker:
 
 
 class Master(runners.MasterRunner):
-    """A locust master that hears only who knows the secret, and keeps what they send."""
+    """A locust master that accepts only workers with the secret, and keeps what they send."""
 
     def __init__(
         self, environment: Environment, host: str, port: int, secret: str, count: int
     ) -> None:
-        self.hands: dict[str, MasterWorker] = {}
+        self.admitted: dict[str, MasterWorker] = {}
         self.failure = ""
         self._secret = secret
         self._count = count
@@ -81,7 +81,7 @@ class Master(runners.MasterRunner):
         self.server.socket.linger = 1000  # ms; a worker that hangs keeps nobody from ending
 
     def client_listener(self) -> NoReturn:
-        """Listen, whatever strangers send."""
+        """Listen; messages of unknown clients do not stop it."""
         while True:
             try:
                 super().client_listener()
@@ -89,41 +89,43 @@ class Master(runners.MasterRunner):
                 gevent.sleep(LOOK_S)
 
     def handle_message(self, client_id: str, msg: Message) -> None:
-        """Hear a worker that has been let in, and let in who may be."""
-        if client_id not in self.hands:
-            if msg.type == messages.ADMIT and len(self.hands) < self._count:
+        """Handle the message of an admitted worker, or admit one that knows the secret."""
+        if client_id not in self.admitted:
+            if msg.type == messages.ADMIT and len(self.admitted) < self._count:
                 self._admit(client_id, **msg.data)
         elif msg.node_id == client_id:
-            hand = self.hands[client_id]
+            worker = self.admitted[client_id]
             try:
-                if not self._heard(hand, msg):
+                if not self._heard(worker, msg):
                     super().handle_message(client_id, msg)
             except Exception as error:  # noqa: BLE001 - the load is not to wait for ever
-                self.failure = f"{hand.name} sent {msg.type}: {error!r}"
+                self.failure = f"{worker.name} sent {msg.type}: {error!r}"
 
     def _admit(self, client_id: str, proof: str, pid: int, version: str) -> None:
         if hmac.compare_digest(proof, messages.proof(self._secret, client_id)):
             host = client_id.rpartition("_")[0]
-            name = f"load worker {len(self.hands) + 1} of {self._count} (process {pid} on {host})"
-            self.hands[client_id] = MasterWorker(name, pid)
+            name = (
+                f"load worker {len(self.admitted) + 1} of {self._count} (process {pid} on {host})"
+            )
+            self.admitted[client_id] = MasterWorker(name, pid)
             if version != __version__:
                 self.failure = f"{name} is of version {version}, and this is {__version__}"
 
-    def _heard(self, hand: MasterWorker, msg: Message) -> bool:
-        """Take in a message of ours; return False for one of locust's own."""
+    def _heard(self, worker: MasterWorker, msg: Message) -> bool:
+        """Handle one of this package's messages; return False for one of locust's own."""
         match msg.type:
             case messages.READY:
-                hand.ready = True
-                if (has := msg.data["requests"]) != len(hand.part):
-                    self.failure = f"{hand.name} has {has} of {len(hand.part)} requests"
+                worker.ready = True
+                if (has := msg.data["requests"]) != len(worker.part):
+                    self.failure = f"{worker.name} has {has} of {len(worker.part)} requests"
             case messages.RAWS:
-                hand.raws.extend(map(messages.raw, msg.data["raws"]))
+                worker.raws.extend(map(messages.raw, msg.data["raws"]))
             case messages.DONE:
-                hand.took_s, hand.left = msg.data["took_s"], msg.data["left"]
+                worker.took_s, worker.left = msg.data["took_s"], msg.data["left"]
             case messages.FAILED:
-                self.failure = f"{hand.name} failed: {msg.data['why']}"
+                self.failure = f"{worker.name} failed: {msg.data['why']}"
             case "exception":
-                self.failure = f"{hand.name} failed: {msg.data['msg']}\n{msg.data['traceback']}"
+                self.failure = f"{worker.name} failed: {msg.data['msg']}\n{msg.data['traceback']}"
             case _:
                 return False
         return True
@@ -137,7 +139,7 @@ class Children:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self, count: int, port: int, secret: str) -> None:
-        """Start so many; they read the secret from a file that nobody else can."""
+        """Start so many; they read the secret from a file that only this user can read."""
         secret_file = self._folder / "secret"
         secret_file.touch(mode=0o600)
         secret_file.write_text(secret, encoding="ascii")
@@ -151,15 +153,15 @@ class Children:
                 )  # fmt: skip
 
     def ended(self) -> Iterator[tuple[int, str]]:
-        """Yield the process id of each that has ended, and how."""
+        """Yield the process id of each that has ended, with status and output."""
         for number, child in enumerate(self._started):
             if (status := child.poll()) is not None:
                 words = self._words(number).read_text(encoding="utf-8", errors="replace")
-                said = f"; it said:\n{words[-SHOWN:].strip()}" if words.strip() else ""
-                yield child.pid, f"ended with status {status}{said}"
+                output = f"; it said:\n{words[-SHOWN:].strip()}" if words.strip() else ""
+                yield child.pid, f"ended with status {status}{output}"
 
     def end(self) -> None:
-        """End them; they have nothing left that anybody wants."""
+        """Kill them: their results have been received."""
         for child in self._started:
             child.kill()
             child.wait()
@@ -177,9 +179,9 @@ class Drive:
         self._children = children
 
     def run(self, requests: list[PlannedRequest]) -> DrivenLoad:
-        """Gather the workers, deal them the requests, let them go, and merge what came.
+        """Gather the workers, deal them the requests, start them, and merge their responses.
 
-        Raises `RuntimeError` where a worker is lost or says that it failed.
+        Raises `RuntimeError` where a worker is lost or reports a failure.
         """
         job, master, count = self._job, self._master, self._job.workers.count
         self._until(lambda: len(master.clients.ready) == count, "come", GATHER_S)
@@ -187,78 +189,82 @@ class Drive:
         master.start(users, spawn_rate=users)
         self._until(lambda: master.user_count == users, "have their users", GATHER_S)
         parts = messages.dealt(
-            requests, {other: master.clients[other].user_count for other in master.hands}
+            requests,
+            {client_id: master.clients[client_id].user_count for client_id in master.admitted},
         )
         deal = {
             "host": job.host, "port": job.port, "headers": job.headers,
             "closed": job.users is not None, "silence_s": job.silence_s, "seconds": job.seconds,
         }  # fmt: skip
-        for client_id, hand in master.hands.items():
-            hand.part = parts[client_id]
-            for rows in messages.planned_rows(hand.part):
+        for client_id, worker in master.admitted.items():
+            worker.part = parts[client_id]
+            for rows in messages.planned_rows(worker.part):
                 master.send_message(messages.PART, {"requests": rows}, client_id)
             master.send_message(messages.DEAL, deal, client_id)
-        hands = master.hands.values()
-        self._until(lambda: all(worker.ready for worker in hands), "take their requests", GATHER_S)
+        admitted = master.admitted.values()
+        self._until(
+            lambda: all(worker.ready for worker in admitted), "take their requests", GATHER_S
+        )
         begun_unix_s = time.time() + LEAD_S
         master.send_message(messages.BEGIN, {"begun_unix_s": begun_unix_s, "lead_s": LEAD_S})
-        self._until(lambda: all(worker.took_s is not None for worker in hands))
+        self._until(lambda: all(worker.took_s is not None for worker in admitted))
         return self._merged(begun_unix_s)
 
-    def _until(self, done: Callable[[], bool], what: str = "", within_s: float = math.inf) -> None:
-        """Wait, and notice who is lost meanwhile."""
+    def _until(self, done: Callable[[], bool], goal: str = "", within_s: float = math.inf) -> None:
+        """Wait for `done`; raise `RuntimeError` for a worker lost meanwhile or a timeout."""
         deadline = time.monotonic() + within_s
         while not done():
             self._look()
             if time.monotonic() > deadline:
-                raise RuntimeError(self._late(what, within_s))
+                raise RuntimeError(self._late(goal, within_s))
             gevent.sleep(LOOK_S)
         self._look()
 
-    def _late(self, what: str, within_s: float) -> str:
+    def _late(self, goal: str, within_s: float) -> str:
         workers, come = self._job.workers, len(self._master.clients.ready)
-        told = f"of {workers.count} load workers not all {what} within {within_s:g} s"
-        if what != "come" or not workers.listen:
-            return told
+        message = f"of {workers.count} load workers not all {goal} within {within_s:g} s"
+        if goal != "come" or not workers.listen:
+            return message
         return (
-            f"{told}, but {come}; start them where they are: {messages.SECRET_VARIABLE}=... "
+            f"{message}, but {come}; start them where they are: {messages.SECRET_VARIABLE}=... "
             f"python -m {WORKER} --master {workers.listen}"
         )
 
     def _look(self) -> None:
         """Raise `RuntimeError` where a worker is lost or failed."""
-        hands, clients = self._master.hands, self._master.clients
-        for pid, how in self._children.ended():
-            workers = [worker for worker in hands.values() if worker.pid == pid]
+        admitted, clients = self._master.admitted, self._master.clients
+        for pid, end in self._children.ended():
+            workers = [worker for worker in admitted.values() if worker.pid == pid]
             name = workers[0].name if workers else f"a load worker (process {pid})"
             had = f"; {len(workers[0].part)} requests were its to send" if workers else ""
-            raise RuntimeError(f"{name} {how}{had}")
-        for client_id, hand in hands.items():
+            raise RuntimeError(f"{name} {end}{had}")
+        for client_id, worker in admitted.items():
             node = clients.get(client_id)
             if node is not None and node.state == runners.STATE_MISSING:
-                raise RuntimeError(f"{hand.name} has given no sign of life for {SILENT_S} s")
+                raise RuntimeError(f"{worker.name} has given no sign of life for {SILENT_S} s")
         if self._master.failure:
             raise RuntimeError(self._master.failure)
 
     def _merged(self, begun_unix_s: float) -> DrivenLoad:
         raws: list[RawResponse] = []
-        for hand in self._master.hands.values():
-            if len(hand.raws) + hand.left != len(hand.part):
+        for worker in self._master.admitted.values():
+            if len(worker.raws) + worker.left != len(worker.part):
                 raise RuntimeError(
-                    f"{hand.name} had {len(hand.part)} requests, and tells of {len(hand.raws)}"
+                    f"{worker.name} had {len(worker.part)} requests, and tells of "
+                    f"{len(worker.raws)}"
                 )
-            raws += hand.raws
+            raws += worker.raws
         counted = self._master.stats.total.num_requests
         if counted != len(raws):
             raise RuntimeError(f"locust counts {counted} requests, and {len(raws)} came back")
-        took_s = max(worker.took_s or 0.0 for worker in self._master.hands.values())
+        took_s = max(worker.took_s or 0.0 for worker in self._master.admitted.values())
         return DrivenLoad(
             begun_unix_s, took_s, tuple(sorted(raws, key=lambda response: response.ended_s))
         )
 
 
 def drive(job: Job, folder: Path) -> DrivenLoad:
-    """Drive a job; `folder`: where nobody else can read."""
+    """Drive a job; `folder`: a folder that only this user can read."""
     requests = [*job.requests]
     if job.users is None:
         due = (request for request in requests if (request.at_s or 0.0) <= job.seconds)

@@ -1,7 +1,7 @@
-"""The locust user: it sends our requests over raw sockets, one after the other.
+"""The locust user: it sends requests over raw sockets, one after the other.
 
-Of locust it uses the greenlets and the counting. What is measured are the bytes and the kernel's
-stamps, as in `loop.py`: no HTTP client reads ahead, and no response time is rounded.
+It uses only locust's greenlets and counters. It measures bytes and the kernel's stamps, as
+`loop.py` does: no HTTP client reads ahead, and no response time is rounded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class WorkerShare:
-    """A worker's part of a load, and what came of it."""
+    """A worker's part of a load, with its raw responses."""
 
     target: Target
     clock: Clock
@@ -55,28 +55,28 @@ class WorkerShare:
 
     def send(self, request: PlannedRequest, intended_s: float) -> RawResponse:
         """Send a request and read its answer to the end."""
-        flight = ActiveRequest(request, intended_s, self.target.bytes_of(request))
-        error = self._fly(flight)
-        self.raws.append(raw := flight.ended(error, self.clock))
+        active = ActiveRequest(request, intended_s, self.target.bytes_of(request))
+        error = self._exchange(active)
+        self.raws.append(raw := active.ended(error, self.clock))
         return raw
 
-    def _fly(self, flight: ActiveRequest) -> str:
+    def _exchange(self, active: ActiveRequest) -> str:
         """Return why an answer is not whole."""
         trouble = "no socket"
         try:
-            with self.target.socket() as made:
-                made.settimeout(self.silence_s)
-                flight.begun_s = flight.last_s = self.clock.now()
+            with self.target.socket() as connection:
+                connection.settimeout(self.silence_s)
+                active.begun_s = active.last_s = self.clock.now()
                 trouble = "cannot connect"
-                made.connect(self.target.address)
+                connection.connect(self.target.address)
                 trouble = "the request could not be sent"
-                made.sendall(flight.left)
-                flight.sent_s = flight.last_s = self.clock.now()
+                connection.sendall(active.left)
+                active.sent_s = active.last_s = self.clock.now()
                 trouble = "the connection broke"
-                while flight.read(made, self.clock):
+                while active.read(connection, self.clock):
                     pass
         except OSError as error:
-            flight.last_s = self.clock.now()
+            active.last_s = self.clock.now()
             if isinstance(error, TimeoutError) and error.errno is None:  # ours, not the kernel's
                 return f"nothing came for {self.silence_s:g} s"
             return f"{trouble}: {error}"
@@ -95,11 +95,11 @@ class LoadUser(locust.User):
 
     @locust.task
     def ask(self) -> None:
-        """Send the next request, and tell locust of it."""
-        found = self.share.next()
-        if found is None:
+        """Send the next request, and report it to locust."""
+        due = self.share.next()
+        if due is None:
             raise StopUser
-        request, intended_s = found
+        request, intended_s = due
         self.share.until(intended_s)
         raw = self.share.send(request, intended_s)
         self.environment.events.request.fire(

@@ -1,6 +1,7 @@
-"""A worker of a load, on this machine or another.
+r"""A worker of a load, on this machine or another.
 
-    GATES_LOAD_SECRET=... python -m pytest_vllm_gates.load.generator.locust_worker --master HOST[:PORT]
+    GATES_LOAD_SECRET=... python -m pytest_vllm_gates.load.generator.locust_worker \
+        --master HOST[:PORT]
 
 It waits for a master there, sends its part of the load, and waits for the next, until it is
 interrupted. Its times count from the moment that the master names as the beginning, by its own
@@ -48,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _wait(host: str, port: int) -> None:
-    """Return once somebody listens there."""
+    """Return once a master listens there."""
     while True:
         with contextlib.suppress(OSError), socket.create_connection((host, port), CONNECT_S):
             return

@@ -1,4 +1,4 @@
-"""Drives a load over raw sockets (`flight.py`) from one thread, with a loop of its own."""
+"""Drives a load over raw sockets (`socket_client.py`) from one thread, with its own loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Loop:
         self._silence_s = silence_s
         self._epoll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
-        self._flights: dict[int, ActiveRequest] = {}
+        self._active: dict[int, ActiveRequest] = {}
         self._raws: list[RawResponse] = []
         self._looks_s = 0.0
         self._stamped = stamping()
@@ -58,8 +58,8 @@ class Loop:
                 self._closed(iter(requests), users)
         finally:
             self._epoll.close()
-            for entry in (*self._sockets.values(), *self._stamped):
-                entry.close()
+            for connection in (*self._sockets.values(), *self._stamped):
+                connection.close()
             if collects:
                 gc.enable()
         return DrivenLoad(self._clock.begun_unix_s, self._now(), tuple(self._raws))
@@ -69,12 +69,12 @@ class Loop:
 
     def _open(self, requests: Iterable[PlannedRequest]) -> None:
         due = [
-            (planned_request.at_s or 0.0, number, planned_request)
-            for number, planned_request in enumerate(requests)
-            if (planned_request.at_s or 0.0) <= self._seconds
+            (request.at_s or 0.0, number, request)
+            for number, request in enumerate(requests)
+            if (request.at_s or 0.0) <= self._seconds
         ]
         heapq.heapify(due)
-        while due or self._flights:
+        while due or self._active:
             while due and due[0][0] <= self._now():
                 at_s, _, request = heapq.heappop(due)
                 self._start(request, at_s)
@@ -82,29 +82,29 @@ class Loop:
 
     def _closed(self, requests: Iterator[PlannedRequest], users: int) -> None:
         more = True
-        while more or self._flights:
-            while more and len(self._flights) < users:
+        while more or self._active:
+            while more and len(self._active) < users:
                 request = next(requests, None) if self._now() < self._seconds else None
                 if request is None:
                     more = False
                 else:
                     self._start(request, self._now())
-            if self._flights:
+            if self._active:
                 self._turn(None)
 
     def _start(self, request: PlannedRequest, intended_s: float) -> None:
-        flight = ActiveRequest(request, intended_s, self._target.bytes_of(request))
+        active = ActiveRequest(request, intended_s, self._target.bytes_of(request))
         try:
-            made = self._target.socket()
+            connection = self._target.socket()
         except OSError as error:
-            flight.last_s = self._now()
-            self._raws.append(flight.ended(f"no socket: {error}", self._clock))
+            active.last_s = self._now()
+            self._raws.append(active.ended(f"no socket: {error}", self._clock))
             return
-        made.setblocking(False)
-        status = made.connect_ex(self._target.address)
-        number = made.fileno()
-        self._sockets[number], self._flights[number] = made, flight
-        flight.begun_s = flight.last_s = self._now()
+        connection.setblocking(False)
+        status = connection.connect_ex(self._target.address)
+        number = connection.fileno()
+        self._sockets[number], self._active[number] = connection, active
+        active.begun_s = active.last_s = self._now()
         if status and status not in IN_PROGRESS:
             self._end(number, f"cannot connect: {errno.errorcode.get(status, status)}")
             return
@@ -119,33 +119,33 @@ class Loop:
         for number, event in ready:
             if event & WRITABLE:
                 self._write(number)
-            if event != WRITABLE and number in self._flights:
+            if event != WRITABLE and number in self._active:
                 self._read(number)
         if (now := self._now()) >= self._looks_s:
             self._looks_s = now + self._silence_s / 4
             self._give_up(now)
 
     def _write(self, number: int) -> None:
-        flight = self._flights[number]
+        active = self._active[number]
         try:
-            while flight.left:
-                flight.left = flight.left[self._sockets[number].send(flight.left) :]
+            while active.left:
+                active.left = active.left[self._sockets[number].send(active.left) :]
         except BlockingIOError:
             return
         except OSError as error:
             self._end(number, f"the request could not be sent: {error}")
             return
-        flight.sent_s = flight.last_s = self._now()
+        active.sent_s = active.last_s = self._now()
         self._epoll.modify(number, select.EPOLLIN)
 
     def _read(self, number: int) -> None:
-        flight = self._flights[number]
+        active = self._active[number]
         try:
-            more = flight.read(self._sockets[number], self._clock)
+            more = active.read(self._sockets[number], self._clock)
         except BlockingIOError:
             return
         except OSError as error:
-            flight.last_s = self._now()
+            active.last_s = self._now()
             self._end(number, f"the connection broke: {error}")
             return
         if not more:
@@ -153,10 +153,10 @@ class Loop:
 
     def _end(self, number: int, error: str) -> None:
         self._sockets.pop(number).close()
-        self._raws.append(self._flights.pop(number).ended(error, self._clock))
+        self._raws.append(self._active.pop(number).ended(error, self._clock))
 
     def _give_up(self, now: float) -> None:
-        for number, flight in [*self._flights.items()]:
-            if now - flight.last_s > self._silence_s:
-                flight.last_s = now
+        for number, active in [*self._active.items()]:
+            if now - active.last_s > self._silence_s:
+                active.last_s = now
                 self._end(number, f"nothing came for {self._silence_s:g} s")

@@ -1,4 +1,4 @@
-"""Drives a load from a process of its own, so that nothing this one does can delay it."""
+"""Drives a load from a process of its own, so that this one cannot delay it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.types import DrivenLoad, PlannedRequest, Workers
 
 PROGRAM = "pytest_vllm_gates.load.generator.program"
-SWARM = "pytest_vllm_gates.load.generator.locust_master"
+LOCUST_PROGRAM = "pytest_vllm_gates.load.generator.locust_master"
 SILENCE_S = 120.0
 LOOK_S = 60.0
 
@@ -50,11 +50,11 @@ def measure(
     seconds: float = math.inf,
     workers: Workers = ALONE,
 ) -> DrivenLoad:
-    """Send the requests at their times, or so many at a time; return what came, unread.
+    """Send the requests at their times, or so many at a time; return the raw responses.
 
     `silence_s`: how long an answer may stay away, or stop, before it is given up; `seconds`: when
     to stop sending more; `workers`: who shares the sending, under a locust master.
-    Raises `UserError` for a server that is not spoken to in plain HTTP, `RuntimeError` where the
+    Raises `UserError` for a server without plain HTTP, `RuntimeError` where the
     process failed.
     """
     if why := why_not(endpoint):
@@ -72,9 +72,9 @@ def measure(
         job_file.touch(mode=0o600)  # it holds the key
         job_file.write_bytes(pickle.dumps(job))
         files = [str(job_file), str(result)]
-        said = _swarmed(files, Path(name, "log")) if workers.count else _alone(files)
-        if said is not None:
-            raise RuntimeError(f"the process that drove the load failed:\n{said}")
+        output = _by_locust(files, Path(name, "log")) if workers.count else _alone(files)
+        if output is not None:
+            raise RuntimeError(f"the process that drove the load failed:\n{output}")
         load: DrivenLoad = pickle.loads(result.read_bytes())  # noqa: S301 - written by our own process
     if endpoint.tape:
         planned = {request.name: request for request in job.requests}
@@ -85,7 +85,7 @@ def measure(
 
 
 def _alone(files: list[str]) -> str | None:
-    """Drive a job from one process; return what it said where it failed."""
+    """Drive a job from one process; return its output if it failed."""
     done = subprocess.run(
         [sys.executable, "-m", PROGRAM, *files],
         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
@@ -93,10 +93,10 @@ def _alone(files: list[str]) -> str | None:
     return done.stderr if done.returncode else None
 
 
-def _swarmed(files: list[str], log: Path) -> str | None:
-    """Drive a job from a master and its workers, none of which outlives the call."""
+def _by_locust(files: list[str], log: Path) -> str | None:
+    """Drive a job from a locust master and its workers, all of which end with the call."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
-    process = GuardedProcess([sys.executable, "-m", SWARM, *files], env=env, log=log)
+    process = GuardedProcess([sys.executable, "-m", LOCUST_PROGRAM, *files], env=env, log=log)
     try:
         while (status := process.wait(LOOK_S)) is None:
             pass

@@ -1,8 +1,8 @@
-"""What master and workers of a load send each other: lists, numbers, text and bytes as msgpack.
+"""Messages between master and workers of a load: lists, numbers, text and bytes as msgpack.
 
-A worker says it belongs here (ADMIT), and once it has its users it is given what they are to send
-(PART, then DEAL); when it is READY the master says when the load begins (BEGIN). What came goes
-back when all is over (RAWS, then DONE), or why there is nothing (FAILED).
+A worker proves that it knows the secret (ADMIT). Once it has its users, it receives their requests
+(PART, then DEAL). When it is READY, the master sends the start time (BEGIN). After the load it
+sends the responses (RAWS, then DONE), or the error (FAILED).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ Row = list[Any]
 
 
 def proof(secret: str, client_id: str) -> str:
-    """Return what a worker shows to be let in: it knows the secret, and it is this one."""
+    """Return the proof that a worker knows the secret, bound to its client id."""
     return hmac.new(secret.encode(), client_id.encode(), "sha256").hexdigest()
 
 
-def address(text: str) -> tuple[str, int]:
+def address(value: str) -> tuple[str, int]:
     """Return the host and port of HOST[:PORT]; raises `ValueError` where it is neither."""
-    host, _, port = text.rpartition(":") if ":" in text else (text, "", str(DEFAULT_PORT))
+    host, _, port = value.rpartition(":") if ":" in value else (value, "", str(DEFAULT_PORT))
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ValueError(f"{text!r} is not HOST:PORT")
+        raise ValueError(f"{value!r} is not HOST:PORT")
     return host, int(port)
 
 
@@ -48,14 +48,14 @@ def dealt(
     """Return each worker's requests: dealt out in turn, to each as often as it has users."""
     rounds = range(max(users.values()))
     turns = [name for number in rounds for name in users if users[name] > number]
-    found: dict[str, list[PlannedRequest]] = {name: [] for name in users}
+    parts: dict[str, list[PlannedRequest]] = {name: [] for name in users}
     for request, name in zip(requests, itertools.cycle(turns), strict=False):
-        found[name].append(request)
-    return found
+        parts[name].append(request)
+    return parts
 
 
 def planned_rows(requests: Iterable[PlannedRequest]) -> Iterator[list[Row]]:
-    """Yield requests as they are sent, so many at a time."""
+    """Yield requests as rows of a message, in slices."""
     return _sliced(
         ([request.name, request.path, request.body, request.at_s], len(request.body))
         for request in requests
@@ -63,17 +63,18 @@ def planned_rows(requests: Iterable[PlannedRequest]) -> Iterator[list[Row]]:
 
 
 def planned(row: Row) -> PlannedRequest:
-    """Return a request that was sent."""
+    """Return the request of a row."""
     return PlannedRequest(*row)
 
 
 def raw_rows(raws: Iterable[RawResponse]) -> Iterator[list[Row]]:
-    """Yield what came as it is sent, so much at a time."""
+    """Yield raw responses as rows of a message, in slices."""
     return _sliced(
         (
             [
-                response.name, response.intended_s, response.sent_s, response.ended_s, response.answer, response.arrivals,
-                response.lag_s, response.error, response.begun_s,
+                response.name, response.intended_s, response.sent_s, response.ended_s,
+                response.answer, response.arrivals, response.lag_s, response.error,
+                response.begun_s,
             ],
             len(response.answer) + 16 * len(response.arrivals),
         )
@@ -82,7 +83,7 @@ def raw_rows(raws: Iterable[RawResponse]) -> Iterator[list[Row]]:
 
 
 def raw(row: Row) -> RawResponse:
-    """Return what came, as it was sent."""
+    """Return the raw response of a row."""
     name, intended_s, sent_s, ended_s, answer, arrivals, lag_s, error, begun_s = row
     times = tuple((at, size) for at, size in arrivals)
     return RawResponse(name, intended_s, sent_s, ended_s, answer, times, lag_s, error, begun_s)

@@ -1,4 +1,4 @@
-"""Reads the tokens and their times out of answers as they came: HTTP/1.1, server-sent events."""
+"""Parses raw responses into tokens and their times: HTTP/1.1, server-sent events."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SHOWN = 200
 
 
 class BrokenAnswerError(ValueError):
-    """Raised where the bytes are no whole answer; its words say in what way."""
+    """Raised where the bytes are not a complete answer; the message has the reason."""
 
 
 def answered(raw: RawResponse) -> AnsweredRequest:
-    """Return the tokens of a streamed answer; what is wrong with it is in `error`.
+    """Return the tokens of a streamed answer; `error` has the reason if it is not complete.
 
     A chunk's tokens are what its usage counts more than the one before (`continuous_usage_stats`),
-    else its `token_ids`; where the server tells neither, each chunk with text counts as one.
+    else its `token_ids`; where the server sends neither, each chunk with text counts as one.
     """
     try:
         return _read(raw)
@@ -44,26 +44,26 @@ def answered(raw: RawResponse) -> AnsweredRequest:
 def _read(raw: RawResponse) -> AnsweredRequest:
     status, events = _events(raw)
     if status != OK:
-        text = b"".join(data for _, data in events)[:SHOWN].decode(errors="replace")
-        raise BrokenAnswerError(f"answered {status}: {text}")
+        body = b"".join(data for _, data in events)[:SHOWN].decode(errors="replace")
+        raise BrokenAnswerError(f"answered {status}: {body}")
     return _counted(raw, events)
 
 
 def _counted(raw: RawResponse, events: list[tuple[float, bytes]]) -> AnsweredRequest:
     counts = _Counts()
-    done, usually = False, b""
+    done, latest = False, b""
     for at, data in events:  # this runs for every token of a load: it has to be cheap
-        if usual := _usual(data):
-            usually = data
-            counts.add(at, *usual)
+        if totals := _fast_counts(data):
+            latest = data
+            counts.add(at, *totals)
         elif data == DONE:
             done = True
         else:
             counts.read(at, _object(data))
     if not done:
         raise BrokenAnswerError("the stream ended without [DONE]")
-    if usually and counts.prompt is None:  # there was no summary at the end
-        counts.prompt = _object(usually)["usage"].get("prompt_tokens")
+    if latest and counts.prompt is None:  # there was no summary at the end
+        counts.prompt = _object(latest)["usage"].get("prompt_tokens")
     by = next((name for name, tokens in counts.by.items() if tokens), "")
     return AnsweredRequest(
         raw.name, raw.intended_s, raw.ended_s, counts.prompt, _together(counts.by.get(by, ())), by,
@@ -72,7 +72,7 @@ def _counted(raw: RawResponse, events: list[tuple[float, bytes]]) -> AnsweredReq
 
 
 class _Counts:
-    """The tokens of an answer and their times, by what tells them; the surer is the earlier."""
+    """The tokens of an answer and their times by source, the most reliable source first."""
 
     def __init__(self) -> None:
         self.usage: list[tuple[float, int]] = []
@@ -80,18 +80,18 @@ class _Counts:
         self.chunks: list[tuple[float, int]] = []
         self.by = {"usage": self.usage, "token_ids": self.token_ids, "chunks": self.chunks}
         self.prompt: int | None = None
-        self._seen = 0
+        self._total = 0
 
     def add(self, at: float, total: int, ids: int) -> None:
-        """Count a chunk that tells the tokens so far, and so many ids."""
-        if total > self._seen:
-            self.usage.append((at, total - self._seen))
-            self._seen = total
+        """Count a chunk with the total of tokens so far and so many ids."""
+        if total > self._total:
+            self.usage.append((at, total - self._total))
+            self._total = total
         if ids:
             self.token_ids.append((at, ids))
 
     def read(self, at: float, event: dict[str, Any]) -> None:
-        """Count whatever an event tells; raises `BrokenAnswerError` for an error."""
+        """Count the tokens of an event; raises `BrokenAnswerError` for an error."""
         if error := event.get("error"):
             raise BrokenAnswerError(f"the stream broke off: {error}"[:SHOWN])
         usage = event.get("usage") or {}
@@ -99,11 +99,11 @@ class _Counts:
         self.prompt = usage.get("prompt_tokens", self.prompt)
         total = usage.get("completion_tokens", 0) if choices else 0
         self.add(at, total, sum([len(choice.get("token_ids") or ()) for choice in choices]))
-        if not self._seen and any(map(_text, choices)):
+        if not self._total and any(map(_has_text, choices)):
             self.chunks.append((at, 1))
 
 
-def _usual(data: bytes) -> tuple[int, int] | None:
+def _fast_counts(data: bytes) -> tuple[int, int] | None:
     """Return the tokens so far and the token ids in a chunk as vLLM spells it; None for others.
 
     What is looked for are keys: in a JSON string each quotation mark has a backslash before it.
@@ -131,7 +131,7 @@ def _together(tokens: Iterable[tuple[float, int]]) -> tuple[tuple[float, int], .
     return tuple(times.items())
 
 
-def _text(choice: dict[str, Any]) -> bool:
+def _has_text(choice: dict[str, Any]) -> bool:
     delta = choice.get("delta") or choice
     return any(map(delta.get, TEXTS)) or any(
         (call.get("function") or {}).get("arguments") for call in delta.get("tool_calls") or ()
@@ -140,16 +140,16 @@ def _text(choice: dict[str, Any]) -> bool:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        found = from_json(data)
+        value = from_json(data)
     except ValueError:
-        found = _lenient(data)
-    if not isinstance(found, dict):
+        value = _lenient(data)
+    if not isinstance(value, dict):
         raise BrokenAnswerError(f"an event is no JSON object: {data[:SHOWN]!r}")
-    return found
+    return value
 
 
 def _lenient(data: bytes) -> Any:
-    """Return what the standard library reads, which takes half a surrogate pair, too."""
+    """Return the JSON as the standard library parses it, which accepts half a surrogate pair."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
@@ -157,7 +157,7 @@ def _lenient(data: bytes) -> Any:
 
 
 def _events(raw: RawResponse) -> tuple[int, list[tuple[float, bytes]]]:
-    """Return the status and each event's time and data; of another body, the whole as one event."""
+    """Return the status and each event's time and data; another body is one event."""
     head, separator, _ = raw.answer.partition(HEAD_END)
     if not separator:
         raise BrokenAnswerError("the connection ended before an answer")
@@ -175,7 +175,7 @@ def _events(raw: RawResponse) -> tuple[int, list[tuple[float, bytes]]]:
         pieces = _chunks(raw.answer, body_at)
     else:
         pieces = [(raw.answer[body_at:], len(raw.answer))]
-        _whole(headers, len(raw.answer) - body_at)
+        _check_length(headers, len(raw.answer) - body_at)
     if b"text/event-stream" not in headers.get(b"content-type", b""):
         return status, [(raw.ended_s, b"".join(data for data, _ in pieces))]
     return status, _timed(_data(pieces), raw.arrivals)
@@ -185,17 +185,17 @@ def _timed(
     events: Iterable[tuple[bytes, int]], arrivals: Iterable[tuple[float, int]]
 ) -> list[tuple[float, bytes]]:
     """Return each event's data with when its last byte came."""
-    found = []
+    timed = []
     reads = iter(arrivals)
     at, size = next(reads)
     for data, end in events:
         while size < end:
             at, size = next(reads)
-        found.append((at, data))
-    return found
+        timed.append((at, data))
+    return timed
 
 
-def _whole(headers: dict[bytes, bytes], size: int) -> None:
+def _check_length(headers: dict[bytes, bytes], size: int) -> None:
     length = headers.get(b"content-length")
     if length and length.isdigit() and int(length) > size:
         raise BrokenAnswerError(f"the connection ended after {size} of {int(length)} bytes")
@@ -203,7 +203,7 @@ def _whole(headers: dict[bytes, bytes], size: int) -> None:
 
 def _chunks(answer: bytes, at: int) -> list[tuple[bytes, int]]:
     """Return the chunks of a chunked body, and where in the answer each ends (RFC 9112, 7.1)."""
-    found: list[tuple[bytes, int]] = []
+    chunks: list[tuple[bytes, int]] = []
     while True:
         line_end = answer.find(b"\r\n", at)
         line = answer[at:line_end]
@@ -216,23 +216,23 @@ def _chunks(answer: bytes, at: int) -> list[tuple[bytes, int]]:
         if size is None or line_end + 4 + size > len(answer):
             raise BrokenAnswerError("the connection ended in the middle of the answer")
         if size == 0:
-            return found
+            return chunks
         end = line_end + 2 + size
-        found.append((answer[line_end + 2 : end], end))
+        chunks.append((answer[line_end + 2 : end], end))
         at = end + 2
 
 
 def _data(pieces: list[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
     """Yield each event's data, and where in the answer the event ends, whatever a piece holds."""
-    rest = b""
+    unfinished = b""
     for piece, end in pieces:
-        one_line = piece.endswith(b"\n\n") and piece.find(b"\n") == len(piece) - 2
-        if one_line and not rest and piece.startswith(b"data:"):  # as nearly all are
+        single_line = piece.endswith(b"\n\n") and piece.find(b"\n") == len(piece) - 2
+        if single_line and not unfinished and piece.startswith(b"data:"):  # as nearly all are
             yield piece[5:].strip(), end
             continue
-        text = rest + piece.replace(b"\r\n", b"\n")
-        *events, rest = text.split(b"\n\n")
-        left = len(rest) + sum(len(event) + 2 for event in events)
+        buffered = unfinished + piece.replace(b"\r\n", b"\n")
+        *events, unfinished = buffered.split(b"\n\n")
+        left = len(unfinished) + sum(len(event) + 2 for event in events)
         for event in events:
             left -= len(event) + 2
             data = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]

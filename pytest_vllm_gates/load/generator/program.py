@@ -1,8 +1,8 @@
-"""The process a load is driven from: it reads a job, drives it, and writes what came.
+"""The process that drives a load: it reads a job, drives it, and writes the raw responses.
 
     python -m pytest_vllm_gates.load.generator.program JOB RESULT
 
-Both files are pickles of this package's own records, written and read by `measure` alone.
+Both files are pickles of this package's own records; only `measure` writes and reads them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be sent where."""
+    """The requests of a load and where to send them."""
 
     host: str
     port: int

@@ -1,6 +1,6 @@
-"""The requests of a load that are worth keeping: those that failed, and those that stopped longest.
+"""Selects the requests of a load to record: those that failed or stalled longest.
 
-A load is thousands of requests, most of them alike.
+A load has thousands of requests, most of them alike.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ KEPT = 6
 """Of those that failed, and as many of the others."""
 
 HEAD_END = b"\r\n\r\n"
-
 LINE_END = b"\r\n"
 
 
 def worth_keeping(raws: Iterable[RawResponse]) -> list[RawResponse]:
-    """Return the first requests that failed, and those whose answers stopped for longest."""
+    """Return the first requests that failed, and those whose answers stalled longest."""
     failed: list[RawResponse] = []
     others: list[tuple[float, RawResponse]] = []
     for raw in raws:
@@ -39,11 +38,11 @@ def worth_keeping(raws: Iterable[RawResponse]) -> list[RawResponse]:
 
 
 def sent(raw: RawResponse, request: PlannedRequest, headers: Mapping[str, str], root: str) -> Sent:
-    """Return a request of a load as others are kept; `root` is the path of the server's root."""
-    head, found, _ = raw.answer.partition(HEAD_END)
+    """Return the recorded exchange of a load's request; `root`: the path of the server's root."""
+    head, separator, _ = raw.answer.partition(HEAD_END)
     status, *lines = head.decode("latin-1").split("\r\n")
     words = status.split(" ")
-    answered = bool(found) and len(words) > 1 and words[1].isdecimal()
+    answered = bool(separator) and len(words) > 1 and words[1].isdecimal()
     fields = dict(line.split(": ", 1) for line in lines if ": " in line) if answered else {}
     chunked = any(
         name.lower() == "transfer-encoding" and "chunked" in value.lower()
@@ -65,7 +64,7 @@ def sent(raw: RawResponse, request: PlannedRequest, headers: Mapping[str, str], 
 
 
 def _spans(answer: bytes, start: int, *, chunked: bool) -> Iterator[tuple[int, int]]:
-    """Yield where the body lies in an answer, from here to there; RFC 9112's chunks are undone."""
+    """Yield start and end of each piece of the body in an answer, without RFC 9112's framing."""
     if not chunked:
         yield start, len(answer)
         return

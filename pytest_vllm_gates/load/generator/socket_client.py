@@ -1,7 +1,7 @@
-"""One request at a raw socket: how it is sent, what is kept of its answer, and the kernel's stamps.
+"""Sends one request over a raw socket and keeps its answer with the kernel's time stamps.
 
-An answer's bytes are read and kept; what they say is found out afterwards (`answers.py`). Their
-time is that of the packet (`SO_TIMESTAMPNS`, see socket(7)), not that of the read: a client that
+An answer's bytes are kept as they come; `parse.py` reads them afterwards. Their time is that of
+the packet (`SO_TIMESTAMPNS`, see socket(7)), not that of the read: a client that
 falls behind for a moment does not see the server slower for it. Until the stream's next packet,
 that is: of packets that wait together the kernel keeps the last one's time.
 """
@@ -53,8 +53,8 @@ class Target:
     """The server of a load: where it listens, and what goes into every request's head."""
 
     def __init__(self, host: str, port: int, headers: dict[str, str]) -> None:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        self.family, self.address = found[0], found[4]
+        info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        self.family, self.address = info[0], info[4]
         lines = {"Host": f"{host}:{port}", "Connection": "close", **headers}
         self._head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
 
@@ -65,10 +65,10 @@ class Target:
 
     def socket(self) -> socket.socket:
         """Return a socket for one request, not connected yet, whose packets are stamped."""
-        made = socket.socket(self.family, socket.SOCK_STREAM)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setsockopt(socket.SOL_SOCKET, STAMP, 1)
-        return made
+        connection = socket.socket(self.family, socket.SOCK_STREAM)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, STAMP, 1)
+        return connection
 
 
 class ActiveRequest:
@@ -82,23 +82,23 @@ class ActiveRequest:
         self.sent_s: float | None = None
         self.last_s = intended_s
         self.reads: list[tuple[float, list[tuple[int, int, bytes]], bytes]] = []
-        """When each read was made, with what the kernel tells of it, and what was read."""
+        """When each read was made, with the kernel's control messages and the data."""
 
     def read(self, source: socket.socket, clock: Clock) -> bool:
-        """Keep what came; return False where the answer has ended."""
-        data, told, _, _ = source.recvmsg(READ_BYTES, STAMP_BYTES)
+        """Read from the socket; return False where the answer has ended."""
+        data, stamps, _, _ = source.recvmsg(READ_BYTES, STAMP_BYTES)
         if not data:
             return False
         self.last_s = clock.now()
-        self.reads.append((self.last_s, told, data))
+        self.reads.append((self.last_s, stamps, data))
         return True
 
     def ended(self, error: str, clock: Clock) -> RawResponse:
-        """Return all that came of it, by the kernel's times."""
+        """Return the raw response, by the kernel's times."""
         arrivals, lag_s, size = [], 0.0, 0
-        for read_s, told, data in self.reads:
-            # It tells nothing but what it was asked for: the stamp, where it has one.
-            at = clock.stamped(told[0][2]) if told else read_s
+        for read_s, stamps, data in self.reads:
+            # The only control message requested is the stamp; a packet may have none.
+            at = clock.stamped(stamps[0][2]) if stamps else read_s
             lag_s = max(lag_s, read_s - at)
             size += len(data)
             arrivals.append((at, size))
@@ -122,13 +122,13 @@ def stamping() -> tuple[socket.socket, socket.socket]:
     then packets have none.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        entry = socket.create_connection(listener.getsockname())
-        other, _ = listener.accept()
-    other.setsockopt(socket.SOL_SOCKET, STAMP, 1)
+        sender = socket.create_connection(listener.getsockname())
+        receiver, _ = listener.accept()
+    receiver.setsockopt(socket.SOL_SOCKET, STAMP, 1)
     deadline = time.monotonic() + STAMPING_S
     while time.monotonic() < deadline:
-        entry.send(b"?")
-        if other.recvmsg(1, STAMP_BYTES)[1]:
+        sender.send(b"?")
+        if receiver.recvmsg(1, STAMP_BYTES)[1]:
             break
         time.sleep(SPIN_S)
-    return entry, other
+    return sender, receiver

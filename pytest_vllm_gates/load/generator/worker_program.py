@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 ANSWER_S = 20.0
 """How long a master may take to let a worker in."""
 LINGER_MS = 1000
-"""How long its last words may take; a master that is gone keeps nobody from ending."""
+"""How long its last messages may take: a worker ends even if its master is gone."""
 SKEW_S = 5.0
 """By how much a worker's clock, and the way of a message, may be off."""
 
 
 class Worker(WorkerRunner):
-    """A locust worker that says that it belongs here, and takes its users' requests."""
+    """A locust worker that proves it knows the secret, and receives its users' requests."""
 
     def __init__(self, environment: Environment, host: str, port: int, secret: str) -> None:
         self._secret = secret
@@ -56,8 +56,8 @@ class Worker(WorkerRunner):
     def connect_to_master(self) -> None:
         """Ask to be let in."""
         self.client.socket.linger = LINGER_MS
-        shown = messages.proof(self._secret, self.client_id)
-        me = {"proof": shown, "pid": os.getpid(), "version": __version__}
+        proof = messages.proof(self._secret, self.client_id)
+        me = {"proof": proof, "pid": os.getpid(), "version": __version__}
         self.send_message(messages.ADMIT, me)
         # Locust types a message as an object; this one of its own is a word.
         self.send_message("client_ready", locust.__version__)  # type: ignore[arg-type]
@@ -69,10 +69,10 @@ class Worker(WorkerRunner):
         self.connected = True
 
     def _heard(self, hear: Callable[[dict[str, Any]], None], msg: Message, **_: object) -> None:
-        self._told(hear, msg.data)
+        self._reporting(hear, msg.data)
 
-    def _told(self, act: Callable[[dict[str, Any]], None], data: dict[str, Any]) -> None:
-        """Do something for the master; what goes wrong is told to it."""
+    def _reporting(self, act: Callable[[dict[str, Any]], None], data: dict[str, Any]) -> None:
+        """Run `act`; report an exception to the master."""
         try:
             act(data)
         except Exception as error:  # noqa: BLE001 - the master is to know, whatever it is
@@ -99,10 +99,10 @@ class Worker(WorkerRunner):
         gc.disable()  # a pause of the collector's is not the server's
         self.share.clock = Clock(begun_unix_s)
         self.share.begun.set()
-        gevent.spawn(self._told, self._finish, {})
+        gevent.spawn(self._reporting, self._finish, {})
 
     def _finish(self, _: dict[str, Any]) -> None:
-        """Send what came once every user has ended, locust's count before it."""
+        """Send locust's count and the raw responses once every user has ended."""
         self.user_greenlets.join()
         took_s = self.share.clock.now()
         counted: dict[str, Any] = {}
@@ -116,7 +116,7 @@ class Worker(WorkerRunner):
 
 
 def main(host: str, port: str, secret_file: str = "") -> None:
-    """Serve one master, until it says that all is over."""
+    """Serve one master until it quits."""
     secret = os.environ.get(messages.SECRET_VARIABLE, "")
     if secret_file:
         secret = Path(secret_file).read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""Loads under locust: workers share the requests, and what comes is that of the single loop."""
+"""Loads under locust: workers share the requests, with the single loop's results."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def endpoint(port: int) -> Endpoint:
 
 def workers() -> dict[int, bytes]:
     """Return the command line of every worker process of this one, by its id."""
-    found = {}
+    command_lines = {}
     for pid in guard.descendants(os.getpid()):
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
         if b"generator.worker_program" in line:
-            found[pid] = line
-    return found
+            command_lines[pid] = line
+    return command_lines
 
 
 def connections(pid: int, port: int) -> int:
@@ -59,23 +59,23 @@ def connections(pid: int, port: int) -> int:
 
 
 def test_users_are_spread_and_each_request_is_sent_once() -> None:
-    asked: list[bytes] = []
-    held: list[int] = []
-    shown: list[bytes] = []
+    received: list[bytes] = []
+    connection_counts: list[int] = []
+    exposed: list[bytes] = []
 
     lock = threading.Lock()
 
     def serve(client: socket.socket, data: bytes) -> None:
-        asked.append(data)
+        received.append(data)
         deadline = time.monotonic() + 20
         while server.most_at_once < 5 and time.monotonic() < deadline:
             time.sleep(0.01)
         with lock:  # nobody is answered before the first five have been looked at
-            if not held:
-                found = workers()
-                shown.extend(found.values())
-                shown.extend(Path(f"/proc/{pid}/environ").read_bytes() for pid in found)
-                held.extend(connections(pid, server.port) for pid in found)
+            if not connection_counts:
+                command_lines = workers()
+                exposed.extend(command_lines.values())
+                exposed.extend(Path(f"/proc/{pid}/environ").read_bytes() for pid in command_lines)
+                connection_counts.extend(connections(pid, server.port) for pid in command_lines)
         client.sendall(ANSWER)
 
     planned = [
@@ -84,15 +84,15 @@ def test_users_are_spread_and_each_request_is_sent_once() -> None:
     ]
     with Server(serve) as server:
         load = measure(endpoint(server.port), planned, 5, workers=TWO)
-    bodies = Counter(data.partition(b"\r\n\r\n")[2] for data in asked)
+    bodies = Counter(data.partition(b"\r\n\r\n")[2] for data in received)
     assert bodies == Counter(request.body for request in planned)
-    assert all(f"Authorization: Bearer {KEY}".encode() in data for data in asked)
+    assert all(f"Authorization: Bearer {KEY}".encode() in data for data in received)
     assert sorted(raw.name for raw in load.raws) == sorted(request.name for request in planned)
     assert {(raw.answer, raw.error) for raw in load.raws} == {(ANSWER, "")}
     assert server.most_at_once == 5
-    assert sorted(held) == [2, 3]
-    assert len(shown) == 4
-    assert not any(KEY.encode() in text for text in shown)
+    assert sorted(connection_counts) == [2, 3]
+    assert len(exposed) == 4
+    assert not any(KEY.encode() in block for block in exposed)
     assert workers() == {}
     ends = [raw.ended_s for raw in load.raws]
     assert ends == sorted(ends)
@@ -114,10 +114,10 @@ def scripted(
 def gaps(load: DrivenLoad) -> list[float]:
     """Return the gaps between tokens that did not come together."""
     latencies = [latency(answered(raw)) for raw in load.raws]
-    return [gap for entry in latencies if entry for gap in entry.itl_s[::2]]
+    return [gap for figures in latencies if figures for gap in figures.itl_s[::2]]
 
 
-def test_open_arrivals_are_those_of_the_single_loop() -> None:
+def test_workers_send_the_same_arrivals_as_the_single_loop() -> None:
     planned = requests(16, every_s=0.02)
     alone, truth_alone = scripted(planned, None, ALONE)
     both, truth_both = scripted(planned, None, TWO)
@@ -128,15 +128,15 @@ def test_open_arrivals_are_those_of_the_single_loop() -> None:
         assert median(gaps(load)) == pytest.approx(median(truth), rel=0.1)
     by_name = {raw.name: raw for raw in alone.raws}
     for raw in both.raws:
-        other = by_name[raw.name]
-        assert raw.answer == other.answer
+        twin = by_name[raw.name]
+        assert raw.answer == twin.answer
         assert raw.sent_s is not None and raw.sent_s >= raw.intended_s
         # Two runs on a machine that may be busy: the same zero, and the same course.
-        assert raw.ended_s == pytest.approx(other.ended_s, abs=1.0)
-        assert raw.arrivals[-1][1] == other.arrivals[-1][1] == len(raw.answer)
+        assert raw.ended_s == pytest.approx(twin.ended_s, abs=1.0)
+        assert raw.arrivals[-1][1] == twin.arrivals[-1][1] == len(raw.answer)
 
 
-def test_a_worker_that_dies_is_named_and_nothing_waits_for_it() -> None:
+def test_worker_that_dies_is_named_and_ends_the_load() -> None:
     killed: list[int] = []
     lock = threading.Lock()
 
@@ -153,12 +153,14 @@ def test_a_worker_that_dies_is_named_and_nothing_waits_for_it() -> None:
         measure(endpoint(server.port), requests(9), 4, workers=TWO)
     over.set()
     assert time.monotonic() - begun < 20
-    told = rf"load worker \d of 2 \(process {killed[0]} on .+\) ended with status -9; [45] requests"
-    assert re.search(told, str(raised.value))
+    pattern = (
+        rf"load worker \d of 2 \(process {killed[0]} on .+\) ended with status -9; [45] requests"
+    )
+    assert re.search(pattern, str(raised.value))
     assert workers() == {}
 
 
-def test_workers_from_elsewhere_serve_one_load_after_the_other() -> None:
+def test_remote_workers_serve_one_load_after_the_other() -> None:
     """The second load's server is not there: every request fails, and the load does not."""
     with socket.socket() as free, socket.socket() as nobody:
         free.bind(("127.0.0.1", 0))
@@ -213,7 +215,7 @@ def test_requests_are_dealt_out_as_there_are_users() -> None:
     ]
 
 
-def test_what_is_sent_comes_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_survive_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "SLICE_BYTES", 100)
     raws = [
         RawResponse(
@@ -230,13 +232,13 @@ def test_what_is_sent_comes_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [("host", ("host", 5557)), ("10.0.0.1:9", ("10.0.0.1", 9))]
+    ("value", "expected"), [("host", ("host", 5557)), ("10.0.0.1:9", ("10.0.0.1", 9))]
 )
-def test_an_address_has_a_port(text: str, found: tuple[str, int]) -> None:
-    assert messages.address(text) == found
+def test_an_address_has_a_port(value: str, expected: tuple[str, int]) -> None:
+    assert messages.address(value) == expected
 
 
-@pytest.mark.parametrize("text", ["", ":1", "host:", "host:0", "host:65536", "host:x"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+@pytest.mark.parametrize("value", ["", ":1", "host:", "host:0", "host:65536", "host:x"])
+def test_invalid_address_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match="is not HOST:PORT"):
-        messages.address(text)
+        messages.address(value)

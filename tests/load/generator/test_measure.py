@@ -1,4 +1,4 @@
-"""Loads over real sockets: what goes out when, what is kept of what comes, and what goes wrong."""
+"""Loads over real sockets: send times, kept answers, and errors."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def drive(
     return Loop(target, silence_s=silence_s).run(planned, users)
 
 
-def test_a_request_is_whole_whatever_its_size(start: Callable[..., Server]) -> None:
-    seen: list[bytes] = []
+def test_large_request_is_sent_completely(start: Callable[..., Server]) -> None:
+    received: list[bytes] = []
 
     def serve(client: socket.socket, data: bytes) -> None:
-        seen.append(data)
+        received.append(data)
         plain(client, data)
 
     load = drive(start(serve).port, requests(1, body=b"x" * 3_000_000), users=1)
-    head, _, body = seen[0].partition(b"\r\n\r\n")
+    head, _, body = received[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/x HTTP/1.1\r\n")
     assert b"\r\nX-Own: yes\r\n" in head
     assert b"\r\nConnection: close\r\n" in head
@@ -77,28 +77,28 @@ def test_a_request_is_whole_whatever_its_size(start: Callable[..., Server]) -> N
 def test_an_answer_is_no_earlier_than_its_request() -> None:
     """The kernel stamps an answer while the client is kept from noting when it had sent."""
     clock = Clock(100.0)
-    flight = ActiveRequest(requests(1)[0], 0.0, b"")
-    flight.sent_s = flight.last_s = 0.7
+    active = ActiveRequest(requests(1)[0], 0.0, b"")
+    active.sent_s = active.last_s = 0.7
     for at_s, data in ((0.5, b"x" * 10), (0.9, b"y" * 20)):
         stamp = TIMESPEC.pack(100, round(at_s * 1e9))
-        flight.reads.append((1.2, [(socket.SOL_SOCKET, STAMP, stamp)], data))
-    raw = flight.ended("", clock)
+        active.reads.append((1.2, [(socket.SOL_SOCKET, STAMP, stamp)], data))
+    raw = active.ended("", clock)
     times, sizes = zip(*raw.arrivals, strict=True)
     assert times == pytest.approx((0.5, 0.9))
     assert sizes == (10, 30)
     assert [raw.sent_s, raw.ended_s] == pytest.approx([0.5, 0.9])
     assert raw.lag_s == pytest.approx(0.7)
-    flight.last_s = 3.0
-    assert flight.ended("nothing came", clock).ended_s == 3.0, "what failed ended when it did"
+    active.last_s = 3.0
+    assert active.ended("nothing came", clock).ended_s == 3.0, "what failed ended when it did"
 
 
-def test_what_has_no_stamp_came_when_it_was_read() -> None:
-    flight = ActiveRequest(requests(1)[0], 0.0, b"")
-    flight.reads.append((1.2, [], b"x"))
-    assert flight.ended("", Clock(100.0)).arrivals == ((1.2, 1),)
+def test_unstamped_read_counts_by_its_read_time() -> None:
+    active = ActiveRequest(requests(1)[0], 0.0, b"")
+    active.reads.append((1.2, [], b"x"))
+    assert active.ended("", Clock(100.0)).arrivals == ((1.2, 1),)
 
 
-def test_so_many_users_ask_at_once_and_no_more(start: Callable[..., Server]) -> None:
+def test_no_more_requests_at_once_than_users(start: Callable[..., Server]) -> None:
     def serve(client: socket.socket, data: bytes) -> None:
         time.sleep(0.02)
         plain(client, data)
@@ -110,7 +110,7 @@ def test_so_many_users_ask_at_once_and_no_more(start: Callable[..., Server]) -> 
     assert not any(raw.error for raw in load.raws)
 
 
-def test_requests_go_out_at_their_times_whoever_still_waits(start: Callable[..., Server]) -> None:
+def test_requests_are_sent_on_time_despite_open_answers(start: Callable[..., Server]) -> None:
     def serve(client: socket.socket, data: bytes) -> None:
         time.sleep(0.3)
         plain(client, data)
@@ -122,7 +122,7 @@ def test_requests_go_out_at_their_times_whoever_still_waits(start: Callable[...,
     assert server.most_at_once > 1
 
 
-def test_the_kernels_time_is_kept_and_not_that_of_a_late_read(start: Callable[..., Server]) -> None:
+def test_arrival_time_is_the_kernels_not_a_late_reads(start: Callable[..., Server]) -> None:
     sent: list[float] = []
 
     def serve(client: socket.socket, _: bytes) -> None:
@@ -147,7 +147,7 @@ def test_the_kernels_time_is_kept_and_not_that_of_a_late_read(start: Callable[..
 
 
 @pytest.mark.parametrize(
-    ("serve", "says"),
+    ("serve", "message"),
     [
         (lambda client, _: client.sendall(ANSWER[:9]), ""),
         (lambda client, _: client.setsockopt(
@@ -156,16 +156,16 @@ def test_the_kernels_time_is_kept_and_not_that_of_a_late_read(start: Callable[..
     ],
     ids=["ends", "resets", "silent"],
 )  # fmt: skip
-def test_what_goes_wrong_is_told(
-    serve: Callable[[socket.socket, bytes], None], says: str, start: Callable[..., Server]
+def test_broken_answers_are_reported(
+    serve: Callable[[socket.socket, bytes], None], message: str, start: Callable[..., Server]
 ) -> None:
-    silence_s = 0.2 if says.startswith("nothing") else 60
+    silence_s = 0.2 if message.startswith("nothing") else 60
     (raw,) = drive(start(serve).port, requests(1), users=1, silence_s=silence_s).raws
-    assert raw.error.startswith(says)
+    assert raw.error.startswith(message)
     assert answered(raw).error
 
 
-def test_one_that_is_silent_is_given_up_while_others_are_busy(start: Callable[..., Server]) -> None:
+def test_silent_request_is_given_up_while_others_go_on(start: Callable[..., Server]) -> None:
     def serve(client: socket.socket, data: bytes) -> None:
         time.sleep(9.0 if b"/silent" in data else 0.05)
         plain(client, data)
@@ -185,7 +185,7 @@ def test_a_server_that_is_not_there_fails_every_request() -> None:
     assert all("ECONNREFUSED" in raw.error or "refused" in raw.error for raw in load.raws)
 
 
-def test_a_load_is_driven_from_a_process_of_its_own_and_agrees_with_the_script() -> None:
+def test_measured_gaps_agree_with_the_script() -> None:
     argv = [sys.executable, str(SCRIPT), "16", "10", "0.03", "2"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as script:
         assert script.stdout
@@ -196,11 +196,11 @@ def test_a_load_is_driven_from_a_process_of_its_own_and_agrees_with_the_script()
     assert {
         (answer.output_tokens, answer.prompt_tokens, answer.counted_by) for answer in answers
     } == {(20, 7, "usage")}
-    found = sorted(
+    measured_gaps = sorted(
         gap for answer in answers if (figures := latency(answer)) for gap in figures.itl_s[::2]
     )
-    assert len(found) == len(truth)
-    assert found[len(found) // 2] == pytest.approx(truth[len(truth) // 2], rel=0.1)
+    assert len(measured_gaps) == len(truth)
+    assert measured_gaps[len(measured_gaps) // 2] == pytest.approx(truth[len(truth) // 2], rel=0.1)
 
 
 def test_a_server_behind_tls_is_not_measured() -> None:

@@ -1,4 +1,4 @@
-"""Tokens and times out of bytes as they came."""
+"""Tokens and their times are parsed from raw responses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DONE = b"data: [DONE]\n\n"
 
 
 def event(content: str = "", usage: int | None = None, **choice: Any) -> bytes:
-    told: dict[str, Any] = {"choices": [{"delta": {"content": content}, **choice}]}
+    chunk: dict[str, Any] = {"choices": [{"delta": {"content": content}, **choice}]}
     if usage is not None:
-        told["usage"] = {"prompt_tokens": 5, "completion_tokens": usage}
-    return b"data: " + json.dumps(told).encode() + b"\n\n"
+        chunk["usage"] = {"prompt_tokens": 5, "completion_tokens": usage}
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
 
 def framed(data: bytes) -> bytes:
@@ -42,7 +42,7 @@ def stream(*events: bytes) -> list[bytes]:
     return [CHUNKED, *(framed(data) for data in events), b"0\r\n\r\n"]
 
 
-def test_tokens_are_counted_by_usage_and_the_role_chunk_is_none() -> None:
+def test_usage_counts_tokens_and_role_chunk_has_none() -> None:
     pieces = stream(event("", 0), event("a", 1), event("b c", 3), event("", 3), DONE)
     request = answered(raw(*pieces))
     assert request.error == ""
@@ -51,7 +51,7 @@ def test_tokens_are_counted_by_usage_and_the_role_chunk_is_none() -> None:
     assert (request.name, request.intended_s, request.ended_s) == ("r", 0.25, 7.0)
 
 
-def test_the_summary_at_the_end_is_no_token() -> None:
+def test_final_usage_summary_is_not_a_token() -> None:
     last = b'data: {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 9}}\n\n'
     request = answered(raw(*stream(event("a", token_ids=[1, 2]), last, DONE)))
     assert (request.tokens, request.counted_by) == (((2.0, 2),), "token_ids")
@@ -73,27 +73,27 @@ def test_without_counts_each_chunk_with_text_is_one() -> None:
         {"delta": {"tool_calls": [{"function": {"arguments": "{"}}]}},
     ],
 )
-def test_whatever_field_carries_it_is_output(choice: dict[str, Any]) -> None:
+def test_every_output_field_counts_as_tokens(choice: dict[str, Any]) -> None:
     data = b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
     assert answered(raw(*stream(data, DONE))).output_tokens == 1
 
 
 def test_an_event_is_as_late_as_its_last_byte() -> None:
-    whole = framed(event("a", 1)) + framed(event("b", 2)) + framed(DONE) + b"0\r\n\r\n"
+    body = framed(event("a", 1)) + framed(event("b", 2)) + framed(DONE) + b"0\r\n\r\n"
     middle = len(framed(event("a", 1))) + 9
-    request = answered(raw(CHUNKED + whole[:middle], whole[middle:]))
+    request = answered(raw(CHUNKED + body[:middle], body[middle:]))
     assert request.tokens == ((1.0, 1), (2.0, 1))
 
 
-def test_events_that_share_a_chunk_or_are_cut_by_one() -> None:
-    both = event("a", 1) + event("b", 2)
-    request = answered(raw(CHUNKED, framed(both[:-4]), framed(both[-4:] + DONE), b"0\r\n\r\n"))
+def test_events_may_share_or_span_chunks() -> None:
+    events = event("a", 1) + event("b", 2)
+    request = answered(raw(CHUNKED, framed(events[:-4]), framed(events[-4:] + DONE), b"0\r\n\r\n"))
     assert request.tokens == ((2.0, 1), (3.0, 1))
 
 
 def test_lines_may_end_as_on_windows() -> None:
-    text = (event("a", 1) + event("b", 2) + DONE).replace(b"\n", b"\r\n")
-    assert answered(raw(CHUNKED, framed(text), b"0\r\n\r\n")).output_tokens == 2
+    events = (event("a", 1) + event("b", 2) + DONE).replace(b"\n", b"\r\n")
+    assert answered(raw(CHUNKED, framed(events), b"0\r\n\r\n")).output_tokens == 2
 
 
 def test_a_stream_without_chunks_ends_with_the_connection() -> None:
@@ -106,7 +106,7 @@ HTML = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 
 
 
 @pytest.mark.parametrize(
-    ("pieces", "says"),
+    ("pieces", "message"),
     [
         ([], "the connection ended before an answer"),
         ([b"HTTP/1.1 200 OK\r\n"], "the connection ended before an answer"),
@@ -123,13 +123,13 @@ HTML = b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 
         (stream(b"data: " + ERROR + b"\n\n", DONE), "the stream broke off: {'message': 'no'}"),
     ],
 )  # fmt: skip
-def test_what_is_no_whole_answer_is_told(pieces: list[bytes], says: str) -> None:
+def test_incomplete_answer_is_reported(pieces: list[bytes], message: str) -> None:
     request = answered(raw(*pieces))
-    assert request.error == says
+    assert request.error == message
     assert request.tokens == ()
 
 
-def test_what_the_loop_saw_comes_first() -> None:
+def test_error_of_the_loop_comes_first() -> None:
     request = answered(raw(CHUNKED, framed(event("a", 1)), error="nothing came for 5 s"))
     assert request.error == "nothing came for 5 s"
 
@@ -144,39 +144,39 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(LIKE
     st.booleans(),
     st.booleans(),
 )
-def test_chunks_as_vllm_spells_them_count_as_any_others(
+def test_compact_and_spaced_json_count_alike(
     steps: list[tuple[str, int, bool]], field: str, with_ids: bool, last_tells: bool
 ) -> None:
     """vLLM's JSON has no spaces and its keys in one order; others are read by the JSON's rules."""
     total = 0
-    usual: list[bytes] = []
-    other: list[bytes] = []
-    for text, more, in_delta in steps:
+    compact: list[bytes] = []
+    spaced: list[bytes] = []
+    for content, more, in_delta in steps:
         total += more
         ids = {"token_ids": [*range(more)]} if with_ids else {}
-        words = {"delta": {field: text}} if in_delta else {field: text}
-        told = {"id": text, "choices": [{"index": 0, **words, **ids}]}
+        words = {"delta": {field: content}} if in_delta else {field: content}
+        chunk = {"id": content, "choices": [{"index": 0, **words, **ids}]}
         usage = {"prompt_tokens": 5, "completion_tokens": total}
-        for spelled, separators in ((usual, (",", ":")), (other, (", ", " : "))):
-            line = json.dumps({**told, "usage": usage}, separators=separators, ensure_ascii=False)
+        for spelled, separators in ((compact, (",", ":")), (spaced, (", ", " : "))):
+            line = json.dumps({**chunk, "usage": usage}, separators=separators, ensure_ascii=False)
             spelled.append(b"data: " + line.encode() + b"\n\n")
     end = [DONE]
     if last_tells:
         end = [b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":99}}\n\n', DONE]
-    request = answered(raw(*stream(*usual, *end)))
-    assert request == answered(raw(*stream(*other, *end)))
+    request = answered(raw(*stream(*compact, *end)))
+    assert request == answered(raw(*stream(*spaced, *end)))
     assert request.prompt_tokens == 5
     assert request.output_tokens == total or not total
 
 
 def test_the_ids_of_several_choices_are_counted_together() -> None:
     choices = [{"index": number, "text": "a", "token_ids": [1, 2]} for number in range(2)]
-    told = {"choices": choices, "usage": {"completion_tokens": 4}}
-    text = json.dumps(told, separators=(",", ":")).encode()
-    request = answered(raw(*stream(b"data: " + text + b"\n\n", DONE)))
+    chunk = {"choices": choices, "usage": {"completion_tokens": 4}}
+    line = json.dumps(chunk, separators=(",", ":")).encode()
+    request = answered(raw(*stream(b"data: " + line + b"\n\n", DONE)))
     assert (request.counted_by, request.output_tokens, request.token_ids) == ("usage", 4, 4)
 
 
-def test_an_event_too_deep_to_be_read_is_told() -> None:
+def test_too_deeply_nested_event_is_reported() -> None:
     data = b"data: " + b"[" * 100_000 + b"\n\n"
     assert "an event is no JSON object" in answered(raw(*stream(data, DONE))).error

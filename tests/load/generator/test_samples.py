@@ -1,4 +1,4 @@
-"""Of a load's requests those are kept that failed or stopped, as they arrived."""
+"""Failed and stalled requests of a load are recorded as they arrived."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def raw(name: str, *times: float, answer: bytes = HEAD, error: str = "") -> RawR
     return RawResponse(name, 0.0, 0.0, 9.0, answer, arrivals, 0.0, error)
 
 
-def test_those_that_failed_and_those_that_stopped_longest_are_kept() -> None:
+def test_failed_and_longest_stalled_requests_are_kept() -> None:
     good = [raw(f"good-{n}", 0.0, 0.1, 0.1 + n / 10) for n in range(20)]
     failed = [raw(f"failed-{n}", error="reset") for n in range(20)]
     refused = raw("refused", answer=b"HTTP/1.1 500 Internal Server Error\r\n\r\n")
@@ -25,30 +25,30 @@ def test_those_that_failed_and_those_that_stopped_longest_are_kept() -> None:
     assert names[KEPT:] == [f"good-{n}" for n in range(19, 19 - KEPT, -1)]
 
 
-def test_a_request_is_kept_as_others_are() -> None:
+def test_request_is_recorded_like_any_exchange() -> None:
     chunks = [b"data: one\n\n", b"data: two\n\n"]
     parts = [HEAD, *(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks), b"0\r\n\r\n"]
     ends = [sum(map(len, parts[: n + 1])) for n in range(len(parts))]
     arrivals = tuple(zip((1.5, 2.0, 3.0, 3.0), ends, strict=True))
     response = RawResponse("s-1", 1.0, 1.25, 3.0, b"".join(parts), arrivals)
-    found = sent(response, REQUEST, {"Authorization": "Bearer x"}, "/prefix")
-    assert (found.method, found.path, found.body) == ("POST", "/v1/completions", b'{"n": 1}')
-    assert (found.name, found.status, found.error) == ("load s-1", 200, "")
-    assert found.pieces == ((0.75, chunks[0]), (1.75, chunks[1]))
-    assert found.headers == {"Authorization": "[redacted]"}
-    assert found.response_headers["Content-Type"] == "text/event-stream"
+    record = sent(response, REQUEST, {"Authorization": "Bearer x"}, "/prefix")
+    assert (record.method, record.path, record.body) == ("POST", "/v1/completions", b'{"n": 1}')
+    assert (record.name, record.status, record.error) == ("load s-1", 200, "")
+    assert record.pieces == ((0.75, chunks[0]), (1.75, chunks[1]))
+    assert record.headers == {"Authorization": "[redacted]"}
+    assert record.response_headers["Content-Type"] == "text/event-stream"
 
 
 def test_a_request_that_was_not_answered_has_no_status() -> None:
-    found = sent(raw("a", answer=b"", error="refused"), REQUEST, {}, "")
-    assert (found.status, found.pieces, found.error) == (None, (), "refused")
+    record = sent(raw("a", answer=b"", error="refused"), REQUEST, {}, "")
+    assert (record.status, record.pieces, record.error) == (None, (), "refused")
 
 
 def test_a_body_without_chunks_is_kept() -> None:
     answer = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
     response = RawResponse("a", 0.0, 0.0, 1.0, answer, ((0.5, len(answer)),))
-    found = sent(response, REQUEST, {}, "")
-    assert (found.status, found.pieces) == (503, ((0.5, b"busy"),))
+    record = sent(response, REQUEST, {}, "")
+    assert (record.status, record.pieces) == (503, ((0.5, b"busy"),))
 
 
 @given(
@@ -56,25 +56,25 @@ def test_a_body_without_chunks_is_kept() -> None:
     st.lists(st.integers(0, 400)),
     st.integers(0, 400),
 )
-def test_however_it_is_cut_the_body_comes_out(
+def test_body_is_restored_however_it_is_cut(
     chunks: list[bytes], cuts: list[int], lost: int
 ) -> None:
-    whole = (
+    complete = (
         HEAD + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     )
-    answer = whole[: max(len(HEAD), len(whole) - lost)] if lost % 2 else whole
+    answer = complete[: max(len(HEAD), len(complete) - lost)] if lost % 2 else complete
     ends = sorted({*(cut for cut in cuts if 0 < cut < len(answer)), len(answer)})
     response = RawResponse(
         "a", 0.0, 0.0, 9.0, answer, tuple((n / 10, end) for n, end in enumerate(ends))
     )
-    found = sent(response, REQUEST, {}, "")
-    assert b"".join(chunks).startswith(found.answer)
-    assert len(answer) < len(whole) or found.answer == b"".join(chunks)
-    times = [at for at, _ in found.pieces]
+    record = sent(response, REQUEST, {}, "")
+    assert b"".join(chunks).startswith(record.answer)
+    assert len(answer) < len(complete) or record.answer == b"".join(chunks)
+    times = [at for at, _ in record.pieces]
     assert times == sorted(times)
 
 
 @given(st.binary())
-def test_any_bytes_are_kept_somehow(answer: bytes) -> None:
+def test_any_bytes_can_be_recorded(answer: bytes) -> None:
     response = RawResponse("a", 0.0, None, 1.0, HEAD + answer, ((0.5, len(answer)),))
     assert sent(response, REQUEST, {}, "").status == 200
