@@ -1,1 +1,1 @@
-"""What a failed test leaves behind, and how it is sent again."""
+"""Incidents: the record of a failed test, and its replay."""

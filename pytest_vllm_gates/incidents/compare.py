@@ -1,4 +1,4 @@
-"""Is it the incident again? What its test says now is held against what it said then."""
+"""Decides whether a replay reproduces an incident, and compares the answers of both times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PATH = re.compile(r"(?:/[\w.@+-]+){2,}/?")
 TOKEN = re.compile(r"\b(?:[a-z]+-)?[0-9a-f]{8,}\b")
 QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 DIFF_LINE = re.compile(r"\s*[+-] ")
-# Which are made anew with every answer.
+# Fields that differ in every answer.
 PASSING = ("id", "created", "model", "system_fingerprint", "kv_transfer_params", "request_id")
 
 
@@ -73,7 +73,7 @@ def decide(
     now = {(finding.case.name, _plain(finding.says, other_weights)) for finding in findings}
     if again := before & now:
         return ReplayOutcome.REPRODUCED, f"{len(again)} of {len(before)} findings came again"
-    kernels = [_kernel(text, other_weights) for text in (incident.says, reason)]
+    kernels = [_kernel(message, other_weights) for message in (incident.says, reason)]
     fails = outcome in (Outcome.FAIL, Outcome.WAIVED)
     if fails and not before and kernels[0] == kernels[1]:
         return ReplayOutcome.REPRODUCED, "its test fails as it did"
@@ -84,27 +84,27 @@ def decide(
 
 def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]]:
     """Return the sends of an incident that were sent again, each with the one that did it."""
-    left = [(entry, _asked(entry)) for entry in now]
-    found = []
+    unmatched = [(exchange, _request_key(exchange)) for exchange in now]
+    matches = []
     for sent in before:
-        due = _asked(sent)
-        for place, (other, asked) in enumerate(left):
-            if asked == due:
-                found.append((sent, other))
-                del left[place]
+        key = _request_key(sent)
+        for place, (exchange, other_key) in enumerate(unmatched):
+            if other_key == key:
+                matches.append((sent, exchange))
+                del unmatched[place]
                 break
-    return found
+    return matches
 
 
 def compare(before: Sent, now: Sent) -> ComparedRequest:
     """Compare two answers to one request."""
-    then, today = (_said(sent) for sent in (before, now))
+    before_text, now_text = (_answer_text(sent) for sent in (before, now))
     diff = difflib.unified_diff(
-        then.splitlines(), today.splitlines(), "then", "now", n=1, lineterm=""
+        before_text.splitlines(), now_text.splitlines(), "then", "now", n=1, lineterm=""
     )
     return ComparedRequest(
         before.name,
-        then == today,
+        before_text == now_text,
         "\n".join(diff),
         (_first_s(before), _first_s(now)),
         (_last_s(before), _last_s(now)),
@@ -112,7 +112,7 @@ def compare(before: Sent, now: Sent) -> ComparedRequest:
 
 
 def _plain(text: str, other_weights: bool) -> str:
-    """Return a text without what differs from one time to the next."""
+    """Return a text without parts that differ from run to run."""
     text = TOKEN.sub("*", PATH.sub("*", text))
     if other_weights:
         text = QUOTED.sub("*", text)
@@ -120,13 +120,13 @@ def _plain(text: str, other_weights: bool) -> str:
 
 
 def _kernel(reason: str, other_weights: bool) -> list[str]:
-    """Return what tells one failure from another: its first line, and the lines of a diff."""
+    """Return the lines that identify a failure: the first line, and those of a diff."""
     lines = reason.strip().splitlines() or [""]
-    kept = lines[:1] if other_weights else [lines[0], *filter(DIFF_LINE.match, lines[1:])]
-    return [_plain(line, other_weights) for line in kept]
+    telling_lines = lines[:1] if other_weights else [lines[0], *filter(DIFF_LINE.match, lines[1:])]
+    return [_plain(line, other_weights) for line in telling_lines]
 
 
-def _asked(sent: Sent) -> tuple[str, str, str]:
+def _request_key(sent: Sent) -> tuple[str, str, str]:
     try:
         body = json.loads(sent.body)
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def _asked(sent: Sent) -> tuple[str, str, str]:
     return sent.method, sent.path, json.dumps(body, sort_keys=True)
 
 
-def _said(sent: Sent) -> str:
+def _answer_text(sent: Sent) -> str:
     """Return an answer as lines: a completion's fields put together, anything else as it came."""
     text = sent.answer.decode("utf-8", "replace")
     head = f"status: {sent.status}" + (f"\nerror: {sent.error}" if sent.error else "")
@@ -154,8 +154,8 @@ def _said(sent: Sent) -> str:
 
 
 def _assembled(chunks: Sequence[Any]) -> list[str]:
-    """Return the fields of a stream: texts joined, what is no text as it came last."""
-    found: dict[str, str] = {}
+    """Return the fields of a stream: texts are joined, of other values the last one counts."""
+    fields: dict[str, str] = {}
 
     def join(place: str, value: Any) -> None:
         if isinstance(value, dict):
@@ -167,14 +167,14 @@ def _assembled(chunks: Sequence[Any]) -> list[str]:
                 at = inner.get("index", number) if isinstance(inner, dict) else number
                 join(f"{place}[{at}]", inner)
         elif isinstance(value, str) and not place.endswith(("object", "role", "type")):
-            found[place] = found.get(place, "") + value
+            fields[place] = fields.get(place, "") + value
         elif value is not None:
-            found[place] = str(value)
+            fields[place] = str(value)
 
     for chunk in chunks:
         join("", chunk)
-    # How tokens are spread over chunks is no part of what is said.
-    return [f"{key}: {text}" for key, text in found.items() if "token_ids" not in key]
+    # How tokens are spread over chunks is not part of the answer.
+    return [f"{key}: {value}" for key, value in fields.items() if "token_ids" not in key]
 
 
 def _lasting(value: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Is an answer, as it arrived on the wire, what is expected of it?
+"""Expectations of an answer: parsing them as a person types them, and judging an answer.
 
-What is expected of an answer, in words a person types and an incident keeps.
+An incident keeps its expectations in `expected/expectations.txt`, one a line.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ class Expectation:
 
 def parse(text: str) -> Expectation:
     """Read an expectation; raises `UserError` that lists what there is."""
-    said = text.strip()
-    match = PATTERN.fullmatch(said)
+    typed = text.strip()
+    match = PATTERN.fullmatch(typed)
     if match is None or (match["field"] == "status" and not match["is"].isdecimal()):
         raise UserError(f"{text!r} is no expectation; there are: {'; '.join(FORMS)}")
     if match["field"]:
-        return Expectation("is", match["field"], match["is"], said)
+        return Expectation("is", match["field"], match["is"], typed)
     if match["text"]:
-        return Expectation(match["how"], match["text"], match["part"], said)
+        return Expectation(match["how"], match["text"], match["part"], typed)
     if match["calls"]:
-        return Expectation("calls", "", match["calls"], said)
+        return Expectation("calls", "", match["calls"], typed)
     if match["seconds"]:
-        return Expectation("within", "", match["seconds"], said)
-    return Expectation(match["word"] or "json", "content", "", said)
+        return Expectation("within", "", match["seconds"], typed)
+    return Expectation(match["word"] or "json", "content", "", typed)
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Expectation, ...]:
@@ -93,8 +93,10 @@ class FirstChoice:
 
 def broken(expectations: Iterable[Expectation], sent: Sent) -> list[str]:
     """Return what is not as expected, in one sentence each."""
-    read = completion(sent)
-    return [told for expectation in expectations for told in _broken(expectation, sent, read)]
+    choice = completion(sent)
+    return [
+        message for expectation in expectations for message in _broken(expectation, sent, choice)
+    ]
 
 
 def completion(sent: Sent) -> FirstChoice:
@@ -120,51 +122,51 @@ def completion(sent: Sent) -> FirstChoice:
     return choice
 
 
-def _add(found: FirstChoice, part: Any) -> None:
+def _add(answer: FirstChoice, part: Any) -> None:
     if part.get("error"):
-        found.broken = f"it tells of an error: {json.dumps(part['error'])[:SHOWN]}"
+        answer.broken = f"it tells of an error: {json.dumps(part['error'])[:SHOWN]}"
     for choice in part.get("choices") or ():
         if choice.get("index", 0):
             continue
         message = choice.get("delta") or choice.get("message") or {}
-        found.content += message.get("content") or choice.get("text") or ""
-        found.reasoning += message.get("reasoning") or message.get("reasoning_content") or ""
-        found.finish_reason = choice.get("finish_reason") or found.finish_reason
+        answer.content += message.get("content") or choice.get("text") or ""
+        answer.reasoning += message.get("reasoning") or message.get("reasoning_content") or ""
+        answer.finish_reason = choice.get("finish_reason") or answer.finish_reason
         for place, call in enumerate(message.get("tool_calls") or ()):
-            kept = found.calls.setdefault(call.get("index", place), ["", ""])
+            name_and_arguments = answer.calls.setdefault(call.get("index", place), ["", ""])
             function = call.get("function") or {}
-            kept[0] += function.get("name") or ""
-            kept[1] += function.get("arguments") or ""
+            name_and_arguments[0] += function.get("name") or ""
+            name_and_arguments[1] += function.get("arguments") or ""
 
 
-def _broken(expectation: Expectation, sent: Sent, read: FirstChoice) -> Iterator[str]:
-    text = read.text(expectation.name)
+def _broken(expectation: Expectation, sent: Sent, choice: FirstChoice) -> Iterator[str]:
+    content = choice.text(expectation.name)
     if expectation.kind == "is":
-        yield from _is_not(expectation, sent, read)
+        yield from _is_not(expectation, sent, choice)
     elif expectation.kind == "calls":
-        yield from _wrong_calls(expectation.value, list(read.calls.values()))
-    elif expectation.kind in ("has", "lacks") and (expectation.value in text) is (
+        yield from _wrong_calls(expectation.value, list(choice.calls.values()))
+    elif expectation.kind in ("has", "lacks") and (expectation.value in content) is (
         expectation.kind == "lacks"
     ):
         does = "lacks" if expectation.kind == "has" else "has"
-        yield f"{expectation.name} {does} {expectation.value!r}: {text[:SHOWN]!r}"
+        yield f"{expectation.name} {does} {expectation.value!r}: {content[:SHOWN]!r}"
     elif expectation.kind == "within":
         yield from _late(float(expectation.value), sent)
-    elif expectation.kind == "whole" and read.broken:
-        yield f"the answer is not whole: {read.broken}"
-    elif expectation.kind == "sense" and not read.calls:
-        if why := why_degenerate(read.content or read.reasoning):
+    elif expectation.kind == "whole" and choice.broken:
+        yield f"the answer is not whole: {choice.broken}"
+    elif expectation.kind == "sense" and not choice.calls:
+        if why := why_degenerate(choice.content or choice.reasoning):
             yield why
-    elif expectation.kind == "json" and not _is_json(read.content):
-        yield f"content is no JSON: {read.content[:SHOWN]!r}"
+    elif expectation.kind == "json" and not _is_json(choice.content):
+        yield f"content is no JSON: {choice.content[:SHOWN]!r}"
 
 
-def _is_not(expectation: Expectation, sent: Sent, read: FirstChoice) -> Iterator[str]:
-    found = str(sent.status if expectation.name == "status" else read.finish_reason)
-    if found != expectation.value:
-        said = sent.error or sent.answer.decode("utf-8", "replace")[:SHOWN]
-        told = f": {said!r}" if expectation.name == "status" else ""
-        yield f"{expectation.name} is {found}, not {expectation.value}{told}"
+def _is_not(expectation: Expectation, sent: Sent, choice: FirstChoice) -> Iterator[str]:
+    actual = str(sent.status if expectation.name == "status" else choice.finish_reason)
+    if actual != expectation.value:
+        body = sent.error or sent.answer.decode("utf-8", "replace")[:SHOWN]
+        detail = f": {body!r}" if expectation.name == "status" else ""
+        yield f"{expectation.name} is {actual}, not {expectation.value}{detail}"
 
 
 def _late(limit_s: float, sent: Sent) -> Iterator[str]:
@@ -173,15 +175,15 @@ def _late(limit_s: float, sent: Sent) -> Iterator[str]:
         yield f"it took {'for ever' if last_s is None else f'{last_s:.3f} s'}, not {limit_s:g} s"
 
 
-def _wrong_calls(wanted: str, calls: Sequence[Sequence[str]]) -> Iterator[str]:
+def _wrong_calls(expected: str, calls: Sequence[Sequence[str]]) -> Iterator[str]:
     names = [name for name, _ in calls]
-    if wanted == "nothing":
+    if expected == "nothing":
         if names:
             yield f"it calls {', '.join(names)}, and was to call nothing"
-    elif wanted not in names:
-        yield f"it calls {', '.join(names) or 'nothing'}, not {wanted}"
+    elif expected not in names:
+        yield f"it calls {', '.join(names) or 'nothing'}, not {expected}"
     for name, arguments in calls:
-        if name == wanted and not _is_json(arguments):
+        if name == expected and not _is_json(arguments):
             yield f"the arguments of {name} are no JSON: {arguments[:SHOWN]!r}"
 
 

@@ -46,8 +46,8 @@ def log(path: Path) -> tuple[bytes, str]:
         tail = file.read()
     left_out = size - len(head) - len(tail)
     gap = f"\n[{left_out} bytes are left out here]\n".encode()
-    said = f"the log: {left_out} of its {size} bytes were not kept, from the middle"
-    return gzip.compress(head + gap + tail, mtime=0), said
+    note = f"the log: {left_out} of its {size} bytes were not kept, from the middle"
+    return gzip.compress(head + gap + tail, mtime=0), note
 
 
 def excerpt(path: Path) -> str:
@@ -78,10 +78,12 @@ def prompts_of(
     this machine, or whose files are too large to be kept; and, unless `whole`, none that would not
     go with the miniature's weights.
     """
-    found, known = (_prompt_files(other.folder) if other else {} for other in (checkpoint, small))
-    if found == known or sum(map(len, found.values())) > PROMPT_FILES_BYTES:
+    own_files, shipped_files = (
+        _prompt_files(source.folder) if source else {} for source in (checkpoint, small)
+    )
+    if own_files == shipped_files or sum(map(len, own_files.values())) > PROMPT_FILES_BYTES:
         return {}
-    return found if whole or found.get(TOKENIZER) == known.get(TOKENIZER) else {}
+    return own_files if whole or own_files.get(TOKENIZER) == shipped_files.get(TOKENIZER) else {}
 
 
 def _prompt_files(folder: Path | None) -> dict[str, bytes]:
@@ -92,9 +94,11 @@ def _prompt_files(folder: Path | None) -> dict[str, bytes]:
 
 def answering(sends: Iterable[Sent], requests: Sequence[Mapping[str, Any]]) -> list[Sent]:
     """Return the sends that asked one of these requests, in whatever way they had it answered."""
-    asked = [json.loads(json.dumps(request, default=str)) for request in requests]
-    wanted = [{key: entry[key] for key in entry if key not in WAY} for entry in asked]
-    return [send for send in sends if any(_asks(body_of(send), each) for each in wanted)]
+    plain_requests = [json.loads(json.dumps(request, default=str)) for request in requests]
+    wanted_bodies = [
+        {key: request[key] for key in request if key not in WAY} for request in plain_requests
+    ]
+    return [send for send in sends if any(_asks(body_of(send), each) for each in wanted_bodies)]
 
 
 def body_of(sent: Sent) -> dict[str, Any]:
@@ -108,14 +112,14 @@ def body_of(sent: Sent) -> dict[str, Any]:
 
 def seeds(sends: Iterable[Sent]) -> dict[str, int]:
     """Return the seeds in the requests, by the numbers of the requests that have them."""
-    found: dict[int, list[str]] = {}
+    names_by_seed: dict[int, list[str]] = {}
     for sent in sends:
         seed = body_of(sent).get("seed")
         if isinstance(seed, int):
-            found.setdefault(seed, []).append(sent.name)
+            names_by_seed.setdefault(seed, []).append(sent.name)
     return {
         f"requests {', '.join(names[:3])}{' and more' if len(names) > 3 else ''}": seed  # noqa: PLR2004
-        for seed, names in found.items()
+        for seed, names in names_by_seed.items()
     }
 
 
@@ -127,4 +131,4 @@ def within(sends: Iterable[Sent], room: int) -> list[Sent]:
 
 
 def _asks(body: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return bool(wanted) and {key: entry for key, entry in body.items() if key not in WAY} == wanted
+    return bool(wanted) and {key: value for key, value in body.items() if key not in WAY} == wanted

@@ -1,6 +1,7 @@
-"""Read an incident, which may come from a stranger.
+"""Reads an incident, which may come from a stranger, and refuses one that is not intact.
 
-Nothing in an incident is ever executed, imported or unpacked: it is read, and held to its own list.
+Nothing in an incident is executed, imported or unpacked: its files are read, and must match its
+own list of them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class IncidentFolder:
 
     def send(self, name: str) -> Send:
         """Return the send of that name."""
-        return next(other for other in self.incident.sends if other.name == name)
+        return next(send for send in self.incident.sends if send.name == name)
 
     def body(self, send: Send) -> bytes:
         """Return the exact bytes of a request's body."""
@@ -65,8 +66,8 @@ class IncidentFolder:
         if send.response:
             lines = (self.folder / send.response).read_bytes().splitlines()
             try:
-                head, *rest = [json.loads(line) for line in lines]
-                pieces = [(float(entry["at_s"]), _piece(entry)) for entry in rest]
+                head, *piece_lines = [json.loads(line) for line in lines]
+                pieces = [(float(line["at_s"]), _piece(line)) for line in piece_lines]
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise _refused(self.folder, f"{send.response} is no response: {error}") from error
         return Sent(
@@ -168,12 +169,12 @@ def _sizes(folder: Path) -> dict[str, int]:
     total = 0
     for entry in _entries(folder):
         name = Path(entry.path).relative_to(folder).as_posix()
-        found = entry.stat(follow_symlinks=False)
-        if not stat.S_ISREG(found.st_mode):
-            what = "a link" if stat.S_ISLNK(found.st_mode) else "no plain file"
-            raise _refused(folder, f"{name!r} is {what}")
-        sizes[name] = found.st_size
-        total += found.st_size
+        status = entry.stat(follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a link" if stat.S_ISLNK(status.st_mode) else "no plain file"
+            raise _refused(folder, f"{name!r} is {kind}")
+        sizes[name] = status.st_size
+        total += status.st_size
         if total > FILES_BYTES + INCIDENT_BYTES or len(sizes) > FILES:
             raise _refused(
                 folder,

@@ -1,7 +1,4 @@
-"""Sends the requests of an incident again, byte for byte but for the model's name.
-
-Sends requests as they are but for the model's name, and returns what came back, timed.
-"""
+"""Sends the requests of an incident again, byte for byte except for the model's name."""
 
 from __future__ import annotations
 
@@ -40,18 +37,18 @@ SENT_HEADERS = ("content-type", "accept")
 def resend(endpoint: Endpoint, requests: Iterable[Sent], timeout_s: float) -> list[Sent]:
     """Send requests one after the other; one that goes unanswered says so in its `error`."""
     answered = []
-    for entry in requests:
+    for original in requests:
         tape = Tape()
         headers = {
             name.lower(): value
-            for name, value in entry.headers.items()
+            for name, value in original.headers.items()
             if name.lower() in SENT_HEADERS and value != REDACTED
         }
         with http.client(replace(endpoint, tape=tape)) as client:
             request = client.build_request(
-                entry.method,
-                entry.path,
-                content=entry.body,
+                original.method,
+                original.path,
+                content=original.body,
                 headers={"content-type": "application/json", **headers},
                 timeout=timeout_s,
             )
@@ -60,7 +57,7 @@ def resend(endpoint: Endpoint, requests: Iterable[Sent], timeout_s: float) -> li
         (sent,) = tape.of()
         if endpoint.tape:
             endpoint.tape.keep(sent)
-        answered.append(replace(sent, name=entry.name))
+        answered.append(replace(sent, name=original.name))
     return answered
 
 
@@ -70,16 +67,16 @@ def readdressed(body: bytes, model: str) -> bytes:
     What is no JSON object, or names no model, is returned as it is.
     """
     try:
-        asked = json.loads(body)
+        request = json.loads(body)
     except (ValueError, RecursionError):
         return body
-    if not isinstance(asked, dict) or not isinstance(asked.get("model"), str):
+    if not isinstance(request, dict) or not isinstance(request.get("model"), str):
         return body
-    due = {**asked, "model": model}
+    expected = {**request, "model": model}
     for match in re.finditer(rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")', body):
         start, end = match.span(1)
         changed = body[:start] + json.dumps(model).encode() + body[end:]
-        if json.loads(changed) == due:
+        if json.loads(changed) == expected:
             return changed
     return body
 
@@ -158,7 +155,7 @@ class ReplayedWalk:
                 for cell_sends, each in zip(plain, exchanges, strict=True)
                 if each.whole
             }
-            exchanges += pool.map(lambda entry: self._stopped(entry, answers), stopping)
+            exchanges += pool.map(lambda cell_sends: self._stopped(cell_sends, answers), stopping)
         return tuple(exchanges)
 
     def _stopped(self, cell_sends: CellSends, answers: Mapping[str, Answer]) -> Exchange:
@@ -177,26 +174,26 @@ class ReplayedWalk:
             "streamed": cell_sends.streamed,
             "widened": cell_sends.widened,
         }
-        headers = {way: self._headers(name) for way, name in sends.items() if name}
+        headers = {variant: self._headers(name) for variant, name in sends.items() if name}
         return self._asker.ask(
             replace(exchange, unstopped=unstopped, stop=cell_sends.stop), headers
         )
 
     def _headers(self, name: str) -> dict[str, str]:
-        sent = {
+        recorded = {
             key.lower(): value for key, value in self._incident_folder.send(name).headers.items()
         }
-        told = {HEADER: sent[HEADER]} if HEADER in sent else {}
-        return {AS_SENT: name, **told}
+        request_id = {HEADER: recorded[HEADER]} if HEADER in recorded else {}
+        return {AS_SENT: name, **request_id}
 
     def _request(self, name: str) -> dict[str, Any]:
         """Return a request's body without what says where it goes and how it is streamed."""
         try:
-            found = json.loads(self._incident_folder.body(self._incident_folder.send(name)))
+            body = json.loads(self._incident_folder.body(self._incident_folder.send(name)))
         except ValueError as error:
             raise UserError(
                 f"the incident {self._incident_folder.folder} holds no chat request for {name!r}: "
                 f"{error}"
             ) from error
         left_out = ("model", "stream", "stream_options", "stream_interval")
-        return {key: value for key, value in found.items() if key not in left_out}
+        return {key: value for key, value in body.items() if key not in left_out}

@@ -1,4 +1,4 @@
-"""Where an incident is replayed: its lane and its checkpoint, or what stands in for them."""
+"""Chooses the lane and the checkpoint of a replay: the incident's own, or a substitute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.incidents.read import IncidentFolder
-    from pytest_vllm_gates.incidents.types import ServedCheckpoint as CheckpointFacts
+    from pytest_vllm_gates.incidents.types import ServedCheckpoint
 
 
 def lane_of(incident_folder: IncidentFolder, project: Path) -> Lane | None:
@@ -50,14 +50,14 @@ def _carried(incident_folder: IncidentFolder, name: str) -> Lane:
     lane = toml.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
     rules = types.load().lane
     shipped = [lanes.load(file, lanes.SHIPPED) for file in lanes.files(lanes.SHIPPED)]
-    wrong = [f"env {text}" for text in lane.env if text not in rules.env]
-    wrong += [f"serve {text}" for text in lane.serve if text.replace("-", "_") not in rules.serve]
-    wrong += [f"serve {text}" for text, value in lane.serve.items() if isinstance(value, dict)]
-    if lane.form != "lock" or lane.lock not in [other.lock for other in shipped]:
+    wrong = [f"env {key}" for key in lane.env if key not in rules.env]
+    wrong += [f"serve {key}" for key in lane.serve if key.replace("-", "_") not in rules.serve]
+    wrong += [f"serve {key}" for key, value in lane.serve.items() if isinstance(value, dict)]
+    if lane.form != "lock" or lane.lock not in [shipped_lane.lock for shipped_lane in shipped]:
         wrong.append(f"{lane.form} {getattr(lane, lane.form)!r}")
-    if lane.overlay not in [None, *(other.overlay for other in shipped)]:
+    if lane.overlay not in [None, *(shipped_lane.overlay for shipped_lane in shipped)]:
         wrong.append(f"overlay {lane.overlay!r}")
-    if lane.start not in [lanes.StartCommand(), *(other.start for other in shipped)]:
+    if lane.start not in [lanes.StartCommand(), *(shipped_lane.start for shipped_lane in shipped)]:
         wrong.append("start")
     if wrong:
         raise UserError(
@@ -77,8 +77,8 @@ def checkpoint_of(incident_folder: IncidentFolder, family: Family) -> tuple[Chec
     neither will do.
     """
     checkpoint, prompts = incident_folder.incident.checkpoint, incident_folder.names(PROMPT_FILES)
-    if (found := _here(checkpoint, family, shipped=not prompts)) is not None:
-        return found, ""
+    if (local := _here(checkpoint, family, shipped=not prompts)) is not None:
+        return local, ""
     small = checkpoints_resolve.miniature(family)
     if small is None or incident_folder.incident.gate not in types.load().above_the_weights:
         why = "there is no miniature of it" if small is None else "its gate judges the weights"
@@ -96,16 +96,16 @@ def checkpoint_of(incident_folder: IncidentFolder, family: Family) -> tuple[Chec
     )
 
 
-def _here(told: CheckpointFacts, family: Family, *, shipped: bool) -> Checkpoint | None:
+def _here(recorded: ServedCheckpoint, family: Family, *, shipped: bool) -> Checkpoint | None:
     """Return an incident's checkpoint where this machine has it."""
-    if Path(told.source).is_dir():
-        checkpoint = checkpoints_resolve.resolve(family, told.source)
-        return replace(checkpoint, name=told.name)
-    for entry in family.checkpoints:
-        if told.name in (entry.name, (entry.hub or "").replace("/", "--")) and shipped:
-            known = checkpoints_resolve.resolve(family, entry.name)
+    if Path(recorded.source).is_dir():
+        checkpoint = checkpoints_resolve.resolve(family, recorded.source)
+        return replace(checkpoint, name=recorded.name)
+    for listed in family.checkpoints:
+        if recorded.name in (listed.name, (listed.hub or "").replace("/", "--")) and shipped:
+            known = checkpoints_resolve.resolve(family, listed.name)
             return known if known.folder or is_cached(known) else None
-    plain = Checkpoint(told.name, told.source, told.revision)
+    plain = Checkpoint(recorded.name, recorded.source, recorded.revision)
     return plain if is_cached(plain) else None
 
 
@@ -115,12 +115,12 @@ def is_cached(checkpoint: Checkpoint) -> bool:
     from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
 
     try:
-        found = try_to_load_from_cache(
+        path = try_to_load_from_cache(
             checkpoint.source, CONFIG, revision=checkpoint.revision or "main"
         )
     except HFValidationError:  # a path of another machine
         return False
-    return isinstance(found, str)
+    return isinstance(path, str)
 
 
 def _with_prompt_files(
@@ -130,9 +130,9 @@ def _with_prompt_files(
 
     It goes when this process does.
     """
-    kept = tempfile.TemporaryDirectory(prefix="vllm-gates-replay-")
-    folder = Path(kept.name) / name
-    atexit.register(kept.cleanup)
+    temporary = tempfile.TemporaryDirectory(prefix="vllm-gates-replay-")
+    folder = Path(temporary.name) / name
+    atexit.register(temporary.cleanup)
     folder.mkdir()
     for path in Path(small.source).iterdir():
         if path.name not in NAMES or path.name == CONFIG:

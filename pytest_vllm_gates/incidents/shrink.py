@@ -1,6 +1,6 @@
-"""Incidents with less in them: fewer requests, turns, tools and options.
+"""Shrinks an incident to the fewest requests, turns, tools and options that still show the fault.
 
-The least of something that still shows a fault: delta debugging (Zeller, Hildebrandt 2002).
+`shrink` is delta debugging (Zeller, Hildebrandt 2002).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class RemovablePart:
     what: str | int = ""
 
     def __str__(self) -> str:
-        what = self.what + 1 if isinstance(self.what, int) else self.what
-        return f"{self.kind} {what or self.of}".rstrip()
+        value = self.what + 1 if isinstance(self.what, int) else self.what
+        return f"{self.kind} {value or self.of}".rstrip()
 
 
 class Shrinker:
@@ -60,8 +60,8 @@ class Shrinker:
         self._groups = dict(self._grouped())
         if not self._groups and not self._incident.conversation:
             raise UserError(
-                f"{incident_folder.folder}: {self._incident.test} asks by itself, and not with what "
-                "its folder holds: there is nothing to leave out"
+                f"{incident_folder.folder}: {self._incident.test} asks by itself, and not with "
+                "what its folder holds: there is nothing to leave out"
             )
 
     def parts(self) -> Iterator[tuple[str, list[RemovablePart]]]:
@@ -70,33 +70,33 @@ class Shrinker:
         if len(groups) > 1:
             yield "request", [RemovablePart("request", group) for group in groups]
         for kind in KINDS:
-            found = [part for group in groups for part in self._parts_of(kind, group)]
-            found += self._conversation_parts(kind)
-            if found:
-                yield kind, found
+            parts = [part for group in groups for part in self._parts_of(kind, group)]
+            parts += self._conversation_parts(kind)
+            if parts:
+                yield kind, parts
 
     def write(self, parent: Path, name: str, left_out: Sequence[RemovablePart]) -> Path:
         """Write the incident without some of its parts; return its folder."""
         gone = {part.of for part in left_out if part.kind == "request"}
-        groups = {text: names for text, names in self._groups.items() if text not in gone}
-        kept = {name for names in groups.values() for name in names} or {*self._sends}
+        groups = {group: names for group, names in self._groups.items() if group not in gone}
+        kept_names = {name for names in groups.values() for name in names} or {*self._sends}
         sends = [
             self._without(send, [part for part in left_out if send.name in groups.get(part.of, ())])
             for send in self._sends.values()
-            if send.name in kept
+            if send.name in kept_names
         ]
         files = {
             file: (self._incident_folder.folder / file).read_bytes()
             for file in self._incident.files
             if not file.startswith(("requests/", "responses/"))
         }
-        walk, told = self._incident.walk, self._incident.conversation
+        walk, conversation = self._incident.walk, self._incident.conversation
         changes: dict[str, Any] = {"command": "pytest --repro {path}"}
         if walk:
-            cells = tuple(cell for cell in walk.cells if cell.whole in kept)
+            cells = tuple(cell for cell in walk.cells if cell.whole in kept_names)
             changes["walk"] = walk.model_copy(update={"cells": cells})
-        if told and not self._groups:
-            changes["conversation"] = _without_parts(told, left_out, CONVERSATION_OPTIONS)
+        if conversation and not self._groups:
+            changes["conversation"] = _without_parts(conversation, left_out, CONVERSATION_OPTIONS)
         incident = self._incident.model_copy(update=changes)
         return incidents_write.write(parent, name, incident, sends, files)
 
@@ -104,10 +104,10 @@ class Shrinker:
         """Yield requests that are one question: the ways a cell was asked, or each by itself."""
         if self._incident.walk:
             cells = self._incident.walk.cells
-            named = {cell_sends.unstopped for cell_sends in cells if cell_sends.unstopped}
+            compared = {cell_sends.unstopped for cell_sends in cells if cell_sends.unstopped}
             for cell in cells:
                 # A cell that another one is held against goes with that one.
-                if cell.whole not in named:
+                if cell.whole not in compared:
                     yield cell.whole, [*_names(cell), *_names_of(cell.unstopped, cells)]
         elif self._incident.gate == CAPTURED:
             for name in self._sends:
@@ -129,17 +129,19 @@ class Shrinker:
             yield from (RemovablePart("option", group, key) for key in body if key not in FIXED)
 
     def _conversation_parts(self, kind: str) -> Iterator[RemovablePart]:
-        told = self._incident.conversation
-        if not told or self._groups:
+        conversation = self._incident.conversation
+        if not conversation or self._groups:
             return
         if kind == "option":
             yield from (
-                RemovablePart("option", "", key) for key in CONVERSATION_OPTIONS if told.get(key)
+                RemovablePart("option", "", key)
+                for key in CONVERSATION_OPTIONS
+                if conversation.get(key)
             )
         else:
-            many = told.get({"turn": "messages", "tool": "tools"}[kind]) or ()
-            if kind == "tool" or len(many) > 1:
-                yield from (RemovablePart(kind, "", at) for at in range(len(many)))
+            members = conversation.get({"turn": "messages", "tool": "tools"}[kind]) or ()
+            if kind == "tool" or len(members) > 1:
+                yield from (RemovablePart(kind, "", at) for at in range(len(members)))
 
     def _without(self, sent: Sent, left_out: Sequence[RemovablePart]) -> Sent:
         """Return a request without parts of its body; what came back was another's answer."""
@@ -156,13 +158,17 @@ def _without_parts(
 ) -> dict[str, Any]:
     """Return a request's body without parts, or a conversation, whose `options` have defaults."""
     gone = {kind: {part.what for part in left_out if part.kind == kind} for kind in KINDS}
-    found = {key: entry for key, entry in body.items() if key not in gone["option"]}
+    remaining = {key: value for key, value in body.items() if key not in gone["option"]}
     for kind, key in (("turn", "messages"), ("tool", "tools")):
         if gone[kind]:
-            found[key] = [entry for at, entry in enumerate(found[key]) if at not in gone[kind]]
-    if "tools" in found and not found["tools"] and not options:
-        found = {key: entry for key, entry in found.items() if key not in ("tools", "tool_choice")}
-    return found
+            remaining[key] = [
+                value for at, value in enumerate(remaining[key]) if at not in gone[kind]
+            ]
+    if "tools" in remaining and not remaining["tools"] and not options:
+        remaining = {
+            key: value for key, value in remaining.items() if key not in ("tools", "tool_choice")
+        }
+    return remaining
 
 
 def _names(cell_sends: CellSends) -> list[str]:
@@ -182,18 +188,20 @@ def shrink(parts: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> tuple[T,
     `shows` is asked for no choice twice, and not for all parts: they are known to show it. Where it
     answers by chance, what is returned has shown it at least once.
     """
-    left = tuple(parts)
-    asked: dict[tuple[int, ...], bool] = {}
-    places = tuple(range(len(left)))
+    candidates = tuple(parts)
+    answers_by_choice: dict[tuple[int, ...], bool] = {}
+    places = tuple(range(len(candidates)))
 
-    def answers(kept: tuple[int, ...]) -> bool:
-        if kept not in asked:
-            asked[kept] = shows([left[at] for at in kept])
-        return asked[kept]
+    def answers(choice: tuple[int, ...]) -> bool:
+        if choice not in answers_by_choice:
+            answers_by_choice[choice] = shows([candidates[at] for at in choice])
+        return answers_by_choice[choice]
 
     pieces = 1
     while places:
-        smaller = next((kept for kept in _without_a_piece(places, pieces) if answers(kept)), None)
+        smaller = next(
+            (choice for choice in _without_a_piece(places, pieces) if answers(choice)), None
+        )
         if smaller is not None:
             pieces = max(1, pieces - 1) if len(smaller) > 1 else 1
             places = smaller
@@ -201,7 +209,7 @@ def shrink(parts: Sequence[T], shows: Callable[[Sequence[T]], bool]) -> tuple[T,
             break
         else:
             pieces = min(2 * pieces, len(places))
-    return tuple(left[at] for at in places)
+    return tuple(candidates[at] for at in places)
 
 
 def _without_a_piece(places: tuple[int, ...], pieces: int) -> Iterator[tuple[int, ...]]:

@@ -1,8 +1,6 @@
-"""The format of an incident: what was sent, what came back, and where.
+"""The format of an incident, and the rules for its replay from `replay.toml`.
 
 An incident is a folder with `incident.json`, which these records describe, and the files it lists.
-
-What may be taken from an incident when it is replayed, read from `replay.toml`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Writes incidents: whole or not at all, and no larger than they may be.
+"""Writes incidents: whole or not at all, within their size limits, and without secrets.
 
-An incident without secrets, and without prompts where they are not to be kept.
+`cleaned` also redacts prompts where they are not to be kept.
 """
 
 from __future__ import annotations
@@ -17,9 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents import types as facts
 from pytest_vllm_gates.incidents.read import FILES_BYTES, allow, digest
-from pytest_vllm_gates.incidents.types import NAME, File, Incident, Send
+from pytest_vllm_gates.incidents.types import (
+    EXCERPT,
+    EXPECTED,
+    LOG,
+    NAME,
+    PROMPT_FILES,
+    File,
+    Incident,
+    Send,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,12 +57,12 @@ def write(
     parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(dir=parent, prefix=".incident."))
     try:
-        listed, kept, cut = _laid_out(aside, sends, files)
+        listed, written_sends, cut = _laid_out(aside, sends, files)
         folder = parent / name
         for number in range(2, COPIES):
             document = incident.model_copy(
                 update={
-                    "sends": tuple(kept),
+                    "sends": tuple(written_sends),
                     "cut": (*incident.cut, *cut),
                     "files": listed,
                     "command": incident.command.replace("{path}", str(folder)),
@@ -63,8 +71,8 @@ def write(
             # Half a surrogate pair, as broken answers have it, is no UTF-8.
             text = json.dumps(document, ensure_ascii=False)
             document = json.loads(text.encode("utf-8", "replace"))
-            found = {**document, "sha256": digest(document)}
-            text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+            signed = {**document, "sha256": digest(document)}
+            text = json.dumps(signed, indent=1, ensure_ascii=False) + "\n"
             (aside / NAME).write_text(text, encoding="utf-8", newline="")
             aside.chmod(0o755)
             try:
@@ -108,7 +116,7 @@ def _laid_out(
         listed[name] = File(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
         return name
 
-    kept = []
+    written_sends = []
     for number, sent in enumerate(sends, 1):
         response = None
         if sent.status is not None:
@@ -116,7 +124,7 @@ def _laid_out(
             response = put(f"responses/{number}.jsonl", data)
             if lost:
                 cut.append(f"responses/{number}.jsonl: the last {lost} bytes were not kept")
-        kept.append(
+        written_sends.append(
             Send(
                 name=sent.name or str(number),
                 method=sent.method,
@@ -131,7 +139,7 @@ def _laid_out(
     for name, data in files.items():
         allow(folder, name)
         put(name, data)
-    return listed, kept, cut
+    return listed, written_sends, cut
 
 
 def _response(sent: Sent) -> tuple[bytes, int]:
@@ -139,11 +147,11 @@ def _response(sent: Sent) -> tuple[bytes, int]:
     lines: list[dict[str, Any]] = []
     room, lost = RESPONSE_BYTES, sent.cut_bytes
     for at_s, piece in sent.pieces:
-        kept = piece[:room]
-        room -= len(kept)
-        lost += len(piece) - len(kept)
-        if kept:
-            lines.append({"at_s": round(at_s, 6), **_shown(kept)})
+        part = piece[:room]
+        room -= len(part)
+        lost += len(piece) - len(part)
+        if part:
+            lines.append({"at_s": round(at_s, 6), **_shown(part)})
     head = {"status": sent.status, "headers": dict(sent.response_headers)}
     lines.insert(0, {**head, "cut_bytes": lost} if lost else head)
     return b"".join(json.dumps(line).encode() + b"\n" for line in lines), lost
@@ -196,16 +204,16 @@ def _sent(sent: Sent, redactor: Redactor) -> Sent:
 
 def _stays(name: str, redactor: Redactor) -> bool:
     """Return whether a file may be in the incident: a golden is a prompt as it was rendered."""
-    return redactor.prompts.kept or not name.startswith(f"{facts.EXPECTED}/")
+    return redactor.prompts.kept or not name.startswith(f"{EXPECTED}/")
 
 
 def _file(name: str, data: bytes, redactor: Redactor) -> bytes:
-    if name.startswith(f"{facts.PROMPT_FILES}/"):
+    if name.startswith(f"{PROMPT_FILES}/"):
         return data  # a tokenizer's words are none of anybody's
-    if name == facts.LOG:
+    if name == LOG:
         log = gzip.decompress(data)
         clean = redactor.prompts.log(redactor.data(log))
         return data if clean == log else gzip.compress(clean, mtime=0)
-    if name == facts.EXCERPT:
+    if name == EXCERPT:
         return redactor.prompts.prose(redactor.text(data.decode("utf-8", "replace"))).encode()
     return redactor.data(data)

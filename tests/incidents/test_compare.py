@@ -12,58 +12,66 @@ from incident_folders_made import incident
 
 from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.incidents.compare import ReplayOutcome, compare, decide, pairs
-from pytest_vllm_gates.incidents.types import RecordedFinding as Told
+from pytest_vllm_gates.incidents.types import RecordedFinding
 from pytest_vllm_gates.outcomes import Case, Finding, Outcome
 
 LEAK = "content holds the marker '</think>'"
 DIED = "the server died while serving (exit status -9): ENGINE_DEAD\nAPIConnectionError: no"
 
 
-def found(*says: str, case: str = "plain") -> list[Finding]:
-    return [Finding(Case(case), text) for text in says]
+def findings_of(*says: str, case: str = "plain") -> list[Finding]:
+    return [Finding(Case(case), sentence) for sentence in says]
 
 
-def told(*says: str) -> Any:
-    return incident(findings=tuple(Told(case="plain", says=text) for text in says))
+def recorded(*says: str) -> Any:
+    return incident(
+        findings=tuple(RecordedFinding(case="plain", says=sentence) for sentence in says)
+    )
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.KNOWN, Outcome.WAIVED])
-def test_the_same_finding_is_the_incident(outcome: Outcome) -> None:
-    assert decide(told(LEAK), outcome, "", found(LEAK))[0] is ReplayOutcome.REPRODUCED
+def test_same_finding_is_reproduced(outcome: Outcome) -> None:
+    assert decide(recorded(LEAK), outcome, "", findings_of(LEAK))[0] is ReplayOutcome.REPRODUCED
 
 
-def test_one_of_several_is_enough() -> None:
-    answer, why = decide(told(LEAK, "a", "b"), Outcome.FAIL, "", found("b", "c"))
+def test_one_of_several_findings_is_enough() -> None:
+    answer, why = decide(recorded(LEAK, "a", "b"), Outcome.FAIL, "", findings_of("b", "c"))
     assert (answer, why) == (ReplayOutcome.REPRODUCED, "1 of 3 findings came again")
 
 
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.NOT_APPLICABLE])
-def test_a_test_that_passes_does_not_reproduce(outcome: Outcome) -> None:
-    assert decide(told(LEAK), outcome, "", []) == (ReplayOutcome.NOT_REPRODUCED, "its test passes")
-    assert decide(told(LEAK), outcome, "no tools", []) == (ReplayOutcome.NOT_REPRODUCED, "no tools")
+def test_passing_test_is_not_reproduced(outcome: Outcome) -> None:
+    assert decide(recorded(LEAK), outcome, "", []) == (
+        ReplayOutcome.NOT_REPRODUCED,
+        "its test passes",
+    )
+    assert decide(recorded(LEAK), outcome, "no tools", []) == (
+        ReplayOutcome.NOT_REPRODUCED,
+        "no tools",
+    )
 
 
-def test_what_is_known_besides_is_not_the_incident() -> None:
-    answer, why = decide(told(LEAK), Outcome.KNOWN, "", found("another"))
+def test_known_defect_is_not_the_incident() -> None:
+    answer, why = decide(recorded(LEAK), Outcome.KNOWN, "", findings_of("another"))
     assert (answer, why) == (ReplayOutcome.NOT_REPRODUCED, "only what is known was found")
 
 
 @pytest.mark.parametrize(
     "outcome", [Outcome.BLOCKED, Outcome.MISSING, Outcome.INCONCLUSIVE, Outcome.FAIL]
 )
-def test_what_does_not_judge_is_different(outcome: Outcome) -> None:
-    assert decide(told(LEAK), outcome, "something", [])[0] is ReplayOutcome.DIFFERENT
+def test_outcome_without_judgement_is_different(outcome: Outcome) -> None:
+    assert decide(recorded(LEAK), outcome, "something", [])[0] is ReplayOutcome.DIFFERENT
 
 
-def test_the_same_words_of_another_case_are_different() -> None:
-    answer, _ = decide(told(LEAK), Outcome.FAIL, "", found(LEAK, case="another"))
+def test_same_finding_of_another_case_is_different() -> None:
+    answer, _ = decide(recorded(LEAK), Outcome.FAIL, "", findings_of(LEAK, case="another"))
     assert answer is ReplayOutcome.DIFFERENT
 
 
-def test_another_marker_is_different_unless_the_weights_are() -> None:
-    other = found("content holds the marker '<tool_call>'")
-    assert decide(told(LEAK), Outcome.FAIL, "", other)[0] is ReplayOutcome.DIFFERENT
-    answer, _ = decide(told(LEAK), Outcome.FAIL, "", other, other_weights=True)
+def test_other_marker_is_different_unless_weights_differ() -> None:
+    other_findings = findings_of("content holds the marker '<tool_call>'")
+    assert decide(recorded(LEAK), Outcome.FAIL, "", other_findings)[0] is ReplayOutcome.DIFFERENT
+    answer, _ = decide(recorded(LEAK), Outcome.FAIL, "", other_findings, other_weights=True)
     assert answer is ReplayOutcome.REPRODUCED
 
 
@@ -78,35 +86,37 @@ def test_another_marker_is_different_unless_the_weights_are() -> None:
     ],
 )  # fmt: skip
 def test_numbers_paths_and_ids_may_differ(then: str, now: str) -> None:
-    assert decide(told(then), Outcome.FAIL, "", found(now))[0] is ReplayOutcome.REPRODUCED
+    assert decide(recorded(then), Outcome.FAIL, "", findings_of(now))[0] is ReplayOutcome.REPRODUCED
 
 
-def test_a_failure_without_findings_is_told_by_its_first_line() -> None:
+def test_failure_without_findings_is_known_by_its_first_line() -> None:
     died = incident(findings=(), says=DIED)
     again = "the server died while serving (exit status -9): ENGINE_DEAD\nReadError: broken"
     answer, why = decide(died, Outcome.FAIL, again, [])
     assert (answer, why) == (ReplayOutcome.REPRODUCED, "its test fails as it did")
     assert decide(died, Outcome.BLOCKED, again, [])[0] is ReplayOutcome.DIFFERENT
-    other = "the server died while serving (exit status -9): HOST_OOM\nAPIConnectionError: no"
-    assert decide(died, Outcome.FAIL, other, [])[0] is ReplayOutcome.DIFFERENT
+    other_reason = (
+        "the server died while serving (exit status -9): HOST_OOM\nAPIConnectionError: no"
+    )
+    assert decide(died, Outcome.FAIL, other_reason, [])[0] is ReplayOutcome.DIFFERENT
 
 
-def test_a_golden_is_told_by_its_difference() -> None:
+def test_golden_failure_is_known_by_its_difference() -> None:
     then = "prompt is not what was recorded in /a/b.txt\n(- recorded, + now)\n  - x\n  + y\n  z"
     golden = incident(findings=(), says=then)
     assert (
         decide(golden, Outcome.FAIL, then.replace("/a/b", "/c/d"), [])[0]
         is ReplayOutcome.REPRODUCED
     )
-    other = then.replace("+ y", "+ w")
-    assert decide(golden, Outcome.FAIL, other, [])[0] is ReplayOutcome.DIFFERENT
+    other_reason = then.replace("+ y", "+ w")
+    assert decide(golden, Outcome.FAIL, other_reason, [])[0] is ReplayOutcome.DIFFERENT
 
 
 @pytest.mark.parametrize(
     ("then", "now"),
     [("- x", "- y"), ("'Paris' is empty\n- x", "'Rome' is empty\n- y"), ("a 'b' c", "a 'd' c")],
 )
-def test_what_a_model_says_tells_nothing_of_other_weights(then: str, now: str) -> None:
+def test_quoted_output_is_ignored_with_other_weights(then: str, now: str) -> None:
     before = incident(findings=(), says=f"not as recorded: {then}\n{then}")
     again = f"not as recorded: {now}\n{now}"
     if "'" not in then:
@@ -121,7 +131,7 @@ def test_what_a_model_says_tells_nothing_of_other_weights(then: str, now: str) -
 def test_every_outcome_has_an_answer_and_a_reason(
     outcome: Outcome, reason: str, says: list[str]
 ) -> None:
-    answer, why = decide(told(LEAK), outcome, reason, found(*says))
+    answer, why = decide(recorded(LEAK), outcome, reason, findings_of(*says))
     assert answer in ReplayOutcome and why
     assert (answer is ReplayOutcome.NOT_REPRODUCED) <= (
         outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE, Outcome.KNOWN)
@@ -138,23 +148,23 @@ def event(content: str, **more: Any) -> str:
     return f"data: {json.dumps({'id': content, 'choices': [choice], **more})}\n\n"
 
 
-def test_requests_are_matched_whatever_the_model_is_called() -> None:
+def test_requests_are_matched_without_the_models_name() -> None:
     then = [sent({"model": "a", "n": 1}), sent({"model": "a", "n": 2}), sent({"n": 3})]
     now = [sent({"n": 2, "model": "b"}), sent({"model": "b", "n": 1}), sent({"n": 4})]
     found_pairs = pairs(then, now)
-    assert [json.loads(entry.body)["n"] for entry, _ in found_pairs] == [1, 2]
+    assert [json.loads(request.body)["n"] for request, _ in found_pairs] == [1, 2]
     assert all(json.loads(a.body)["n"] == json.loads(b.body)["n"] for a, b in found_pairs)
 
 
-def test_requests_are_matched_by_what_they_ask_and_not_by_its_order() -> None:
-    entry, other = (
+def test_requests_are_matched_in_any_order_of_their_keys() -> None:
+    first, second = (
         sent({"n": 1, "m": 2, "cache_salt": "a"}),
         sent({"cache_salt": "b", "m": 2, "n": 1}),
     )
-    assert pairs([entry], [other]) == [(entry, other)]
-    assert pairs([entry], [replace(other, path="/v1/y")]) == []
-    texts = [replace(entry, body=body) for body in (b"no JSON", b"\xff", b"\xff no JSON")]
-    assert pairs(texts, texts[::-1]) == [(text, text) for text in texts]
+    assert pairs([first], [second]) == [(first, second)]
+    assert pairs([first], [replace(second, path="/v1/y")]) == []
+    texts = [replace(first, body=body) for body in (b"no JSON", b"\xff", b"\xff no JSON")]
+    assert pairs(texts, texts[::-1]) == [(exchange, exchange) for exchange in texts]
 
 
 def test_each_request_is_matched_once() -> None:
@@ -162,7 +172,7 @@ def test_each_request_is_matched_once() -> None:
     assert len(pairs([same, same, same], [same, same])) == 2
 
 
-def test_streams_are_compared_by_what_they_say() -> None:
+def test_streams_are_compared_by_their_content() -> None:
     then = sent({}, (0.1, event("Par") + event("is")), (0.5, "data: [DONE]\n\n"))
     now = sent({}, (0.3, event("Paris")), (0.9, "data: [DONE]\n\n"))
     compared = compare(then, now)
@@ -170,7 +180,7 @@ def test_streams_are_compared_by_what_they_say() -> None:
     assert (compared.first_s, compared.seconds) == ((0.1, 0.3), (0.5, 0.9))
 
 
-def test_a_difference_is_shown_by_field() -> None:
+def test_difference_is_shown_by_field() -> None:
     then = sent({}, (0.1, event("Paris</think>")), (0.5, "data: [DONE]\n\n"))
     now = sent({}, (0.1, event("Paris")))
     assert compare(then, now).diff.splitlines() == [
@@ -184,20 +194,20 @@ def test_a_difference_is_shown_by_field() -> None:
     ]
 
 
-def told_by(*deltas: dict[str, Any], **more: Any) -> Sent:
+def stream_of(*deltas: dict[str, Any], **more: Any) -> Sent:
     events = [{"object": "chunk", "choices": [delta], **more} for delta in deltas]
-    lines = [f"data:{json.dumps(entry)}\n" for entry in events]
+    lines = [f"data:{json.dumps(event)}\n" for event in events]
     return sent({}, (0.1, "".join(lines)), (0.2, "data: [DONE]\n"))
 
 
-def test_the_fields_of_a_stream_are_put_together_by_their_index() -> None:
-    def call(at: int, text: str) -> dict[str, Any]:
-        part = {"index": at, "type": "function", "function": {"arguments": text}}
+def test_fields_of_a_stream_are_joined_by_their_index() -> None:
+    def call(at: int, arguments: str) -> dict[str, Any]:
+        part = {"index": at, "type": "function", "function": {"arguments": arguments}}
         return {"delta": {"role": "assistant", "tool_calls": [part]}}
 
-    entry = told_by(call(0, "ab"), call(1, "x"), call(0, "c"), call(1, "y"), usage={"tokens": 3})
-    other = told_by(call(0, "a"), call(1, "xy"), call(0, "bd"), usage={"tokens": 4, "cost": None})
-    assert compare(entry, other).diff.splitlines() == [
+    before = stream_of(call(0, "ab"), call(1, "x"), call(0, "c"), call(1, "y"), usage={"tokens": 3})
+    now = stream_of(call(0, "a"), call(1, "xy"), call(0, "bd"), usage={"tokens": 4, "cost": None})
+    assert compare(before, now).diff.splitlines() == [
         "--- then",
         "+++ now",
         "@@ -5,4 +5,4 @@",
@@ -208,30 +218,30 @@ def test_the_fields_of_a_stream_are_put_together_by_their_index() -> None:
         "+usage.tokens: 4",
         " choices[0].delta.tool_calls[1].index: 1",
     ]
-    role = told_by(call(0, ""), call(0, "")), told_by(call(0, ""))
+    role = stream_of(call(0, ""), call(0, "")), stream_of(call(0, ""))
     assert compare(*role).same
 
 
-def test_ids_of_tokens_and_their_odds_are_no_part_of_what_a_stream_says() -> None:
-    entry = told_by(
+def test_token_ids_and_logprobs_are_not_compared() -> None:
+    before = stream_of(
         {"delta": {"content": "a"}, "token_ids": [1, 2], "logprobs": {"content": [0.1]}}
     )
-    other = told_by({"delta": {"content": "a"}, "token_ids": [3], "logprobs": {"content": [0.2]}})
-    assert compare(entry, other).same
-    places = told_by({"delta": {"parts": ["a", {"text": "b"}]}})
-    assert not compare(places, told_by({"delta": {"parts": [{"text": "b"}, "a"]}})).same
+    now = stream_of({"delta": {"content": "a"}, "token_ids": [3], "logprobs": {"content": [0.2]}})
+    assert compare(before, now).same
+    places = stream_of({"delta": {"parts": ["a", {"text": "b"}]}})
+    assert not compare(places, stream_of({"delta": {"parts": [{"text": "b"}, "a"]}})).same
 
 
-def test_an_error_is_part_of_what_came() -> None:
+def test_error_is_part_of_the_comparison() -> None:
     broken = replace(sent({}, (0.1, "x\n")), error="ReadTimeout: x")
     assert compare(broken, sent({}, (0.1, "x\n"))).diff.splitlines() == [
         "--- then", "+++ now", "@@ -1,3 +1,2 @@", " status: 200", "-error: ReadTimeout: x", " x",
     ]  # fmt: skip
 
 
-def test_what_is_no_text_is_compared_all_the_same() -> None:
-    entry, other = (replace(sent({}), pieces=((0.12345, piece),)) for piece in (b"\xff", b"\xff!"))
-    request = compare(entry, other)
+def test_bytes_that_are_not_text_are_compared() -> None:
+    before, now = (replace(sent({}), pieces=((0.12345, piece),)) for piece in (b"\xff", b"\xff!"))
+    request = compare(before, now)
     assert (request.same, request.first_s, request.seconds) == (
         False,
         (0.123, 0.123),
@@ -246,9 +256,9 @@ def test_what_is_no_text_is_compared_all_the_same() -> None:
     }
 
 
-def test_what_is_made_anew_with_every_answer_is_no_difference() -> None:
-    entry, other = ({"id": n, "created": n, "model": str(n), "said": "a"} for n in (1, 2))
-    assert compare(sent({}, (0.1, json.dumps(entry))), sent({}, (0.1, json.dumps(other)))).same
+def test_fields_new_in_every_answer_are_ignored() -> None:
+    before, now = ({"id": n, "created": n, "model": str(n), "said": "a"} for n in (1, 2))
+    assert compare(sent({}, (0.1, json.dumps(before))), sent({}, (0.1, json.dumps(now)))).same
     nested = ({"data": [{"id": n, "name": "é"}]} for n in (1, 2))
     assert compare(*(sent({}, (0.1, json.dumps(body))) for body in nested)).same
     bodies = ({"data": [{"name": name}]} for name in ("é", "è"))
@@ -260,11 +270,11 @@ def test_what_is_made_anew_with_every_answer_is_no_difference() -> None:
         '+   "name": "è"',
         "   }",
     ]
-    refused = sent({}, (0.1, json.dumps(entry)), status=500)
-    assert not compare(sent({}, (0.1, json.dumps(entry))), refused).same
+    refused = sent({}, (0.1, json.dumps(before)), status=500)
+    assert not compare(sent({}, (0.1, json.dumps(before))), refused).same
 
 
-def test_an_answer_that_never_came_has_no_times() -> None:
+def test_missing_answer_has_no_times() -> None:
     assert compare(sent({}), sent({}, (0.5, "late"))).first_s == (None, 0.5)
 
 

@@ -55,19 +55,19 @@ STREAM = sent(
 
 @pytest.mark.parametrize("answer", [WHOLE, STREAM])
 @pytest.mark.parametrize(
-    "said",
+    "typed",
     [
         "status is 200", "finish_reason is stop", "content has Par", "content lacks <think>",
         "reasoning has Hm", "reasoning lacks Paris", "calls nothing", "whole", "sense",
         "within 3.5 s", "within 60s",
     ],
 )  # fmt: skip
-def test_a_good_answer_is_as_expected(answer: Sent, said: str) -> None:
-    assert broken([parse(said)], answer) == []
+def test_good_answer_meets_expectations(answer: Sent, typed: str) -> None:
+    assert broken([parse(typed)], answer) == []
 
 
 @pytest.mark.parametrize(
-    ("said", "answer", "told"),
+    ("typed", "answer", "message"),
     [
         ("status is 200", sent("no such model", status=404), "status is 404, not 200: 'no such"),
         ("status is 400", WHOLE, "status is 200, not 400"),
@@ -96,13 +96,13 @@ def test_a_good_answer_is_as_expected(answer: Sent, said: str) -> None:
         ("within 0.1 s", sent(), "it took for ever"),
     ],
 )  # fmt: skip
-def test_what_is_not_as_expected_is_told(said: str, answer: Sent, told: str) -> None:
-    (found,) = broken([parse(said)], answer)
-    assert told in found
+def test_unmet_expectation_is_explained(typed: str, answer: Sent, message: str) -> None:
+    (sentence,) = broken([parse(typed)], answer)
+    assert message in sentence
 
 
 @pytest.mark.parametrize(
-    ("said", "parts"),
+    ("typed", "parts"),
     [
         ("status is 200", ("is", "status", "200")),
         (" finish_reason is stop\n", ("is", "finish_reason", "stop")),
@@ -114,15 +114,13 @@ def test_what_is_not_as_expected_is_told(said: str, answer: Sent, told: str) -> 
         ("whole", ("whole", "content", "")),
     ],
 )
-def test_an_expectation_has_its_parts_and_what_was_typed(
-    said: str, parts: tuple[str, str, str]
-) -> None:
-    expectation = Expectation(*parts, said.strip())
-    assert parse(said) == expectation
-    assert parse_all(["", said, " \n"]) == (expectation,)
+def test_expectation_keeps_its_parts_and_its_text(typed: str, parts: tuple[str, str, str]) -> None:
+    expectation = Expectation(*parts, typed.strip())
+    assert parse(typed) == expectation
+    assert parse_all(["", typed, " \n"]) == (expectation,)
 
 
-def test_a_tool_call_needs_no_words() -> None:
+def test_tool_call_needs_no_content() -> None:
     answer = sent(chat(None, tool_calls=[CALL], reasoning=None))
     assert broken([parse("sense"), parse("calls look_up"), parse("whole")], answer) == []
     assert completion(answer).calls == {0: ["look_up", '{"a": 1}']}
@@ -134,8 +132,8 @@ def test_the_first_choice_is_the_answer() -> None:
     assert broken([parse("content lacks Rome"), parse("finish_reason is stop")], sent(two)) == []
 
 
-@pytest.mark.parametrize("said", ["", "content", "content has", "status is fine", "calls", "soon"])
-def test_what_is_no_expectation_is_refused_with_those_there_are(said: str) -> None:
-    with pytest.raises(UserError) as told:
-        parse(said)
-    assert all(form in str(told.value) for form in FORMS)
+@pytest.mark.parametrize("typed", ["", "content", "content has", "status is fine", "calls", "soon"])
+def test_unknown_expectation_is_refused_with_the_known_forms(typed: str) -> None:
+    with pytest.raises(UserError) as raised:
+        parse(typed)
+    assert all(form in str(raised.value) for form in FORMS)

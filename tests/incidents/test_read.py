@@ -47,19 +47,19 @@ def test_an_incident_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert incidents_read.read(incident_folder.folder / NAME).incident == incident_folder.incident
 
 
-def test_two_of_one_name_lie_side_by_side(tmp_path: Path) -> None:
+def test_incidents_of_one_name_get_numbered_folders(tmp_path: Path) -> None:
     folders = [written(tmp_path).name for _ in range(3)]
     assert folders == ["2026-11-20-leak", "2026-11-20-leak-2", "2026-11-20-leak-3"]
     assert sorted(path.name for path in tmp_path.iterdir()) == folders
 
 
-def test_nothing_is_left_of_an_incident_that_could_not_be_written(tmp_path: Path) -> None:
+def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds data and no programs"):
         incidents_write.write(tmp_path, "a", incident(), [SENT], {"conftest.py": b""})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_schema_is_that_of_the_records(tmp_path: Path) -> None:
+def test_schema_matches_the_records(tmp_path: Path) -> None:
     recorded = json.loads(SCHEMA.read_text(encoding="utf-8"))
     assert recorded == schema(), "write it again: SCHEMA.write_text(json.dumps(schema(), indent=2))"
     document = json.loads((written(tmp_path) / NAME).read_text(encoding="utf-8"))
@@ -73,7 +73,7 @@ def test_the_schema_is_that_of_the_records(tmp_path: Path) -> None:
     body=st.binary(),
     says=st.text(),
 )
-def test_any_bytes_come_back(
+def test_any_bytes_are_read_back(
     tmp_path_factory: pytest.TempPathFactory,
     pieces: list[tuple[float, bytes]],
     body: bytes,
@@ -91,11 +91,11 @@ def test_any_bytes_come_back(
     assert incident_folder.incident.says == says
 
 
-def test_half_a_surrogate_pair_is_no_harm(tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_can_be_written(tmp_path: Path) -> None:
     assert incidents_read.read(written(tmp_path, says="a\ud800b")).incident.says == "a?b"
 
 
-def test_a_long_response_is_cut_and_it_is_said(tmp_path: Path) -> None:
+def test_long_response_is_cut_with_a_note(tmp_path: Path) -> None:
     long = Sent("POST", "/v1/x", {}, b"{}", "a", 200, {}, ((0.1, b"x" * 5_000_000),))
     incident_folder = incidents_read.read(
         incidents_write.write(tmp_path, "a", incident(), [long], {})
@@ -107,7 +107,7 @@ def test_a_long_response_is_cut_and_it_is_said(tmp_path: Path) -> None:
     assert incident_folder.sent(incident_folder.incident.sends[0]).cut_bytes == lost
 
 
-def test_an_incident_has_room_for_so_much_and_says_what_was_left_out(
+def test_files_beyond_the_limit_are_left_out_with_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(incidents_write, "FILES_BYTES", 2000)
@@ -152,12 +152,12 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "requests/1.json").write_bytes(BODY[:-1]),
         f"it is truncated: requests/1.json has {len(BODY) - 1} bytes of {len(BODY)}",
     ),
-    "another format": (changed(lambda entry: entry.update(format="har")), "is not of the format"),
+    "another format": (changed(lambda data: data.update(format="har")), "is not of the format"),
     "no object": (lambda folder: (folder / NAME).write_text("[]"), "is not of the format"),
     "deep": (lambda folder: (folder / NAME).write_text("[" * 100_000), "truncated, or no JSON"),
-    "another version": (changed(lambda entry: entry.update(version=2)), "of format version 2"),
-    "edited": (changed(lambda entry: entry.update(says="well"), signed=False), "was changed since"),
-    "not signed": (changed(lambda entry: entry.pop("sha256"), signed=False), "was changed since"),
+    "another version": (changed(lambda data: data.update(version=2)), "of format version 2"),
+    "edited": (changed(lambda data: data.update(says="well"), signed=False), "was changed since"),
+    "not signed": (changed(lambda data: data.pop("sha256"), signed=False), "was changed since"),
     "an edited request": (
         lambda folder: (folder / "requests/1.json").write_bytes(BODY.replace(b"Hi", b"Ho")),
         "requests/1.json was changed since",
@@ -167,7 +167,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         "log-excerpt.txt was changed since",
     ),
     "huge": (larger, "it is larger than"),
-    "an unknown key": (changed(lambda entry: entry.update(run="rm")), "does not fit the format: "),
+    "an unknown key": (changed(lambda data: data.update(run="rm")), "does not fit the format: "),
     "a program": (
         lambda folder: (folder / "sitecustomize.py").write_text("boom"),
         "'sitecustomize.py' is no file of an incident, which holds data and no programs",
@@ -190,32 +190,32 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a pipe": (lambda folder: os.mkfifo(folder / "lane.toml"), "'lane.toml' is no plain file"),
     "a path outside": (
-        changed(lambda entry: entry["files"].update({"../x": entry["files"]["requests/1.json"]})),
+        changed(lambda data: data["files"].update({"../x": data["files"]["requests/1.json"]})),
         "'../x' leads out of it",
     ),
     "a path outside, later": (
-        changed(lambda entry: entry["files"].update({"requests/../../x": {"sha256": "", "bytes": 1}})),
+        changed(lambda data: data["files"].update({"requests/../../x": {"sha256": "", "bytes": 1}})),
         "leads out of it",
     ),
     "an absolute path": (
-        changed(lambda entry: entry["files"].update({"/etc/passwd": {"sha256": "", "bytes": 1}})),
+        changed(lambda data: data["files"].update({"/etc/passwd": {"sha256": "", "bytes": 1}})),
         "'/etc/passwd' leads out of it",
     ),
     "an unlisted body": (
-        changed(lambda entry: entry["sends"][0].update(body="/etc/passwd")),
+        changed(lambda data: data["sends"][0].update(body="/etc/passwd")),
         "names '/etc/passwd', which is not listed",
     ),
     "another host": (
-        changed(lambda entry: entry["sends"][0].update(path="http://elsewhere/")),
+        changed(lambda data: data["sends"][0].update(path="http://elsewhere/")),
         "is no request below a server's root",
     ),
     "two sends of one name": (
-        changed(lambda entry: entry["sends"].append(entry["sends"][0])),
+        changed(lambda data: data["sends"].append(data["sends"][0])),
         "two sends have one name",
     ),
     "a cell of nothing": (
         changed(
-            lambda entry: entry.update(
+            lambda data: data.update(
                 walk={
                     "max_tokens": 1,
                     "cells": [
@@ -235,9 +235,9 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", SPOILT)
-def test_what_is_no_incident_is_refused_with_the_reason(what: str, tmp_path: Path) -> None:
-    spoil, says = SPOILT[what]
+@pytest.mark.parametrize("damage", SPOILT)
+def test_damaged_incident_is_refused_with_the_reason(damage: str, tmp_path: Path) -> None:
+    spoil, says = SPOILT[damage]
     folder = written(tmp_path)
     spoil(folder)
     with pytest.raises(UserError) as refused:
@@ -246,12 +246,12 @@ def test_what_is_no_incident_is_refused_with_the_reason(what: str, tmp_path: Pat
     assert str(folder) in str(refused.value)
 
 
-def test_a_path_that_is_no_folder_is_told(tmp_path: Path) -> None:
+def test_path_that_is_not_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no incident at .*: an incident is a folder"):
         incidents_read.read(tmp_path / "leak.zip")
 
 
-def test_a_response_that_is_none_is_told(tmp_path: Path) -> None:
+def test_damaged_response_is_refused(tmp_path: Path) -> None:
     folder = incidents_write.write(tmp_path, "a", incident(), [SENT], {})
     file = folder / "responses/1.jsonl"
     lines = file.read_bytes().splitlines()
@@ -271,7 +271,7 @@ def test_a_response_that_is_none_is_told(tmp_path: Path) -> None:
         ("test_a[qwen3.5-../../etc]", "2026-11-20-qwen3.5-reasoning-a-..-..-etc"),
     ],
 )
-def test_an_incident_is_called_after_its_day_and_its_test(test: str, name: str) -> None:
-    found = incidents_write.name_of("2026-11-20T10:00:00+00:00", "qwen3.5", "reasoning", test)
-    assert found == name
-    assert Path(found).name == found
+def test_incident_is_named_after_its_day_and_its_test(test: str, name: str) -> None:
+    folder_name = incidents_write.name_of("2026-11-20T10:00:00+00:00", "qwen3.5", "reasoning", test)
+    assert folder_name == name
+    assert Path(folder_name).name == folder_name

@@ -35,7 +35,7 @@ ODD = (
     b'{ "messages":[{"role":"user","content":"Say \\u0041 \\"model\\": \\"alias\\""}],\n'
     b'"max_tokens" : 50,"model" :  "alias", "return_token_ids":true%s}'
 )
-WAYS = {
+VARIANTS = {
     "whole": b"",
     "streamed": b', "stream": true, "stream_options": {"include_usage": true}',
     "widened": b', "stream": true, "stream_interval": 20',
@@ -47,9 +47,15 @@ def incident_folder_of(folder: Path, *, widened: bool = True) -> incidents_read.
     """Write an incident of two cells."""
     headers = {"x-request-id": "gates-odd"}
     sends = [
-        Sent("POST", "/v1/chat/completions", headers if way == "streamed" else {}, ODD % more, way)
-        for way, more in WAYS.items()
-        if widened or way != "widened"
+        Sent(
+            "POST",
+            "/v1/chat/completions",
+            headers if variant == "streamed" else {},
+            ODD % more,
+            variant,
+        )
+        for variant, more in VARIANTS.items()
+        if widened or variant != "widened"
     ]
     plain = CellSends(
         cell=CELL.traits, asked=ASKED, thinks=True, whole="whole", streamed="streamed",
@@ -59,8 +65,8 @@ def incident_folder_of(folder: Path, *, widened: bool = True) -> incidents_read.
         cell=STOPPING.traits, asked=ASKED, thinks=True, whole="stopping", unstopped="whole",
         stop="sea",
     )  # fmt: skip
-    told = incident(walk=RecordedWalk(max_tokens=50, cells=(stopping, plain)))
-    return incidents_read.read(incidents_write.write(folder, "odd", told, sends, {}))
+    recorded = incident(walk=RecordedWalk(max_tokens=50, cells=(stopping, plain)))
+    return incidents_read.read(incidents_write.write(folder, "odd", recorded, sends, {}))
 
 
 def replayed(
@@ -69,10 +75,10 @@ def replayed(
     endpoint = replace(server.endpoint, tape=Tape())
     assert incident_folder.incident.walk
     walk = ReplayedWalk(endpoint, family, incident_folder, incident_folder.incident.walk)
-    found = {exchange.cell: exchange for exchange in walk.run()}
+    cells = {exchange.cell: exchange for exchange in walk.run()}
     assert endpoint.tape
-    sent = [other for other in endpoint.tape.of() if other.path == "/v1/chat/completions"]
-    return {"cells": found, "bodies": [other.body for other in sent], "sent": sent}
+    sent = [request for request in endpoint.tape.of() if request.path == "/v1/chat/completions"]
+    return {"cells": cells, "bodies": [request.body for request in sent], "sent": sent}
 
 
 def generation(_: dict[str, Any]) -> Generation:
@@ -81,19 +87,17 @@ def generation(_: dict[str, Any]) -> Generation:
 
 def test_a_walk_goes_out_byte_for_byte(qwen: Family, tmp_path: Path) -> None:
     with running(ScriptedModel(generation)) as server:
-        found = replayed(server, qwen, incident_folder_of(tmp_path))
-    for way, more in WAYS.items():
-        assert (ODD % more) in found["bodies"], way
-    (named,) = [
-        entry for entry in found["sent"] if entry.headers.get("x-request-id") == "gates-odd"
+        replay = replayed(server, qwen, incident_folder_of(tmp_path))
+    for variant, more in VARIANTS.items():
+        assert (ODD % more) in replay["bodies"], variant
+    (streamed,) = [
+        request for request in replay["sent"] if request.headers.get("x-request-id") == "gates-odd"
     ]
-    assert json.loads(named.body)["stream_options"] == {"include_usage": True}
-    assert not any(AS_SENT in entry.headers for entry in found["sent"])
+    assert json.loads(streamed.body)["stream_options"] == {"include_usage": True}
+    assert not any(AS_SENT in request.headers for request in replay["sent"])
 
 
-def test_what_comes_back_is_an_exchange_as_the_gates_judge_them(
-    qwen: Family, tmp_path: Path
-) -> None:
+def test_replayed_answers_are_exchanges_for_the_gates(qwen: Family, tmp_path: Path) -> None:
     with running(ScriptedModel(generation)) as server:
         cells = replayed(server, qwen, incident_folder_of(tmp_path))["cells"]
     plain, stopping = cells[CELL], cells[STOPPING]
@@ -108,7 +112,7 @@ def test_what_comes_back_is_an_exchange_as_the_gates_judge_them(
     assert stopping.request["stop"] == ["sea"]
 
 
-def test_a_way_that_was_not_kept_is_asked_as_the_gates_do(qwen: Family, tmp_path: Path) -> None:
+def test_variant_that_was_not_kept_is_asked_anew(qwen: Family, tmp_path: Path) -> None:
     with running(ScriptedModel(generation)) as server:
         replayed(server, qwen, incident_folder_of(tmp_path, widened=False))
         wide = [body for body in server.chats_seen if body.get("stream_interval") == WIDE_TOKENS]
@@ -116,7 +120,7 @@ def test_a_way_that_was_not_kept_is_asked_as_the_gates_do(qwen: Family, tmp_path
     assert all(body["messages"][0]["content"].startswith("Say A") for body in wide)
 
 
-def test_a_request_that_is_no_chat_is_told(qwen: Family, tmp_path: Path) -> None:
+def test_request_that_is_not_a_chat_is_refused(qwen: Family, tmp_path: Path) -> None:
     cell = CellSends(cell=CELL.traits, asked=ASKED, thinks=True, whole="a")
     walk = RecordedWalk(max_tokens=1, cells=(cell,))
     sent = Sent("POST", "/v1/chat/completions", {}, b"no json", "a")
@@ -129,7 +133,7 @@ def test_a_request_that_is_no_chat_is_told(qwen: Family, tmp_path: Path) -> None
         ReplayedWalk(server.endpoint, qwen, incident_folder, walk).run()
 
 
-def test_what_names_no_send_goes_out_as_it_is(qwen: Family, tmp_path: Path) -> None:
+def test_request_without_a_send_goes_out_unchanged(qwen: Family, tmp_path: Path) -> None:
     with running(ScriptedModel(generation)) as server:
         inner = httpx.HTTPTransport()
         chat = Chat(server.endpoint, qwen, AsSent(incident_folder_of(tmp_path), "alias", inner))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytest_vllm_gates.incidents import types as incidents_types
 
 
-def test_an_incident_may_set_nothing_that_runs_code() -> None:
+def test_incident_cannot_set_anything_that_runs_code() -> None:
     rules = incidents_types.load()
     assert rules.lane.serve and rules.lane.env
     dangerous = {"trust_remote_code", "chat_template", "middleware", "worker_cls", "api_key"}

@@ -44,28 +44,28 @@ def lane(name: str, form: str = "lock") -> ServedLane:
 
 
 def test_a_shipped_lane_is_taken_by_its_name(tmp_path: Path) -> None:
-    found = replay_target.lane_of(incident_folder(tmp_path, lane=lane("cpu-previous")), tmp_path)
-    assert found == lanes.load("cpu-previous", tmp_path)
+    chosen = replay_target.lane_of(incident_folder(tmp_path, lane=lane("cpu-previous")), tmp_path)
+    assert chosen == lanes.load("cpu-previous", tmp_path)
 
 
 def test_the_projects_own_lane_of_that_name_comes_first(tmp_path: Path) -> None:
     (tmp_path / "lanes").mkdir()
     (tmp_path / "lanes/cpu.toml").write_text(CPU.replace("0.32.0", "of our own"), encoding="utf-8")
-    found = replay_target.lane_of(incident_folder(tmp_path, {"lane.toml": CPU}), tmp_path)
-    assert found and "of our own" in found.title
+    chosen = replay_target.lane_of(incident_folder(tmp_path, {"lane.toml": CPU}), tmp_path)
+    assert chosen and "of our own" in chosen.title
 
 
-def test_the_incidents_lane_stands_before_the_shipped_one_of_its_name(tmp_path: Path) -> None:
+def test_incidents_lane_precedes_the_shipped_lane_of_its_name(tmp_path: Path) -> None:
     text = CPU.replace("enforce_eager = true", "enforce_eager = false\nmax-num-seqs = 2")
-    found = replay_target.lane_of(incident_folder(tmp_path, {"lane.toml": text}), tmp_path)
-    assert found and found.serve["max-num-seqs"] == 2
-    assert found.lock_path == lanes.SHIPPED / "cpu.txt"
-    assert found.overlay_path == lanes.SHIPPED / "cpu-overlay"
+    chosen = replay_target.lane_of(incident_folder(tmp_path, {"lane.toml": text}), tmp_path)
+    assert chosen and chosen.serve["max-num-seqs"] == 2
+    assert chosen.lock_path == lanes.SHIPPED / "cpu.txt"
+    assert chosen.overlay_path == lanes.SHIPPED / "cpu-overlay"
 
 
-@pytest.mark.parametrize("told", [lane("base-url", "base_url"), lane("no-such-lane")])
-def test_where_no_lane_is_known_the_run_is_to_choose(told: ServedLane, tmp_path: Path) -> None:
-    assert replay_target.lane_of(incident_folder(tmp_path, lane=told), tmp_path) is None
+@pytest.mark.parametrize("recorded", [lane("base-url", "base_url"), lane("no-such-lane")])
+def test_unknown_lane_leaves_the_choice_to_the_run(recorded: ServedLane, tmp_path: Path) -> None:
+    assert replay_target.lane_of(incident_folder(tmp_path, lane=recorded), tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_where_no_lane_is_known_the_run_is_to_choose(told: ServedLane, tmp_path:
         ('"vllm.entrypoints.launchers.api_server.entry"', '"evil"', "start"),
     ],
 )
-def test_an_incidents_lane_that_could_run_something_is_refused(
+def test_incidents_lane_that_could_run_code_is_refused(
     old: str, new: str, says: str, tmp_path: Path
 ) -> None:
     assert old in CPU
@@ -106,55 +106,55 @@ def test_an_incidents_lane_of_another_form_is_refused(text: str, tmp_path: Path)
         replay_target.lane_of(carried, tmp_path)
 
 
-def told(name: str, source: str = "/nowhere/at/all") -> ServedCheckpoint:
+def recorded_checkpoint(name: str, source: str = "/nowhere/at/all") -> ServedCheckpoint:
     return ServedCheckpoint(name=name, source=source, revision=None)
 
 
-def test_a_checkpoint_that_is_here_is_taken(qwen: Family, tmp_path: Path) -> None:
+def test_local_checkpoint_is_taken(qwen: Family, tmp_path: Path) -> None:
     small = checkpoints_resolve.miniature(qwen)
     assert small
     weights = shutil.copytree(small.source, tmp_path / "weights")
-    checkpoint, said = replay_target.checkpoint_of(
-        incident_folder(tmp_path, checkpoint=told("ours", str(weights))), qwen
+    checkpoint, note = replay_target.checkpoint_of(
+        incident_folder(tmp_path, checkpoint=recorded_checkpoint("ours", str(weights))), qwen
     )
-    assert (checkpoint.name, checkpoint.source, said) == ("ours", str(weights), "")
+    assert (checkpoint.name, checkpoint.source, note) == ("ours", str(weights), "")
 
 
-def test_the_miniature_is_known_wherever_it_lay(qwen: Family, tmp_path: Path) -> None:
-    checkpoint, said = replay_target.checkpoint_of(
-        incident_folder(tmp_path, checkpoint=told("miniature")), qwen
+def test_miniature_is_known_by_its_name(qwen: Family, tmp_path: Path) -> None:
+    checkpoint, note = replay_target.checkpoint_of(
+        incident_folder(tmp_path, checkpoint=recorded_checkpoint("miniature")), qwen
     )
-    assert (checkpoint, said) == (checkpoints_resolve.miniature(qwen), "")
+    assert (checkpoint, note) == (checkpoints_resolve.miniature(qwen), "")
 
 
 @pytest.mark.parametrize("source", ["/nowhere/at/all", "org/not-in-the-cache"])
-def test_above_the_weights_the_miniature_stands_in(
+def test_miniature_replaces_weights_that_are_not_judged(
     source: str, qwen: Family, tmp_path: Path
 ) -> None:
-    absent = incident_folder(tmp_path, gate="tools", checkpoint=told("big", source))
-    checkpoint, said = replay_target.checkpoint_of(absent, qwen)
+    absent = incident_folder(tmp_path, gate="tools", checkpoint=recorded_checkpoint("big", source))
+    checkpoint, note = replay_target.checkpoint_of(absent, qwen)
     assert checkpoint == checkpoints_resolve.miniature(qwen)
-    assert said == (
+    assert note == (
         f"the checkpoint {source} is not here: the miniature stands in, for the gate judges what "
         "is above the weights"
     )
 
 
-def test_what_the_weights_are_judged_by_needs_the_weights(qwen: Family, tmp_path: Path) -> None:
-    absent = incident_folder(tmp_path, gate="numerics", checkpoint=told("big"))
+def test_gate_of_the_weights_needs_the_weights(qwen: Family, tmp_path: Path) -> None:
+    absent = incident_folder(tmp_path, gate="numerics", checkpoint=recorded_checkpoint("big"))
     with pytest.raises(UserError, match=r"is not here, and its gate judges the weights"):
         replay_target.checkpoint_of(absent, qwen)
 
 
-def test_the_incidents_prompt_files_are_laid_over_the_miniature(
-    qwen: Family, tmp_path: Path
-) -> None:
+def test_incidents_prompt_files_are_used_with_the_miniature(qwen: Family, tmp_path: Path) -> None:
     small = checkpoints_resolve.miniature(qwen)
     assert small
     files = {"prompt_files/chat_template.jinja": TEMPLATE, "prompt_files/tokenizer.json": b"{}"}
-    edited = incident_folder(tmp_path, files, gate="chat_template", checkpoint=told("miniature"))
-    checkpoint, said = replay_target.checkpoint_of(edited, qwen)
-    assert "prompt files are the incident's, weights are the miniature's" in said
+    edited = incident_folder(
+        tmp_path, files, gate="chat_template", checkpoint=recorded_checkpoint("miniature")
+    )
+    checkpoint, note = replay_target.checkpoint_of(edited, qwen)
+    assert "prompt files are the incident's, weights are the miniature's" in note
     folder = Path(checkpoint.source)
     assert (checkpoint.name, checkpoint.serve) == ("miniature", small.serve)
     assert (folder / "chat_template.jinja").read_bytes() == TEMPLATE

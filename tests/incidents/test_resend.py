@@ -27,7 +27,7 @@ from pytest_vllm_gates.incidents.replay import readdressed
         (b"[" * 100_000, b"[" * 100_000),
     ],
 )  # fmt: skip
-def test_one_value_is_changed_and_no_other_byte(body: bytes, due: bytes) -> None:
+def test_only_the_models_name_changes(body: bytes, due: bytes) -> None:
     assert readdressed(body, "b") == due
 
 
@@ -39,10 +39,10 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(), JSON), st.text(), st.text(), st.booleans())
-def test_any_body_asks_the_other_model(
-    more: dict[str, Any], model: str, other: str, tight: bool
+def test_any_body_can_name_another_model(
+    more: dict[str, Any], model: str, model_name: str, tight: bool
 ) -> None:
     body = {**more, "model": model}
     text = json.dumps(body, ensure_ascii=tight, separators=(",", ":") if tight else None)
-    changed = readdressed(text.encode("utf-8", "surrogatepass"), other)
-    assert json.loads(changed) == {**body, "model": other}
+    changed = readdressed(text.encode("utf-8", "surrogatepass"), model_name)
+    assert json.loads(changed) == {**body, "model": model_name}

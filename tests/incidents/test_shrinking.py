@@ -15,39 +15,39 @@ PARTS = st.integers(0, 40)
 
 
 @given(PARTS, st.sets(PARTS))
-def test_what_is_needed_is_found_exactly(count: int, wanted: set[int]) -> None:
+def test_needed_parts_are_found_exactly(count: int, needed_numbers: set[int]) -> None:
     parts = list(range(count))
-    needed = wanted & set(parts)
-    asked: list[tuple[int, ...]] = []
+    needed = needed_numbers & set(parts)
+    choices: list[tuple[int, ...]] = []
 
-    def shows(kept: Sequence[int]) -> bool:
-        asked.append(tuple(kept))
-        return needed <= set(kept)
+    def shows(choice: Sequence[int]) -> bool:
+        choices.append(tuple(choice))
+        return needed <= set(choice)
 
     assert shrink(parts, shows) == tuple(sorted(needed))
-    assert len(asked) == len(set(asked)), "a choice was asked for twice"
-    assert tuple(parts) not in asked or not parts
+    assert len(choices) == len(set(choices)), "a choice was asked for twice"
+    assert tuple(parts) not in choices or not parts
 
 
 @given(PARTS, st.lists(st.sets(PARTS, min_size=1), min_size=1, max_size=3))
-def test_of_several_causes_one_is_left_and_whole(count: int, causes: list[set[int]]) -> None:
+def test_one_of_several_causes_remains_whole(count: int, causes: list[set[int]]) -> None:
     parts = list(range(count + 41))
 
-    def shows(kept: Sequence[int]) -> bool:
-        return any(cause <= set(kept) for cause in causes)
+    def shows(choice: Sequence[int]) -> bool:
+        return any(cause <= set(choice) for cause in causes)
 
-    left = shrink(parts, shows)
-    assert shows(left)
-    assert not any(shows([number for number in left if number != part]) for part in left)
+    smallest = shrink(parts, shows)
+    assert shows(smallest)
+    assert not any(shows([number for number in smallest if number != part]) for part in smallest)
 
 
-def test_what_does_not_depend_on_anything_is_left_empty_at_once() -> None:
-    asked = []
+def test_fault_without_a_cause_shrinks_to_nothing() -> None:
+    choices = []
 
-    def shows(kept: Sequence[str]) -> bool:
-        asked.append(kept)
+    def shows(choice: Sequence[str]) -> bool:
+        choices.append(choice)
         return True
 
     assert shrink(["a", "b", "c"], shows) == ()
-    assert len(asked) == 1
+    assert len(choices) == 1
     assert shrink([], shows) == ()

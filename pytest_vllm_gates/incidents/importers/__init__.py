@@ -1,7 +1,7 @@
-"""Requests that were seen elsewhere: a curl command line, a client's log, a HAR file, vLLM's log.
+"""Importers of requests from curl command lines, client logs, HAR files and vLLM's logs.
 
-What is read may come from anybody: it is only read. Each kind is a module with `requests`, which
-takes the text and returns what was sent, and `claims`, which says whether a text is of its kind.
+Their input may come from anybody: it is only read. Each importer is a module with `claims`, which
+recognizes its kind of text, and `requests`, which returns the requests in it.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ def request(url: str, body: bytes, *, method: str = "POST", headers: Mapping[str
         raise UserError(f"a body has {len(body)} bytes, more than {BODY_BYTES}")
     object_of(body)
     path = parts.path[at:] + (f"?{parts.query}" if parts.query else "")
-    kept = {name: text for name, text in headers.items() if name.lower() not in OF_THE_CONNECTION}
-    return Sent(method=method.upper(), path=path, headers=told(kept), body=body)
+    request_headers = {
+        name: value for name, value in headers.items() if name.lower() not in OF_THE_CONNECTION
+    }
+    return Sent(method=method.upper(), path=path, headers=told(request_headers), body=body)
 
 
 def object_of(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a body; raises `UserError` for a body that is none."""
     try:
-        found = json.loads(body)
+        value = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise UserError(f"the request's body is no JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise UserError("the request's body is no JSON object")
-    return found
+    return value
 
 
 def path_of(body: Mapping[str, Any]) -> str:

@@ -53,12 +53,12 @@ def claims(text: str) -> bool:
 
 def requests(text: str, folder: Path) -> list[Sent]:
     """Return the one request of a command line; a file it names is read if it is in `folder`."""
-    given = _words(text)
-    if not given or Path(given[0]).name not in ("curl", "curl.exe"):
+    words = _words(text)
+    if not words or Path(words[0]).name not in ("curl", "curl.exe"):
         raise UserError("this is no curl command line: it begins with something else")
     method, url, data = "POST", "", b""
     headers: dict[str, str] = {}
-    for option, value in _options(given[1:]):
+    for option, value in _options(words[1:]):
         if option == "" and url:
             raise UserError(f"the command asks two URLs, {url!r} and {value!r}: give one")
         if option == "":
@@ -68,8 +68,8 @@ def requests(text: str, folder: Path) -> list[Sent]:
         elif option in METHOD:
             method = value
         elif option in HEADER:
-            name, _, told = value.partition(":")
-            headers[name.strip().lower()] = told.strip()
+            name, _, content = value.partition(":")
+            headers[name.strip().lower()] = content.strip()
     _check(url, method, data)
     headers["content-type"] = "application/json"
     return [request(url, data, method=method, headers=headers)]
@@ -89,15 +89,15 @@ def _check(url: str, method: str, data: bytes) -> None:
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield options with their values, and ("", URL)."""
-    given = iter(words)
+    rest_of_words = iter(words)
 
     def value_of(option: str) -> str:
-        value = next(given, None)
+        value = next(rest_of_words, None)
         if value is None:
             raise UserError(f"curl's {option} has no value: is the command cut off?")
         return value
 
-    for word in given:
+    for word in rest_of_words:
         if word == "--url":
             yield "", value_of(word)
         elif not word.startswith("-") or word == "-":
@@ -107,12 +107,12 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             if word not in FLAGS:
                 yield word, value_of(word)
         else:
-            rest = word[1:]
-            while rest:
-                option, rest = f"-{rest[0]}", rest[1:]
+            letters = word[1:]
+            while letters:
+                option, letters = f"-{letters[0]}", letters[1:]
                 _known(option)
                 if option not in FLAGS:
-                    yield option, rest or value_of(option)
+                    yield option, letters or value_of(option)
                     break
 
 
@@ -167,23 +167,23 @@ def _quoted(text: str) -> str:
     """Return a command in which $'…' is quoted plainly, and what a shell would expand is marked."""
     done, at = [], 0
     while at < len(text):
-        two, item = text[at : at + 2], text[at]
-        if item == "\\":
-            end, part = at + 2, two
-        elif item == "'":
+        pair, character = text[at : at + 2], text[at]
+        if character == "\\":
+            end, part = at + 2, pair
+        elif character == "'":
             end = _end(text, at + 1, "'", escapes=False)
             part = text[at:end]
-        elif two == "$'":
+        elif pair == "$'":
             end = _end(text, at + 2, "'", escapes=True)
             part = shlex.quote(ESCAPED.sub(_unescaped, text[at + 2 : end - 1]))
-        elif item == '"':
+        elif character == '"':
             end = _end(text, at + 1, '"', escapes=True)
-            whole = text[at:end]
-            closed = len(whole) > 1 and whole.endswith('"')
-            part = shlex.quote(EXPANSION.sub(_marked, whole[1:-1])) if closed else whole
+            quotation = text[at:end]
+            closed = len(quotation) > 1 and quotation.endswith('"')
+            part = shlex.quote(EXPANSION.sub(_marked, quotation[1:-1])) if closed else quotation
         else:
             end = at + 1
-            part = OPEN + item if EXPANDED.match(text, at) else item
+            part = OPEN + character if EXPANDED.match(text, at) else character
         done.append(part)
         at = end
     return "".join(done)

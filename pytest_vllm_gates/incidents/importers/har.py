@@ -27,23 +27,23 @@ def requests(text: str, folder: Path) -> list[Sent]:
     del folder
     try:
         entries = json.loads(text.removeprefix("\ufeff"))["log"]["entries"]
-        asked = [
-            entry
-            for entry in entries
-            if entry["request"]["method"] == "POST" and V1 in entry["request"]["url"]
+        records = [
+            record
+            for record in entries
+            if record["request"]["method"] == "POST" and V1 in record["request"]["url"]
         ]
-        return [_sent(entry) for entry in asked]
+        return [_sent(record) for record in records]
     except (ValueError, RecursionError) as error:
         raise UserError(f"this is no HAR file, or it is cut off: {error}") from error
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"this is no whole HAR file: {type(error).__name__}: {error}") from error
 
 
-def _sent(entry: Mapping[str, Any]) -> Sent:
-    asked = entry["request"]
-    body = str((asked.get("postData") or {}).get("text") or "").encode("utf-8", "replace")
-    sent = request(asked["url"], body, headers=_headers(asked))
-    answer = entry.get("response") or {}
+def _sent(record: Mapping[str, Any]) -> Sent:
+    message = record["request"]
+    body = str((message.get("postData") or {}).get("text") or "").encode("utf-8", "replace")
+    sent = request(message["url"], body, headers=_headers(message))
+    answer = record.get("response") or {}
     if not answer.get("status"):
         return sent
     content = answer.get("content") or {}
@@ -53,7 +53,7 @@ def _sent(entry: Mapping[str, Any]) -> Sent:
             data = base64.b64decode(data, validate=True)
         except binascii.Error as error:
             raise UserError(f"a response of this HAR file is no base64: {error}") from error
-    waited_ms = float((entry.get("timings") or {}).get("wait") or entry.get("time") or 0)
+    waited_ms = float((record.get("timings") or {}).get("wait") or record.get("time") or 0)
     return replace(
         sent,
         status=int(answer["status"]),

@@ -28,17 +28,17 @@ def claims(text: str) -> bool:
 def requests(text: str, folder: Path) -> list[Sent]:
     """Return every request with a body that the log tells of."""
     del folder
-    found = []
+    requests_sent = []
     for line in text.splitlines():
         at = line.find(OPTIONS)
         if at >= 0 and (sent := _request(line[at + len(OPTIONS) :])):
-            found.append(sent)
-    if not found and SILENT in text:
+            requests_sent.append(sent)
+    if not requests_sent and SILENT in text:
         raise UserError(
             "this log tells no bodies: openai 3 and later keep them to themselves; log with an "
             "older client, or take the server's log (--enable-log-requests, at log level DEBUG)"
         )
-    return found
+    return requests_sent
 
 
 def _request(options: str) -> Sent | None:

@@ -1,9 +1,8 @@
-"""vLLM's own log of requests (`--enable-log-requests`), of old releases and new.
+"""Imports requests from vLLM's log (`--enable-log-requests`), of old and new releases.
 
-At log level DEBUG new releases log the body as JSON: that is the request. Old ones log the prompt
-as it was rendered and the parameters it came to, which as a completion asks the same.
-
-Python values inside lines of a log, as `repr` writes them. They are read, never evaluated.
+At log level DEBUG new releases log the body as JSON: that is the request. Old releases log the
+rendered prompt and the sampling parameters; a completion with them is an equal request. Python
+values in a line are parsed as literals, never evaluated.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ def arguments_at(text: str, at: int) -> dict[str, Any]:
         call = ast.parse(text[at:end].strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ValueError(f"no call: {type(error).__name__}") from error
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for keyword in call.keywords if isinstance(call, ast.Call) else ():
         try:
-            found[str(keyword.arg)] = ast.literal_eval(keyword.value)
+            arguments[str(keyword.arg)] = ast.literal_eval(keyword.value)
         except (ValueError, TypeError, RecursionError):
             continue
-    return found
+    return arguments
 
 
 def _end(text: str, at: int) -> int:
@@ -96,7 +95,7 @@ JSON = {"content-type": "application/json"}
 
 def claims(text: str) -> bool:
     """Return whether a text is such a log."""
-    return any(entry.search(text) for entry in (RECEIVED, DETAILS, BODY))
+    return any(pattern.search(text) for pattern in (RECEIVED, DETAILS, BODY))
 
 
 def requests(text: str, folder: Path) -> list[Sent]:
@@ -104,14 +103,14 @@ def requests(text: str, folder: Path) -> list[Sent]:
     del folder
     requests_sent: list[Sent] = []
     prompts: dict[str, Any] = {}
-    told = {match[1] for match in BODY.finditer(text)}
+    logged_bodies = {match[1] for match in BODY.finditer(text)}
     silent = 0
     for line in text.splitlines():
         if match := BODY.search(line):
             requests_sent.append(_of_body(line[match.end() :]))
-        elif (match := DETAILS.search(line)) and match[1] not in told:
+        elif (match := DETAILS.search(line)) and match[1] not in logged_bodies:
             prompts[match[1]] = _prompt(line, match.end())
-        elif (match := RECEIVED.search(line)) and not _is_told(match[1], told):
+        elif (match := RECEIVED.search(line)) and not _has_body(match[1], logged_bodies):
             prompt = _prompt(line, match.end()) if match["prompt"] is not None else None
             prompt = prompt if prompt is not None else prompts.pop(match[1], None)
             if prompt is None:
@@ -126,9 +125,9 @@ def requests(text: str, folder: Path) -> list[Sent]:
     return requests_sent
 
 
-def _is_told(name: str, told: set[str]) -> bool:
+def _has_body(name: str, logged_bodies: set[str]) -> bool:
     """Return whether a request's body is in the log: its id has the endpoint's prefix, or none."""
-    return any(text in name for text in told)
+    return any(body_id in name for body_id in logged_bodies)
 
 
 def _of_body(text: str) -> Sent:
@@ -161,7 +160,7 @@ def _of_prompt(prompt: Any, line: str) -> Sent:
         raise UserError(f"the parameters in this log cannot be read: {error}") from error
     body: dict[str, Any] = {"model": "", "prompt": prompt}
     body |= {
-        key: entry for key, entry in params.items() if key in ASKED and entry not in (None, [], "")
+        key: value for key, value in params.items() if key in ASKED and value not in (None, [], "")
     }
     if isinstance(prompt, str):
         body["add_special_tokens"] = False  # the rendered prompt has them

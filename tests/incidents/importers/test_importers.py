@@ -37,7 +37,7 @@ def quoted(text: str) -> str:
         f"curl {URL} --data-binary @body.json",
     ],
 )
-def test_a_curl_command_is_read_as_a_shell_would(tmp_path: Path, command: str) -> None:
+def test_curl_command_is_read_like_a_shell_reads_it(tmp_path: Path, command: str) -> None:
     (tmp_path / "body.json").write_text(json.dumps(BODY))
     (sent,) = curl.requests(command, tmp_path)
     assert (sent.method, sent.path) == ("POST", "/v1/chat/completions")
@@ -50,8 +50,8 @@ def test_the_exact_bytes_are_kept(tmp_path: Path) -> None:
     assert curl.requests(f"curl {URL} -d '{body}'", tmp_path)[0].body == body.encode()
     (tmp_path / "b").write_bytes(body.encode() + b"\r\n")
     assert curl.requests(f"curl {URL} -d @b", tmp_path)[0].body == body.encode()
-    whole = curl.requests(f"curl {URL} --data-binary @b", tmp_path)[0].body
-    assert whole == body.encode() + b"\r\n"
+    kept_body = curl.requests(f"curl {URL} --data-binary @b", tmp_path)[0].body
+    assert kept_body == body.encode() + b"\r\n"
     ansi = (
         "curl http://h/proxy/v1/completions?x=1 -d $'{\"a\": \"\\u00e9\\x41\\101 \\'q\\' \\\\n\"}'"
     )
@@ -60,29 +60,31 @@ def test_the_exact_bytes_are_kept(tmp_path: Path) -> None:
 
 
 @given(st.dictionaries(TEXTS, TEXTS, max_size=3))
-def test_any_body_a_shell_would_hand_to_curl_is_the_body_that_is_read(
+def test_any_quoted_body_is_read_as_the_shell_reads_it(
     tmp_path_factory: pytest.TempPathFactory, body: dict[str, str]
 ) -> None:
     text = json.dumps(body, ensure_ascii=False)
     folder = tmp_path_factory.getbasetemp()
     for form in (
         quoted(text),
-        '"' + "".join(f"\\{item}" if item in '"\\$`' else item for item in text) + '"',
+        '"'
+        + "".join(f"\\{character}" if character in '"\\$`' else character for character in text)
+        + '"',
     ):
         assert curl.requests(f"curl {URL} -d {form}", folder)[0].body == text.encode()
 
 
-def test_a_shell_agrees(tmp_path: Path) -> None:
+def test_reading_agrees_with_a_real_shell(tmp_path: Path) -> None:
     body = json.dumps(BODY, ensure_ascii=False)
     for form in (quoted(body), "$" + quoted(body.replace("\\", "\\\\")).replace("'\\''", "\\'")):
-        shown = subprocess.run(
+        output = subprocess.run(
             ["bash", "-c", f"printf %s {form}"], capture_output=True, check=True
         ).stdout
-        assert curl.requests(f"curl {URL} -d {form}", tmp_path)[0].body == shown
+        assert curl.requests(f"curl {URL} -d {form}", tmp_path)[0].body == output
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         ("wget http://h", "it begins with something else"),
         (f"curl {URL}", "sends no data"),
@@ -105,8 +107,8 @@ def test_a_shell_agrees(tmp_path: Path) -> None:
         ("", "it begins with something else"),
     ],
 )
-def test_a_command_that_cannot_be_read_is_refused(tmp_path: Path, command: str, told: str) -> None:
-    with pytest.raises(UserError, match="(?s).*" + told.replace("$", r"\$")):
+def test_unreadable_command_is_refused(tmp_path: Path, command: str, message: str) -> None:
+    with pytest.raises(UserError, match="(?s).*" + message.replace("$", r"\$")):
         curl.requests(command, tmp_path)
 
 
@@ -120,12 +122,12 @@ def test_a_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
 
 def options_line(**fields: Any) -> str:
     """Return a line as openai 1.x and 2.x log it."""
-    told = repr({"method": "post", "url": "/chat/completions", "files": None, **fields})
-    told = told[:-1] + ", 'timeout': Timeout(5), 'post_parser': <function f at 0x7f>}"
-    return f"[2026-11-20 10:00:00 - openai._base_client:482 - DEBUG] Request options: {told}\n"
+    options = repr({"method": "post", "url": "/chat/completions", "files": None, **fields})
+    options = options[:-1] + ", 'timeout': Timeout(5), 'post_parser': <function f at 0x7f>}"
+    return f"[2026-11-20 10:00:00 - openai._base_client:482 - DEBUG] Request options: {options}\n"
 
 
-def test_an_openai_log_has_its_requests(tmp_path: Path) -> None:
+def test_openai_log_has_its_requests(tmp_path: Path) -> None:
     log = (
         "[...] something else\n"
         + options_line(headers={"X": "y"}, json_data=BODY, extra_json={"top_k": 5})
@@ -139,7 +141,7 @@ def test_an_openai_log_has_its_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "told"),
+    ("log", "message"),
     [
         ("DEBUG Building HTTP request: method=POST retries_taken=0", "openai 3 and later"),
         (options_line(json_data=BODY)[:150], "cut off"),
@@ -147,13 +149,13 @@ def test_an_openai_log_has_its_requests(tmp_path: Path) -> None:
         ("Request options: {'json_data': " + "[" * 5000 + "}", "too deep"),
     ],
 )
-def test_an_openai_log_that_tells_no_bodies_is_refused(tmp_path: Path, log: str, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_openai_log_without_bodies_is_refused(tmp_path: Path, log: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         openai_log.requests(log, tmp_path)
 
 
 def archive(**changes: Any) -> dict[str, Any]:
-    entry = {
+    record = {
         "time": 250.0,
         "timings": {"wait": 240.0, "receive": 10.0},
         "request": {
@@ -168,8 +170,8 @@ def archive(**changes: Any) -> dict[str, Any]:
             "content": {"text": base64.b64encode(b"{}").decode(), "encoding": "base64"},
         },
     }
-    other = {"request": {"method": "GET", "url": "http://h/v1/models", "headers": []}}
-    return {"log": {"version": "1.2", "entries": [other, {**entry, **changes}]}}
+    listing = {"request": {"method": "GET", "url": "http://h/v1/models", "headers": []}}
+    return {"log": {"version": "1.2", "entries": [listing, {**record, **changes}]}}
 
 
 def test_a_har_file_has_requests_and_responses(tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ def test_a_har_file_has_requests_and_responses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{", "no HAR file, or it is cut off"),
         ('{"log": {}}', "no whole HAR file"),
@@ -199,8 +201,8 @@ def test_a_har_file_has_requests_and_responses(tmp_path: Path) -> None:
         ("[" * 100_000, "no HAR file"),
     ],
 )  # fmt: skip
-def test_a_har_file_that_is_none_is_refused(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_damaged_har_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         har.requests(text, tmp_path)
 
 
@@ -229,7 +231,7 @@ DETAILS = (
 )
 
 
-def test_vllms_log_of_old_has_the_prompt_and_the_parameters(tmp_path: Path) -> None:
+def test_old_vllm_log_has_prompt_and_parameters(tmp_path: Path) -> None:
     assert vllm_log.claims(old(None))
     (sent,) = vllm_log.requests(old(None), tmp_path)
     assert sent.path == "/v1/completions"
@@ -242,7 +244,7 @@ def test_vllms_log_of_old_has_the_prompt_and_the_parameters(tmp_path: Path) -> N
     assert json.loads(sent.body)["prompt"] == [1, 2, 3]
 
 
-def test_vllms_log_of_now_has_the_body_itself(tmp_path: Path) -> None:
+def test_new_vllm_log_has_the_body(tmp_path: Path) -> None:
     log = (
         JSON_BODY.format("1a2b", json.dumps(BODY))
         + DETAILS.format("chatcmpl-1a2b", "rendered", [5])
@@ -260,7 +262,7 @@ def test_vllms_log_of_now_has_the_body_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "told"),
+    ("log", "message"),
     [
         (NEW.format("chatcmpl-1", PARAMS), "log level DEBUG only"),
         (JSON_BODY.format("1", json.dumps(BODY)[:40]), "cut off"),
@@ -268,8 +270,8 @@ def test_vllms_log_of_now_has_the_body_itself(tmp_path: Path) -> None:
         (old(None).split("top_p")[0], "parameters in this log cannot be read"),
     ],
 )
-def test_vllms_log_that_tells_too_little_is_refused(tmp_path: Path, log: str, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_vllm_log_without_requests_is_refused(tmp_path: Path, log: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         vllm_log.requests(log, tmp_path)
 
 
@@ -282,17 +284,17 @@ JSONISH = st.recursive(
 
 
 @given(JSONISH, st.sampled_from([", 'more': 1}", "}", "", ", x=<f>", "\nnext"]))
-def test_any_value_of_a_log_is_read_up_to_its_end(value: Any, after: str) -> None:
+def test_any_literal_is_read_up_to_its_end(value: Any, after: str) -> None:
     text = f"before {value!r}{after}"
-    found, end = value_at(text, len("before "))
-    assert found == value
+    parsed, end = value_at(text, len("before "))
+    assert parsed == value
     assert text[end:] == after
 
 
 @given(st.text())
-def test_no_text_of_a_log_is_evaluated_or_runs_away(text: str) -> None:
-    for read in (value_at, arguments_at):
+def test_text_of_a_log_is_never_evaluated(text: str) -> None:
+    for parse in (value_at, arguments_at):
         try:
-            read(f"f({text}", 0)
+            parse(f"f({text}", 0)
         except ValueError:
             continue
