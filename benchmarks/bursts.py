@@ -23,8 +23,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
-from scripted_streams import Script, gaps, serving  # type: ignore[import-not-found, unused-ignore]
+from servers import running
+from servers.raw import Timetable, TimetableServer, gaps
 
 from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.load.generator.measure import measure
@@ -69,10 +72,12 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=TOKENS_TOGETHER, help="of a chunk, at most")
     options = parser.parse_args()
     peer = bench_serve.of_lane()
-    script = Script(STREAMS, EVERY_S, STALL_SHARE, STALL_S, options.tokens)
+    timetable = Timetable(
+        STREAMS, EVERY_S, most_tokens=options.tokens, stall_share=STALL_SHARE, stall_s=STALL_S
+    )
     tokens = CHUNKS * (1 + options.tokens) // 2
     own, other = [], []
-    with tempfile.TemporaryDirectory() as folder, serving(script) as server:
+    with tempfile.TemporaryDirectory() as folder, running(TimetableServer(timetable)) as server:
         flags = peer.flags(
             server.endpoint, requests=STREAMS, users=STREAMS,
             prompt_tokens=PROMPT_TOKENS, output_tokens=tokens,

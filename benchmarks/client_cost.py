@@ -36,9 +36,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 import bench_serve  # type: ignore[import-not-found, unused-ignore]
 import openai
-from scripted_streams import Script, gaps, serving  # type: ignore[import-not-found, unused-ignore]
+from servers import running
+from servers.raw import Timetable, TimetableServer, gaps
 
 from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.client.endpoint import Endpoint
@@ -204,8 +207,7 @@ def main() -> int:
         return [own, own, [*flags, f"--extra-body={json.dumps(asks)}"], own]
 
     costs: list[list[float]] = [[] for _ in NAMES]
-    script = Script(STREAMS, EVERY_S)
-    with serving(script) as server:
+    with running(TimetableServer(Timetable(STREAMS, EVERY_S))) as server:
         endpoint = server.endpoint
         with staying(peer, endpoint) as clients:
             for client, job in zip(clients, jobs(SHORT), strict=True):

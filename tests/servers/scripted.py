@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.client.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
+    from email.message import Message
 
 WORDS = re.compile(r"\s*\w+|\s*\W")
 LONG = 500  # characters; longer texts come in pieces of so many
@@ -43,7 +44,7 @@ class ServerRequest:
 
     method: str
     path: str
-    headers: Mapping[str, str]
+    headers: Message[str, str]
     data: bytes
 
     @property
