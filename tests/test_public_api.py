@@ -60,7 +60,7 @@ def test_importing_the_package_imports_nothing_of_it() -> None:
 
 
 def test_docs_describe_every_exported_name() -> None:
-    section = PAGE.partition("\n### The public API\n")[2].partition("\n## ")[0]
+    section = PAGE.partition("\n## The public API\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
     assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(NAMES)
 
