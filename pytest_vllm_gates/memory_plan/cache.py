@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 GROWING = {CacheKind.FULL, CacheKind.LATENT, CacheKind.INDEXER}
 HALF_MORE, QUARTER_MORE = 1.5, 1.25
-WHOLE: tuple[range | None, ...] = (None,)
+ALL_LAYERS: tuple[range | None, ...] = (None,)
 
 
 class CannotUnifyError(Exception):
@@ -89,9 +89,9 @@ def blocks_per_request(page: Page, demand: Demand) -> int:
     if page.kind is CacheKind.STATE:
         return demand.states
     if page.kind is CacheKind.SLIDING and page.window is not None:
-        seen = min(page.window - 1 + demand.in_flight, demand.context)
+        tokens = min(page.window - 1 + demand.in_flight, demand.context)
         # A window need not begin where a block begins.
-        return ceil(seen / page.block_size) + 1
+        return ceil(tokens / page.block_size) + 1
     return ceil(ceil(demand.context / demand.ranks) / page.block_size)
 
 
@@ -103,12 +103,12 @@ def grouped(layers: Sequence[tuple[int, Page]], version: Version) -> list[Bucket
     if _of_one_kind([page for _, page in layers]):
         return [Bucket(tuple(i for i, _ in layers), tuple(page for _, page in layers))]
     equal = _of_equal_size(layers)
-    alike: dict[Page, list[int]] = {}
+    indexes_by_page: dict[Page, list[int]] = {}
     for index, (_, page) in enumerate(equal):
-        alike.setdefault(page, []).append(index)
-    size = _group_size([len(indexes) for indexes in alike.values()], version)
+        indexes_by_page.setdefault(page, []).append(index)
+    size = _group_size([len(indexes) for indexes in indexes_by_page.values()], version)
     buckets = []
-    for page, indexes in alike.items():
+    for page, indexes in indexes_by_page.items():
         count = ceil(len(indexes) / size)
         buckets += [
             Bucket(
@@ -188,7 +188,7 @@ def pool(
     parts: Sequence[range] | None = None,
 ) -> Pool:
     """Return the pool that `available` bytes a device make, with the figures vLLM prints."""
-    costs = [cost for part in parts or WHOLE if (cost := bytes_per_block(buckets, part))]
+    costs = [cost for part in parts or ALL_LAYERS if (cost := bytes_per_block(buckets, part))]
     num_blocks = max(0, available) // max(costs)
     needed = sum(blocks_per_request(bucket.page, demand) for bucket in buckets)
     # As floating-point numbers, because that is how vLLM rounds.
@@ -205,7 +205,7 @@ def needed_bytes(
     """Return what vLLM asks for at startup: one whole request, and a block kept for itself."""
     blocks = sum(blocks_per_request(bucket.page, demand) for bucket in buckets)
     blocks += version >= versions.NULL_BLOCK_RESERVED
-    return blocks * max(bytes_per_block(buckets, part) for part in parts or WHOLE)
+    return blocks * max(bytes_per_block(buckets, part) for part in parts or ALL_LAYERS)
 
 
 def described(buckets: Sequence[Bucket], demand: Demand) -> tuple[CacheGroup, ...]:

@@ -1,8 +1,7 @@
-"""A config.json's text part: found where it is nested, read with the defaults of its class.
+"""The text part of a config.json, and what vLLM makes of flags that are left out or "auto".
 
-What vLLM makes of flags that are not given, and of those that say "auto".
-
-After vLLM 0.32: `EngineArgs.get_batch_defaults`, `resolve_kv_cache_dtype_string`,
+The text part is read where it is nested, with the defaults of its model class. Flags follow vLLM
+0.32: `EngineArgs.get_batch_defaults`, `resolve_kv_cache_dtype_string`,
 `VllmConfig.max_concurrent_batches`, `MambaModelConfig`, `CpuPlatform.check_and_update_config`.
 """
 
@@ -78,16 +77,16 @@ def model_types() -> dict[str, dict[str, Any]]:
 
 def text_part(config: Mapping[str, Any]) -> tuple[dict[str, Any], str, bool]:
     """Return the config that describes the language model, its type and whether it is nested."""
-    own = str(config.get("model_type") or "")
+    own_type = str(config.get("model_type") or "")
     for name in NESTED:
         inner = config.get(name)
         if isinstance(inner, dict):
             deeper = text_part(inner)
-            model_type = deeper[1] or TEXT_OF.get(own, own)
+            model_type = deeper[1] or TEXT_OF.get(own_type, own_type)
             return deeper[0], model_type, True
         if inner is not None and not isinstance(inner, dict):
             raise UserError(f"config.json: {name!r} is {inner!r}, not a table")
-    return dict(config), own, False
+    return dict(config), own_type, False
 
 
 def filled(
@@ -99,17 +98,19 @@ def filled(
     classes' defaults are what the model was made with. A config of a whole model that does so is
     cut short, and nothing is guessed for it.
     """
-    known = dict(text)
-    for name, others in ALIASES.items():
-        if known.get(name) is None:
-            found = next((text[other] for other in others if text.get(other) is not None), None)
-            if found is not None:
-                known[name] = found
+    normalised = dict(text)
+    for name, aliases in ALIASES.items():
+        if normalised.get(name) is None:
+            alias_value = next(
+                (text[alias] for alias in aliases if text.get(alias) is not None), None
+            )
+            if alias_value is not None:
+                normalised[name] = alias_value
     defaults = model_types().get(TEXT_OF.get(model_type, model_type), {}).get("defaults", {})
-    missing = [key for key in ESSENTIAL if known.get(key) is None]
-    block_pattern = known.get("hybrid_override_pattern") or known.get("layers_block_type")
+    missing = [key for key in ESSENTIAL if normalised.get(key) is None]
+    block_pattern = normalised.get("hybrid_override_pattern") or normalised.get("layers_block_type")
     if "num_hidden_layers" in missing and block_pattern:
-        known["num_hidden_layers"] = len(block_pattern)
+        normalised["num_hidden_layers"] = len(block_pattern)
         missing.remove("num_hidden_layers")
     if missing and (not nested or any(key not in defaults for key in missing)):
         raise UserError(
@@ -120,13 +121,13 @@ def filled(
         )
     notes = []
     for key, value in defaults.items():
-        if key not in known and (nested or key not in SIZES):
-            known[key] = value
+        if key not in normalised and (nested or key not in SIZES):
+            normalised[key] = value
             if key in ESSENTIAL or key in SIZES:
                 notes.append(f"{key} is not in the config: {value}, its class's default")
-    check_numbers(known, ("num_hidden_layers", "num_attention_heads", "hidden_size"), least=1)
-    check_numbers(known, ("num_key_value_heads", "head_dim", "sliding_window"), least=0)
-    return known, notes
+    check_numbers(normalised, ("num_hidden_layers", "num_attention_heads", "hidden_size"), least=1)
+    check_numbers(normalised, ("num_key_value_heads", "head_dim", "sliding_window"), least=0)
+    return normalised, notes
 
 
 def check_numbers(config: Mapping[str, Any], keys: Iterable[str], *, least: int) -> None:
@@ -143,8 +144,8 @@ def number(config: Mapping[str, Any], key: str) -> int:
     """Return the whole number under `key`; raises `UserError` when there is none."""
     value = config.get(key)
     if isinstance(value, bool) or not isinstance(value, int):
-        found = "missing" if value is None else f"{value!r}"
-        raise UserError(f"config.json: {key!r} is {found}; a {WHOLE} is needed to plan this model")
+        actual = "missing" if value is None else f"{value!r}"
+        raise UserError(f"config.json: {key!r} is {actual}; a {WHOLE} is needed to plan this model")
     return value
 
 
@@ -165,34 +166,39 @@ FP8_NAMES = {"fp8", "fp8_e4m3", "fp8_per_tensor"}
 
 def kv_cache_dtype(shape: ModelShape, serving: Serving) -> tuple[str, str | None]:
     """Return the cache's type as vLLM resolves it, and what to tell a person about it."""
-    asked = serving.kv_cache_dtype
-    known = {*BYTES, *PACKED_LATENT}
-    if asked in REFUSED_CACHE_TYPES:
-        return asked, f"the cache type {asked!r} has pages of its own, which are not planned here"
-    if asked not in known:
-        guess = nearest(asked, known)
+    cache_type = serving.kv_cache_dtype
+    known_types = {*BYTES, *PACKED_LATENT}
+    if cache_type in REFUSED_CACHE_TYPES:
+        return (
+            cache_type,
+            f"the cache type {cache_type!r} has pages of its own, which are not planned here",
+        )
+    if cache_type not in known_types:
+        guess = nearest(cache_type, known_types)
         hint = f"; did you mean {guess!r}?" if guess else ""
-        raise UserError(f"--kv-cache-dtype {asked!r} is not known{hint}")
-    if asked in PACKED_LATENT and not shape.sparse:
-        raise UserError(f"--kv-cache-dtype {asked}: only sparse latent attention has this format")
-    if asked == "auto":
-        asked = _from_checkpoint(shape.quantisation) or asked
-    return (_sparse(asked, shape, serving) if shape.sparse else asked), None
+        raise UserError(f"--kv-cache-dtype {cache_type!r} is not known{hint}")
+    if cache_type in PACKED_LATENT and not shape.sparse:
+        raise UserError(
+            f"--kv-cache-dtype {cache_type}: only sparse latent attention has this format"
+        )
+    if cache_type == "auto":
+        cache_type = _from_checkpoint(shape.quantisation) or cache_type
+    return (_sparse(cache_type, shape, serving) if shape.sparse else cache_type), None
 
 
-def _sparse(asked: str, shape: ModelShape, serving: Serving) -> str:
+def _sparse(cache_type: str, shape: ModelShape, serving: Serving) -> str:
     """Return the type a sparse kernel makes of the one asked for.
 
     FlashMLA's kernels have an fp8 format of their own and use it for whatever fp8 is asked for;
     FlashInfer's, on Blackwell, keep plain fp8. GLM 5 on Blackwell keeps fp8 unless told otherwise.
     """
     version = versions.parsed(serving.vllm_version)
-    if asked == "auto" and version < versions.SPARSE_KEEPS_ITS_TYPE:
+    if cache_type == "auto" and version < versions.SPARSE_KEEPS_ITS_TYPE:
         return "fp8_ds_mla"
-    if asked == "auto" and serving.blackwell and shape.model_type == "glm_moe_dsa":
+    if cache_type == "auto" and serving.blackwell and shape.model_type == "glm_moe_dsa":
         return "fp8_e4m3"
-    plain = serving.blackwell or (asked == "fp8_e4m3" and version >= versions.SPARSE_PLAIN_FP8)
-    return "fp8_ds_mla" if asked.startswith("fp8") and not plain else asked
+    plain = serving.blackwell or (cache_type == "fp8_e4m3" and version >= versions.SPARSE_PLAIN_FP8)
+    return "fp8_ds_mla" if cache_type.startswith("fp8") and not plain else cache_type
 
 
 def _from_checkpoint(quantisation: Mapping[str, Any]) -> str | None:
@@ -241,10 +247,10 @@ def batches_in_flight(serving: Serving, version: Version) -> int:
     stages = serving.pipeline_parallel_size
     if version < versions.BATCHES_IN_FLIGHT:
         return 1
-    wanted = serving.async_scheduling
-    if wanted is None:
-        wanted = serving.device != "cpu" and stages == 1
-    return 2 if wanted and stages == 1 else stages
+    asynchronous = serving.async_scheduling
+    if asynchronous is None:
+        asynchronous = serving.device != "cpu" and stages == 1
+    return 2 if asynchronous and stages == 1 else stages
 
 
 def caches_prefixes(shape: ModelShape, serving: Serving, version: Version) -> bool:

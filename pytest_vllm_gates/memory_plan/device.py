@@ -1,10 +1,10 @@
-"""What a device has left for the cache, and where that comes from.
+"""The memory that a device has left for the cache, and where that figure comes from.
 
     available = utilization * device memory - weights / devices - runtime
 
-Weights are known from their files or counted. The runtime (activations of the largest batch, the
-sampler, kernels, communication, graphs) is not in any file: vLLM measures it at startup. It is
-estimated here, and only a boot tells.
+Weights are read from their files or counted. The runtime (activations of the largest batch, the
+sampler, kernels, communication, graphs) is in no file: vLLM measures it at startup, and it is
+estimated here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan import (
     config as defaults,
     types as versions,
-    weights as memory_plan_weights,
+    weights as model_weights,
 )
 from pytest_vllm_gates.memory_plan.types import GIB
 
@@ -60,9 +60,9 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
             raise UserError(f"--{name} of {amount} bytes makes no sense; such as 80GiB")
     if room.overhead is not None and not 0 <= room.overhead <= MOST_BYTES:
         raise UserError(f"--overhead of {room.overhead} bytes makes no sense; such as 2GiB")
-    counted = memory_plan_weights.weights(shape, serving, room.weights)
+    weights = model_weights.weights(shape, serving, room.weights)
     if room.kv_memory is not None or room.device_memory is None:
-        return DeviceShare(room.kv_memory, None, None, counted)
+        return DeviceShare(room.kv_memory, None, None, weights)
     version = versions.parsed(serving.vllm_version)
     usual = 0.92 if version >= versions.UTILIZATION_092 else 0.9
     utilization = usual if room.utilization is None else room.utilization
@@ -73,17 +73,17 @@ def share(shape: ModelShape, serving: Serving, room: Room) -> DeviceShare:
             "what the runtime takes (activations, kernels, graphs) is an estimate; vLLM measures "
             "it at startup: give what it prints as --kv-memory, or what it takes as --overhead"
         )
-    if counted is None:
-        method = memory_plan_weights.unknown_method(shape)
-        why = f": the quantisation {method!r} is not known here" if method else ""
+    if weights is None:
+        method = model_weights.unknown_method(shape)
+        reason = f": the quantisation {method!r} is not known here" if method else ""
         notes.append(
-            f"the weights' size is unknown{why}, so what is left for the cache is unknown; give "
+            f"the weights' size is unknown{reason}, so what is left for the cache is unknown; give "
             "the folder of the checkpoint, with its safetensors files, as --config"
         )
         return DeviceShare(None, room.device_memory, overhead, None, tuple(notes))
-    notes += counted.unsure
-    available = int(utilization * room.device_memory) - counted.bytes_per_device - overhead
-    return DeviceShare(available, room.device_memory, overhead, counted, tuple(notes))
+    notes += weights.unsure
+    available = int(utilization * room.device_memory) - weights.bytes_per_device - overhead
+    return DeviceShare(available, room.device_memory, overhead, weights, tuple(notes))
 
 
 def estimated(shape: ModelShape, serving: Serving) -> int:
@@ -92,12 +92,12 @@ def estimated(shape: ModelShape, serving: Serving) -> int:
     small = serving.device_memory is not None and serving.device_memory < SMALL_DEVICE
     sequences = serving.max_num_seqs or (SEQUENCES_ON_SMALL if small else DEFAULT_SEQUENCES)
     parts = serving.tensor_parallel_size
-    hidden = _whole(shape.config.get("hidden_size"))
+    hidden = _integer(shape.config.get("hidden_size"))
     inner = max(
-        _whole(shape.config.get("intermediate_size")),
-        _whole(shape.config.get("moe_intermediate_size")) * _active_experts(shape),
+        _integer(shape.config.get("intermediate_size")),
+        _integer(shape.config.get("moe_intermediate_size")) * _active_experts(shape),
     )
-    words = _whole(shape.config.get("vocab_size"))
+    words = _integer(shape.config.get("vocab_size"))
     activations = batched * 2 * (LIVE_TENSORS * hidden + 3 * inner // parts)
     sampler = sequences * words * SAMPLER_BYTES
     several = parts * serving.pipeline_parallel_size > 1
@@ -105,8 +105,8 @@ def estimated(shape: ModelShape, serving: Serving) -> int:
 
 
 def _active_experts(shape: ModelShape) -> int:
-    return _whole(shape.config.get("num_experts_per_tok")) or 1
+    return _integer(shape.config.get("num_experts_per_tok")) or 1
 
 
-def _whole(value: object) -> int:
+def _integer(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,6 +1,6 @@
-"""What a given cache memory holds: the printed figures, and the limits found by trying.
+"""What a cache memory holds: the printed figures, the limits, and how a server's report differs.
 
-Is what a server reports of its memory what the plan says?
+The limits are found by trying.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from math import floor
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.memory_plan import cache as memory_plan_cache, types as versions
+from pytest_vllm_gates.memory_plan import cache as kv_cache, types as versions
 from pytest_vllm_gates.memory_plan.types import GIB, HALF_A_DIGIT, CacheKind, Serving
 
 if TYPE_CHECKING:
@@ -34,14 +34,12 @@ class Layout:
 
     def pool(self, available: int) -> Pool:
         """Return the pool that `available` bytes make."""
-        return memory_plan_cache.pool(
-            self.buckets, available, self.demand, self.version, self.parts
-        )
+        return kv_cache.pool(self.buckets, available, self.demand, self.version, self.parts)
 
     def needed(self, context: int) -> int:
         """Return the bytes vLLM asks for before it serves `context` tokens."""
         demand = replace(self.demand, context=context)
-        return memory_plan_cache.needed_bytes(self.buckets, demand, self.version, self.parts)
+        return kv_cache.needed_bytes(self.buckets, demand, self.version, self.parts)
 
 
 def fitted(plan: MemoryPlan, available: int, layout: Layout) -> MemoryPlan:
@@ -88,20 +86,20 @@ def token_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
     growing = sum(
         1 / (bucket.page.block_size * demand.ranks)
         for bucket in buckets
-        if bucket.page.kind in memory_plan_cache.GROWING
+        if bucket.page.kind in kv_cache.GROWING
     )
-    return round(growing * memory_plan_cache.bytes_per_block(buckets))
+    return round(growing * kv_cache.bytes_per_block(buckets))
 
 
 def state_cost(buckets: Sequence[Bucket], demand: Demand) -> int:
     """Return the bytes of one device that a sequence's states hold, padding included."""
     blocks = demand.states * sum(bucket.page.kind is CacheKind.STATE for bucket in buckets)
-    return blocks * memory_plan_cache.bytes_per_block(buckets)
+    return blocks * kv_cache.bytes_per_block(buckets)
 
 
 def meanings(layout: Layout) -> list[str]:
     """Return how the printed figures are to be read, where their names mislead."""
-    if len(layout.buckets) == 1 and layout.buckets[0].page.kind in memory_plan_cache.GROWING:
+    if len(layout.buckets) == 1 and layout.buckets[0].page.kind in kv_cache.GROWING:
         return []
     if layout.version < versions.TOKENS_ARE_WHOLE_REQUESTS:
         if len(layout.buckets) == 1:
@@ -132,42 +130,42 @@ c10/cuda/CUDACachingAllocator.h): vLLM prints what the device gave, not what the
 
 def serving(flags: Mapping[str, Any], version: str | None, device: str) -> Serving:
     """Return the flags of a server as the plan takes them; those it does not know are left out."""
-    whole = {field.name: "int" in str(field.type) for field in fields(Serving)}
-    given = {
+    is_integer = {field.name: "int" in str(field.type) for field in fields(Serving)}
+    known_flags = {
         name: value
         for name, value in flags.items()
-        if name in whole and (isinstance(value, int) or not whole[name])
+        if name in is_integer and (isinstance(value, int) or not is_integer[name])
     }
     speculative = flags.get("speculative_config")
     if isinstance(speculative, dict) and "num_speculative_tokens" in speculative:
-        given["num_speculative_tokens"] = speculative["num_speculative_tokens"]
+        known_flags["num_speculative_tokens"] = speculative["num_speculative_tokens"]
     if version:
-        given["vllm_version"] = version
-    return Serving(**given, device=device)
+        known_flags["vllm_version"] = version
+    return Serving(**known_flags, device=device)
 
 
-def differences(plan: MemoryPlan, told: Startup) -> Iterator[str]:
+def differences(plan: MemoryPlan, reported: Startup) -> Iterator[str]:
     """Yield one sentence for every figure that is more than 5 % beside the plan.
 
     The memory a log tells is rounded, so that the plan is an interval.
     """
-    tokens, concurrency = (told.figures.get(name) for name in ("kv_tokens", "kv_concurrency"))
+    tokens, concurrency = (reported.figures.get(name) for name in ("kv_tokens", "kv_concurrency"))
     if plan.low and plan.high and tokens is not None:
-        yield from _beside("tokens of KV cache", tokens, plan.low.tokens, plan.high.tokens)
+        yield from _deviation("tokens of KV cache", tokens, plan.low.tokens, plan.high.tokens)
     if plan.low and plan.high and concurrency is not None:
         low, high = plan.low.concurrency, plan.high.concurrency
-        yield from _beside("requests of the longest length at once", concurrency, low, high)
-    weights = told.figures.get("weights_gib")
+        yield from _deviation("requests of the longest length at once", concurrency, low, high)
+    weights = reported.figures.get("weights_gib")
     if plan.weights and weights is not None:
         planned = plan.weights.bytes_per_device / GIB
         slack = (ROUNDED_GIB, ROUNDED_GIB + SEGMENT_GIB)
-        yield from _beside("GiB of weights on a device", weights, planned, planned, slack)
+        yield from _deviation("GiB of weights on a device", weights, planned, planned, slack)
 
 
-def _beside(
-    what: str, told: float, low: float, high: float, slack: tuple[float, float] = (0, 0)
+def _deviation(
+    figure: str, reported: float, low: float, high: float, slack: tuple[float, float] = (0, 0)
 ) -> Iterator[str]:
     below, above = slack
-    if not low * (1 - MARGIN) - below <= told <= high * (1 + MARGIN) + above:
+    if not low * (1 - MARGIN) - below <= reported <= high * (1 + MARGIN) + above:
         between = f"{low:,.6g}" if low == high else f"{low:,.6g} to {high:,.6g}"
-        yield f"{what}: planned {between}, and vLLM reports {told:,.6g}"
+        yield f"{figure}: planned {between}, and vLLM reports {reported:,.6g}"

@@ -26,11 +26,11 @@ BOTH = {"hybrid"}
 def kinds_of(text: Mapping[str, Any], model_type: str, layers: int) -> list[str]:
     """Return what each layer is, in the words of the config or of its class's pattern."""
     pattern = text.get("hybrid_override_pattern")
-    listed = text.get("layer_types") or text.get("layers_block_type")
+    layer_types = text.get("layer_types") or text.get("layers_block_type")
     if isinstance(pattern, str) and pattern:
         kinds = list(pattern.lower())
-    elif isinstance(listed, list):
-        kinds = [str(kind).lower() for kind in listed]
+    elif isinstance(layer_types, list):
+        kinds = [str(kind).lower() for kind in layer_types]
     else:
         kinds = _pattern(text, model_type, layers)
     if len(kinds) < layers:
@@ -41,31 +41,31 @@ def kinds_of(text: Mapping[str, Any], model_type: str, layers: int) -> list[str]
 
 
 def _pattern(text: Mapping[str, Any], model_type: str, layers: int) -> list[str]:
-    known = model_types().get(TEXT_OF.get(model_type, model_type), {})
-    every, others = known.get("every"), str(known.get("others"))
-    given = text.get("sliding_window_pattern") or text.get("full_attention_interval")
-    if isinstance(given, str) and given:
+    traits = model_types().get(TEXT_OF.get(model_type, model_type), {})
+    interval, other_kind = traits.get("every"), str(traits.get("others"))
+    pattern = text.get("sliding_window_pattern") or text.get("full_attention_interval")
+    if isinstance(pattern, str) and pattern:
         words = {"L": "sliding_attention", "G": "full_attention"}
-        return [words.get(given[layer % len(given)], given) for layer in range(layers)]
+        return [words.get(pattern[layer % len(pattern)], pattern) for layer in range(layers)]
     if model_type in PATTERNS:
         return PATTERNS[model_type](text, layers)
-    if isinstance(given, int) and given > 0 and every:
-        every = given
-    if not every:
+    if isinstance(pattern, int) and pattern > 0 and interval:
+        interval = pattern
+    if not interval:
         return ["full_attention"] * layers
-    kinds = [others if (layer + 1) % every else "full_attention" for layer in range(layers)]
+    kinds = [other_kind if (layer + 1) % interval else "full_attention" for layer in range(layers)]
     if model_type.startswith("gemma4"):
         kinds[-1] = "full_attention"
     if model_type == "exaone4" and text.get("sliding_window") is not None:
         kinds[-1] = "full_attention"
-    if others == "sliding_attention" and text.get("sliding_window") is None:
+    if other_kind == "sliding_attention" and text.get("sliding_window") is None:
         return ["full_attention"] * layers
     return kinds
 
 
-def _attends_at(indexes: Sequence[int], layers: int, others: str) -> list[str]:
+def _attends_at(indexes: Sequence[int], layers: int, other_kind: str) -> list[str]:
     chosen = set(indexes)
-    return ["full_attention" if layer in chosen else others for layer in range(layers)]
+    return ["full_attention" if layer in chosen else other_kind for layer in range(layers)]
 
 
 def _jamba(text: Mapping[str, Any], layers: int) -> list[str]:

@@ -51,32 +51,38 @@ def token_bytes(cache: Cache, shape: ModelShape, serving: Serving, cache_type: s
     """Return the bytes of one token in one attention layer on one device."""
     if cache.kind is CacheKind.INDEXER:
         return cache.key
-    each = model_bytes(shape, serving) if cache_type == "auto" else BYTES.get(cache_type, 0)
+    element_bytes = (
+        model_bytes(shape, serving) if cache_type == "auto" else BYTES.get(cache_type, 0)
+    )
     if cache.kind is CacheKind.LATENT:
-        return PACKED_LATENT.get(cache_type) or cache.key * each
+        return PACKED_LATENT.get(cache_type) or cache.key * element_bytes
     heads = max(1, cache.heads // serving.tensor_parallel_size)
-    return heads * (cache.key + cache.value) * each
+    return heads * (cache.key + cache.value) * element_bytes
 
 
 def state_bytes(state: RecurrentState, shape: ModelShape, serving: Serving) -> int:
     """Return the bytes of one sequence's state in one layer on one device."""
     parts = serving.tensor_parallel_size
-    own = model_bytes(shape, serving)
-    conv = own if serving.mamba_cache_dtype == "auto" else BYTES[serving.mamba_cache_dtype]
-    asked = serving.mamba_ssm_cache_dtype
-    if asked == "auto":
-        asked = "float32" if serving.device == "cpu" else state.precision
-    memory = conv if asked == "auto" else BYTES[asked]
+    model_element_bytes = model_bytes(shape, serving)
+    conv = (
+        model_element_bytes
+        if serving.mamba_cache_dtype == "auto"
+        else BYTES[serving.mamba_cache_dtype]
+    )
+    memory_type = serving.mamba_ssm_cache_dtype
+    if memory_type == "auto":
+        memory_type = "float32" if serving.device == "cpu" else state.precision
+    memory = conv if memory_type == "auto" else BYTES[memory_type]
     groups = state.groups
     if groups % parts:
         # Each device needs the groups of its heads, so they are repeated.
         groups += parts - groups
     channels = state.channels + groups * state.group_channels
-    for what, count in (("channels", channels), ("heads", state.heads)):
+    for name, count in (("channels", channels), ("heads", state.heads)):
         if count % parts:
             raise UserError(
                 f"--tensor-parallel-size {parts} does not divide the recurrent layers' "
-                f"{count} {what}"
+                f"{count} {name}"
             )
     rows = state.rows + (serving.num_speculative_tokens if state.rows_per_draft else 0)
     return channels // parts * rows * conv + state.heads // parts * state.head_elements * memory
@@ -108,29 +114,33 @@ def pages(
     widest = max(states.values(), default=0)
     if widest and attention:
         first = next((c for c in attention if c.kind is not CacheKind.INDEXER), attention[0])
-        each = token_bytes(first, shape, serving, cache_type)
+        bytes_per_token = token_bytes(first, shape, serving, cache_type)
         step = max(block, LATENT_STEP) if first.kind is CacheKind.LATENT else block
-        block = max(block, step * ceil(widest / (step * each)))
-        padded = block * each
+        block = max(block, step * ceil(widest / (step * bytes_per_token)))
+        padded = block * bytes_per_token
     else:
         padded = widest
     full = any(cache.kind is CacheKind.FULL for cache in attention)
     older = versions.parsed(serving.vllm_version) < versions.HYBRID_MANAGER
-    whole = full and (older or serving.disable_hybrid_kv_cache_manager)
+    windows_are_full = full and (older or serving.disable_hybrid_kv_cache_manager)
     return [
         (
             cache.layer,
             Page(CacheKind.STATE, block if prefixes else context, padded)
             if cache.state
-            else _page(cache, block, token_bytes(cache, shape, serving, cache_type), whole),
+            else _page(
+                cache, block, token_bytes(cache, shape, serving, cache_type), windows_are_full
+            ),
         )
         for cache in caches
     ]
 
 
-def _page(cache: Cache, block: int, each: int, whole: bool) -> Page:
-    """Return an attention layer's page; `whole` is whether its window is kept like the rest."""
+def _page(cache: Cache, block: int, bytes_per_token: int, windows_are_full: bool) -> Page:
+    """Return an attention layer's page; `windows_are_full` keeps its window like full attention."""
     # vLLM keeps chunked layers whole too, unless an environment variable asks otherwise.
-    if (cache.kind is CacheKind.SLIDING and whole) or cache.kind is CacheKind.CHUNKED:
-        return Page(CacheKind.FULL, block, block * each)
-    return Page(cache.kind, block, block * each, cache.window, cache.kind is not CacheKind.LATENT)
+    if (cache.kind is CacheKind.SLIDING and windows_are_full) or cache.kind is CacheKind.CHUNKED:
+        return Page(CacheKind.FULL, block, block * bytes_per_token)
+    return Page(
+        cache.kind, block, block * bytes_per_token, cache.window, cache.kind is not CacheKind.LATENT
+    )

@@ -1,7 +1,7 @@
-"""A model's parameters, counted from its config: what there is, where it is not in files.
+"""A model's parameters, counted from its config where the files of the weights are not there.
 
-Counted part by part, because quantisation and tensor parallelism treat the parts differently:
-embeddings, norms and routers stay as they are, latent projections are whole on every device.
+They are counted part by part, because quantisation and tensor parallelism treat the parts
+differently: embeddings, norms and routers stay as they are, latent projections are on every device.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class ParameterPart:
-    """Parameters of one role; `whole` are those that every device keeps all of."""
+    """Parameters of one role; `replicated` are those that every device keeps all of."""
 
     role: Role
     count: int
-    whole: bool = False
+    replicated: bool = False
 
 
 BIASED = ("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen2_vl_text", "qwen2_5_vl_text")
@@ -61,26 +61,31 @@ def parts(shape: ModelShape) -> list[ParameterPart] | None:
         return None
     hidden = number(text, "hidden_size")
     words = number(text, "vocab_size") * hidden
-    found = [ParameterPart(Role.EMBEDDING, words), ParameterPart(Role.PLAIN, hidden, whole=True)]
+    counted_parts = [
+        ParameterPart(Role.EMBEDDING, words),
+        ParameterPart(Role.PLAIN, hidden, replicated=True),
+    ]
     if not tied(shape):
-        found.append(ParameterPart(Role.HEAD, words))
-    found += _per_layer_inputs(text, shape.layers, hidden)
+        counted_parts.append(ParameterPart(Role.HEAD, words))
+    counted_parts += _per_layer_inputs(text, shape.layers, hidden)
     caches: dict[int, list[Cache]] = {layer: [] for layer in range(shape.layers)}
     for cache in shape.caches:
         caches[cache.layer].append(cache)
     for layer, kind in enumerate(kinds_of(text, shape.model_type, shape.layers)):
         for cache in caches[layer]:
-            found += _attention(shape, text, cache)
+            counted_parts += _attention(shape, text, cache)
         if not caches[layer]:
-            found += _borrowing(shape, text, kind)
-        found += _feed_forward(shape, text, layer, kind)
-        found.append(ParameterPart(Role.PLAIN, _norms(shape.model_type) * hidden, whole=True))
-    return found + _vision(shape.whole, hidden)
+            counted_parts += _borrowing(shape, text, kind)
+        counted_parts += _feed_forward(shape, text, layer, kind)
+        counted_parts.append(
+            ParameterPart(Role.PLAIN, _norms(shape.model_type) * hidden, replicated=True)
+        )
+    return counted_parts + _vision(shape.raw_config, hidden)
 
 
 def tied(shape: ModelShape) -> bool:
     """Return whether the head is the embedding itself."""
-    for place in (shape.whole, shape.config):
+    for place in (shape.raw_config, shape.config):
         if isinstance(place.get("tie_word_embeddings"), bool):
             return bool(place["tie_word_embeddings"])
     return False
@@ -96,12 +101,14 @@ def _borrowing(shape: ModelShape, text: Mapping[str, Any], kind: str) -> Iterato
     """Yield what a layer that reads the cache of another has: queries, and no keys and values."""
     if not text.get("num_kv_shared_layers"):
         return
-    alike = [cache for cache in shape.caches if (cache.kind is CacheKind.FULL) == (kind in FULL)]
-    for cache in alike[-1:]:
+    same_kind = [
+        cache for cache in shape.caches if (cache.kind is CacheKind.FULL) == (kind in FULL)
+    ]
+    for cache in same_kind[-1:]:
         heads = number(text, "num_attention_heads")
         queries, output = heads * cache.key, heads * cache.value
         yield ParameterPart(Role.ATTENTION, number(text, "hidden_size") * (queries + output))
-        yield ParameterPart(Role.PLAIN, cache.key, whole=True)
+        yield ParameterPart(Role.PLAIN, cache.key, replicated=True)
 
 
 def _attention(shape: ModelShape, text: Mapping[str, Any], cache: Cache) -> Iterator[ParameterPart]:
@@ -112,8 +119,8 @@ def _attention(shape: ModelShape, text: Mapping[str, Any], cache: Cache) -> Iter
     if cache.kind is CacheKind.INDEXER:
         width, heads = number(text, "index_head_dim"), int(text.get("index_n_heads") or 64)
         count = int(text.get("q_lora_rank") or hidden) * heads * width + hidden * (width + heads)
-        yield ParameterPart(Role.ATTENTION, count, whole=True)
-        yield ParameterPart(Role.PLAIN, 2 * width, whole=True)
+        yield ParameterPart(Role.ATTENTION, count, replicated=True)
+        yield ParameterPart(Role.PLAIN, 2 * width, replicated=True)
         return
     heads = number(text, "num_attention_heads")
     if cache.kind is CacheKind.LATENT:
@@ -129,7 +136,7 @@ def _attention(shape: ModelShape, text: Mapping[str, Any], cache: Cache) -> Iter
         sinks = heads + hidden if shape.model_type == "gpt_oss" else 0
         yield ParameterPart(Role.PLAIN, queries + keys + sinks)
     if shape.model_type.startswith(("qwen3", "gemma3", "gemma4")) or text.get("use_qk_norm"):
-        yield ParameterPart(Role.PLAIN, 2 * cache.key, whole=True)
+        yield ParameterPart(Role.PLAIN, 2 * cache.key, replicated=True)
 
 
 def _latent(text: Mapping[str, Any], hidden: int, heads: int) -> Iterator[ParameterPart]:
@@ -139,9 +146,9 @@ def _latent(text: Mapping[str, Any], hidden: int, heads: int) -> Iterator[Parame
     down = hidden * (rank + rotary)
     if query_rank:
         down += hidden * int(query_rank)
-        yield ParameterPart(Role.PLAIN, int(query_rank), whole=True)
-    yield ParameterPart(Role.PLAIN, rank, whole=True)
-    yield ParameterPart(Role.ATTENTION, down, whole=True)
+        yield ParameterPart(Role.PLAIN, int(query_rank), replicated=True)
+    yield ParameterPart(Role.PLAIN, rank, replicated=True)
+    yield ParameterPart(Role.ATTENTION, down, replicated=True)
     up = int(query_rank or hidden) * heads * (plain + rotary)
     yield ParameterPart(
         Role.ATTENTION, up + rank * heads * (plain + values) + heads * values * hidden
@@ -223,12 +230,12 @@ def _experts(
     yield ParameterPart(Role.EXPERTS, count * matrices * hidden * inner)
     # DeepSeek's way of routing has a bias an expert, to keep them evenly busy.
     bias = count if text.get("n_routed_experts") and shape.model_type not in UNBIASED else 0
-    yield ParameterPart(Role.PLAIN, hidden * count + bias, whole=True)
+    yield ParameterPart(Role.PLAIN, hidden * count + bias, replicated=True)
     if shape.model_type == "gpt_oss":
         yield ParameterPart(Role.PLAIN, count * (2 * inner + hidden + 1))
     shared = text.get("shared_expert_intermediate_size") or 0
     if shared:
-        yield ParameterPart(Role.PLAIN, hidden, whole=True)
+        yield ParameterPart(Role.PLAIN, hidden, replicated=True)
     if text.get("n_shared_experts"):
         shared = inner * text["n_shared_experts"]
     if shape.model_type == "nemotron_h":
@@ -249,9 +256,9 @@ def _per_layer_inputs(text: Mapping[str, Any], layers: int, hidden: int) -> list
     return [table, ParameterPart(Role.PLAIN, layers * (3 * width + 1) * hidden + width)]
 
 
-def _vision(whole: Mapping[str, Any], hidden: int) -> list[ParameterPart]:
+def _vision(config: Mapping[str, Any], hidden: int) -> list[ParameterPart]:
     """Return a vision tower, about: blocks of attention and a feed-forward part, and its way in."""
-    tower = whole.get("vision_config")
+    tower = config.get("vision_config")
     if not isinstance(tower, dict):
         return []
     width = tower.get("hidden_size") or tower.get("embed_dim")

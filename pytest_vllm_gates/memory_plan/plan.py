@@ -1,10 +1,8 @@
-"""The memory plan: does it fit, how much of it, and which knob to turn.
+"""The memory plan: whether a model fits, with how much context, and which flag to change.
 
-The plan reads a shape and flags and never a machine, so that it can be made for any. What it says
-of the cache, given the memory vLLM reports as available, follows vLLM's own arithmetic; what it
-says of a device's memory as a whole rests on an estimate of activations and kernels, and says so.
-
-Which knob to turn, from what limits the plan.
+The plan reads a shape and flags and never a machine, so it can be made for any machine. The figures
+of the cache, given the memory that vLLM reports as available, follow vLLM's own arithmetic. The
+figures of a device as a whole use an estimate of activations and kernels; a note says so.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan import (
-    cache as memory_plan_cache,
+    cache as kv_cache,
     config as defaults,
     device,
     fit,
@@ -31,7 +29,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.memory_plan.types import ModelShape, Room, Serving, Weights
 
 
-def turns(plan: MemoryPlan, shape: ModelShape, serving: Serving, room: Room) -> tuple[str, ...]:
+def suggestions_for(
+    plan: MemoryPlan, shape: ModelShape, serving: Serving, room: Room
+) -> tuple[str, ...]:
     """Return what to change of a plan with its memory, the smallest sacrifice first.
 
     It is empty where there is room to spare.
@@ -40,28 +40,32 @@ def turns(plan: MemoryPlan, shape: ModelShape, serving: Serving, room: Room) -> 
         return _without_room(plan.weights, serving)
     if plan.fits and (plan.largest_concurrency or 0) > 1:
         return _wasteful(shape, serving)
-    found = []
+    suggestions = []
     if not plan.fits and plan.largest_context:
-        found.append(
+        suggestions.append(
             f"--max-model-len {plan.largest_context}: the longest context that fits "
             f"(planned: {plan.context:,})"
         )
     if plan.kv_cache_dtype in {"auto", "bfloat16", "float16"}:
-        found.append("--kv-cache-dtype fp8: half the bytes of a token; check the answers after it")
+        suggestions.append(
+            "--kv-cache-dtype fp8: half the bytes of a token; check the answers after it"
+        )
     if any(cache.kind is CacheKind.LATENT for cache in shape.caches):
-        found.append(
+        suggestions.append(
             "--decode-context-parallel-size: latent attention is whole on every device, so that "
             "--tensor-parallel-size does not make it smaller"
         )
     elif _divides_further(shape, serving):
-        found.append(
+        suggestions.append(
             f"--tensor-parallel-size {serving.tensor_parallel_size * 2}: half the heads, and half "
             "the weights, on each device"
         )
     if room.device_memory is not None:
-        found.append("--gpu-memory-utilization: more of the device, if nothing else runs on it")
-        found.append("--max-num-batched-tokens: a smaller batch takes less beside the cache")
-    return (*found, *_wasteful(shape, serving))
+        suggestions.append(
+            "--gpu-memory-utilization: more of the device, if nothing else runs on it"
+        )
+        suggestions.append("--max-num-batched-tokens: a smaller batch takes less beside the cache")
+    return (*suggestions, *_wasteful(shape, serving))
 
 
 def _without_room(weights: Weights, serving: Serving) -> tuple[str, ...]:
@@ -112,7 +116,7 @@ def plan(shape: ModelShape, serving: Serving, room: Room, headroom: float = HEAD
         architecture=shape.architecture,
         vllm_version=serving.vllm_version,
         context=serving.max_model_len or shape.context,
-        layers=counted(shape),
+        layers=layer_counts(shape),
         headroom=headroom,
         notes=shape.notes,
         refused=shape.refused,
@@ -130,12 +134,12 @@ def plan(shape: ModelShape, serving: Serving, room: Room, headroom: float = HEAD
         )
     prefixes = defaults.caches_prefixes(shape, serving, version)
     if prefixes and shape.model_type in EVERY_BLOCK and version < versions.HYBRID_PREFIX_CACHING:
-        why = "a Mamba model that caches prefixes kept a state for every block in this version"
-        return replace(empty, kv_cache_dtype=cache_type, refused=(why,))
+        reason = "a Mamba model that caches prefixes kept a state for every block in this version"
+        return replace(empty, kv_cache_dtype=cache_type, refused=(reason,))
     layers = pages.pages(shape, serving, cache_type, context, prefixes=prefixes)
     try:
-        buckets = memory_plan_cache.grouped(layers, version)
-    except memory_plan_cache.CannotUnifyError as error:
+        buckets = kv_cache.grouped(layers, version)
+    except kv_cache.CannotUnifyError as error:
         return replace(empty, kv_cache_dtype=cache_type, refused=(f"vLLM cannot lay out {error}",))
     return _planned(replace(empty, kv_cache_dtype=cache_type), shape, serving, room, buckets)
 
@@ -152,8 +156,8 @@ def allows(plan: MemoryPlan, tokens: int, concurrency: float | None = None) -> b
         return False
     if concurrency is None:
         return True
-    least, most = plan.low.concurrency - HALF_OF_TWO_DIGITS, plan.high.concurrency
-    return least <= concurrency <= most + HALF_OF_TWO_DIGITS
+    lowest, highest = plan.low.concurrency - HALF_OF_TWO_DIGITS, plan.high.concurrency
+    return lowest <= concurrency <= highest + HALF_OF_TWO_DIGITS
 
 
 def check(shape: ModelShape, serving: Serving, headroom: float) -> None:
@@ -191,8 +195,8 @@ def check(shape: ModelShape, serving: Serving, headroom: float) -> None:
         )
     _check_sharing(shape, serving)
     for cache in shape.caches:
-        over = max(cache.heads, parts) % min(cache.heads, parts)
-        if cache.kind in {CacheKind.FULL, CacheKind.SLIDING, CacheKind.CHUNKED} and over:
+        remainder = max(cache.heads, parts) % min(cache.heads, parts)
+        if cache.kind in {CacheKind.FULL, CacheKind.SLIDING, CacheKind.CHUNKED} and remainder:
             raise UserError(
                 f"--tensor-parallel-size {parts} neither divides nor repeats the model's "
                 f"{cache.heads} key-value heads"
@@ -237,7 +241,7 @@ def drafter_of(shape: ModelShape, serving: Serving) -> tuple[str, ...]:
     )
 
 
-def counted(shape: ModelShape) -> dict[str, int]:
+def layer_counts(shape: ModelShape) -> dict[str, int]:
     """Return how many layers keep what."""
     layers: dict[str, int] = {}
     for cache in shape.caches:
@@ -249,10 +253,10 @@ def _planned(
     empty: MemoryPlan, shape: ModelShape, serving: Serving, room: Room, buckets: Sequence[Bucket]
 ) -> MemoryPlan:
     version = versions.parsed(serving.vllm_version)
-    told = (*sparse_fp8(shape, empty.kv_cache_dtype), *drafter_of(shape, serving))
+    plan_notes = (*sparse_fp8(shape, empty.kv_cache_dtype), *drafter_of(shape, serving))
     recycled = any(bucket.page.kind is CacheKind.SLIDING for bucket in buckets)
     batched, guess = defaults.max_num_batched_tokens(serving, certain=not recycled)
-    demand = memory_plan_cache.Demand(
+    demand = kv_cache.Demand(
         context=empty.context or 1,
         in_flight=batched * defaults.batches_in_flight(serving, version),
         states=1
@@ -261,7 +265,7 @@ def _planned(
         ranks=serving.decode_context_parallel_size,
     )
     stages = serving.pipeline_parallel_size
-    parts = memory_plan_cache.stages(shape.layers, stages) if stages > 1 else None
+    parts = kv_cache.stages(shape.layers, stages) if stages > 1 else None
     share = device.share(shape, serving, room)
     available = share.kv_memory_bytes
     described = replace(
@@ -269,8 +273,8 @@ def _planned(
         block_size=min(bucket.page.block_size for bucket in buckets),
         page_bytes=max(page.size for bucket in buckets for page in bucket.pages),
         group_size=max(len(bucket.layers) for bucket in buckets),
-        groups=memory_plan_cache.described(buckets, demand),
-        bytes_per_block=memory_plan_cache.bytes_per_block(buckets),
+        groups=kv_cache.described(buckets, demand),
+        bytes_per_block=kv_cache.bytes_per_block(buckets),
         kv_bytes_per_token=fit.token_cost(buckets, demand),
         state_bytes_per_sequence=fit.state_cost(buckets, demand),
         max_num_batched_tokens=batched,
@@ -278,10 +282,10 @@ def _planned(
         device_bytes=share.device_bytes,
         overhead_bytes=share.overhead_bytes,
         weights=share.weights,
-        needed_bytes=memory_plan_cache.needed_bytes(buckets, demand, version, parts),
-        notes=(*empty.notes, *told, *((guess,) if guess else ()), *share.notes),
+        needed_bytes=kv_cache.needed_bytes(buckets, demand, version, parts),
+        notes=(*empty.notes, *plan_notes, *((guess,) if guess else ()), *share.notes),
     )
     if available is None:
         return described
     outcome = fit.fitted(described, available, fit.Layout(tuple(buckets), demand, version, parts))
-    return replace(outcome, knobs=turns(outcome, shape, serving, room))
+    return replace(outcome, knobs=suggestions_for(outcome, shape, serving, room))

@@ -55,8 +55,8 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
 def _shape_of(config: Mapping[str, Any]) -> ModelShape:
     raw, model_type, nested = text_part(config)
     architectures = config.get("architectures") or raw.get("architectures") or []
-    named = isinstance(architectures, list) and architectures
-    architecture = str(architectures[0]) if named else model_type or "unknown"
+    has_architecture = isinstance(architectures, list) and architectures
+    architecture = str(architectures[0]) if has_architecture else model_type or "unknown"
     refusal = _refusal(config, raw, model_type)
     if refusal:
         return ModelShape(architecture, model_type, 0, (), _dtype(config, raw), refused=(refusal,))
@@ -65,12 +65,16 @@ def _shape_of(config: Mapping[str, Any]) -> ModelShape:
     kinds = kinds_of(text, model_type, layers)
     unknown = sorted(set(kinds) - FULL - SLIDING - CHUNKED - STATELESS - RECURRENT - BOTH)
     if unknown:
-        why = f"layers of the kind {', '.join(map(repr, unknown))} are not known here"
-        return ModelShape(architecture, model_type, layers, (), _dtype(config, raw), refused=(why,))
+        reason = f"layers of the kind {', '.join(map(repr, unknown))} are not known here"
+        return ModelShape(
+            architecture, model_type, layers, (), _dtype(config, raw), refused=(reason,)
+        )
     caches = _caches(text, model_type, kinds)
     if not any(cache.kind is not CacheKind.STATE for cache in caches):
-        why = "no layer of it attends, so there is no KV cache to plan"
-        return ModelShape(architecture, model_type, layers, (), _dtype(config, raw), refused=(why,))
+        reason = "no layer of it attends, so there is no KV cache to plan"
+        return ModelShape(
+            architecture, model_type, layers, (), _dtype(config, raw), refused=(reason,)
+        )
     return ModelShape(
         architecture=architecture,
         model_type=model_type,
@@ -82,7 +86,7 @@ def _shape_of(config: Mapping[str, Any]) -> ModelShape:
         sparse=_is_latent(text, model_type) and bool(text.get("index_topk")),
         quantisation=_quantisation(config, raw),
         config=text,
-        whole=config,
+        raw_config=config,
         notes=tuple(notes),
     )
 
@@ -106,18 +110,18 @@ def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
     vision = config.get("vision_config")
     places = [config, text, *([vision] if isinstance(vision, dict) else [])]
     names = (place.get("dtype") or place.get("torch_dtype") for place in places)
-    found = next((str(name).removeprefix("torch.") for name in names if name), "auto")
-    return "bfloat16" if found == "float32" else found
+    dtype = next((str(name).removeprefix("torch.") for name in names if name), "auto")
+    return "bfloat16" if dtype == "float32" else dtype
 
 
 def _quantisation(config: Mapping[str, Any], text: Mapping[str, Any]) -> Mapping[str, Any]:
     for place in (config, text):
         for key in ("quantization_config", "compression_config"):
-            found = place.get(key)
-            if found is not None and not isinstance(found, dict):
-                raise UserError(f"config.json: {key!r} is {found!r}, not a table")
-            if found:
-                return dict(found)
+            table = place.get(key)
+            if table is not None and not isinstance(table, dict):
+                raise UserError(f"config.json: {key!r} is {table!r}, not a table")
+            if table:
+                return dict(table)
     return {}
 
 
@@ -198,9 +202,9 @@ def _reuses_choice(text: Mapping[str, Any], layer: int) -> bool:
     pattern = text.get("index_topk_pattern")
     if pattern is not None:
         return layer < len(pattern) and pattern[layer] == "S"
-    every = text.get("index_topk_freq") or 1
+    frequency = text.get("index_topk_freq") or 1
     offset = text.get("index_skip_topk_offset", 2)
-    return max(layer - int(offset) + 1, 0) % int(every) != 0
+    return max(layer - int(offset) + 1, 0) % int(frequency) != 0
 
 
 def _heads(text: Mapping[str, Any], kind: str, layer: int) -> tuple[int, int]:
@@ -211,9 +215,9 @@ def _heads(text: Mapping[str, Any], kind: str, layer: int) -> tuple[int, int]:
     if text.get("multi_query") is True and not text.get("new_decoder_architecture"):
         heads = 1
     width = text.get("head_dim") or number(text, "hidden_size") // total
-    own = (text.get("per_layer_config") or {}).get(str(layer))
-    if isinstance(own, dict):
-        return own.get("num_key_value_heads", heads), own.get("head_dim", width)
+    layer_config = (text.get("per_layer_config") or {}).get(str(layer))
+    if isinstance(layer_config, dict):
+        return layer_config.get("num_key_value_heads", heads), layer_config.get("head_dim", width)
     if "global_head_dim" in text and kind in FULL:
         wide = text.get("num_global_key_value_heads") if text.get("attention_k_eq_v") else None
         return wide or heads, text["global_head_dim"] or width
@@ -243,8 +247,8 @@ def _drafter(text: Mapping[str, Any], model_type: str, layers: int) -> tuple[Cac
     for _ in range(count):
         if _is_latent(text, model_type):
             # A prediction layer has an indexer of its own, whatever the others reuse.
-            own = {**text, "index_topk_freq": 1, "index_topk_pattern": None}
-            caches += _latent(own, layers - 1)
+            drafter_config = {**text, "index_topk_freq": 1, "index_topk_pattern": None}
+            caches += _latent(drafter_config, layers - 1)
         else:
             heads, width = _heads(text, "full_attention", layers - 1)
             caches.append(Cache(layers - 1, CacheKind.FULL, heads, width, width))

@@ -49,8 +49,8 @@ def nemotron_h(text: Mapping[str, Any]) -> RecurrentState:
     """Mamba 2 as Nemotron-H names it; its memory is float32 unless the config says otherwise."""
     inner = number(text, "mamba_num_heads") * number(text, "mamba_head_dim")
     groups, width = number(text, "n_groups"), number(text, "ssm_state_size")
-    own = {"mamba_ssm_cache_dtype": "float32", **text}
-    return _mamba2(own, inner, groups, width, number(text, "conv_kernel"))
+    config = {"mamba_ssm_cache_dtype": "float32", **text}
+    return _mamba2(config, inner, groups, width, number(text, "conv_kernel"))
 
 
 def granite(text: Mapping[str, Any]) -> RecurrentState:

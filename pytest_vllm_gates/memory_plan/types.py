@@ -1,11 +1,7 @@
-"""What a memory plan is asked and what it answers.
+"""The input and output of a memory plan, a model's shape, and the vLLM versions that matter.
 
-What of a model's config decides its memory: which layer keeps what of a token or a sequence.
-
-When vLLM changed what decides a memory plan.
-
-Read in the sources of 0.30 and 0.32 and from what public logs of older versions print. Where only
-logs speak, the first version that was seen to do the new thing is given.
+The versions are read in the sources of 0.30 and 0.32 and in public logs of older versions. Where
+there are only logs, the version is the first one whose log shows the new behaviour.
 """
 
 from __future__ import annotations
@@ -207,7 +203,7 @@ class ModelShape:
     quantisation: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     """The text part of the config, defaults filled in."""
-    whole: Mapping[str, Any] = field(default_factory=dict)
+    raw_config: Mapping[str, Any] = field(default_factory=dict)
     """The config as given."""
     notes: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()

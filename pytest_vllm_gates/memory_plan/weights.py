@@ -1,10 +1,10 @@
-"""What the weights take: from their files where those are given, else counted and quantised.
+"""The memory of the weights: read from their files, or else counted and quantised.
 
     bytes = sum over parts of parameters * bytes of one, scales included
 
-Quantised are, as a rule, the projections and the experts; embeddings, head, norms, routers and the
-vision tower keep the model's own type. What a checkpoint leaves out besides is read from its list
-of exceptions as far as that names a whole role.
+The projections and the experts are quantised as a rule; embeddings, head, norms, routers and the
+vision tower keep the model's own type. A checkpoint's list of exceptions is read as far as it names
+a whole role.
 """
 
 from __future__ import annotations
@@ -60,27 +60,31 @@ def weights(shape: ModelShape, serving: Serving, in_files: int | None) -> Weight
     if in_files is not None:
         return Weights(in_files, in_files // devices, "the checkpoint's files")
     try:
-        found = parts(shape)
+        counted_parts = parts(shape)
     except (UserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         # What the count needs and the cache does not may be missing: then the size is unknown.
         return None
-    each = _bytes_of(shape, serving)
-    if found is None or each is None:
+    bytes_by_role = _bytes_of(shape, serving)
+    if counted_parts is None or bytes_by_role is None:
         return None
     plain = model_bytes(shape, serving)
-    total = sum(part.count * each.get(part.role, plain) for part in found)
-    whole = sum(part.count * each.get(part.role, plain) for part in found if part.whole)
+    total = sum(part.count * bytes_by_role.get(part.role, plain) for part in counted_parts)
+    replicated = sum(
+        part.count * bytes_by_role.get(part.role, plain)
+        for part in counted_parts
+        if part.replicated
+    )
     stages = serving.pipeline_parallel_size
     unsure = ["the weights' size is counted from the config; the checkpoint's files know it"]
     if TEXT_OF.get(shape.model_type, shape.model_type) not in model_types():
         unsure.append(f"the type {shape.model_type!r} is not known here: counted like Llama's")
-    if any(part.role is Role.VISION for part in found):
+    if any(part.role is Role.VISION for part in counted_parts):
         unsure.append("the vision tower is counted like a plain transformer")
     return Weights(
         bytes_total=round(total),
-        bytes_per_device=round((total - whole) / devices + whole / stages),
+        bytes_per_device=round((total - replicated) / devices + replicated / stages),
         source="counted from the config",
-        parameters=sum(part.count for part in found),
+        parameters=sum(part.count for part in counted_parts),
         unsure=tuple(unsure),
     )
 
@@ -91,13 +95,13 @@ def unknown_method(shape: ModelShape) -> str | None:
     return method if method and _size(method, shape.quantisation) is None else None
 
 
-def _check(asked: str) -> None:
-    known = {*BY_METHOD, *BY_BITS, *BITSANDBYTES, "compressed-tensors"}
-    if asked.lower() not in known:
-        guess = nearest(asked, known)
+def _check(method: str) -> None:
+    known_methods = {*BY_METHOD, *BY_BITS, *BITSANDBYTES, "compressed-tensors"}
+    if method.lower() not in known_methods:
+        guess = nearest(method, known_methods)
         hint = f"; did you mean {guess!r}?" if guess else ""
         raise UserError(
-            f"--quantization {asked!r} is not known{hint}\nknown: {', '.join(sorted(known))}"
+            f"--quantization {method!r} is not known{hint}\nknown: {', '.join(sorted(known_methods))}"
         )
 
 
@@ -148,11 +152,11 @@ def _compressed(quantisation: Mapping[str, Any]) -> float | None:
     groups = quantisation.get("config_groups")
     if not isinstance(groups, dict) or not groups:
         return None
-    first = next(iter(groups.values()))
-    kept = first.get("weights") if isinstance(first, dict) else None
-    if not isinstance(kept, dict):
+    group = next(iter(groups.values()))
+    weight_format = group.get("weights") if isinstance(group, dict) else None
+    if not isinstance(weight_format, dict):
         return None
-    return _grouped(kept.get("num_bits"), kept.get("group_size"), zeros=False)
+    return _grouped(weight_format.get("num_bits"), weight_format.get("group_size"), zeros=False)
 
 
 def _grouped(bits: object, group: object, *, zeros: bool) -> float | None:
@@ -166,9 +170,9 @@ def _grouped(bits: object, group: object, *, zeros: bool) -> float | None:
 
 def _excepted(role: Role, quantisation: Mapping[str, Any]) -> bool:
     """Return whether the checkpoint leaves a whole role as it is."""
-    listed = quantisation.get("ignore") or quantisation.get("modules_to_not_convert") or ()
+    exceptions = quantisation.get("ignore") or quantisation.get("modules_to_not_convert") or ()
     words = {Role.ATTENTION: "attn", Role.DENSE: "mlp", Role.EXPERTS: "experts"}
-    names = [str(name) for name in listed if isinstance(name, str)]
+    names = [str(name) for name in exceptions if isinstance(name, str)]
     # A name with a layer's number in it speaks of that layer only.
     return any(
         words[role] in name

@@ -23,7 +23,7 @@ from pytest_vllm_gates.memory_plan.types import CacheKind
 NOW = versions.parsed("0.32.0")
 
 
-def test_smaller_pages_become_longer_blocks_and_states_are_padded() -> None:
+def test_small_pages_get_longer_blocks_and_states_are_padded() -> None:
     layers = [
         (0, Page(CacheKind.STATE, 100, 30)), (1, Page(CacheKind.FULL, 16, 60)),
         (2, Page(CacheKind.SLIDING, 16, 30, 4)), (3, Page(CacheKind.SLIDING, 16, 50, 4)),
@@ -53,7 +53,7 @@ def test_smaller_pages_become_longer_blocks_and_states_are_padded() -> None:
         (10, 50, NOW, 10),
     ],
 )
-def test_groups_have_the_fewest_layers_of_a_kind_or_the_most_where_that_is_close(
+def test_group_size_is_fewest_or_nearby_most_layers_of_a_kind(
     windows: int, full: int, version: versions.Version, size: int
 ) -> None:
     pages = [Page(CacheKind.SLIDING, 16, 60, 4)] * windows + [Page(CacheKind.FULL, 16, 60)] * full
@@ -64,7 +64,7 @@ def test_groups_have_the_fewest_layers_of_a_kind_or_the_most_where_that_is_close
     )
 
 
-def test_a_request_holds_blocks_of_its_window_or_of_its_context() -> None:
+def test_request_needs_blocks_of_its_window_or_context() -> None:
     window, full = Page(CacheKind.SLIDING, 16, 60, 4), Page(CacheKind.FULL, 16, 60)
     assert blocks_per_request(window, Demand(1000, in_flight=13)) == 1 + 1
     assert blocks_per_request(window, Demand(1000, in_flight=14)) == 2 + 1
@@ -78,13 +78,13 @@ def test_a_request_holds_blocks_of_its_window_or_of_its_context() -> None:
     assert blocks_per_request(replace(window, window=None), Demand(1000, in_flight=13)) == 63
 
 
-def test_devices_that_share_a_sequences_tokens_hold_more_of_them() -> None:
+def test_context_parallel_devices_hold_more_tokens() -> None:
     buckets = grouped([(0, Page(CacheKind.FULL, 16, 60))], NOW)
     old = pool(buckets, 600, Demand(1000, in_flight=1, ranks=2), versions.parsed("0.20.1"))
     assert (old.num_blocks, old.tokens) == (10, 320)
 
 
-def test_a_boot_asks_for_a_request_and_a_block_on_the_fullest_stage() -> None:
+def test_boot_needs_a_request_and_a_block_on_the_fullest_stage() -> None:
     buckets = grouped([(layer, Page(CacheKind.FULL, 16, 60)) for layer in range(3)], NOW)
     demand, reserved = Demand(160, in_flight=1), versions.NULL_BLOCK_RESERVED
     assert needed_bytes(buckets, demand, (0, 0, 1), None) == 10 * 180
@@ -112,7 +112,7 @@ def test_states_of_two_sizes_are_made_equal() -> None:
     assert [page.size for page in bucket.pages] == [60, 60]
 
 
-def test_a_stage_counts_the_layers_it_has() -> None:
+def test_stage_counts_only_its_own_layers() -> None:
     pages = (
         Page(CacheKind.FULL, 16, 60),
         Page(CacheKind.LATENT, 16, 10),
@@ -120,7 +120,7 @@ def test_a_stage_counts_the_layers_it_has() -> None:
     )
     buckets = [Bucket((0, 1, 2), pages)]
     assert bytes_per_block(buckets) == 71
-    assert [bytes_per_block(buckets, range(at, at + 1)) for at in range(3)] == [60, 10, 1]
+    assert [bytes_per_block(buckets, range(layer, layer + 1)) for layer in range(3)] == [60, 10, 1]
     (group,) = described(buckets, Demand(1000, in_flight=1))
     assert (group.kind, group.layers, group.page_bytes) == (
         "full attention and latent attention and sparse indexer", 3, 71,

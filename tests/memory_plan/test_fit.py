@@ -20,7 +20,7 @@ HEALTHY = Path(__file__).parent.parent / "signatures" / "healthy"
 CHECKPOINTS = miniatures.CHECKPOINTS
 POOL = Pool(100, 10_000, 2.5)
 PLAN = MemoryPlan("QwenForCausalLM", "0.32.0", 4096, pool=POOL, low=POOL, high=POOL)
-TOLD = {"kv_tokens": 10_000.0, "kv_concurrency": 2.5, "weights_gib": 7.5}
+REPORTED = {"kv_tokens": 10_000.0, "kv_concurrency": 2.5, "weights_gib": 7.5}
 
 
 @pytest.mark.parametrize(
@@ -32,45 +32,45 @@ TOLD = {"kv_tokens": 10_000.0, "kv_concurrency": 2.5, "weights_gib": 7.5}
 )
 def test_a_real_gpus_memory_is_as_planned(log: str, checkpoint: str, tokens: int) -> None:
     """Two boots on an H100: the cache to the token that its printed memory allows."""
-    told = startup.read((HEALTHY / log).read_text())
-    assert told.kv_bytes
+    reported = startup.read((HEALTHY / log).read_text())
+    assert reported.kv_bytes
     config = json.loads((CHECKPOINTS / checkpoint / "config.json").read_text())
     flags = {"max_model_len": 4096, "max_num_seqs": 8, "gpu_memory_utilization": 0.92}
-    room = Room(kv_memory=told.kv_bytes)
+    room = Room(kv_memory=reported.kv_bytes)
     planned = plan(shape_of(config), serving(flags, "0.32.0", "cuda"), room)
     assert planned.low
     assert planned.high
     assert planned.low.tokens <= tokens <= planned.high.tokens
-    assert list(differences(planned, told)) == []
-    halved = replace(told, figures={**told.figures, "kv_tokens": tokens / 2})
+    assert list(differences(planned, reported)) == []
+    halved = replace(reported, figures={**reported.figures, "kv_tokens": tokens / 2})
     assert len(list(differences(planned, halved))) == 1
 
 
-def test_weights_are_what_the_device_gave_for_them_rounded() -> None:
+def test_weights_are_compared_with_the_log_rounding() -> None:
     small = replace(PLAN, weights=Weights(0, int(0.002 * GIB), "counted"))
-    for said, told in ((0.0, []), (0.02, []), (0.05, ["GiB of weights on a device"])):
-        found = list(differences(small, Startup(figures={"weights_gib": said})))
-        assert [text.partition(":")[0] for text in found] == told
+    for weights_gib, expected in ((0.0, []), (0.02, []), (0.05, ["GiB of weights on a device"])):
+        messages = list(differences(small, Startup(figures={"weights_gib": weights_gib})))
+        assert [message.partition(":")[0] for message in messages] == expected
 
 
-def test_a_twentieth_beside_the_plan_is_still_as_planned() -> None:
+def test_deviation_of_a_twentieth_is_accepted() -> None:
     weighed = replace(PLAN, weights=Weights(8 * GIB, int(7.5 * GIB), "counted"))
-    assert list(differences(weighed, Startup(figures=TOLD))) == []
-    near = {"kv_tokens": 9_600.0, "kv_concurrency": 2.6, "weights_gib": 7.8}
-    assert list(differences(weighed, Startup(figures=near))) == []
+    assert list(differences(weighed, Startup(figures=REPORTED))) == []
+    reported = {"kv_tokens": 9_600.0, "kv_concurrency": 2.6, "weights_gib": 7.8}
+    assert list(differences(weighed, Startup(figures=reported))) == []
 
 
-def test_what_is_further_off_is_told_with_both_figures() -> None:
+def test_larger_deviation_is_reported_with_both_figures() -> None:
     weighed = replace(PLAN, weights=Weights(8 * GIB, 6 * GIB, "counted"))
-    told = TOLD | {"kv_tokens": 5_000.0, "kv_concurrency": 1.25}
-    assert list(differences(weighed, Startup(figures=told))) == [
+    reported = REPORTED | {"kv_tokens": 5_000.0, "kv_concurrency": 1.25}
+    assert list(differences(weighed, Startup(figures=reported))) == [
         "tokens of KV cache: planned 10,000, and vLLM reports 5,000",
         "requests of the longest length at once: planned 2.5, and vLLM reports 1.25",
         "GiB of weights on a device: planned 6, and vLLM reports 7.5",
     ]
 
 
-def test_what_is_not_told_is_not_beside_the_plan() -> None:
+def test_unreported_figures_are_not_compared() -> None:
     assert list(differences(PLAN, Startup())) == []
 
 
@@ -82,10 +82,18 @@ def test_flags_the_plan_does_not_know_are_left_out() -> None:
         "kv_cache_dtype": "fp8",
         "speculative_config": {"num_speculative_tokens": 2},
     }
-    found = serving(flags, "0.30.0", "cpu")
-    assert (found.max_model_len, found.max_num_seqs, found.kv_cache_dtype) == (4096, None, "fp8")
-    assert (found.num_speculative_tokens, found.vllm_version, found.device) == (2, "0.30.0", "cpu")
+    known_flags = serving(flags, "0.30.0", "cpu")
+    assert (known_flags.max_model_len, known_flags.max_num_seqs, known_flags.kv_cache_dtype) == (
+        4096,
+        None,
+        "fp8",
+    )
+    assert (known_flags.num_speculative_tokens, known_flags.vllm_version, known_flags.device) == (
+        2,
+        "0.30.0",
+        "cpu",
+    )
 
 
-def test_a_version_that_is_not_known_is_the_plans_own() -> None:
+def test_unknown_version_is_the_default_version() -> None:
     assert serving({}, None, "cuda") == Serving(device="cuda")

@@ -18,52 +18,52 @@ LATENT = {
 }  # fmt: skip
 
 
-def turned(config: dict[str, Any], room: Room, **flags: Any) -> list[str]:
+def suggestions(config: dict[str, Any], room: Room, **flags: Any) -> list[str]:
     """Return the flags that the knobs name, without what is said of them."""
     return [knob.split(":")[0] for knob in plan(shape_of(config), Serving(**flags), room).knobs]
 
 
-def test_a_cache_that_is_too_small_is_made_larger_and_its_tokens_smaller() -> None:
-    assert turned(LLAMA, Room(kv_memory=GIB)) == [
+def test_small_cache_suggests_more_memory_and_smaller_tokens() -> None:
+    assert suggestions(LLAMA, Room(kv_memory=GIB)) == [
         "--max-model-len 8176", "--kv-cache-dtype fp8", "--tensor-parallel-size 2",
     ]  # fmt: skip
-    assert turned(LLAMA, Room(kv_memory=GIB), kv_cache_dtype="fp8")[1:] == [
+    assert suggestions(LLAMA, Room(kv_memory=GIB), kv_cache_dtype="fp8")[1:] == [
         "--tensor-parallel-size 2",
     ]
 
 
-def test_a_device_whose_whole_memory_is_given_has_more_knobs() -> None:
+def test_known_device_memory_adds_knobs() -> None:
     room = Room(device_memory=24 * GIB, overhead=0)
-    assert turned(LLAMA, room)[-2:] == ["--gpu-memory-utilization", "--max-num-batched-tokens"]
+    assert suggestions(LLAMA, room)[-2:] == ["--gpu-memory-utilization", "--max-num-batched-tokens"]
 
 
 def test_a_cache_with_room_to_spare_needs_no_knob() -> None:
-    assert turned(LLAMA, Room(kv_memory=100 * GIB)) == []
-    assert turned(LLAMA, Room(kv_memory=40 * GIB)) == [], "two requests at once are enough"
+    assert suggestions(LLAMA, Room(kv_memory=100 * GIB)) == []
+    assert suggestions(LLAMA, Room(kv_memory=40 * GIB)) == [], "two requests at once are enough"
 
 
 def test_one_request_at_once_is_too_few() -> None:
     # 131,072 tokens take 16 GiB.
-    for kept in ("auto", "bfloat16", "float16"):
-        knobs = turned(LLAMA, Room(kv_memory=20 * GIB), kv_cache_dtype=kept)
+    for cache_type in ("auto", "bfloat16", "float16"):
+        knobs = suggestions(LLAMA, Room(kv_memory=20 * GIB), kv_cache_dtype=cache_type)
         assert knobs[0] == "--kv-cache-dtype fp8"
 
 
 def test_latent_attention_is_shared_by_tokens_and_not_by_heads() -> None:
-    assert turned(LATENT, Room(kv_memory=GIB))[1:] == [
+    assert suggestions(LATENT, Room(kv_memory=GIB))[1:] == [
         "--kv-cache-dtype fp8", "--decode-context-parallel-size",
     ]  # fmt: skip
 
 
-def test_more_devices_than_heads_are_a_waste_whether_it_fits_or_not() -> None:
-    assert turned(LLAMA, Room(kv_memory=100 * GIB), tensor_parallel_size=16) == [
+def test_more_devices_than_heads_are_reported_as_waste() -> None:
+    assert suggestions(LLAMA, Room(kv_memory=100 * GIB), tensor_parallel_size=16) == [
         "--tensor-parallel-size 8",
     ]
-    assert turned(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=16)[2:] == [
+    assert suggestions(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=16)[2:] == [
         "--tensor-parallel-size 8",
     ]
-    assert turned(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=8)[2:] == []
-    assert turned(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=4)[2:] == [
+    assert suggestions(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=8)[2:] == []
+    assert suggestions(LLAMA, Room(kv_memory=GIB), tensor_parallel_size=4)[2:] == [
         "--tensor-parallel-size 8",
     ]
 
@@ -78,15 +78,15 @@ def test_weights_that_fill_the_device_are_what_to_change() -> None:
     assert knobs[2].startswith("a quantised checkpoint: fp8 halves the weights")
 
 
-def test_weights_that_leave_nothing_are_the_knob() -> None:
+def test_weights_that_leave_no_room_are_the_knob() -> None:
     room = Room(device_memory=16 * GIB)
-    made = plan(shape_of(LLAMA), Serving(device_memory=16 * GIB), room)
-    assert made.fits is False
-    assert "nothing is left for the cache" in made.knobs[0]
+    memory_plan = plan(shape_of(LLAMA), Serving(device_memory=16 * GIB), room)
+    assert memory_plan.fits is False
+    assert "nothing is left for the cache" in memory_plan.knobs[0]
 
 
-def test_a_cache_of_no_byte_has_no_room_and_one_of_a_byte_is_too_small() -> None:
-    for left, first in ((0, "the weights take"), (1, "--kv-cache-dtype fp8")):
-        room = Room(device_memory=100, utilization=1, overhead=100 - left, weights=0)
+def test_zero_bytes_is_no_room_and_one_byte_is_too_small() -> None:
+    for cache_bytes, prefix in ((0, "the weights take"), (1, "--kv-cache-dtype fp8")):
+        room = Room(device_memory=100, utilization=1, overhead=100 - cache_bytes, weights=0)
         knob, *_ = plan(shape_of(LLAMA), Serving(), room).knobs
-        assert knob.startswith(first)
+        assert knob.startswith(prefix)

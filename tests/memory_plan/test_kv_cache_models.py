@@ -124,7 +124,7 @@ def test_a_refused_boot_names_what_it_needed_and_could_have_held(
     assert made.largest_context == largest
 
 
-def test_the_printed_tokens_changed_their_meaning_and_the_pool_did_not() -> None:
+def test_printed_tokens_depend_on_the_version_not_the_pool() -> None:
     old = planned("gemma-3-27b", vllm_version="0.20.1", max_num_batched_tokens=8192)
     new = planned("gemma-3-27b", vllm_version="0.20.2", max_num_batched_tokens=8192)
     assert old.pool and new.pool
@@ -148,18 +148,18 @@ def test_windows_make_room_for_every_batch_in_flight() -> None:
     assert sizes == [193, 321, 193]
 
 
-def test_without_the_hybrid_manager_windows_are_kept_whole() -> None:
+def test_disabled_hybrid_manager_keeps_full_windows() -> None:
     made = planned("gemma-3-27b", disable_hybrid_kv_cache_manager=True)
     assert len(made.groups) == 1
     assert made.kv_bytes_per_token == 62 * 2 * 16 * 128 * 2
 
 
-def test_before_there_was_a_hybrid_manager_windows_were_kept_whole() -> None:
+def test_versions_without_hybrid_manager_keep_full_windows() -> None:
     assert len(planned("gemma-3-27b", vllm_version="0.9.0").groups) == 1
     assert len(planned("gemma-3-27b", vllm_version="0.9.1").groups) == 7
 
 
-def test_a_batch_that_had_to_be_guessed_is_said() -> None:
+def test_guessed_batch_is_noted() -> None:
     assert any("max_num_batched_tokens" in note for note in planned("gemma-3-27b").notes)
     assert not any("max_num_batched" in note for note in planned("llama-3-1-8b").notes)
 
@@ -200,7 +200,7 @@ def test_a_checkpoint_that_was_calibrated_for_fp8_keeps_fp8() -> None:
         assert made.kv_bytes_per_token == 65536
 
 
-def test_without_cached_prefixes_a_state_is_one_block_of_the_context() -> None:
+def test_state_is_one_block_without_prefix_caching() -> None:
     blocks = {
         cached: {
             group.block_size
@@ -214,8 +214,8 @@ def test_without_cached_prefixes_a_state_is_one_block_of_the_context() -> None:
     assert blocks == {True: {528}, False: {4096}}
 
 
-def test_what_cannot_be_foretold_is_refused_by_name() -> None:
-    for config, why in (
+def test_unplannable_models_are_refused_by_name() -> None:
+    for config, reason in (
         ({"model_type": "deepseek_v4", "compress_ratios": [4, 128]}, "several compressed states"),
         ({"model_type": "glm5_next"}, "pooled indexer states"),
         ({"model_type": "qwen4_exp"}, "several recurrent states"),
@@ -226,13 +226,13 @@ def test_what_cannot_be_foretold_is_refused_by_name() -> None:
     ):  # fmt: skip
         made = plan(shape_of(config), Serving(max_model_len=4096), Room(kv_memory=GIB))
         assert made.pool is None and made.fits is None
-        assert why in made.refused[0]
-    kept = planned("falcon-h1-3b", vllm_version="0.28.9", enable_prefix_caching=True)
-    assert "a state for every block" in kept.refused[0]
-    assert (kept.architecture, kept.vllm_version) == ("falcon_h1", "0.28.9")
+        assert reason in made.refused[0]
+    per_block_plan = planned("falcon-h1-3b", vllm_version="0.28.9", enable_prefix_caching=True)
+    assert "a state for every block" in per_block_plan.refused[0]
+    assert (per_block_plan.architecture, per_block_plan.vllm_version) == ("falcon_h1", "0.28.9")
     assert planned("falcon-h1-3b", vllm_version="0.29.0", enable_prefix_caching=True).pool
-    refused = planned("llama-3-1-8b", kv_cache_dtype="turboquant_4bit_nc")
-    assert "turboquant_4bit_nc" in refused.refused[0]
+    refused_plan = planned("llama-3-1-8b", kv_cache_dtype="turboquant_4bit_nc")
+    assert "turboquant_4bit_nc" in refused_plan.refused[0]
 
 
 def test_more_memory_never_holds_less() -> None:
@@ -256,12 +256,12 @@ def test_headroom_is_kept_from_the_concurrency() -> None:
 
 
 def test_pages_that_do_not_divide_the_largest_are_padded() -> None:
-    own = {str(layer): {"num_key_value_heads": 2, "head_dim": 96} for layer in range(2)}
+    layer_configs = {str(layer): {"num_key_value_heads": 2, "head_dim": 96} for layer in range(2)}
     config = {
         "model_type": "mistral", "num_hidden_layers": 4, "num_attention_heads": 8,
         "num_key_value_heads": 2, "head_dim": 128, "hidden_size": 1024, "sliding_window": 64,
         "layer_types": ["sliding_attention", "sliding_attention", *["full_attention"] * 2],
-        "per_layer_config": own,
+        "per_layer_config": layer_configs,
     }  # fmt: skip
     made = plan(shape_of(config), Serving(max_model_len=4096), Room(kv_memory=GIB))
     assert {(group.kind, group.block_size, group.page_bytes) for group in made.groups} == {
@@ -269,7 +269,7 @@ def test_pages_that_do_not_divide_the_largest_are_padded() -> None:
     }  # fmt: skip
 
 
-def test_before_its_meaning_changed_the_figure_of_one_group_needed_no_word() -> None:
+def test_single_group_figure_has_no_note_in_old_versions() -> None:
     shape = shape_of({**MODELS["llama-3-1-8b"], "model_type": "mistral", "sliding_window": 64})
     room = Room(kv_memory=GIB)
     old, new = (
@@ -281,7 +281,7 @@ def test_before_its_meaning_changed_the_figure_of_one_group_needed_no_word() -> 
     assert any("concurrency times context" in note for note in new.notes)
 
 
-def test_states_are_divided_over_devices_and_their_groups_repeated() -> None:
+def test_states_are_divided_and_their_groups_repeated() -> None:
     memory_plan, two = (
         planned("granite-4-h-small"),
         planned("granite-4-h-small", tensor_parallel_size=2),

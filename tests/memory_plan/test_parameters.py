@@ -35,7 +35,7 @@ def test_parameters_are_those_its_class_makes(config: dict[str, Any], count: int
 
 
 @pytest.mark.parametrize(
-    ("name", "counts", "whole"),
+    ("name", "counts", "replicated"),
     [
         ("states beside attention", [5_496_832, 1_572_864, 9_437_184, 40_528], 20_992),
         ("one thing a layer", [2_310_144, 655_360, 1_572_864, 18_672], 11_792),
@@ -44,52 +44,52 @@ def test_parameters_are_those_its_class_makes(config: dict[str, Any], count: int
         ("an indexer", [2_359_296, 1_966_080, 3_145_728, 13_040], 1_168_112),
     ],
 )
-def test_parts_are_told_apart_as_quantisation_and_devices_do(
-    name: str, counts: list[int], whole: int
+def test_parts_have_roles_and_are_divided_or_replicated(
+    name: str, counts: list[int], replicated: int
 ) -> None:
-    found = parts(shape_of(MADE[name][0])) or []
+    counted_parts = parts(shape_of(MADE[name][0])) or []
 
     def of(role: Role) -> int:
-        return sum(part.count for part in found if part.role is role)
+        return sum(part.count for part in counted_parts if part.role is role)
 
     roles = (Role.ATTENTION, Role.DENSE, Role.EXPERTS, Role.PLAIN)
     assert [of(role) for role in roles] == counts
-    assert sum(part.count for part in found if part.whole) == whole
+    assert sum(part.count for part in counted_parts if part.replicated) == replicated
     words = of(Role.EMBEDDING) + of(Role.HEAD)
     assert sum(counts) + words == MADE[name][1]
 
 
-def test_what_a_config_leaves_out_is_as_its_class_has_it() -> None:
-    def same(config: dict[str, Any], name: str, value: object) -> bool:
-        without = {key: entry for key, entry in config.items() if key != name}
+def test_missing_key_equals_the_class_default() -> None:
+    def is_default(config: dict[str, Any], name: str, value: object) -> bool:
+        without = {key: kept_value for key, kept_value in config.items() if key != name}
         return parts(shape_of(without)) == parts(shape_of({**config, name: value}))
 
-    assert same(LLAMA_8B, "tie_word_embeddings", False)
-    assert not same(LLAMA_8B, "tie_word_embeddings", True)
-    assert same({**SMALL_SPARSE, "model_type": "deepseek_v32"}, "index_n_heads", 64)
-    assert same({**SMALL_GEMMA, "num_hidden_layers": 5}, "vocab_size_per_layer_input", 1000)
+    assert is_default(LLAMA_8B, "tie_word_embeddings", False)
+    assert not is_default(LLAMA_8B, "tie_word_embeddings", True)
+    assert is_default({**SMALL_SPARSE, "model_type": "deepseek_v32"}, "index_n_heads", 64)
+    assert is_default({**SMALL_GEMMA, "num_hidden_layers": 5}, "vocab_size_per_layer_input", 1000)
     turns, _ = MADE["experts by turns"]
-    assert same(turns, "interleave_moe_layer_step", 1)
-    biased, named = ({**LLAMA_8B, key: True} for key in ("attention_bias", "qkv_bias"))
-    assert parts(shape_of(biased)) == parts(shape_of(named)) != parts(shape_of(LLAMA_8B))
+    assert is_default(turns, "interleave_moe_layer_step", 1)
+    biased, renamed = ({**LLAMA_8B, key: True} for key in ("attention_bias", "qkv_bias"))
+    assert parts(shape_of(biased)) == parts(shape_of(renamed)) != parts(shape_of(LLAMA_8B))
 
 
-def test_what_is_known_of_no_class_has_a_head_of_its_own() -> None:
+def test_unknown_class_has_an_untied_head() -> None:
     unknown = {**LLAMA_8B, "model_type": "brandnew"}
     del unknown["tie_word_embeddings"]
     assert parts(shape_of(unknown)) == parts(shape_of(LLAMA_8B))
 
 
-def test_the_projections_of_a_delta_net_are_quantised_like_attention() -> None:
+def test_delta_net_projections_count_as_attention() -> None:
     config = {
         **SMALL, "model_type": "qwen3_next", "num_hidden_layers": 2, "num_experts": 0,
         "layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 2,
         "linear_key_head_dim": 32, "linear_num_value_heads": 4, "linear_value_head_dim": 64,
         "linear_conv_kernel_dim": 4,
     }  # fmt: skip
-    found = [p.count for p in parts(shape_of(config)) or [] if p.role is Role.ATTENTION]
+    counts = [p.count for p in parts(shape_of(config)) or [] if p.role is Role.ATTENTION]
     # Queries and keys of 64, values, gates and the output of 256; a gate beside the queries.
-    assert found == [256 * (2 * 64 + 3 * 256), 256 * (2 * 256 + 2 * 2 * 64 + 256)]
+    assert counts == [256 * (2 * 64 + 3 * 256), 256 * (2 * 256 + 2 * 2 * 64 + 256)]
 
 
 def test_experts_are_in_the_layers_that_the_step_names() -> None:
@@ -105,41 +105,44 @@ def dense(config: dict[str, Any]) -> int:
     return sum(p.count for p in parts(shape_of(config)) or [] if p.role is Role.DENSE)
 
 
-def test_one_expert_is_none_and_two_are_some() -> None:
+def test_one_expert_is_dense_and_two_are_a_mixture() -> None:
     config = {**SMALL_MOE, "model_type": "qwen3_moe"}
     plain = 6 * 3 * 256 * 512
     assert dense({**config, "num_experts": 1}) == dense({**config, "num_experts": 0}) == plain
     assert dense({**config, "num_experts": 2}) == 0
 
 
-def test_layers_of_one_thing_are_known_by_letters_and_by_words() -> None:
+def test_layer_pattern_is_read_as_letters_and_as_words() -> None:
     config, _ = MADE["one thing a layer"]
     words = ["mamba", "moe", "attention", "mlp", "mamba", "moe"]
-    listed = {**config, "hybrid_override_pattern": None, "layers_block_type": words}
-    assert parts(shape_of(listed)) == parts(shape_of(config))
+    in_words = {**config, "hybrid_override_pattern": None, "layers_block_type": words}
+    assert parts(shape_of(in_words)) == parts(shape_of(config))
 
 
-def test_gemma_has_a_dense_part_beside_experts_and_a_wide_one_where_it_borrows() -> None:
+def test_gemma_dense_part_is_wide_in_layers_that_borrow() -> None:
     plain = {**SMALL_GEMMA, "num_hidden_layers": 10}
-    each = 3 * 256 * 512
+    layer_parameters = 3 * 256 * 512
     assert dense(plain) == dense({**plain, "num_experts": 8, "moe_intermediate_size": 64})
-    assert dense(plain) == dense({**plain, "num_kv_shared_layers": 4}) == 10 * each
-    assert dense({**plain, "use_double_wide_mlp": True}) == 10 * each
-    assert dense({**plain, "num_kv_shared_layers": 4, "use_double_wide_mlp": True}) == 14 * each
+    assert dense(plain) == dense({**plain, "num_kv_shared_layers": 4}) == 10 * layer_parameters
+    assert dense({**plain, "use_double_wide_mlp": True}) == 10 * layer_parameters
+    assert (
+        dense({**plain, "num_kv_shared_layers": 4, "use_double_wide_mlp": True})
+        == 14 * layer_parameters
+    )
 
 
-def test_a_layer_that_borrows_keys_and_values_has_none_whoever_describes_the_layers() -> None:
+def test_borrowing_layer_has_no_key_value_projections() -> None:
     config, _ = MADE["layers that read the cache of others"]
-    listed = (["sliding_attention"] * 5 + ["full_attention"] + ["sliding_attention"] * 3
+    layer_types = (["sliding_attention"] * 5 + ["full_attention"] + ["sliding_attention"] * 3
               + ["full_attention"])  # fmt: skip
-    assert parts(shape_of({**config, "layer_types": listed})) == parts(shape_of(config))
+    assert parts(shape_of({**config, "layer_types": layer_types})) == parts(shape_of(config))
 
 
-@pytest.mark.parametrize("more", [
+@pytest.mark.parametrize("changes", [
     {"model_type": "lfm2"}, {"block_configs": [{"attention": {}}] * 32}, {"vocab_size": None},
 ])  # fmt: skip
-def test_what_is_not_counted_has_no_size(more: dict[str, Any]) -> None:
-    shape = shape_of({**LLAMA_8B, **more})
+def test_unsupported_models_are_not_counted(changes: dict[str, Any]) -> None:
+    shape = shape_of({**LLAMA_8B, **changes})
     assert parts(shape) is None
     assert weights(shape, Serving(), None) is None
 
@@ -149,7 +152,7 @@ def vision(tower: object) -> int:
     return sum(part.count for part in parts(shape) or [] if part.role is Role.VISION)
 
 
-def test_a_vision_tower_is_counted_about_and_said_to_be() -> None:
+def test_vision_tower_estimate_is_noted() -> None:
     # CLIP's ViT-L/14 has 303,179,776 parameters; the way into the language model is beside them.
     clip = {"hidden_size": 1024, "num_hidden_layers": 24, "intermediate_size": 4096}
     assert vision(clip) - 1024 * 4096 == pytest.approx(303_179_776, rel=0.01)
@@ -158,19 +161,19 @@ def test_a_vision_tower_is_counted_about_and_said_to_be() -> None:
     assert vision({**clip, "intermediate_size": 2048}) == narrow
     assert vision({"hidden_size": "wide", "depth": 24}) == vision({"hidden_size": 1024}) == 0
     shape = shape_of({"model_type": "llava", "text_config": LLAMA_8B, "vision_config": clip})
-    found = weights(shape, Serving(), None)
-    assert found is not None
-    assert found.unsure[-1] == "the vision tower is counted like a plain transformer"
+    size = weights(shape, Serving(), None)
+    assert size is not None
+    assert size.unsure[-1] == "the vision tower is counted like a plain transformer"
 
 
 @pytest.mark.parametrize("name", names())
-def test_parameters_of_a_shipped_checkpoint_are_those_of_its_files(name: str) -> None:
+def test_shipped_checkpoint_parameters_match_its_files(name: str) -> None:
     folder = CHECKPOINTS / name
     shape = shape_of(json.loads((folder / "config.json").read_text(encoding="utf-8")))
     counted = sum(part.count for part in parts(shape) or [])
-    kept = sum(tensor.elements for tensor in read(folder / "model.safetensors"))
+    in_files = sum(tensor.elements for tensor in read(folder / "model.safetensors"))
     # Gemma 4 has a number for each layer besides.
-    assert 0 <= kept - counted <= shape.layers
+    assert 0 <= in_files - counted <= shape.layers
     size = weights_bytes(folder, shape.layers)
     assert size is not None
-    assert size == pytest.approx(2 * kept, rel=0.01)
+    assert size == pytest.approx(2 * in_files, rel=0.01)

@@ -43,20 +43,20 @@ def planned(
         (Room(device_memory=GIB, overhead=-1), "--overhead of -1 bytes makes no sense"),
     ],
 )
-def test_a_room_that_makes_no_sense_is_named(room: Room, complaint: str) -> None:
+def test_invalid_room_is_named(room: Room, complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         planned(LLAMA, room)
 
 
-def test_the_borders_of_what_makes_sense_are_allowed() -> None:
+def test_smallest_and_largest_values_are_allowed() -> None:
     room = Room(device_memory=2**50, utilization=1, overhead=0)
-    made = planned(LLAMA, room, headroom=0, drafter_layers=0)
-    assert made.kv_memory_bytes is not None and made.weights is not None
-    assert made.kv_memory_bytes == 2**50 - made.weights.bytes_per_device
+    memory_plan = planned(LLAMA, room, headroom=0, drafter_layers=0)
+    assert memory_plan.kv_memory_bytes is not None and memory_plan.weights is not None
+    assert memory_plan.kv_memory_bytes == 2**50 - memory_plan.weights.bytes_per_device
     assert planned(LLAMA, Room(kv_memory=2**50)).kv_memory_bytes == 2**50
     assert planned(LLAMA, Room(kv_memory=1)).kv_memory_bytes == 1
-    (why, *_) = planned(LLAMA, Room(device_memory=2**50, overhead=2**50)).knobs
-    assert why.endswith("and nothing is left for the cache")
+    (reason, *_) = planned(LLAMA, Room(device_memory=2**50, overhead=2**50)).knobs
+    assert reason.endswith("and nothing is left for the cache")
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_borders_of_what_makes_sense_are_allowed() -> None:
         ),
     ],
 )
-def test_flags_that_make_no_sense_with_the_model_are_named(
+def test_flags_that_do_not_fit_the_model_are_named(
     config: dict[str, Any], flags: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(UserError, match=complaint):
@@ -109,7 +109,7 @@ def test_flags_that_make_no_sense_with_the_model_are_named(
         ({"quantization": "awqq"}, "did you mean"),
     ],
 )
-def test_absurd_flags_are_named(flags: dict[str, Any], complaint: str) -> None:
+def test_out_of_range_flags_are_named(flags: dict[str, Any], complaint: str) -> None:
     with pytest.raises(UserError, match=complaint):
         planned(LLAMA, **flags)
 
@@ -121,44 +121,44 @@ def test_absurd_flags_are_named(flags: dict[str, Any], complaint: str) -> None:
         "max-model-len", "max-num-batched-tokens", "max-num-seqs", "block-size",
     ],
 )  # fmt: skip
-def test_a_count_that_makes_no_sense_is_named_as_its_flag(flag: str) -> None:
+def test_out_of_range_count_is_named_by_its_flag(flag: str) -> None:
     with pytest.raises(UserError, match=f"^--{flag} 0 makes no sense; from 1 to "):
         planned(LLAMA, None, 0.1, **{flag.replace("-", "_"): 0})
 
 
 @pytest.mark.parametrize("flag", ["mamba-cache-dtype", "mamba-ssm-cache-dtype"])
-def test_a_type_of_states_that_nobody_knows_is_named_as_its_flag(flag: str) -> None:
+def test_unknown_state_type_is_named_by_its_flag(flag: str) -> None:
     with pytest.raises(UserError, match=f"^--{flag} 'int3' is not known\nknown: auto, float16, "):
         planned(LLAMA, None, 0.1, **{flag.replace("-", "_"): "int3"})
 
 
 def test_key_value_heads_may_be_repeated_over_devices() -> None:
-    entry = {**LLAMA, "num_key_value_heads": 2}
-    assert planned(entry, tensor_parallel_size=8).kv_bytes_per_token == 32 * 2 * 128 * 2
+    config = {**LLAMA, "num_key_value_heads": 2}
+    assert planned(config, tensor_parallel_size=8).kv_bytes_per_token == 32 * 2 * 128 * 2
 
 
-def test_a_drafter_that_the_config_does_not_describe_is_asked_for() -> None:
-    def asked(**flags: Any) -> bool:
+def test_undescribed_drafter_needs_drafter_layers() -> None:
+    def is_noted(**flags: Any) -> bool:
         return any("give --drafter-layers" in note for note in planned(LLAMA, **flags).notes)
 
-    assert asked(num_speculative_tokens=3)
-    assert not asked(num_speculative_tokens=3, drafter_layers=1)
-    assert not asked()
+    assert is_noted(num_speculative_tokens=3)
+    assert not is_noted(num_speculative_tokens=3, drafter_layers=1)
+    assert not is_noted()
 
 
-def test_an_fp8_cache_of_sparse_attention_is_said_to_depend_on_the_kernels() -> None:
+def test_sparse_fp8_cache_note_names_the_kernels() -> None:
     sparse = {
         **LLAMA, "model_type": "glm_moe_dsa", "kv_lora_rank": 512, "qk_rope_head_dim": 64,
         "index_topk": 2048, "index_head_dim": 128,
     }  # fmt: skip
 
-    def said(config: dict[str, Any], cache_type: str) -> list[str]:
+    def kernel_notes(config: dict[str, Any], cache_type: str) -> list[str]:
         notes = planned(config, kv_cache_dtype=cache_type).notes
         return [note for note in notes if note.startswith("fp8 in sparse latent attention: 656")]
 
-    (note,) = said(sparse, "fp8")
+    (note,) = kernel_notes(sparse, "fp8")
     assert note.endswith("576 with FlashInfer's on Blackwell (--blackwell); planned: fp8_ds_mla")
-    assert said(sparse, "bfloat16") == said(LLAMA, "fp8") == []
+    assert kernel_notes(sparse, "bfloat16") == kernel_notes(LLAMA, "fp8") == []
 
 
 def test_a_drafters_layers_are_planned_as_the_model_attends() -> None:
@@ -167,7 +167,7 @@ def test_a_drafters_layers_are_planned_as_the_model_attends() -> None:
     assert drafting.kv_bytes_per_token == plain.kv_bytes_per_token * 34 // 32
 
 
-def test_a_batch_is_guessed_aloud_only_where_a_window_is_recycled() -> None:
+def test_batch_guess_is_noted_only_for_recycled_windows() -> None:
     def guessed(config: dict[str, Any], **flags: Any) -> bool:
         return any("max_num_batched_tokens was taken" in n for n in planned(config, **flags).notes)
 
@@ -180,7 +180,7 @@ def test_a_batch_is_guessed_aloud_only_where_a_window_is_recycled() -> None:
     assert not guessed(chunked)
 
 
-def test_pages_that_nothing_makes_equal_are_refused() -> None:
+def test_pages_that_cannot_be_unified_are_refused() -> None:
     # The indexer's keys are wider than the latent ones, which cannot be padded.
     linear = {"num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4}
     config = {
@@ -188,9 +188,9 @@ def test_pages_that_nothing_makes_equal_are_refused() -> None:
         "linear_attn_config": {**linear, "kda_layers": [1], "full_attn_layers": [2]},
         "index_topk": 64, "index_head_dim": 1280,
     }  # fmt: skip
-    made = planned(config)
-    assert made.pool is None
-    assert made.refused[0].startswith("vLLM cannot lay out pages of ")
+    memory_plan = planned(config)
+    assert memory_plan.pool is None
+    assert memory_plan.refused[0].startswith("vLLM cannot lay out pages of ")
 
 
 @pytest.mark.parametrize(
@@ -204,84 +204,102 @@ def test_pages_that_nothing_makes_equal_are_refused() -> None:
 def test_printed_figures_lie_between_the_least_and_the_most(
     tokens: int, concurrency: float | None, allowed: bool
 ) -> None:
-    made = MemoryPlan("x", "0.32.0", 1000, low=Pool(1, 1000, 1.0), high=Pool(2, 2000, 2.0))
-    assert allows(made, tokens, concurrency) is allowed
+    memory_plan = MemoryPlan("x", "0.32.0", 1000, low=Pool(1, 1000, 1.0), high=Pool(2, 2000, 2.0))
+    assert allows(memory_plan, tokens, concurrency) is allowed
     assert allows(MemoryPlan("x", "0.32.0", 1000, refused=("why",)), tokens, concurrency)
 
 
-def test_an_unknown_quantisation_leaves_the_size_unknown_and_the_cache_known() -> None:
+def test_unknown_quantisation_leaves_only_the_weights_unknown() -> None:
     shape = shape_of({**LLAMA, "quantization_config": {"quant_method": "moonshine"}})
-    made = plan(shape, Serving(max_model_len=8192), Room(device_memory=80 * GIB))
-    assert made.weights is None and made.fits is None and made.kv_memory_bytes is None
-    assert any("'moonshine' is not known" in note for note in made.notes)
-    assert made.kv_bytes_per_token == 131072
+    memory_plan = plan(shape, Serving(max_model_len=8192), Room(device_memory=80 * GIB))
+    assert (
+        memory_plan.weights is None
+        and memory_plan.fits is None
+        and memory_plan.kv_memory_bytes is None
+    )
+    assert any("'moonshine' is not known" in note for note in memory_plan.notes)
+    assert memory_plan.kv_bytes_per_token == 131072
 
 
 def test_a_device_is_divided_between_weights_runtime_and_cache() -> None:
     serving = Serving(max_model_len=131072, device_memory=80 * GIB)
-    made = plan(shape_of(LLAMA), serving, Room(device_memory=80 * GIB, utilization=0.9))
-    assert made.fits and made.weights and made.overhead_bytes and made.kv_memory_bytes
-    assert made.kv_memory_bytes + made.weights.bytes_per_device + made.overhead_bytes == int(
-        0.9 * 80 * GIB
+    memory_plan = plan(shape_of(LLAMA), serving, Room(device_memory=80 * GIB, utilization=0.9))
+    assert (
+        memory_plan.fits
+        and memory_plan.weights
+        and memory_plan.overhead_bytes
+        and memory_plan.kv_memory_bytes
+    )
+    assert (
+        memory_plan.kv_memory_bytes
+        + memory_plan.weights.bytes_per_device
+        + memory_plan.overhead_bytes
+        == int(0.9 * 80 * GIB)
     )
     # A server of this kind printed 51.63 GiB, another 56.21.
-    assert 50 < made.kv_memory_bytes / GIB < 58
-    assert any("estimate" in note for note in made.notes)
+    assert 50 < memory_plan.kv_memory_bytes / GIB < 58
+    assert any("estimate" in note for note in memory_plan.notes)
 
 
-def test_every_figure_of_a_device_is_said() -> None:
+def test_plan_has_every_figure_of_a_device() -> None:
     room = Room(device_memory=80 * GIB, overhead=4 * GIB, weights=30 * GIB)
-    made = planned(
+    memory_plan = planned(
         LLAMA, room, max_model_len=8192, max_num_batched_tokens=2048, tensor_parallel_size=2,
         pipeline_parallel_size=2,
     )  # fmt: skip
-    assert made.weights and made.weights.bytes_per_device == 30 * GIB // 4
-    assert (made.device_bytes, made.overhead_bytes) == (80 * GIB, 4 * GIB)
-    assert made.kv_memory_bytes == int(0.92 * 80 * GIB) - 4 * GIB - 30 * GIB // 4
-    assert made.max_num_batched_tokens == 2048
+    assert memory_plan.weights and memory_plan.weights.bytes_per_device == 30 * GIB // 4
+    assert (memory_plan.device_bytes, memory_plan.overhead_bytes) == (80 * GIB, 4 * GIB)
+    assert memory_plan.kv_memory_bytes == int(0.92 * 80 * GIB) - 4 * GIB - 30 * GIB // 4
+    assert memory_plan.max_num_batched_tokens == 2048
     # 16 tokens, four of eight heads, keys and values of 128 in two bytes each.
     layer = 16 * 4 * 2 * 128 * 2
-    assert (made.page_bytes, made.bytes_per_block) == (layer, 32 * layer)
-    assert (made.kv_bytes_per_token, made.state_bytes_per_sequence) == (32 * layer // 16, 0)
+    assert (memory_plan.page_bytes, memory_plan.bytes_per_block) == (layer, 32 * layer)
+    assert (memory_plan.kv_bytes_per_token, memory_plan.state_bytes_per_sequence) == (
+        32 * layer // 16,
+        0,
+    )
     # Each stage has half of the layers, and one block is vLLM's own.
-    assert made.needed_bytes == (8192 // 16 + 1) * 16 * layer
-    apart = planned(
+    assert memory_plan.needed_bytes == (8192 // 16 + 1) * 16 * layer
+    without_device = planned(
         LLAMA, Room(), max_model_len=8192, tensor_parallel_size=2, pipeline_parallel_size=2
     )
-    assert apart.needed_bytes == made.needed_bytes, "with or without a device to fit into"
+    assert without_device.needed_bytes == memory_plan.needed_bytes, (
+        "with or without a device to fit into"
+    )
 
 
 def test_one_stage_holds_the_drafters_layers_too() -> None:
     alone = planned(LLAMA, max_model_len=8192).needed_bytes
-    both = planned(
+    with_drafter = planned(
         LLAMA, max_model_len=8192, num_speculative_tokens=1, drafter_layers=1
     ).needed_bytes
-    assert alone and both == alone * 33 // 32
+    assert alone and with_drafter == alone * 33 // 32
 
 
 @pytest.mark.parametrize(
     ("version", "share"), [("0.18.1", 0.9), ("0.19.0", 0.92), ("0.32.0", 0.92)]
 )
-def test_the_usual_share_of_a_device_is_that_of_the_version(version: str, share: float) -> None:
+def test_default_utilization_follows_the_version(version: str, share: float) -> None:
     room = Room(device_memory=80 * GIB, overhead=0, weights=0)
     assert planned(LLAMA, room, vllm_version=version).kv_memory_bytes == int(share * 80 * GIB)
 
 
-def test_without_any_room_the_weights_are_counted_all_the_same() -> None:
+def test_weights_are_counted_without_any_room() -> None:
     for room in (Room(), Room(kv_memory=GIB)):
-        made = planned(LLAMA, room)
-        assert made.weights and made.weights.parameters == 8030261248
+        memory_plan = planned(LLAMA, room)
+        assert memory_plan.weights and memory_plan.weights.parameters == 8030261248
     assert planned(LLAMA, Room()).kv_memory_bytes is None
     assert planned(LLAMA, Room(weights=GIB)).weights == weights.weights(
         shape_of(LLAMA), Serving(), GIB
     )
 
 
-def test_weights_of_a_size_that_nothing_tells_leave_the_rest_said() -> None:
+def test_unknown_weights_leave_the_other_figures_known() -> None:
     config = {key: value for key, value in LLAMA.items() if key != "vocab_size"}
-    made = planned(config, Room(device_memory=80 * GIB, overhead=GIB))
-    assert (made.device_bytes, made.overhead_bytes) == (80 * GIB, GIB)
-    assert made.weights is None
+    memory_plan = planned(config, Room(device_memory=80 * GIB, overhead=GIB))
+    assert (memory_plan.device_bytes, memory_plan.overhead_bytes) == (80 * GIB, GIB)
+    assert memory_plan.weights is None
     assert any(
-        note.startswith("the weights' size is unknown, so what is left") for note in made.notes
+        note.startswith("the weights' size is unknown, so what is left")
+        for note in memory_plan.notes
     )

@@ -27,7 +27,7 @@ def test_a_nested_text_config_is_found(key: str) -> None:
     assert shape.model_type == "qwen2"
 
 
-def test_what_a_multimodal_config_leaves_out_is_what_its_class_fills_in() -> None:
+def test_multimodal_config_is_filled_from_its_class() -> None:
     # As published for the 4B: heads and their width are not in the file.
     shape = shape_of(
         {
@@ -43,7 +43,7 @@ def test_what_a_multimodal_config_leaves_out_is_what_its_class_fills_in() -> Non
     assert any("num_attention_heads is not in the config: 8" in note for note in shape.notes)
 
 
-def test_a_config_that_is_cut_short_is_not_guessed() -> None:
+def test_truncated_config_is_refused() -> None:
     with pytest.raises(UserError, match="'num_hidden_layers' and 'num_attention_heads' are"):
         shape_of({"model_type": "llama"})
     with pytest.raises(UserError, match="'num_attention_heads' is missing"):
@@ -53,12 +53,12 @@ def test_a_config_that_is_cut_short_is_not_guessed() -> None:
 
 
 @pytest.mark.parametrize("value", ["32", -1, 0, 1.5, True, [32]])
-def test_a_number_that_is_none_is_named(value: object) -> None:
+def test_non_integer_value_is_named(value: object) -> None:
     with pytest.raises(UserError, match="'num_hidden_layers' is"):
         shape_of({**PLAIN, "model_type": "llama", "num_hidden_layers": value})
 
 
-def test_windows_are_where_each_family_has_them() -> None:
+def test_windows_follow_the_pattern_of_each_family() -> None:
     window = {**PLAIN, "sliding_window": 64}
     assert set(kinds({**window, "model_type": "mistral"})) == {CacheKind.SLIDING}
     assert set(kinds({**window, "model_type": "mistral", "sliding_window": None})) == {
@@ -73,12 +73,15 @@ def test_windows_are_where_each_family_has_them() -> None:
     assert kinds({**window, "model_type": "gpt_oss"}) == alternating
     assert kinds({**window, "model_type": "cohere2"}) == [CacheKind.SLIDING] * 3 + [CacheKind.FULL]
     assert kinds({**window, "model_type": "exaone4", "sliding_window_pattern": "LG"}) == alternating
-    listed = ["full_attention"] * 4
-    assert kinds({**window, "model_type": "mistral", "layer_types": listed}) == [CacheKind.FULL] * 4
+    layer_types = ["full_attention"] * 4
+    assert (
+        kinds({**window, "model_type": "mistral", "layer_types": layer_types})
+        == [CacheKind.FULL] * 4
+    )
 
 
 @pytest.mark.parametrize(
-    ("more", "context"),
+    ("changes", "context"),
     [
         ({}, 4096),
         ({"max_position_embeddings": None}, None),
@@ -94,16 +97,14 @@ def test_windows_are_where_each_family_has_them() -> None:
         ({"model_type": "gemma3_text", "rope_scaling": {"type": "linear", "factor": 8.0}}, 4096),
     ],
 )  # fmt: skip
-def test_the_context_is_stretched_where_the_rope_is(
-    more: dict[str, Any], context: int | None
-) -> None:
-    config = {**PLAIN, "model_type": "llama", "max_position_embeddings": 4096, **more}
+def test_context_is_stretched_by_rope_scaling(changes: dict[str, Any], context: int | None) -> None:
+    config = {**PLAIN, "model_type": "llama", "max_position_embeddings": 4096, **changes}
     assert shape_of(config).context == context
 
 
 def test_chunks_are_as_long_as_the_config_says() -> None:
-    listed = ["chunked_attention", "full_attention"] * 2
-    config = {**PLAIN, "model_type": "llama4_text", "layer_types": listed}
+    layer_types = ["chunked_attention", "full_attention"] * 2
+    config = {**PLAIN, "model_type": "llama4_text", "layer_types": layer_types}
     caches = shape_of({**config, "attention_chunk_size": 8192}).caches
     assert [(cache.kind, cache.window) for cache in caches] == [
         (CacheKind.CHUNKED, 8192), (CacheKind.FULL, None),
@@ -132,7 +133,7 @@ def test_layers_that_share_a_cache_have_none_of_their_own() -> None:
     assert sum(cache.kind is CacheKind.FULL for cache in shape.caches) == 4
 
 
-def test_states_and_attention_are_told_apart() -> None:
+def test_states_and_attention_layers_are_distinguished() -> None:
     nemotron = {
         **PLAIN, "model_type": "nemotron_h", "hybrid_override_pattern": "M-M*E",
         "num_hidden_layers": 5, "num_key_value_heads": 2,
@@ -189,27 +190,27 @@ KEYS = st.sampled_from(
 def test_no_config_ends_in_a_traceback(model_type: str, odd: dict[str, Any]) -> None:
     config = {**PLAIN, "model_type": model_type, "max_position_embeddings": 4096, **odd}
     try:
-        made = plan(shape_of(config), Serving(max_model_len=1024), Room(kv_memory=GIB))
+        memory_plan = plan(shape_of(config), Serving(max_model_len=1024), Room(kv_memory=GIB))
     except UserError:
         return
-    assert made.refused or made.pool is not None
+    assert memory_plan.refused or memory_plan.pool is not None
 
 
-def test_a_size_that_a_nested_config_leaves_out_is_said_to_be_its_classs() -> None:
+def test_class_default_of_a_nested_config_is_noted() -> None:
     text = {"model_type": "qwen3_5_text", "hidden_size": 5120, "num_hidden_layers": 64}
     notes = shape_of({"model_type": "qwen3_5", "text_config": text}).notes
     assert "intermediate_size is not in the config: 12288, its class's default" in notes
     assert not any(note.startswith("hidden_size") for note in notes)
 
 
-def test_one_head_is_shared_by_all_where_an_old_falcon_asks_for_it() -> None:
+def test_old_falcon_multi_query_has_one_key_value_head() -> None:
     falcon = {**PLAIN, "model_type": "falcon", "multi_query": True}
     assert {cache.heads for cache in shape_of(falcon).caches} == {1}
     newer = {**falcon, "new_decoder_architecture": True}
     assert {cache.heads for cache in shape_of(newer).caches} == {8}
 
 
-def test_layers_of_a_pruned_model_are_as_its_blocks_say() -> None:
+def test_pruned_model_layers_follow_its_block_configs() -> None:
     blocks = [
         {"attention": {"n_heads_in_group": 4}},
         {"attention": {"no_op": True}},
@@ -226,7 +227,7 @@ def test_the_last_layer_of_exaone_attends_in_full() -> None:
     assert kinds({**config, "sliding_window": None}) == [CacheKind.FULL] * 5
 
 
-def test_layers_that_only_a_pattern_counts_are_as_many_as_it_has() -> None:
+def test_layer_count_is_read_from_the_pattern() -> None:
     config = {
         "model_type": "nemotron_h", "hidden_size": 512, "num_attention_heads": 8,
         "hybrid_override_pattern": "-*-*E*",
@@ -236,7 +237,7 @@ def test_layers_that_only_a_pattern_counts_are_as_many_as_it_has() -> None:
     assert [cache.layer for cache in shape.caches] == [1, 3, 5]
 
 
-def test_a_pattern_says_which_layers_reuse_the_choice_of_another() -> None:
+def test_index_pattern_marks_layers_that_reuse_a_choice() -> None:
     config = {
         **PLAIN, "model_type": "glm_moe_dsa", "kv_lora_rank": 64, "qk_rope_head_dim": 64,
         "index_topk": 8, "index_head_dim": 128, "index_topk_pattern": "FSS",

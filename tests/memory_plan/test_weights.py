@@ -13,16 +13,20 @@ from pytest_vllm_gates.memory_plan.types import GIB, Serving
 from pytest_vllm_gates.memory_plan.weights import unknown_method, weights
 
 
-def test_a_count_for_which_the_config_lacks_something_leaves_the_size_unknown() -> None:
+def test_incomplete_config_leaves_the_size_unknown() -> None:
     shape = shape_of({**LLAMA_8B, "intermediate_size": "wide"})
     assert weights(shape, Serving(), None) is None
-    given = weights(shape, Serving(tensor_parallel_size=2, pipeline_parallel_size=2), 4000)
-    assert given is not None
-    assert (given.bytes_total, given.bytes_per_device, given.parameters) == (4000, 1000, None)
-    assert given.source == "the checkpoint's files"
+    from_files = weights(shape, Serving(tensor_parallel_size=2, pipeline_parallel_size=2), 4000)
+    assert from_files is not None
+    assert (from_files.bytes_total, from_files.bytes_per_device, from_files.parameters) == (
+        4000,
+        1000,
+        None,
+    )
+    assert from_files.source == "the checkpoint's files"
 
 
-def test_what_a_count_rests_on_is_said() -> None:
+def test_uncertain_counts_are_noted() -> None:
     plain = weights(shape_of(LLAMA_8B), Serving(), None)
     unknown = weights(shape_of({**LLAMA_8B, "model_type": "brandnew"}), Serving(), None)
     assert plain and unknown
@@ -54,26 +58,26 @@ def test_what_a_count_rests_on_is_said() -> None:
 )  # fmt: skip
 def test_bytes_follow_the_quantisation(quantisation: dict[str, Any] | None, gib: float) -> None:
     config = {**LLAMA_8B, **({"quantization_config": quantisation} if quantisation else {})}
-    found = weights(shape_of(config), Serving(), None)
-    assert found is not None
-    assert round(found.bytes_total / GIB, 2) == gib
+    size = weights(shape_of(config), Serving(), None)
+    assert size is not None
+    assert round(size.bytes_total / GIB, 2) == gib
 
 
 @pytest.mark.parametrize(
-    ("asked", "method"),
+    ("flag", "method"),
     [("fp8", "fp8"), ("AWQ", "awq"), ("bitsandbytes", "bitsandbytes"), ("experts_int8", None)],
 )
-def test_a_flag_quantises_what_the_checkpoint_does_not(asked: str, method: str | None) -> None:
-    by_flag = weights(shape_of(LLAMA_8B), Serving(quantization=asked), None)
+def test_quantization_flag_applies_to_plain_checkpoints(flag: str, method: str | None) -> None:
+    by_flag = weights(shape_of(LLAMA_8B), Serving(quantization=flag), None)
     config = {**LLAMA_8B, **({"quantization_config": {"quant_method": method}} if method else {})}
     assert by_flag == weights(shape_of(config), Serving(), None)
 
 
 def size_of(**quantisation: Any) -> int:
     config = {**LLAMA_8B, "quantization_config": quantisation}
-    found = weights(shape_of(config), Serving(), None)
-    assert found is not None
-    return found.bytes_total
+    size = weights(shape_of(config), Serving(), None)
+    assert size is not None
+    return size.bytes_total
 
 
 PROJECTED, REST = 6_979_321_856, 2 * 1_050_939_392
@@ -89,7 +93,7 @@ def test_bits_and_groups_are_read_as_each_method_spells_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "each"),
+    ("weight_format", "parameter_bytes"),
     [
         ({"num_bits": 1}, 1 / 8),
         ({"num_bits": 16}, 2),
@@ -97,19 +101,21 @@ def test_bits_and_groups_are_read_as_each_method_spells_them() -> None:
         ({"num_bits": 8, "group_size": 1}, 3),
     ],
 )
-def test_compressed_tensors_say_bits_and_groups(kept: dict[str, int], each: float) -> None:
-    groups = {"group_0": {"weights": kept}}
+def test_compressed_tensors_bits_and_groups_are_read(
+    weight_format: dict[str, int], parameter_bytes: float
+) -> None:
+    groups = {"group_0": {"weights": weight_format}}
     size = size_of(quant_method="compressed-tensors", config_groups=groups)
-    assert size == PROJECTED * each + REST
+    assert size == PROJECTED * parameter_bytes + REST
 
 
-def test_a_role_is_left_as_it_is_where_all_of_it_is_named() -> None:
+def test_role_is_unquantised_only_if_fully_excepted() -> None:
     def size(*names: str, key: str = "ignore") -> int:
         quantisation = {"quant_method": "fbgemm_fp8", key: names}
         config = {**MADE["a shared expert with a gate"][0], "quantization_config": quantisation}
-        found = weights(shape_of(config), Serving(), None)
-        assert found is not None
-        return found.bytes_total
+        counted = weights(shape_of(config), Serving(), None)
+        assert counted is not None
+        return counted.bytes_total
 
     quantised = size()
     # A parameter that is left as it is takes a byte more.
@@ -120,18 +126,18 @@ def test_a_role_is_left_as_it_is_where_all_of_it_is_named() -> None:
     assert size("mlp.shared_expert", "mlp.gate", "layers.3.self_attn", "lm_head") == quantised
 
 
-def test_the_methods_that_are_known_are_listed() -> None:
+def test_unknown_method_lists_the_known_ones() -> None:
     with pytest.raises(UserError) as caught:
         weights(shape_of(LLAMA_8B), Serving(quantization="zzzz"), None)
-    first, listed = str(caught.value).splitlines()
-    assert first == "--quantization 'zzzz' is not known"
-    assert listed.startswith("known: auto-round, auto_round, awq, ")
+    headline, methods = str(caught.value).splitlines()
+    assert headline == "--quantization 'zzzz' is not known"
+    assert methods.startswith("known: auto-round, auto_round, awq, ")
     assert unknown_method(shape_of(LLAMA_8B)) is None
     fp8 = shape_of({**LLAMA_8B, "quantization_config": {"quant_method": "fp8"}})
     assert unknown_method(fp8) is None
 
 
-def test_a_flag_that_does_not_say_the_bits_leaves_the_size_unknown() -> None:
+def test_flag_without_bits_leaves_the_size_unknown() -> None:
     serving = Serving(quantization="compressed-tensors")
     assert weights(shape_of(LLAMA_8B), serving, None) is None
 
@@ -148,7 +154,7 @@ def test_a_flag_that_does_not_say_the_bits_leaves_the_size_unknown() -> None:
         {"group_0": {"weights": {"num_bits": "4"}}},
     ],
 )
-def test_compressed_tensors_of_no_known_bits_leave_the_size_unknown(group: Any) -> None:
+def test_compressed_tensors_without_bits_have_no_size(group: Any) -> None:
     quantisation = {"quant_method": "compressed-tensors", "config_groups": group}
     shape = shape_of({**LLAMA_8B, "quantization_config": quantisation})
     assert weights(shape, Serving(), None) is None
@@ -157,36 +163,40 @@ def test_compressed_tensors_of_no_known_bits_leave_the_size_unknown(group: Any) 
 
 def test_only_the_experts_of_gpt_oss_are_quantised() -> None:
     config = {**GPT_OSS, "num_hidden_layers": 24, "num_local_experts": 32}
-    found = weights(shape_of(config), Serving(), None)
-    assert found is not None
+    size = weights(shape_of(config), Serving(), None)
+    assert size is not None
     # A server says: "Model loading took 13.72 GiB memory".
-    assert found.bytes_total / GIB == pytest.approx(12.8, abs=0.1)
+    assert size.bytes_total / GIB == pytest.approx(12.8, abs=0.1)
 
 
-def test_latent_projections_are_whole_on_every_device() -> None:
-    found = weights(shape_of(DEEPSEEK_V3), Serving(tensor_parallel_size=8), None)
-    assert found is not None
-    assert found.bytes_per_device > found.bytes_total / 8
+def test_latent_projections_are_replicated_on_every_device() -> None:
+    size = weights(shape_of(DEEPSEEK_V3), Serving(tensor_parallel_size=8), None)
+    assert size is not None
+    assert size.bytes_per_device > size.bytes_total / 8
 
 
-def test_what_is_whole_is_divided_by_the_stages_alone() -> None:
+def test_replicated_parts_are_divided_by_stages_only() -> None:
     serving = Serving(tensor_parallel_size=2, pipeline_parallel_size=2)
-    found = weights(shape_of(LLAMA_8B), serving, None)
-    assert found
+    size = weights(shape_of(LLAMA_8B), serving, None)
+    assert size
     # Two norms a layer and one at the end, two bytes each.
-    whole = (2 * 32 + 1) * 4096 * 2
-    assert found.bytes_per_device == (found.bytes_total - whole) // 4 + whole // 2
-    assert (found.source, found.parameters) == ("counted from the config", 8_030_261_248)
+    replicated_bytes = (2 * 32 + 1) * 4096 * 2
+    assert (
+        size.bytes_per_device == (size.bytes_total - replicated_bytes) // 4 + replicated_bytes // 2
+    )
+    assert (size.source, size.parameters) == ("counted from the config", 8_030_261_248)
 
 
-def test_what_is_whole_is_quantised_too() -> None:
-    def whole(**more: Any) -> int:
-        entry, two = (
-            weights(shape_of({**DEEPSEEK_V3, **more}), Serving(tensor_parallel_size=count), None)
+def test_replicated_parts_are_quantised() -> None:
+    def replicated_bytes(**changes: Any) -> int:
+        one_device, two_devices = (
+            weights(shape_of({**DEEPSEEK_V3, **changes}), Serving(tensor_parallel_size=count), None)
             for count in (1, 2)
         )
-        assert entry and two
-        return 2 * two.bytes_per_device - entry.bytes_total
+        assert one_device and two_devices
+        return 2 * two_devices.bytes_per_device - one_device.bytes_total
 
-    quantised = whole(quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]})
-    assert quantised < 0.8 * whole(quantization_config=None)
+    quantised = replicated_bytes(
+        quantization_config={"quant_method": "fp8", "weight_block_size": [128, 128]}
+    )
+    assert quantised < 0.8 * replicated_bytes(quantization_config=None)
