@@ -63,7 +63,8 @@ def main() -> int:
     print(
         f"{len(sent)} requests at {len(sent) / max(sent):.1f} of {options.rate:g} a second: index "
         f"of dispersion {index:.3f} (planned {planned:.3f}, chance alone "
-        f"±{math.sqrt(2 / bins):.3f}), late p50 {percentile(late, 0.5):.2f} ms, p99 {late_ms:.2f} ms"
+        f"±{math.sqrt(2 / bins):.3f}), "
+        f"late p50 {percentile(late, 0.5):.2f} ms, p99 {late_ms:.2f} ms"
     )
     return 0 if abs(index - 1) <= DISPERSION_LIMIT and late_ms < LATE_LIMIT_MS else 1
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import socket
 import statistics
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from servers.scripted import Said as ScriptedSaid, serving
+from servers import running
+from servers.raw import RawServer
+from servers.scripted import Generation, ScriptedModel, ScriptedServer, Text
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.client.completion import Completion
-from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.client.questions import Questions
 from pytest_vllm_gates.load import arrivals, checks, driver
 from pytest_vllm_gates.load.driver import LoadTarget
@@ -29,6 +26,9 @@ from pytest_vllm_gates.long_context.prompts import metrics
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from servers.scripted import ServerAnswer
+
+    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.load.types import LoadResult, Phase
     from pytest_vllm_gates.server.metrics import Metrics
 
@@ -42,85 +42,49 @@ CHAT = "/v1/chat/completions"
 QUESTIONS = Questions(answer_tokens=8, filler="Hm. ", questions=("Why?", "Who?"))
 
 
-class Server(ThreadingHTTPServer):
-    """Streams completions, answers chats, and counts; `hangs` completions it never answers."""
-
-    daemon_threads = True
-    request_queue_size = 1024
+class CountingServer(ScriptedServer):
+    """Streams completions, answers chats and counts tokens; `hangs` leaves completions open."""
 
     def __init__(self, *, hangs: bool) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(self._route)
         self.hangs = hangs
-        self.over = threading.Event()
-        self.lock = threading.Lock()
         self.generated = self.read = 0
 
-    @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint(f"http://127.0.0.1:{self.server_port}/v1", "alias")
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name above
-        """Say nothing."""
-
-    def do_GET(self) -> None:
-        self._reply(
-            "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
-            f"vllm:generation_tokens_total {self.server.generated}\n"
-            f"vllm:prompt_tokens_total {self.server.read}\n"
-        )
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == "/v1/completions":
-            self._completion(body)
-            return
+    def _route(self, path: str, body: Any) -> ServerAnswer:
+        if body is None:
+            return 200, Text(
+                "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
+                f"vllm:generation_tokens_total {self.generated}\n"
+                f"vllm:prompt_tokens_total {self.read}\n"
+            )
+        if path == "/v1/completions":
+            return 200, self._completion(body)
         choice = (body.get("structured_outputs") or {}).get("choice")
-        content = choice[0] if choice else body["messages"][-1]["content"]
-        part = {"content": content}
+        part = {"content": choice[0] if choice else body["messages"][-1]["content"]}
         if body.get("stream"):
-            event = {"choices": [{"delta": part, "finish_reason": "stop"}]}
-            self._reply(f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n")
-        else:
-            document = {"choices": [{"message": part, "finish_reason": "stop"}]}
-            self._reply(json.dumps(document))
+            return 200, [{"choices": [{"delta": part, "finish_reason": "stop"}]}]
+        return 200, {"choices": [{"message": part, "finish_reason": "stop"}]}
 
-    def _completion(self, body: dict[str, Any]) -> None:
-        if self.server.hangs:
-            self.server.over.wait(30)
+    def _completion(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        if self.hangs:
+            self.closing.wait(30)
         prompt, tokens = len(body["prompt"]), body["max_tokens"]
-        events = [
+        with self.lock:
+            self.generated += tokens
+            self.read += prompt
+        return [
             {
                 "choices": [{"text": "x", "token_ids": [7]}],
                 "usage": {"prompt_tokens": prompt, "completion_tokens": number},
             }
             for number in range(1, tokens + 1)
         ]
-        with self.server.lock:
-            self.server.generated += tokens
-            self.server.read += prompt
-        lines = [f"data: {json.dumps(event)}\n\n" for event in events]
-        self._reply("".join([*lines, "data: [DONE]\n\n"]), "text/event-stream")
-
-    def _reply(self, body: str, kind: str = "application/json") -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body.encode())
 
 
 @pytest.fixture
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    started = Server(hangs=getattr(request, "param", False))
-    threading.Thread(target=started.serve_forever, args=(0.01,), daemon=True).start()
-    yield started
-    started.over.set()
-    started.shutdown()
-    started.server_close()
+def server(request: pytest.FixtureRequest) -> Iterator[CountingServer]:
+    with running(CountingServer(hangs=getattr(request, "param", False))) as server:
+        yield server
 
 
 def loader(
@@ -144,7 +108,7 @@ def load(endpoint: Endpoint, **more: Any) -> LoadResult:
         return loader(endpoint, server_metrics, **more).load()
 
 
-def test_every_phase_is_driven_and_counted(server: Server) -> None:
+def test_every_phase_is_driven_and_counted(server: CountingServer) -> None:
     load_result = load(server.endpoint)
     assert [phase.name for phase in load_result.phases] == ["streams", "arrivals", "crowd"]
     assert [len(phase.answers) for phase in load_result.phases] == [9, 9, 9]
@@ -158,14 +122,14 @@ def test_every_phase_is_driven_and_counted(server: Server) -> None:
     assert load_result.soak == ()
 
 
-def test_no_request_is_sent_after_the_planned_seconds(server: Server) -> None:
+def test_no_request_is_sent_after_the_planned_seconds(server: CountingServer) -> None:
     slow = TRAFFIC.model_copy(update={"rate": 2.0, "seconds": 1.0})
     load_result = load(server.endpoint, traffic=slow)
     assert len(load_result.phases[1].answers) <= 2
 
 
 @pytest.mark.parametrize("server", [True], indirect=True)
-def test_a_server_that_hangs_ends_the_load(server: Server) -> None:
+def test_a_server_that_hangs_ends_the_load(server: CountingServer) -> None:
     load_result = load(server.endpoint, stall_s=0.5)
     (phase,) = load_result.phases
     assert phase.hang
@@ -174,12 +138,12 @@ def test_a_server_that_hangs_ends_the_load(server: Server) -> None:
     assert all("nothing came for 0.5 s" in answer.error for answer in phase.answers)
 
 
-def test_server_that_fails_the_canary_is_not_loaded(server: Server) -> None:
+def test_server_that_fails_the_canary_is_not_loaded(server: CountingServer) -> None:
     load_result = load(server.endpoint, error="answered 500")
     assert (load_result.phases, load_result.probes, server.generated) == ((), (), 0)
 
 
-def test_workers_share_every_phase(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_share_every_phase(server: CountingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     shared: list[Workers] = []
 
     def alone(*arguments: Any, workers: Workers, **more: Any) -> DrivenLoad:
@@ -193,7 +157,7 @@ def test_workers_share_every_phase(server: Server, monkeypatch: pytest.MonkeyPat
     assert len(shared) > 3
 
 
-def test_a_soak_is_kept_in_blocks(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_soak_is_kept_in_blocks(server: CountingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "LEAST_BLOCK_S", 0.1)
     load_result = load(server.endpoint, soak_s=5.0)
     assert len(load_result.soak) >= 2
@@ -204,7 +168,7 @@ def test_a_soak_is_kept_in_blocks(server: Server, monkeypatch: pytest.MonkeyPatc
     assert all(block.memory_bytes is None for block in load_result.soak)
 
 
-def test_arrivals_follow_the_planned_process_and_rate(server: Server) -> None:
+def test_arrivals_follow_the_planned_process_and_rate(server: CountingServer) -> None:
     constant = TRAFFIC.model_copy(update={"process": "constant"})
     _, phase, _ = load(server.endpoint, traffic=constant).phases
     assert phase.schedule
@@ -214,7 +178,7 @@ def test_arrivals_follow_the_planned_process_and_rate(server: Server) -> None:
     assert all(sent is not None and sent >= intended for intended, sent in pairs)
 
 
-def test_a_trace_is_replayed_in_place_of_arrivals(server: Server) -> None:
+def test_a_trace_is_replayed_in_place_of_arrivals(server: CountingServer) -> None:
     entries = (Arrival(0.0, 50, 4), Arrival(0.2, 30, 100), Arrival(0.4, 600, 5))
     fast = TRAFFIC.model_copy(update={"trace_speed": 2.0})
     trace = TraceSelection("trace.csv", "BurstGPT trace", entries, left_out=1)
@@ -240,7 +204,7 @@ def test_a_batch_file_goes_out_at_the_planned_rate() -> None:
     ]
     trace = TraceSelection("batch.jsonl", "OpenAI batch file", tuple(entries), left_out=0)
     quick = TRAFFIC.model_copy(update={"seconds": 1.0})
-    with serving(lambda _: ScriptedSaid("It is cold.")) as scripted:
+    with running(ScriptedModel(lambda _: Generation("It is cold."))) as scripted:
         target = loader(scripted.endpoint, None, traffic=quick)
         maker = Maker(scripted.endpoint, quick, range(200))
         phase, replay = target._replay(maker, trace, 100.0)
@@ -252,14 +216,14 @@ def test_a_batch_file_goes_out_at_the_planned_rate() -> None:
     assert (phase.schedule.process, phase.schedule.rate) == ("poisson", 100.0)
     assert [
         body_sent["seed"]
-        for body_sent in sorted(scripted.asked, key=lambda body_sent: int(body_sent["seed"]))
+        for body_sent in sorted(scripted.chats_seen, key=lambda body_sent: int(body_sent["seed"]))
     ] == [*range(replay.requests)]
-    sent = scripted.asked[0]
+    sent = scripted.chats_seen[0]
     assert (sent["model"], sent["stream"], sent["temperature"]) == ("alias", True, 0.5)
     assert sent["stream_options"]["continuous_usage_stats"] is True
 
 
-def test_a_ramp_goes_up_until_a_rate_is_not_kept(server: Server) -> None:
+def test_a_ramp_goes_up_until_a_rate_is_not_kept(server: CountingServer) -> None:
     ramp = {"growth": 4.0, "seconds": 0.1, "refine": 0}
     quick = TRAFFIC.model_copy(update={"ramp": TRAFFIC.ramp.model_copy(update=ramp), "rate": 100.0})
     progress: list[str] = []
@@ -278,8 +242,8 @@ def test_a_ramp_goes_up_until_a_rate_is_not_kept(server: Server) -> None:
 @pytest.fixture
 def silent() -> Iterator[Endpoint]:
     """A server that takes connections, many or few, and does nothing with them."""
-    with socket.create_server(("127.0.0.1", 0), backlog=4096) as listening:
-        yield Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "alias")
+    with running(RawServer(None, backlog=4096)) as server:
+        yield server.endpoint
 
 
 def test_rate_beyond_the_client_is_reported_as_client_limit(silent: Endpoint) -> None:
@@ -292,10 +256,9 @@ def test_rate_beyond_the_client_is_reported_as_client_limit(silent: Endpoint) ->
 
 def test_slow_accepts_of_the_server_are_not_client_lag() -> None:
     plan = TRAFFIC.model_copy(update={"requests": 30})
-    with socket.create_server(("127.0.0.1", 0), backlog=1) as listening:
-        endpoint = Endpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "alias")
-        target = loader(endpoint, None, traffic=plan, stall_s=0.5)
-        phase = target._arrivals("arrivals", Maker(endpoint, plan, range(200)), 60.0)
+    with running(RawServer(None, backlog=1)) as server:
+        target = loader(server.endpoint, None, traffic=plan, stall_s=0.5)
+        phase = target._arrivals("arrivals", Maker(server.endpoint, plan, range(200)), 60.0)
     assert all(answer.error for answer in phase.answers)
     assert arrivals.not_as_asked(phase) == ""
     assert statistics.median(phase.late_s) < 0.2
