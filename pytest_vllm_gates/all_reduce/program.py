@@ -1,10 +1,10 @@
-"""One rank of an all-reduce that is tried before a server of several ranks boots.
+"""One rank of the all-reduce that runs before a server of several ranks boots.
 
 A program of its own, for a lane's own interpreter: torch and the standard library only. torchrun
-(`python -m torch.distributed.run … all_reduce.py ASKED`) starts it once a rank. ASKED is a JSON
-file: `folder`, `backend` (nccl or gloo), `sizes` in bytes, `rounds`, `limit_s`. Each rank tells of
-itself in `folder/rank-<RANK>.jsonl`, a line when it begins a step and one for what it found: where
-each of them hangs can be read from outside.
+(`python -m torch.distributed.run … program.py JOB`) starts it once a rank. JOB is a JSON
+file: `folder`, `backend` (nccl or gloo), `sizes` in bytes, `rounds`, `limit_s`. Each rank
+writes `folder/rank-<RANK>.jsonl`, a line when it begins a step and one for each fact: the file
+shows where a rank hangs.
 
 Element i of rank r's tensor is (r + 1)(1 + i mod 251), in fp32. The sum is exact up to 365 ranks, a
 rank that is missing from it shows by its own amount, and a part that lands in another's place shows
@@ -32,38 +32,38 @@ FP32_BYTES = 4
 
 
 class Diary:
-    """What a rank tells of itself, written through at once."""
+    """The steps and facts of a rank, each written at once."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._path = folder / f"rank-{rank}.jsonl"
         self._number = 0
 
     def step(self, name: str) -> None:
-        """Say what is about to begin."""
+        """Record the step that begins."""
         self._write({STEP: name, "number": self._number, "at_s": time.monotonic()})
         self._number += 1
 
-    def found(self, **what: Any) -> None:
-        """Say what was found."""
-        self._write({FOUND: what})
+    def record(self, **facts: Any) -> None:
+        """Record facts."""
+        self._write({FOUND: facts})
 
     def _write(self, line: dict[str, Any]) -> None:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
 
-def named(size: int) -> str:
+def in_words(size: int) -> str:
     """Return a size in words: 8 KiB, 16 MiB."""
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
 def reduce_one(torch: Any, device: Any, size: int, rounds: int) -> dict[str, Any]:
-    """Sum tensors of one size: once and looked at, `rounds` times by the clock, once more."""
+    """Sum tensors of one size: once with a check, `rounds` times by the clock, once more."""
     ones = 1 + torch.arange(size // FP32_BYTES, device=device) % PATTERN
     pattern = ones.to(torch.float32)
     rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
 
-    def look() -> dict[str, Any] | None:
+    def sum_once() -> dict[str, Any] | None:
         tensor = pattern * (rank + 1)
         torch.distributed.all_reduce(tensor)
         wrong = (tensor != pattern * (world * (world + 1) // 2)).nonzero()
@@ -79,7 +79,7 @@ def reduce_one(torch: Any, device: Any, size: int, rounds: int) -> dict[str, Any
         if device.type == "cuda":
             torch.cuda.synchronize()
 
-    first = look()
+    first = sum_once()
     tensor = torch.zeros_like(pattern)
     torch.distributed.barrier()
     wait()
@@ -88,24 +88,24 @@ def reduce_one(torch: Any, device: Any, size: int, rounds: int) -> dict[str, Any
         torch.distributed.all_reduce(tensor)
     wait()
     round_s = (time.perf_counter() - began) / rounds
-    return {"bytes": size, "round_s": round_s, "wrong": first or look()}
+    return {"bytes": size, "round_s": round_s, "wrong": first or sum_once()}
 
 
 def main() -> None:
-    """Be one rank."""
-    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    """Run as one rank."""
+    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
-    diary = Diary(Path(asked["folder"]), rank)
-    diary.found(pid=os.getpid(), host=socket.gethostname())
+    diary = Diary(Path(job["folder"]), rank)
+    diary.record(pid=os.getpid(), host=socket.gethostname())
     try:
-        take_part(asked, local, diary)
+        take_part(job, local, diary)
     except BaseException as error:
         words = str(error).strip().splitlines() or [""]
-        diary.found(failed=f"{type(error).__name__}: {words[0]}")
+        diary.record(failed=f"{type(error).__name__}: {words[0]}")
         raise
 
 
-def take_part(asked: dict[str, Any], local: int, diary: Diary) -> None:
+def take_part(job: dict[str, Any], local: int, diary: Diary) -> None:
     """Go through all steps."""
     diary.step("the import of torch")
     import torch  # noqa: PLC0415 - a step that can hang
@@ -113,23 +113,21 @@ def take_part(asked: dict[str, Any], local: int, diary: Diary) -> None:
 
     diary.step("its device")
     device = torch.device("cpu")
-    if asked["backend"] != "gloo":
+    if job["backend"] != "gloo":
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
-    diary.found(
+    diary.record(
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         torch=str(torch.__version__),
     )
     diary.step("the rendezvous")
-    torch.distributed.init_process_group(
-        asked["backend"], timeout=timedelta(seconds=asked["limit_s"])
-    )
+    torch.distributed.init_process_group(job["backend"], timeout=timedelta(seconds=job["limit_s"]))
     diary.step("the first all-reduce")  # which sets up NCCL's links
     torch.distributed.all_reduce(torch.ones(1, device=device))
-    for size in asked["sizes"]:
-        diary.step(f"the all-reduce of {named(size)}")
-        diary.found(summed=reduce_one(torch, device, size, asked["rounds"]))
-    diary.found(addresses=own_addresses())
+    for size in job["sizes"]:
+        diary.step(f"the all-reduce of {in_words(size)}")
+        diary.record(summed=reduce_one(torch, device, size, job["rounds"]))
+    diary.record(addresses=own_addresses())
     diary.step("the farewell")
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
@@ -139,8 +137,8 @@ def take_part(asked: dict[str, Any], local: int, diary: Diary) -> None:
 def own_addresses() -> list[str]:
     """Return the local addresses of this process's TCP connections, each with its interface.
 
-    The one to the store where the ranks met is left out: it says where they met, and not which way
-    the data goes.
+    The one to the store where the ranks met is left out: it is where they met, not the path
+    of the data.
     """
     store = int(os.environ["MASTER_PORT"])
     mine = {inode for fd in Path("/proc/self/fd").iterdir() if (inode := inode_of(fd))}
@@ -180,20 +178,20 @@ def address_of(words: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
 
 def interfaces() -> dict[str, str]:
     """Return the interfaces of this machine by their addresses."""
-    found = {}
+    names = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
-            asked = struct.pack("256s", name.encode()[:15])
+            request = struct.pack("256s", name.encode()[:15])
             try:
-                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, asked)
+                answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
             except OSError:
                 continue
-            found[socket.inet_ntoa(answer[20:24])] = name
+            names[socket.inet_ntoa(answer[20:24])] = name
     table = Path("/proc/net/if_inet6")
     for line in table.read_text(encoding="ascii").splitlines() if table.exists() else ():
         words = line.split()
-        found[str(ipaddress.IPv6Address(bytes.fromhex(words[0])))] = words[-1]
-    return found
+        names[str(ipaddress.IPv6Address(bytes.fromhex(words[0])))] = words[-1]
+    return names
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs an all-reduce between the ranks of a lane, and watches each rank while it goes on."""
+"""Runs an all-reduce between the ranks of a lane, and watches each rank meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PROGRAM = Path(__file__).with_name("program.py")
 POLL_S = 0.1
-# What torchrun says of the worker whose end it noticed first (torch 2.1 to 2.13).
+# torchrun's message on the worker whose end it noticed first (torch 2.1 to 2.13).
 ENDED = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
 STATES = {
     "T": "stopped (SIGSTOP, or a debugger)",
@@ -45,7 +45,7 @@ STATES = {
 
 @dataclass(frozen=True)
 class Task:
-    """Everything one all-reduce needs to know; the ranks get what the lane's server would get."""
+    """The input of one all-reduce; the ranks get what the lane's server would get."""
 
     lane: Lane
     python: Path
@@ -75,8 +75,8 @@ def run(task: Task, progress: Callable[[str], None]) -> Ranks:
         ranks = tuple(_with_state(rank) if status is None else rank for rank in read(task))
     finally:
         process.stop()
-    text = read_from(log)
-    first = ENDED.search(text)
+    log_text = read_from(log)
+    first_end = ENDED.search(log_text)
     return Ranks(
         backend=task.backend,
         world=task.world,
@@ -87,11 +87,11 @@ def run(task: Task, progress: Callable[[str], None]) -> Ranks:
         status=status,
         silent_s=silent_s,
         ended_s=ended_s,
-        ended=((_first_rank(task) + int(first[2]), int(first[1])),) if first else (),
+        ended=((_first_rank(task) + int(first_end[2]), int(first_end[1])),) if first_end else (),
         told={
-            pattern.name: found
+            pattern.name: value
             for pattern in task.plan.told
-            if (found := startup.value(pattern, text))
+            if (value := startup.value(pattern, log_text))
         },
     )
 
@@ -99,7 +99,7 @@ def run(task: Task, progress: Callable[[str], None]) -> Ranks:
 def command(task: Task) -> list[str]:
     """Return torchrun's command line."""
     nodes = task.nodes
-    asked = {
+    job = {
         "folder": str(task.folder),
         "backend": task.backend,
         "sizes": [size * KIB for size in task.plan.sizes_kib],
@@ -107,21 +107,21 @@ def command(task: Task) -> list[str]:
         "limit_s": task.plan.limit_s,
     }
     file = task.folder / "asked.json"
-    write_whole(file, json.dumps(asked))
-    where = ["--standalone", "--local-addr=127.0.0.1"]
+    write_whole(file, json.dumps(job))
+    rendezvous = ["--standalone", "--local-addr=127.0.0.1"]
     if nodes.count > 1:
-        where = [
+        rendezvous = [
             f"--nnodes={nodes.count}", f"--node-rank={nodes.rank}",
             f"--master-addr={nodes.address}", f"--master-port={nodes.port}",
         ]  # fmt: skip
     return [
-        str(task.python), "-m", "torch.distributed.run", *where,
+        str(task.python), "-m", "torch.distributed.run", *rendezvous,
         f"--nproc-per-node={task.world // nodes.count}", str(PROGRAM), str(file),
     ]  # fmt: skip
 
 
 def environment(task: Task) -> dict[str, str]:
-    """Return the ranks' environment: the server's, and NCCL says which way it goes."""
+    """Return the ranks' environment: the server's, with NCCL's log level that names its links."""
     env = lane_environment(task.lane, task.python, task.overlay, task.env)
     env.setdefault("NCCL_DEBUG", "INFO")
     env.pop("NCCL_DEBUG_FILE", None)  # the log is where it is looked for
@@ -144,17 +144,17 @@ def _rank(number: int, path: Path) -> Rank:
     steps, summed = [], []
     for line in read_from(path).splitlines() if path.exists() else ():
         try:
-            said = json.loads(line)
+            record = json.loads(line)
         except ValueError:  # the end of the file, not yet whole
             break
-        if "step" in said:
-            steps.append(RankStep(said["number"], said["step"], said["at_s"]))
-        elif "summed" in said["found"]:
-            entry = said["found"]["summed"]
-            wrong = WrongElement(**entry["wrong"]) if entry["wrong"] else None
-            summed.append(RankSum(entry["bytes"], entry["round_s"], wrong))
+        if "step" in record:
+            steps.append(RankStep(record["number"], record["step"], record["at_s"]))
+        elif "summed" in record["found"]:
+            size_sum = record["found"]["summed"]
+            wrong = WrongElement(**size_sum["wrong"]) if size_sum["wrong"] else None
+            summed.append(RankSum(size_sum["bytes"], size_sum["round_s"], wrong))
         else:
-            facts |= said["found"]
+            facts |= record["found"]
     failed = facts.pop("failed", "")
     return Rank(number, tuple(steps), tuple(summed), failed, facts)
 
@@ -183,7 +183,7 @@ def _time(step: RankStep) -> float:
 
 
 def _with_state(rank: Rank) -> Rank:
-    """Return a rank with what the kernel says of its process."""
+    """Return a rank with the kernel's state of its process."""
     pid = rank.facts.get("pid")
     if pid is None:
         return rank

@@ -1,4 +1,4 @@
-"""An all-reduce between the ranks of a lane: what is tried, and what each rank came to."""
+"""Records of an all-reduce between the ranks of a lane: the plan, and each rank's result."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Size = Annotated[int, Field(gt=0)]
 
 
 class AllReducePlan(toml.Record):
-    """What is summed, and how long that may take."""
+    """The tensors to sum, and the time limits."""
 
     sizes_kib: tuple[Size, ...] = Field(min_length=1)
     rounds: int = Field(gt=0)
     stall_s: float = Field(gt=0)
     limit_s: float = Field(gt=0)
     told: tuple[Pattern, ...]
-    """What a log of NCCL's tells of the links, by name."""
+    """Patterns of NCCL's log for the links, by name."""
 
     def within(self, limit_s: float, stall_s: float) -> AllReducePlan:
         """Return the plan with limits that are no longer than these."""
@@ -55,7 +55,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class RankStep:
-    """Where a rank had come to, and the second of the machine's monotonic clock it did."""
+    """A step a rank began, and the time by the machine's monotonic clock."""
 
     number: int
     name: str
@@ -86,7 +86,7 @@ class RankSum:
 
 @dataclass(frozen=True)
 class Rank:
-    """What one rank wrote down of itself."""
+    """The record of one rank."""
 
     number: int
     steps: tuple[RankStep, ...] = ()
@@ -96,7 +96,7 @@ class Rank:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Its device, versions, and the addresses it talked over."""
     doing: str = ""
-    """What the kernel says of its process, where it was waited for in vain."""
+    """The kernel's state of its process, for a hang."""
 
     @property
     def done(self) -> bool:
@@ -106,7 +106,7 @@ class Rank:
 
 @dataclass(frozen=True)
 class Ranks:
-    """What an all-reduce between ranks came to."""
+    """The result of an all-reduce between ranks."""
 
     backend: str
     world: int
@@ -122,9 +122,9 @@ class Ranks:
     ended_s: float = 0.0
     """The machine's monotonic clock when it ended or was ended."""
     ended: tuple[tuple[int, int], ...] = ()
-    """The rank that ended first of itself, with its exit status (negative: the signal)."""
+    """The rank that ended first, with its exit status (negative: the signal)."""
     told: Mapping[str, str] = field(default_factory=dict)
-    """What the log tells of the links."""
+    """The links by the log."""
 
 
 def in_words(size: int) -> str:
@@ -138,14 +138,14 @@ def load() -> AllReducePlan:
 
 
 def backend(device: str | None) -> str:
-    """Return what ranks on such a device talk by; RCCL goes by NCCL's name in torch."""
+    """Return the backend for ranks on such a device; RCCL has NCCL's name in torch."""
     return "gloo" if device == "cpu" else "nccl"
 
 
 def rank_count(serve: Mapping[str, Any]) -> int:
     """Return over how many ranks a server with these flags spreads a model.
 
-    What makes no sense counts as one: it is preflight's to name.
+    An invalid value counts as one; preflight reports it.
     """
     return _count(serve, "tensor_parallel_size") * _count(serve, "pipeline_parallel_size")
 
@@ -162,5 +162,5 @@ def nodes(serve: Mapping[str, Any]) -> Nodes:
 
 
 def _count(serve: Mapping[str, Any], name: str, default: int = 1, least: int = 1) -> int:
-    found = serve.get(name, default)
-    return found if isinstance(found, int) and found >= least else default
+    value = serve.get(name, default)
+    return value if isinstance(value, int) and value >= least else default

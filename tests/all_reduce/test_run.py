@@ -1,4 +1,4 @@
-"""How the ranks are started, and what they and NCCL tell of themselves."""
+"""The command and environment of the ranks, and their records and NCCL's log."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.all_reduce import program, run as all_reduce_run, types as facts
-from pytest_vllm_gates.all_reduce.types import Nodes
+from pytest_vllm_gates.all_reduce import program
+from pytest_vllm_gates.all_reduce.run import ENDED, Task, command, environment, read
+from pytest_vllm_gates.all_reduce.types import Nodes, load
 from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.diagnosis import explain, signature
 from pytest_vllm_gates.server import startup
@@ -29,12 +30,12 @@ node1:4243:4271 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] [send] via NET/IB/0/GD
 """
 
 
-def task(tmp_path: Path, **more: object) -> all_reduce_run.Task:
+def task(tmp_path: Path, **more: object) -> Task:
     lane = Lane(
         name="mine", file=tmp_path, title="t", python="/lane/bin/python",
         env={"GLOO_SOCKET_IFNAME": "eth7", "NCCL_DEBUG_FILE": "/elsewhere"},
     )  # fmt: skip
-    given = {
+    values = {
         "lane": lane,
         "python": Path("/lane/bin/python"),
         "overlay": Path("/overlay"),
@@ -43,16 +44,14 @@ def task(tmp_path: Path, **more: object) -> all_reduce_run.Task:
         "world": 2,
         "nodes": Nodes(),
         "folder": tmp_path,
-        "plan": facts.load(),
+        "plan": load(),
     }
-    return all_reduce_run.Task(**(given | more))  # type: ignore[arg-type]
+    return Task(**(values | more))  # type: ignore[arg-type]
 
 
-def test_the_ranks_get_what_the_server_would_get(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_get_the_servers_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/of/this/process")
-    env = all_reduce_run.environment(task(tmp_path))
+    env = environment(task(tmp_path))
     assert env["GLOO_SOCKET_IFNAME"] == "eth7"
     assert env["CUDA_VISIBLE_DEVICES"] == "2,3"
     assert env["PYTHONPATH"] == "/overlay"
@@ -62,29 +61,29 @@ def test_the_ranks_get_what_the_server_would_get(
     assert "VLLM_API_KEY" not in env
 
 
-def test_torchrun_meets_on_this_machine(tmp_path: Path) -> None:
-    argv = all_reduce_run.command(task(tmp_path))
+def test_torchrun_command_for_one_machine(tmp_path: Path) -> None:
+    argv = command(task(tmp_path))
     assert argv[:3] == ["/lane/bin/python", "-m", "torch.distributed.run"]
     assert "--standalone" in argv
     assert "--nproc-per-node=2" in argv
-    asked = json.loads(Path(argv[-1]).read_text())
-    assert asked["backend"] == "nccl"
-    assert asked["sizes"][0] == 8192
+    job = json.loads(Path(argv[-1]).read_text())
+    assert job["backend"] == "nccl"
+    assert job["sizes"][0] == 8192
 
 
 def test_each_of_several_machines_starts_its_own_ranks(tmp_path: Path) -> None:
-    entry = task(tmp_path, world=4, nodes=Nodes(2, 1, "10.0.0.1", 4000))
-    argv = all_reduce_run.command(entry)
+    second_machine = task(tmp_path, world=4, nodes=Nodes(2, 1, "10.0.0.1", 4000))
+    argv = command(second_machine)
     assert "--standalone" not in argv
     for word in ("--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1", "--master-port=4000"):
         assert word in argv
     assert "--nproc-per-node=2" in argv
-    assert [rank.number for rank in all_reduce_run.read(entry)] == [2, 3]
+    assert [rank.number for rank in read(second_machine)] == [2, 3]
 
 
-def test_nccls_own_words_tell_version_interface_and_links() -> None:
-    told = {pattern.name: startup.value(pattern, NCCL) for pattern in facts.load().told}
-    assert told == {
+def test_nccl_log_has_version_interface_and_links() -> None:
+    links = {pattern.name: startup.value(pattern, NCCL) for pattern in load().told}
+    assert links == {
         "nccl": "2.27.3+cuda12.9",
         "bootstrap": "enp1s0f0np0:10.0.0.1",
         "sockets": "[0]enp1s0f0np0:10.0.0.1<0> [1]eth1:10.1.0.1<0>",
@@ -94,10 +93,10 @@ def test_nccls_own_words_tell_version_interface_and_links() -> None:
     }
 
 
-def test_a_machine_without_infiniband_is_not_told_to_have_it() -> None:
+def test_machine_without_infiniband_reports_none() -> None:
     """NCCL 2.28.9 on an H100: "NET/IB : No device found.", and then "NET/IB : Using [RO]; …"."""
     log = (CAPTURED / "h100-one-rank" / "all_reduce.log").read_text()
-    assert {pattern.name: startup.value(pattern, log) for pattern in facts.load().told} == {
+    assert {pattern.name: startup.value(pattern, log) for pattern in load().told} == {
         "nccl": "2.28.9+cuda13.0",
         "bootstrap": "eth0:192.0.2.2",
         "sockets": "[0]eth0:192.0.2.2<0>",
@@ -107,28 +106,28 @@ def test_a_machine_without_infiniband_is_not_told_to_have_it() -> None:
     }
 
 
-def test_two_ranks_on_one_gpu_are_told_which_has_none(tmp_path: Path) -> None:
+def test_rank_without_a_gpu_is_named(tmp_path: Path) -> None:
     folder = CAPTURED / "h100-two-ranks"
-    first, second = all_reduce_run.read(task(tmp_path, folder=folder))
+    first, second = read(task(tmp_path, folder=folder))
     assert first.facts["device"] == "NVIDIA H100 80GB HBM3"
     assert first.steps[-1].name == "the first all-reduce"
     assert second.failed == "AcceleratorError: CUDA error: invalid device ordinal"
     log = (folder / "all_reduce.log").read_text()
-    assert all_reduce_run.ENDED.findall(log) == [("1", "1")]
+    assert ENDED.findall(log) == [("1", "1")]
     explanation = explain.explain([log.encode()], signature.load_all(), 1)
     assert explanation.answer
     assert (explanation.answer.id, explanation.answer.confidence) == ("TP_GPU_COUNT", "certain")
 
 
-def test_what_a_rank_wrote_is_read_as_far_as_it_is_whole(tmp_path: Path) -> None:
+def test_incomplete_line_of_a_rank_is_skipped(tmp_path: Path) -> None:
     diary = program.Diary(tmp_path, 1)
-    diary.found(pid=7, host="h")
+    diary.record(pid=7, host="h")
     diary.step("the rendezvous")
-    diary.found(summed={"bytes": 4, "round_s": 0.5, "wrong": None})
-    diary.found(failed="RuntimeError: x")
+    diary.record(summed={"bytes": 4, "round_s": 0.5, "wrong": None})
+    diary.record(failed="RuntimeError: x")
     with (tmp_path / "rank-1.jsonl").open("a") as file:
         file.write('{"step": "half a li')
-    nothing, rank = all_reduce_run.read(task(tmp_path))
+    nothing, rank = read(task(tmp_path))
     assert nothing.steps == ()
     assert [step.name for step in rank.steps] == ["the rendezvous"]
     assert rank.summed[0].round_s == 0.5
@@ -149,7 +148,7 @@ def test_addresses_are_read_as_the_kernel_writes_them(words: str, address: str) 
     assert str(program.address_of(words)) == address
 
 
-def test_own_addresses_are_those_of_connections_but_not_the_stores(
+def test_own_addresses_leave_out_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:

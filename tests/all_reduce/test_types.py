@@ -1,10 +1,18 @@
-"""How many ranks a server has, and where."""
+"""The ranks and machines of a server, and the plan of an all-reduce."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.all_reduce import types as facts
+from pytest_vllm_gates.all_reduce.types import (
+    KIB,
+    Nodes,
+    backend,
+    in_words,
+    load,
+    nodes,
+    rank_count,
+)
 
 
 @pytest.mark.parametrize(
@@ -18,33 +26,31 @@ from pytest_vllm_gates.all_reduce import types as facts
         ({"tensor_parallel_size": 0}, 1),
     ],
 )
-def test_ranks_are_the_parts_of_a_layer_times_those_of_the_stack(
-    serve: dict[str, object], count: int
-) -> None:
-    assert facts.rank_count(serve) == count
+def test_rank_count_is_tensor_times_pipeline_parallel(serve: dict[str, object], count: int) -> None:
+    assert rank_count(serve) == count
 
 
-def test_the_machines_are_those_vllms_flags_name() -> None:
-    assert facts.nodes({}) == facts.Nodes()
+def test_nodes_are_read_from_vllm_flags() -> None:
+    assert nodes({}) == Nodes()
     serve = {"nnodes": 2, "node_rank": 1, "master_addr": "10.0.0.1", "master_port": 4000}
-    assert facts.nodes(serve) == facts.Nodes(2, 1, "10.0.0.1", 4000)
+    assert nodes(serve) == Nodes(2, 1, "10.0.0.1", 4000)
 
 
-def test_gpus_talk_by_nccl_and_processors_by_gloo() -> None:
-    assert [facts.backend(device) for device in ("cpu", "cuda", "rocm", None)] == [
+def test_gpus_use_nccl_and_processors_gloo() -> None:
+    assert [backend(device) for device in ("cpu", "cuda", "rocm", None)] == [
         "gloo", "nccl", "nccl", "nccl",
     ]  # fmt: skip
 
 
 def test_limits_only_become_shorter() -> None:
-    plan = facts.load()
+    plan = load()
     assert plan.within(5.0, 1e9).limit_s == 5.0
     assert plan.within(5.0, 1e9).stall_s == plan.stall_s
 
 
 def test_sizes_grow_and_are_whole_kib() -> None:
-    sizes = facts.load().sizes_kib
+    sizes = load().sizes_kib
     assert list(sizes) == sorted(set(sizes))
-    assert [facts.in_words(size * facts.KIB) for size in sizes] == [
+    assert [in_words(size * KIB) for size in sizes] == [
         "8 KiB", "1 MiB", "16 MiB", "64 MiB",
     ]  # fmt: skip
