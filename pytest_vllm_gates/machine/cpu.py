@@ -1,9 +1,7 @@
-"""Where the time of the machine's processors goes: to a server, to its host, to others.
+"""Measures processor time by who used it, and the machine's own speed on a fixed workload.
 
-How fast the machine itself is at the moment: the same work on every core, with nobody asking.
-
-What a shared machine does to a server whose work is the processor's it does to this work too, and
-what a baseline recorded on a quiet day would call slower may only be a busy one.
+A busy shared machine slows a server on the processor and the fixed workload alike, so that the
+workload's speed shows whether a server or the machine became slower.
 
     python -m pytest_vllm_gates.machine.cpu
 
@@ -27,7 +25,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 """Those of a processor's line in /proc/stat (proc(5)); guests' time after them is in user's."""
 SPARE = ("idle", "iowait")
-"""What is there to take for whoever needs it. Not what a process that is nice takes: it gives way
+"""Time that any process may take. A nice process's time is not spare: it gives way
 within its own session or control group alone (sched(7), "The autogroup feature")."""
 
 
@@ -45,12 +43,12 @@ class Times:
 
 @dataclass(frozen=True)
 class CpuShares:
-    """What of it went where between two looks."""
+    """The shares of processor time between two looks."""
 
     steal: float
     """The share of the machine's time that its host gave to others."""
     others: float | None
-    """The share that other processes took beyond what was left over, which is what a server missed;
+    """The share that other processes took beyond the spare time, which a server missed;
     None where the server's processes are not known."""
     server_s: float | None
     """Processor time of the server's processes."""
@@ -62,23 +60,23 @@ def look(server: Sequence[int], root: Path = Path("/proc")) -> Times:
 
 
 def spent(before: Times, after: Times) -> CpuShares:
-    """Return what was spent between two looks."""
+    """Return how processor time was shared between two looks."""
     passed = {name: after.machine[name] - before.machine.get(name, 0.0) for name in after.machine}
-    whole = sum(passed.values())
+    total_s = sum(passed.values())
     server_s = (
         None
         if before.server_s is None or after.server_s is None
         else after.server_s - before.server_s
     )
-    if not whole:
+    if not total_s:
         return CpuShares(0.0, None, server_s)
-    steal = passed["steal"] / whole
+    steal = passed["steal"] / total_s
     if server_s is None:
         return CpuShares(steal, None, None)
     left = sum(passed[name] for name in SPARE)
     ours = server_s + after.own_s - before.own_s
-    others = whole - left - passed["steal"] - ours
-    return CpuShares(steal, max(0.0, others - left) / whole, server_s)
+    others = total_s - left - passed["steal"] - ours
+    return CpuShares(steal, max(0.0, others - left) / total_s, server_s)
 
 
 def _machine(root: Path) -> dict[str, float]:
@@ -95,10 +93,10 @@ def _server(processes: Sequence[int], root: Path) -> float | None:
     ticks = 0
     for process in processes:
         try:
-            told = (root / f"{process}/stat").read_text(encoding="ascii", errors="replace")
+            stat = (root / f"{process}/stat").read_text(encoding="ascii", errors="replace")
         except OSError:
             continue  # it has ended
-        user, system = told.rpartition(")")[2].split()[11:13]
+        user, system = stat.rpartition(")")[2].split()[11:13]
         ticks += int(user) + int(system)
     return ticks / TICKS if processes else None
 
@@ -110,7 +108,7 @@ UNIT = 2000
 
 
 class Yardstick:
-    """Processes, one a core, that work when asked while the `with` block lasts."""
+    """Processes, one a core, that measure the speed while the `with` block lasts."""
 
     def __enter__(self) -> Self:
         cores = min(len(os.sched_getaffinity(0)), MOST_CORES)
@@ -133,22 +131,22 @@ class Yardstick:
         for process in self._processes:
             assert process.stdin  # noqa: S101 - it is a pipe
             process.stdin.write("\n")
-        return sum(_told(process) for process in self._processes)
+        return sum(_units_per_s(process) for process in self._processes)
 
 
-def _told(process: subprocess.Popen[str]) -> float:
+def _units_per_s(process: subprocess.Popen[str]) -> float:
     assert process.stdout  # noqa: S101 - it is a pipe
     return float(process.stdout.readline())
 
 
 def work(seconds: float) -> float:
-    """Do what an interpreter does all day, for a while; return units a second."""
+    """Do typical work of an interpreter for some seconds; return units a second."""
     began = time.perf_counter()
-    found: dict[int, str] = {}
+    table: dict[int, str] = {}
     done = 0
     while (took := time.perf_counter() - began) < seconds:
         for number in range(UNIT):
-            found[number & 255] = str(number)
+            table[number & 255] = str(number)
         done += 1
     return done / took
 

@@ -1,7 +1,4 @@
-"""Looks at the machine: processor, memory, limits, and the NVIDIA GPUs whose driver answers.
-
-What this process runs in: a container, and which kind, or the bare machine.
-"""
+"""Inspects the machine: processor, memory, limits, container, and its NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from pytest_vllm_gates.redaction.shown import redacted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A file that an engine leaves in its containers, or a word in the control group of process 1.
+# A file that an engine creates in its containers, or a word in the control group of process 1.
 FILES = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}
 WORDS = {"kubepods": "kubernetes", "docker": "docker", "libpod": "podman", "lxc": "lxc"}
 
@@ -38,14 +35,14 @@ def kind(root: Path = Path("/")) -> str | None:
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:
-    """Return the bytes that the control group grants, if it has a limit: its killer asks nobody."""
+    """Return the control group's memory limit in bytes, which the kernel enforces, or None."""
     for file in ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):
             return int((root / file).read_text(encoding="utf-8"))
     return None
 
 
-# What servers and the libraries under them read.
+# Variables that servers and their libraries read.
 PREFIXES = ("CUDA_", "NCCL_", "VLLM_", "HF_", "TORCH_", "NVIDIA_VISIBLE_", "OMP_NUM_")
 NAMES = ("LD_LIBRARY_PATH", "TRANSFORMERS_OFFLINE")
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is asked for its size
@@ -105,12 +102,12 @@ def _cpu() -> str:
 
 def _memory() -> tuple[int | None, int | None]:
     """Return the memory there is and the memory that can be had, within the container's limit."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
-            name, _, rest = line.partition(":")
-            found[name] = int(rest.split()[0]) * 1024
-    total, available = found.get("MemTotal"), found.get("MemAvailable")
+            name, _, value = line.partition(":")
+            sizes[name] = int(value.split()[0]) * 1024
+    total, available = sizes.get("MemTotal"), sizes.get("MemAvailable")
     limit = memory_limit()
     if limit and total and limit < total:
         total, available = limit, min(available or limit, limit)

@@ -1,4 +1,4 @@
-"""Reads what `nvidia-smi -q -x` tells, where NVML cannot be asked or a machine was recorded."""
+"""Reads `nvidia-smi -q -x`, for machines without NVML and recorded ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMEOUT_S = 15.0
 UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 # Some drivers write a warning before the document.
 DOCUMENT = re.compile(r"<nvidia_smi_log>.*</nvidia_smi_log>", re.DOTALL)
-# The document does not tell the compute capability, another question does.
+# The document has no compute capability; this query returns it.
 CAPABILITIES = ("--query-gpu=compute_cap", "--format=csv,noheader")
 
 
@@ -23,8 +23,8 @@ def ask() -> tuple[NvidiaDriver, tuple[Gpu, ...]]:
     program = shutil.which(NAME)
     if program is None:
         return NvidiaDriver(problem=f"there is no {NAME} on the PATH"), ()
-    told = _run(program, "-q", "-x")
-    driver, gpus = read(told, _run(program, *CAPABILITIES) if "<gpu " in told else "")
+    document = _run(program, "-q", "-x")
+    driver, gpus = read(document, _run(program, *CAPABILITIES) if "<gpu " in document else "")
     if driver.problem:
         return NvidiaDriver(problem=f"{NAME}: {driver.problem}"), ()
     return driver, gpus
@@ -43,8 +43,8 @@ def read(document: str, capabilities: str = "") -> tuple[NvidiaDriver, tuple[Gpu
     lines = [line.strip() for line in capabilities.splitlines()]
     driver = NvidiaDriver(
         # The newer names are those of drivers from R560 on, which write both for a while.
-        version=_text(log, "driver_version") or _text(log, "kmd_version"),
-        cuda=_text(log, "cuda_version") or _text(log, "cuda_umd_version"),
+        version=_value(log, "driver_version") or _value(log, "kmd_version"),
+        cuda=_value(log, "cuda_version") or _value(log, "cuda_umd_version"),
         told_by=NAME,
     )
     gpus = tuple(
@@ -55,13 +55,13 @@ def read(document: str, capabilities: str = "") -> tuple[NvidiaDriver, tuple[Gpu
 
 
 def _gpu(index: int, gpu: ET.Element, capability: str) -> Gpu:
-    total, reserved = (_bytes(gpu, f"fb_memory_usage/{entry}") for entry in ("total", "reserved"))
-    mig = _text(gpu, "mig_mode/current_mig")
+    total, reserved = (_bytes(gpu, f"fb_memory_usage/{part}") for part in ("total", "reserved"))
+    mig = _value(gpu, "mig_mode/current_mig")
     refused = gpu.find("fb_memory_usage/total") is not None and total is None
     return Gpu(
         index=index,
-        name=_text(gpu, "product_name") or "unknown",
-        uuid=_text(gpu, "uuid"),
+        name=_value(gpu, "product_name") or "unknown",
+        uuid=_value(gpu, "uuid"),
         memory_bytes=total - (reserved or 0) if total is not None else None,
         free_bytes=_bytes(gpu, "fb_memory_usage/free"),
         unified=refused and mig != "Enabled",
@@ -70,14 +70,14 @@ def _gpu(index: int, gpu: ET.Element, capability: str) -> Gpu:
     )
 
 
-def _text(element: ET.Element, path: str) -> str | None:
-    """Return a value; what is not available or not supported is none."""
-    text = (element.findtext(path) or "").strip()
-    return None if text.strip("[]") in ("", "N/A", "Not Supported", "Unknown Error") else text
+def _value(element: ET.Element, path: str) -> str | None:
+    """Return a value; None where it is not available or not supported."""
+    value = (element.findtext(path) or "").strip()
+    return None if value.strip("[]") in ("", "N/A", "Not Supported", "Unknown Error") else value
 
 
 def _bytes(element: ET.Element, path: str) -> int | None:
-    number, _, unit = (_text(element, path) or "").partition(" ")
+    number, _, unit = (_value(element, path) or "").partition(" ")
     return int(number) * UNITS[unit] if number.isdecimal() and unit in UNITS else None
 
 

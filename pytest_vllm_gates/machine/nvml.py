@@ -1,8 +1,7 @@
-"""Asks the NVIDIA driver itself, through NVML: each field on its own, for any may be refused.
+"""Queries the NVIDIA driver through NVML, each field on its own, since any may be refused.
 
-What the GPUs do meanwhile, through NVML: busy or not, at which clock, at what power, how hot.
-
-A figure that is worse beside a clock that is lower, or a limit that was reached, is explained.
+`ask` describes the GPUs. `watched` samples utilization, clock, power and temperature during a
+block: a lower clock or a limit that was reached explains worse figures.
 """
 
 from __future__ import annotations
@@ -38,36 +37,36 @@ def ask() -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
 
 
 def _ask(nvml: Any) -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
-    def told(question: Callable[..., T], *about: object) -> T | None:
+    def query(question: Callable[..., T], *about: object) -> T | None:
         try:
             return question(*about)
         except (nvml.NVMLError, AttributeError):
             return None
 
-    cuda = told(nvml.nvmlSystemGetCudaDriverVersion_v2)
+    cuda = query(nvml.nvmlSystemGetCudaDriverVersion_v2)
     driver = NvidiaDriver(
-        version=_text(told(nvml.nvmlSystemGetDriverVersion)),
+        version=_as_text(query(nvml.nvmlSystemGetDriverVersion)),
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         told_by=NAME,
     )
     handles = [
         (index, handle)
-        for index in range(told(nvml.nvmlDeviceGetCount) or 0)
-        if (handle := told(nvml.nvmlDeviceGetHandleByIndex, index)) is not None
+        for index in range(query(nvml.nvmlDeviceGetCount) or 0)
+        if (handle := query(nvml.nvmlDeviceGetHandleByIndex, index)) is not None
     ]
-    gpus = tuple(_gpu(nvml, told, index, handle) for index, handle in handles)
-    return driver, gpus, _topology(nvml, told, [handle for _, handle in handles])
+    gpus = tuple(_gpu(nvml, query, index, handle) for index, handle in handles)
+    return driver, gpus, _topology(nvml, query, [handle for _, handle in handles])
 
 
-def _gpu(nvml: Any, told: Callable[..., Any], index: int, handle: object) -> Gpu:
-    capability = told(nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    mig = told(nvml.nvmlDeviceGetMigMode, handle)
-    total, free, refused = _memory(nvml, told, handle)
-    links = [told(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in _links(nvml)]
+def _gpu(nvml: Any, query: Callable[..., Any], index: int, handle: object) -> Gpu:
+    capability = query(nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    mig = query(nvml.nvmlDeviceGetMigMode, handle)
+    total, free, refused = _memory(nvml, query, handle)
+    links = [query(nvml.nvmlDeviceGetNvLinkState, handle, link) for link in _links(nvml)]
     return Gpu(
         index=index,
-        name=_text(told(nvml.nvmlDeviceGetName, handle)) or "unknown",
-        uuid=_text(told(nvml.nvmlDeviceGetUUID, handle)),
+        name=_as_text(query(nvml.nvmlDeviceGetName, handle)) or "unknown",
+        uuid=_as_text(query(nvml.nvmlDeviceGetUUID, handle)),
         memory_bytes=total,
         free_bytes=free,
         # With MIG on, memory is refused to those who may not see the whole of it.
@@ -83,12 +82,12 @@ def _links(nvml: Any) -> range:
 
 
 def _memory(
-    nvml: Any, told: Callable[..., Any], handle: object
+    nvml: Any, query: Callable[..., Any], handle: object
 ) -> tuple[int | None, int | None, bool]:
-    """Return total and free bytes, and whether this GPU has no memory that could be told."""
-    memory = told(
+    """Return total and free bytes, and whether this GPU has no memory of its own to report."""
+    memory = query(
         nvml.nvmlDeviceGetMemoryInfo, handle, getattr(nvml, "nvmlMemory_v2", None)
-    ) or told(nvml.nvmlDeviceGetMemoryInfo, handle)
+    ) or query(nvml.nvmlDeviceGetMemoryInfo, handle)
     if memory is not None and memory.total:
         return memory.total - getattr(memory, "reserved", 0), memory.free, False
     try:
@@ -101,36 +100,39 @@ def _memory(
 
 
 def _topology(
-    nvml: Any, told: Callable[..., Any], handles: list[object]
+    nvml: Any, query: Callable[..., Any], handles: list[object]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return what lies between each two GPUs, in the words of `nvidia-smi topo`."""
-    if len(handles) < 2:  # noqa: PLR2004 - one alone has nobody to reach
+    """Return the link between each two GPUs, as `nvidia-smi topo` names it."""
+    if len(handles) < 2:  # noqa: PLR2004 - a single GPU has no links
         return ()
-    ways = {
+    names = {
         nvml.NVML_TOPOLOGY_SINGLE: "PIX",
         nvml.NVML_TOPOLOGY_MULTIPLE: "PXB",
         nvml.NVML_TOPOLOGY_HOSTBRIDGE: "PHB",
         nvml.NVML_TOPOLOGY_NODE: "NODE",
         nvml.NVML_TOPOLOGY_SYSTEM: "SYS",
     }
-    found = {}
-    for number, other in itertools.combinations(range(len(handles)), 2):
-        pair = handles[number], handles[other]
-        linked = told(nvml.nvmlDeviceGetP2PStatus, *pair, nvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    links = {}
+    for first, second in itertools.combinations(range(len(handles)), 2):
+        pair = handles[first], handles[second]
+        linked = query(nvml.nvmlDeviceGetP2PStatus, *pair, nvml.NVML_P2P_CAPS_INDEX_NVLINK)
         if linked == nvml.NVML_P2P_STATUS_OK:
-            found[number, other] = "NVLINK"
+            links[first, second] = "NVLINK"
         else:
-            way = told(nvml.nvmlDeviceGetTopologyCommonAncestor, *pair)
-            found[number, other] = "unknown" if way is None else ways.get(way, "unknown")
+            path = query(nvml.nvmlDeviceGetTopologyCommonAncestor, *pair)
+            links[first, second] = "unknown" if path is None else names.get(path, "unknown")
     size = range(len(handles))
     return tuple(
-        tuple("X" if item == other else found[min(item, other), max(item, other)] for other in size)
-        for item in size
+        tuple(
+            "X" if first == second else links[min(first, second), max(first, second)]
+            for second in size
+        )
+        for first in size
     )
 
 
-def _text(value: object) -> str | None:
-    """Return what NVML tells as text; older bindings give bytes."""
+def _as_text(value: object) -> str | None:
+    """Return a value of NVML as text; older bindings return bytes."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return str(value) if value else None
@@ -143,7 +145,7 @@ PERCENT = 100
 
 @contextlib.contextmanager
 def watched() -> Iterator[Mapping[str, float]]:
-    """Look at every GPU while the block lasts; what it gives is filled in at its end.
+    """Sample every GPU while the block lasts; the mapping is filled in at its end.
 
     Means over GPUs and looks: `gpu_utilization` and `gpu_throttled` as shares, `gpu_sm_clock_mhz`,
     `gpu_power_w`, and the highest `gpu_temperature_c`. Empty where no driver answers; a figure that
@@ -151,11 +153,11 @@ def watched() -> Iterator[Mapping[str, float]]:
     """
     import pynvml  # noqa: PLC0415 - only where a driver may be
 
-    told: dict[str, float] = {}
+    figures: dict[str, float] = {}
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        yield told
+        yield figures
         return
     looks: list[dict[str, float]] = []
     over = threading.Event()
@@ -170,11 +172,11 @@ def watched() -> Iterator[Mapping[str, float]]:
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
     try:
-        yield told
+        yield figures
     finally:
         over.set()
         thread.join()
-        told.update(_summary(looks))
+        figures.update(_summary(looks))
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
 
@@ -201,11 +203,11 @@ def _look(nvml: Any, handle: object) -> dict[str, float]:
         ),
         "gpu_throttled": lambda: throttled(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
     }
-    found = {}
+    figures = {}
     for name, question in questions.items():
         with contextlib.suppress(nvml.NVMLError, AttributeError):
-            found[name] = float(question())
-    return found
+            figures[name] = float(question())
+    return figures
 
 
 def _summary(looks: list[dict[str, float]]) -> dict[str, float]:

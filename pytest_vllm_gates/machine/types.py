@@ -1,4 +1,4 @@
-"""The machine a run happens on: everything about it that decides whether a server boots."""
+"""Records of the machine a run happens on, as far as they decide whether a server boots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One NVIDIA GPU as its driver tells of it; what it does not tell is None."""
+    """One NVIDIA GPU as its driver reports it; None where it reports nothing."""
 
     index: int
     name: str
@@ -20,7 +20,7 @@ class Gpu:
     """What programs can get: the memory without what the driver keeps for itself."""
     free_bytes: int | None = None
     unified: bool = False
-    """Whether it shares the machine's memory, so that the driver tells of none of its own."""
+    """Whether it shares the machine's memory, so that the driver reports none of its own."""
     capability: str | None = None
     """Compute capability, as `9.0`."""
     mig: bool | None = None
@@ -37,12 +37,12 @@ class NvidiaDriver:
     """The newest CUDA it runs, as `13.0`; that of a forward-compatibility package where loaded."""
     told_by: str | None = None
     problem: str | None = None
-    """Why nothing is told: no library, no driver, a mismatch of the two."""
+    """Why there are no facts: no library, no driver, a mismatch of the two."""
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """What the system grants a process here; None where it cannot be asked."""
+    """The limits of a process; None where the system does not report them."""
 
     open_files: tuple[int, int] | None = None
     """Soft and hard; -1 is no limit."""
@@ -52,7 +52,7 @@ class ProcessLimits:
 
 @dataclass(frozen=True)
 class Machine:
-    """What was found out about this machine; memory in bytes."""
+    """The facts of this machine; memory in bytes."""
 
     os: str
     python: str
@@ -68,7 +68,7 @@ class Machine:
     devices: tuple[Gpu, ...] = ()
     driver: NvidiaDriver = NvidiaDriver()
     topology: tuple[tuple[str, ...], ...] = ()
-    """How each GPU reaches each other: NVLINK, or how far the way through PCIe is."""
+    """The link between each two GPUs: NVLINK, or the distance through PCIe."""
     container: str | None = None
     """What it runs in, such as `docker`; None for bare metal."""
     limits: ProcessLimits = ProcessLimits()

@@ -1,4 +1,4 @@
-"""Where the processors' time goes is told apart: the server's, the host's, that of others."""
+"""Processor time is divided between the server, the host and others."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ START = times(0.0, 0.0)
             times(4.0, 1.0, user=8.0, system=2.0), CpuShares(0.0, 0.5, 4.0), id="half is others'"
         ),
         pytest.param(
-            times(4.0, 1.0, user=7.5, idle=2.5), CpuShares(0.0, 0.0, 4.0), id="as much was left over"
+            times(4.0, 1.0, user=7.5, idle=2.5), CpuShares(0.0, 0.0, 4.0),
+            id="as much was left over"
         ),
         pytest.param(
             times(4.0, 1.0, user=7.0, idle=1.0, iowait=0.5, softirq=1.0, irq=0.5),
             CpuShares(0.0, 0.2, 4.0), id="interrupts count",
         ),
         pytest.param(
-            times(4.0, 1.0, user=5.0, nice=5.0), CpuShares(0.0, 0.5, 4.0), id="who is nice takes it too"
+            times(4.0, 1.0, user=5.0, nice=5.0), CpuShares(0.0, 0.5, 4.0),
+            id="who is nice takes it too"
         ),
         pytest.param(
             times(4.0, 1.0, user=5.0, steal=5.0), CpuShares(0.5, 0.0, 4.0), id="the host took half"
@@ -54,7 +56,7 @@ START = times(0.0, 0.0)
         pytest.param(START, CpuShares(0.0, None, 0.0), id="no time passed"),
     ],
 )  # fmt: skip
-def test_what_others_took_is_what_the_server_missed(now: Times, due: CpuShares) -> None:
+def test_share_of_others_is_what_the_server_missed(now: Times, due: CpuShares) -> None:
     shares = spent(START, now)
     assert (shares.steal, shares.server_s) == (due.steal, due.server_s)
     assert shares.others == pytest.approx(due.others)
@@ -74,21 +76,21 @@ def test_only_the_processors_of_this_process_count(
     (tmp_path / "7/stat").write_text(f"7 (a ) name) S {' '.join(['0'] * 10)} 120 30 0 0\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 2})
     monkeypatch.setattr(cpu, "TICKS", 100)
-    found = look([7, 8], tmp_path)
-    assert found.machine == dict.fromkeys(FIELDS, 0.0) | {
+    measured = look([7, 8], tmp_path)
+    assert measured.machine == dict.fromkeys(FIELDS, 0.0) | {
         "user": 1.5, "nice": 0.1, "idle": 3.0, "steal": 0.2,
     }  # fmt: skip
-    assert found.server_s == 1.5
+    assert measured.server_s == 1.5
     assert look([], tmp_path).server_s is None
 
 
-def test_a_system_without_such_files_tells_nothing(tmp_path: Path) -> None:
-    found = look([7], tmp_path)
-    assert found.machine == {}
-    assert spent(found, found) == CpuShares(0.0, None, 0.0)
+def test_system_without_proc_files_has_no_figures(tmp_path: Path) -> None:
+    measured = look([7], tmp_path)
+    assert measured.machine == {}
+    assert spent(measured, measured) == CpuShares(0.0, None, 0.0)
 
 
-def test_a_process_that_works_beside_us_is_seen() -> None:
+def test_busy_processes_of_others_are_measured() -> None:
     """Real work on every processor of this machine, of processes that are nobody's server."""
     count = 2 * len(os.sched_getaffinity(0))
     busy = [
@@ -104,9 +106,9 @@ def test_a_process_that_works_beside_us_is_seen() -> None:
             busy[1].wait(1.0)
         shares = spent(before, look([busy[0].pid]))
     finally:
-        for entry in busy:
-            entry.kill()
-            entry.wait()
+        for process in busy:
+            process.kill()
+            process.wait()
     assert shares.server_s
     assert shares.others is not None
     assert shares.others > 0.2

@@ -1,4 +1,4 @@
-"""What GPUs do while a load is on: means over all of them, without what a driver refuses."""
+"""Activity of GPUs during a load: means over all of them, without refused figures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_every_gpu_is_looked_at_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_gpu_is_sampled_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "LOOK_S", 0.001)
     Nvml(recorded("h100x8")).install(monkeypatch)
-    with nvml.watched() as told:
-        assert told == {}
+    with nvml.watched() as figures:
+        assert figures == {}
         time.sleep(0.01)
-    assert told == {
+    assert figures == {
         "gpu_utilization": 0.8,
         "gpu_sm_clock_mhz": 1410.0,
         "gpu_power_w": 350.5,
@@ -29,19 +29,19 @@ def test_every_gpu_is_looked_at_until_the_end(monkeypatch: pytest.MonkeyPatch) -
     }
 
 
-def test_what_is_refused_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_figures_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     Nvml(recorded("gb10")).install(monkeypatch)
-    with nvml.watched() as told:
+    with nvml.watched() as figures:
         pass
-    assert "gpu_power_w" not in told
-    assert told["gpu_utilization"] == 0.8
+    assert "gpu_power_w" not in figures
+    assert figures["gpu_utilization"] == 0.8
 
 
-def test_without_a_driver_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_driver_gives_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", refuse)
-    with nvml.watched() as told:
+    with nvml.watched() as figures:
         pass
-    assert told == {}
+    assert figures == {}

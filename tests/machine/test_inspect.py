@@ -1,4 +1,4 @@
-"""What a machine is, from NVML, from nvidia-smi, from the kernel's files, and from neither."""
+"""A machine is described from NVML, nvidia-smi and the kernel's files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GIB = 2**30
 
 
 @pytest.mark.parametrize("name", CAPABILITIES)
-def test_nvml_tells_what_nvidia_smi_tells(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_and_nvidia_smi_report_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = recorded(name)
     Nvml(expected, as_bytes=name == "t4").install(monkeypatch)
     driver, gpus, _ = nvml.ask()
@@ -35,26 +35,29 @@ class Reserved(Memory):
 
 
 @pytest.mark.parametrize("knows_reserved", [True, False])
-def test_a_captured_machine_tells_both_ways_alike(
+def test_captured_machine_reports_the_same_either_way(
     monkeypatch: pytest.MonkeyPatch, *, knows_reserved: bool
 ) -> None:
     """Bindings of older drivers know no second version, and count as used what is reserved."""
-    told = json.loads((RECORDED / "h100.nvml.json").read_text())
+    captured = json.loads((RECORDED / "h100.nvml.json").read_text())
 
     class Captured(Nvml):
         def nvmlDeviceGetMemoryInfo(  # noqa: N802 - NVML's name
             self, _: Gpu, version: object = None
         ) -> Memory:
             if version is None:
-                return Memory(**told["memory"])
+                return Memory(**captured["memory"])
             if not knows_reserved:
                 raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-            return Reserved(**told["memory_v2"])
+            return Reserved(**captured["memory_v2"])
 
     expected = recorded("h100")
     Captured(expected).install(monkeypatch)
     _, (gpu,), _ = nvml.ask()
-    assert (gpu.name, gpu.capability) == (told["name"], ".".join(map(str, told["capability"])))
+    assert (gpu.name, gpu.capability) == (
+        captured["name"],
+        ".".join(map(str, captured["capability"])),
+    )
     assert gpu.free_bytes == expected.devices[0].free_bytes == 85_017_493_504
     if knows_reserved:
         # vLLM printed 79.18 GiB there as the device's.
@@ -77,14 +80,14 @@ def test_eight_gpus_and_how_they_reach_each_other(monkeypatch: pytest.MonkeyPatc
     assert topology[1][:3] == ("SYS", "X", "SYS")
 
 
-def test_what_the_driver_keeps_is_not_to_be_had() -> None:
+def test_memory_reserved_by_the_driver_is_not_available() -> None:
     (gpu, *_) = recorded("h100x8").devices
     assert gpu.memory_bytes == (81559 - 550) * 2**20
     assert gpu.free_bytes == 81007 * 2**20
     assert recorded("t4").devices[0].memory_bytes == 15109 * 2**20
 
 
-def test_unified_memory_is_told_from_memory_that_mig_hides() -> None:
+def test_unified_memory_differs_from_memory_hidden_by_mig() -> None:
     (spark,) = recorded("gb10").devices
     assert (spark.unified, spark.memory_bytes, spark.free_bytes) == (True, None, None)
     (cut,) = recorded("a100mig").devices
@@ -92,7 +95,7 @@ def test_unified_memory_is_told_from_memory_that_mig_hides() -> None:
 
 
 @pytest.mark.parametrize("error", ["DRIVER_NOT_LOADED", "LIB_RM_VERSION_MISMATCH", "NO_PERMISSION"])
-def test_a_driver_that_refuses_says_why(error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_error_is_reported(error: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{error}"))
 
@@ -102,7 +105,7 @@ def test_a_driver_that_refuses_says_why(error: str, monkeypatch: pytest.MonkeyPa
     assert driver.problem is not None and driver.problem.startswith("NVML: ")
 
 
-def test_nvidia_smi_is_asked_where_nvml_cannot_be(
+def test_nvidia_smi_replaces_a_missing_nvml(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = "WARNING: infoROM\n" + (RECORDED / "rtx5090.xml").read_text()
@@ -113,7 +116,7 @@ def test_nvidia_smi_is_asked_where_nvml_cannot_be(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [
         "",
         "No devices were found",
@@ -121,13 +124,13 @@ def test_nvidia_smi_is_asked_where_nvml_cannot_be(
         "<nvidia_smi_log>&x;</nvidia_smi_log>",
     ],
 )
-def test_what_nvidia_smi_says_in_place_of_a_document_is_kept(said: str) -> None:
-    driver, gpus = nvidia_smi.read(said)
+def test_nvidia_smi_output_without_a_document_is_the_problem(output: str) -> None:
+    driver, gpus = nvidia_smi.read(output)
     assert gpus == ()
-    assert driver.problem == (said or "it said nothing")
+    assert driver.problem == (output or "it said nothing")
 
 
-def test_newer_names_of_the_versions_are_read() -> None:
+def test_newer_version_fields_are_read() -> None:
     document = (RECORDED / "gb10.xml").read_text()
     document = document.replace("driver_version>", "kmd_version>")
     document = document.replace("<cuda_version>", "<cuda_umd_version>")
@@ -136,7 +139,7 @@ def test_newer_names_of_the_versions_are_read() -> None:
     assert (driver.version, driver.cuda) == ("580.95.05", "13.0")
 
 
-def test_no_gpu_is_a_machine_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_gpus_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, "NVIDIA-SMI has failed", status=9)
     here = machine_inspect.inspect()
     assert here.devices == ()
@@ -146,7 +149,7 @@ def test_no_gpu_is_a_machine_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("text", "nodes"),
+    ("status", "nodes"),
     [
         ("Mems_allowed:\t00000001\nMems_allowed_list:\t0\n", 1),
         ("Mems_allowed_list:\t0-1,3\n", 3),
@@ -155,21 +158,21 @@ def test_no_gpu_is_a_machine_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_memory_nodes_are_those_this_process_may_have(
-    text: str, nodes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    status: str, nodes: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "status").write_text(text, encoding="utf-8")
+    (tmp_path / "status").write_text(status, encoding="utf-8")
     monkeypatch.setattr(machine_inspect, "STATUS", tmp_path / "status")
     assert machine_inspect.inspect().numa_nodes == nodes
 
 
-def test_secrets_are_never_in_it() -> None:
-    found = machine_inspect.relevant(
+def test_secrets_are_redacted() -> None:
+    environment = machine_inspect.relevant(
         {
             "HF_TOKEN": "hf_1", "VLLM_API_KEY": "sk-2", "NCCL_DEBUG": "INFO", "HOME": "/root",
             "CUDA_VISIBLE_DEVICES": "0,1", "HF_ENDPOINT": "https://me:pass@mirror.example/hf",
         }
     )  # fmt: skip
-    assert found == {
+    assert environment == {
         "CUDA_VISIBLE_DEVICES": "0,1",
         "HF_ENDPOINT": "https://[redacted]@mirror.example/hf",
         "HF_TOKEN": "[redacted]",
@@ -179,7 +182,7 @@ def test_secrets_are_never_in_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "kind"),
+    ("file", "content", "kind"),
     [
         ("proc/1/cgroup", "0::/kubepods.slice/pod1\n", "kubernetes"),
         ("proc/1/cgroup", "12:cpu:/docker/0123\n", "docker"),
@@ -188,17 +191,17 @@ def test_secrets_are_never_in_it() -> None:
         ("proc/1/cgroup", "0::/init.scope\n", None),
     ],
 )
-def test_containers_are_known_by_what_they_leave(
-    file: str, text: str, kind: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_container_kind_is_detected_by_its_traces(
+    file: str, content: str, kind: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / file).write_text(text)
+    (tmp_path / file).write_text(content)
     assert machine_inspect.kind(tmp_path) == kind
 
 
-@pytest.mark.parametrize(("text", "limit"), [("8589934592\n", 8 * GIB), ("max\n", None)])
-def test_a_containers_limit_of_memory(text: str, limit: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("content", "limit"), [("8589934592\n", 8 * GIB), ("max\n", None)])
+def test_memory_limit_of_a_container(content: str, limit: int | None, tmp_path: Path) -> None:
     (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
-    (tmp_path / "sys/fs/cgroup/memory.max").write_text(text)
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text(content)
     assert machine_inspect.memory_limit(tmp_path) == limit
