@@ -1,15 +1,16 @@
-"""Runs one command and ends its whole process tree when the process that asked for it goes away.
+"""Runs one command and ends its whole process tree when the calling process ends.
 
 A program of its own, standard library only (`python -I -S guard.py SECONDS COMMAND…`). Its standard
-input is a pipe whose other end only the asking process holds: end of file means "stop", whether the
-asker closed it or was killed with SIGKILL. It exits as the command did (128 + signal for a signal).
+input is a pipe whose other end only the calling process has open: end of file means "stop", whether
+the caller closed it or was killed with SIGKILL. It exits as the command did (128 + signal for a
+signal).
 
-What the command writes goes through the guard, which leaves out the secrets of the environment and
-of the arguments both were given: they never reach the log, on no disk and for no moment.
+The command's output goes through the guard, which redacts the secrets of the environment and of
+the arguments: they never reach the log.
 
-The guard is a process group of its own, so a terminal's Ctrl-C does not reach it, and a "subreaper"
+The guard has its own process group, so a terminal's Ctrl-C does not reach it, and is a "subreaper"
 (prctl(2), Linux): a grandchild that daemonises is handed to it and not to init, and so is found.
-It is no session of its own: Linux shares the machine between sessions (autogroup, sched(7)), and on
+It has no own session: Linux shares the machine between sessions (autogroup, sched(7)), and on
 two cores a busy server in another session kept its clients from running for seconds.
 """
 
@@ -35,14 +36,14 @@ LINGER_S = 1.0  # what an orphaned worker gets to end by itself once its parent 
 
 
 def prctl(option: int, value: int) -> None:
-    """Ask prctl(2) where there is one; elsewhere the process group alone is ended."""
+    """Call prctl(2) where there is one; elsewhere only the process group is ended."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def parents() -> dict[int, int]:
     """Return the parent's id of every live process by its own, zombies left out."""
-    found = {}
+    parent_of = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if not name.isdigit():
             continue
@@ -51,8 +52,8 @@ def parents() -> dict[int, int]:
                 # "pid (comm) state ppid": the command may hold spaces and brackets
                 state, parent = stat.read().rpartition(")")[2].split()[:2]
             if state != "Z":
-                found[int(name)] = int(parent)
-    return found
+                parent_of[int(name)] = int(parent)
+    return parent_of
 
 
 def descendants(root: int) -> list[int]:
@@ -60,13 +61,13 @@ def descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid, parent in parents().items():
         children.setdefault(parent, []).append(pid)
-    found: list[int] = []
+    below: list[int] = []
     queue = [root]
     while queue:
         for child in children.get(queue.pop(), ()):
-            found.append(child)
+            below.append(child)
             queue.append(child)
-    return found
+    return below
 
 
 def signal_all(pids: list[int], number: int) -> None:
@@ -81,7 +82,7 @@ def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
     if child.poll() is None and grace_s > 0:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
-        signal_all(descendants(os.getpid()), signal.SIGCONT)  # one that is held still hears it, too
+        signal_all(descendants(os.getpid()), signal.SIGCONT)  # a paused process gets it, too
         deadline = time.monotonic() + grace_s
         while child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -104,17 +105,18 @@ def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
 
 
 def pass_on(source: int, target: int) -> None:
-    """Write to `target` what comes from `source`, without secrets, until nobody writes any more.
+    """Copy `source` to `target` without secrets, until `source` ends.
 
-    Reads on whatever happens: a server whose output nobody takes stands still.
+    Keeps reading on errors: a server whose output is not read blocks.
     """
     try:
         # Isolated, this program finds nothing but the standard library by itself.
         sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
-        from pytest_vllm_gates.redaction import prompts, redactor as redaction_redactor  # noqa: PLC0415 - as above
+        from pytest_vllm_gates.redaction import prompts  # noqa: PLC0415 - as above
+        from pytest_vllm_gates.redaction.redactor import of_process  # noqa: PLC0415
         from pytest_vllm_gates.redaction.stream import Stream  # noqa: PLC0415
 
-        redactor = redaction_redactor.of_process(os.environ, sys.argv[2:])
+        redactor = of_process(os.environ, sys.argv[2:])
         if os.environ.get(prompts.VARIABLE, prompts.KEEP) != prompts.KEEP:
             redactor.prompts = prompts.Prompts(prompts.DROP)
         stream = Stream(redactor)
@@ -164,10 +166,10 @@ def main() -> int:
     while child.poll() is None:
         ready, _, _ = select.select([0], [], [], 0.05)
         if ready:
-            asked = os.read(0, 64)
-            # The last line written says how long to wait; a bare end of file keeps the default.
-            if asked.strip():
-                grace_s = float(asked.split()[-1])
+            request = os.read(0, 64)
+            # The last line written is the grace period; a bare end of file keeps the default.
+            if request.strip():
+                grace_s = float(request.split()[-1])
             else:
                 break
     end_tree(child, grace_s)

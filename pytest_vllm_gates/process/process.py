@@ -1,10 +1,9 @@
-"""A process whose whole tree ends when this one does, however this one ends.
+"""Runs processes whose whole tree ends with this one, and pauses or inspects processes.
 
-Holds a server's processes still (SIGSTOP) while another is measured on the same machine.
-
-An idle server is not at rest: a worker of vLLM asks its queue again and again for a second after
-its last step and gives the processor away in between (`sched_yield`), and two workers that are
-bound to one core pass it to and fro four million times in a minute.
+`paused` stops a server's processes (SIGSTOP) while another is measured on the same machine. An
+idle server uses processor time: a worker of vLLM polls its queue for a second after its last step
+and yields in between (`sched_yield`), and two workers that are bound to one core switch four
+million times in a minute.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_vllm_gates.process import guard as process_guard
-from pytest_vllm_gates.process.guard import signal_all
+from pytest_vllm_gates.process.guard import descendants, parents, signal_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +38,7 @@ RUNNING, DYING = "running", "killed, but not gone"
 
 
 class Process(Protocol):
-    """A command that runs under a guard, whoever holds the guard's pipe."""
+    """A command that runs under a guard, whichever process has the guard's pipe."""
 
     log: Path
 
@@ -115,14 +113,14 @@ class GuardedProcess:
         status = self.wait(grace_s + HURRY_S)
         if status is None:
             # The guard itself hangs. The command dies with it: it asked the kernel for that.
-            tree = process_guard.descendants(self.pid)
+            tree = descendants(self.pid)
             self._guard.kill()
-            process_guard.signal_all(tree, signal.SIGKILL)
+            signal_all(tree, signal.SIGKILL)
             status = self._guard.wait()
         return status
 
     def _hang_up(self, last_words: str = "") -> None:
-        """Close the pipe whose end tells the guard to stop."""
+        """Close the pipe, which makes the guard stop the command."""
         pipe = self._guard.stdin
         if pipe is not None and not pipe.closed:
             with contextlib.suppress(OSError):
@@ -148,15 +146,15 @@ def started(pid: int) -> int | None:
 def outliving(
     pids: Sequence[int], within_s: float, dying_within_s: float = DYING_S
 ) -> dict[int, str]:
-    """Return which of the processes are still there, and what each is doing, as a word or two.
+    """Return which of the processes still exist, with the state of each.
 
     Returns at once when none is, else after `within_s` seconds, or `dying_within_s` where all that
     are left were killed and only the kernel is not done with them.
     """
     begun = time.monotonic()
-    while left := {pid: _doing(pid) for pid in sorted(set(pids) & process_guard.parents().keys())}:
+    while left := {pid: _doing(pid) for pid in sorted(set(pids) & parents().keys())}:
         waited = time.monotonic() - begun
-        dying = all(what == DYING for what in left.values())
+        dying = all(state == DYING for state in left.values())
         if waited >= (dying_within_s if dying else within_s):
             break
         time.sleep(POLL_S)
@@ -164,7 +162,7 @@ def outliving(
 
 
 def _doing(pid: int) -> str:
-    """Return whether a process runs, or is only waiting for the kernel to bury it."""
+    """Return whether a process runs, or was killed and the kernel has not removed it yet."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
@@ -177,18 +175,18 @@ def _doing(pid: int) -> str:
 
 
 @contextlib.contextmanager
-def stilled(processes: Callable[[], Sequence[int]]) -> Iterator[None]:
-    """Stop these processes as long as the block lasts; those that may not be stopped go on."""
-    found = [*processes()]
+def paused(processes: Callable[[], Sequence[int]]) -> Iterator[None]:
+    """Pause these processes while the block lasts."""
+    pids = [*processes()]
     try:
-        signal_all(found, signal.SIGSTOP)
+        signal_all(pids, signal.SIGSTOP)
         yield
     finally:
-        signal_all(found, signal.SIGCONT)
+        signal_all(pids, signal.SIGCONT)
 
 
 def resident_bytes(processes: Iterable[int]) -> int | None:
-    """Return how much memory some processes hold together, shared pages counted for each."""
+    """Return the resident memory of some processes together, shared pages counted for each."""
     total = 0
     for pid in processes:
         try:

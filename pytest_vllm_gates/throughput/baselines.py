@@ -2,7 +2,7 @@
 
 `golden/baselines/<machine>/0001_<family>-<checkpoint>-<lane>.json`, as `pytest-benchmark` numbers
 them, so that `pytest-benchmark compare --storage golden/baselines` reads them. A block is a round;
-every block stands whole under `extra_info`, so that any verdict can be worked out again.
+`extra_info` has every block completely, so that any verdict can be computed again.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Baselines:
     now: Conditions
     versions: Mapping[str, str]
     command: str
-    """What a person types to record one."""
+    """The command that records one."""
 
     @property
     def folder(self) -> Path:
-        """Where those of this machine lie."""
+        """The folder of this machine's baselines."""
         return self.root / machine_name(self.now)
 
     @property
     def name(self) -> str:
-        """What the files are called after their numbers."""
+        """The name of the files after their numbers."""
         model = self.now.model
         words = f"{model['family']}-{model['checkpoint']}-{self.now.lane}"
         return re.sub(r"[^A-Za-z0-9.]+", "-", words)
@@ -59,25 +59,23 @@ class Baselines:
     def recorded(self) -> tuple[list[Recorded], list[str]]:
         """Return the boots to compare with: those of the newest versions recorded.
 
-        Where there are none, how the newest recorded one differs from what is measured now.
+        Where there are none, also returns how the newest one recorded differs from now.
         Raises `UserError` for a file that is not whole or of a later format.
         """
         recorded_boots = [self._read(path) for path in self._files(self.folder)]
-        alike = [
-            other for other in recorded_boots if not any(other.conditions.differences(self.now))
-        ]
+        alike = [boot for boot in recorded_boots if not any(boot.conditions.differences(self.now))]
         if alike:
-            return [other for other in alike if other.versions == alike[-1].versions], []
-        others = recorded_boots or [self._read(path) for path in self._elsewhere()]
+            return [boot for boot in alike if boot.versions == alike[-1].versions], []
+        others = recorded_boots or [self._read(path) for path in self._of_other_machines()]
         return [], [*others[-1].conditions.differences(self.now)] if others else []
 
     def record(self, blocks: Sequence[Block], machine: Mapping[str, Any]) -> Path:
-        """Write the blocks of a boot; `machine` extends what pytest-benchmark says of it."""
+        """Write the blocks of a boot; `machine` extends pytest-benchmark's description of it."""
         stats: Any = Stats()  # type: ignore[no-untyped-call]
         for block in blocks:
             stats.update(block.took_s)
         family = str(self.now.model["family"])
-        kept = {
+        payload = {
             "format": FORMAT,
             "conditions": dataclasses.asdict(self.now),
             "versions": dict(self.versions),
@@ -93,7 +91,7 @@ class Baselines:
                     "fullname": f"gates/test_throughput.py::block[{family}]",
                     "params": dict(self.now.work),
                     "param": self.now.lane,
-                    "extra_info": {OURS: kept},
+                    "extra_info": {OURS: payload},
                     "options": {},
                     "stats": {**stats.as_dict(), "data": stats.data, "iterations": 1},
                 }
@@ -106,24 +104,24 @@ class Baselines:
         return path
 
     def calibration(self) -> Calibration | None:
-        """Return what an A/A run found under these conditions; None where there was none."""
+        """Return the calibration of an A/A run under these conditions; None where there is none."""
         path = self._calibration_file()
         if not path.is_file():
             return None
-        kept = _object(path, _json(path, self.command).get(OURS), self.command)
+        payload = _payload(path, _json(path, self.command).get(OURS), self.command)
         try:
-            found = Calibration(
-                CONDITIONS.validate_python(kept["conditions"]),
-                Scatter.model_validate(kept["pair_sd"]),
-                kept["count"],
+            calibration = Calibration(
+                CONDITIONS.validate_python(payload["conditions"]),
+                Scatter.model_validate(payload["pair_sd"]),
+                payload["count"],
             )
         except (KeyError, ValidationError) as error:
             raise UserError(_corrupt(path, str(error), self.command)) from error
-        return None if any(found.conditions.differences(self.now)) else found
+        return None if any(calibration.conditions.differences(self.now)) else calibration
 
     def calibrate(self, pair_sd: Scatter, pairs: Sequence[Pair]) -> Path:
-        """Write what an A/A run found, with every block of it."""
-        kept = {
+        """Write the calibration of an A/A run, with every block of it."""
+        payload = {
             "format": FORMAT,
             "conditions": dataclasses.asdict(self.now),
             "versions": dict(self.versions),
@@ -132,7 +130,7 @@ class Baselines:
             "pairs": [dataclasses.asdict(pair) for pair in pairs],
         }
         path = self._calibration_file()
-        write_whole(path, json.dumps({OURS: kept}) + "\n")
+        write_whole(path, json.dumps({OURS: payload}) + "\n")
         return path
 
     def _calibration_file(self) -> Path:
@@ -142,13 +140,13 @@ class Baselines:
         pattern = re.compile(rf"\d{{4,}}_{re.escape(self.name)}\.json")
         return sorted(path for path in folder.glob("*.json") if pattern.fullmatch(path.name))
 
-    def _elsewhere(self) -> Iterator[Path]:
+    def _of_other_machines(self) -> Iterator[Path]:
         for folder in sorted(self.root.glob("*/")):
             yield from self._files(folder)
 
     def _next(self) -> int:
-        taken = [int(path.name.partition("_")[0]) for path in self._numbered()]
-        return max(taken, default=0) + 1
+        numbers = [int(path.name.partition("_")[0]) for path in self._numbered()]
+        return max(numbers, default=0) + 1
 
     def _numbered(self) -> Iterator[Path]:
         for path in self.folder.glob("*_*.json"):
@@ -160,11 +158,11 @@ class Baselines:
         benchmarks = document.get("benchmarks")
         first = benchmarks[0] if isinstance(benchmarks, list) and benchmarks else None
         extra = first.get("extra_info") if isinstance(first, dict) else None
-        kept = _object(path, extra.get(OURS) if isinstance(extra, dict) else None, self.command)
+        payload = _payload(path, extra.get(OURS) if isinstance(extra, dict) else None, self.command)
         try:
-            blocks = BLOCKS.validate_python(kept["blocks"])
-            conditions = CONDITIONS.validate_python(kept["conditions"])
-            versions = dict(kept["versions"])
+            blocks = BLOCKS.validate_python(payload["blocks"])
+            conditions = CONDITIONS.validate_python(payload["conditions"])
+            versions = dict(payload["versions"])
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(_corrupt(path, str(error).splitlines()[0], self.command)) from error
         if not blocks or any(block.took_s <= 0 for block in blocks):
@@ -175,25 +173,25 @@ class Baselines:
 
 def _json(path: Path, command: str) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(_corrupt(path, str(error), command)) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise UserError(_corrupt(path, "it is not a JSON object", command))
-    return found
+    return document
 
 
-def _object(path: Path, kept: object, command: str) -> dict[str, Any]:
-    """Return what is ours in a file, if it is of a format this version reads."""
-    if not isinstance(kept, dict) or "format" not in kept:
+def _payload(path: Path, payload: object, command: str) -> dict[str, Any]:
+    """Return this package's part of a file, if this version reads its format."""
+    if not isinstance(payload, dict) or "format" not in payload:
         raise UserError(_corrupt(path, f"nothing of {OURS!r} is in it", command))
-    if kept["format"] != FORMAT:
+    if payload["format"] != FORMAT:
         raise UserError(
-            f"{path} is of format {kept['format']}, and this version reads {FORMAT}: a later "
+            f"{path} is of format {payload['format']}, and this version reads {FORMAT}: a later "
             "pytest-vllm-gates wrote it; install that one, or record the baseline again in "
             f"a folder of its own: {command}"
         )
-    return kept
+    return payload
 
 
 def _corrupt(path: Path, why: str, command: str) -> str:
@@ -208,5 +206,5 @@ def _machine_info() -> dict[str, Any]:
         pytest_benchmark_generate_machine_info,
     )
 
-    found: dict[str, Any] = pytest_benchmark_generate_machine_info()  # type: ignore[no-untyped-call]
-    return found
+    info: dict[str, Any] = pytest_benchmark_generate_machine_info()  # type: ignore[no-untyped-call]
+    return info

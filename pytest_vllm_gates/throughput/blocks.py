@@ -1,6 +1,6 @@
-"""Drives blocks: identical requests on one server or in turns on two, with what bears on them.
+"""Drives blocks: identical requests on one server, or on two in turns.
 
-The figures of blocks, side by side: evidence for a person to look at.
+`side_by_side` and `of_pairs` return the figures of blocks as evidence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.requests import Maker
 from pytest_vllm_gates.machine import cpu
-from pytest_vllm_gates.process.process import stilled
+from pytest_vllm_gates.process.process import paused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,15 +38,15 @@ LOOK_S = 0.02
 
 @dataclass
 class MeasuredServer:
-    """A server that is measured, and what is told of it."""
+    """A server that is measured, with its metrics and processes."""
 
     endpoint: Endpoint
     metrics: Metrics | None
     processes: Callable[[], Sequence[int]] = list
     stoppable: Callable[[], Sequence[int]] = list
-    """Those of its processes that may be held still while another server is measured."""
+    """Those of its processes that may be paused while another server is measured."""
     watched: Callable[[], AbstractContextManager[Mapping[str, float] | None]] = nullcontext
-    """Looks at its GPUs while a block lasts, where it has some."""
+    """Samples its GPUs while a block lasts, where it has some."""
 
 
 @dataclass
@@ -76,22 +76,22 @@ class BlockDriver:
         """Drive so many groups of blocks in turns on two servers.
 
         Which begins is drawn by lot, either as often. The first two blocks of a group are of the
-        same requests, and so are the last two: no server is asked the same twice. The one that is
-        not measured is held still.
+        same requests, and so are the last two: no server gets the same request twice. The server
+        that is not measured is paused.
         """
         begins = [number % 2 == 0 for number in range(count)]
         random.Random(seed).shuffle(begins)  # noqa: S311 - it hides nothing
         for number, ours_begins in enumerate(begins):
             first, second = (f"{seed}-{number}{part}" for part in "ab")
             begins_with, then = (ours, theirs) if ours_begins else (theirs, ours)
-            with stilled(then.stoppable):
-                entry = self.block(begins_with, first)
-            with stilled(begins_with.stoppable):
-                other, another = self.block(then, first), self.block(then, second)
-            with stilled(then.stoppable):
-                last = self.block(begins_with, second)
-            outer, inner = (entry, last), (other, another)
-            yield BlockGroup(outer, inner) if ours_begins else BlockGroup(inner, outer)
+            with paused(then.stoppable):
+                opening = self.block(begins_with, first)
+            with paused(begins_with.stoppable):
+                middle = self.block(then, first), self.block(then, second)
+            with paused(then.stoppable):
+                closing = self.block(begins_with, second)
+            outer = (opening, closing)
+            yield BlockGroup(outer, middle) if ours_begins else BlockGroup(middle, outer)
 
     def block(self, server: MeasuredServer, name: str) -> Block:
         """Drive one block."""
@@ -99,7 +99,7 @@ class BlockDriver:
         requests = self._maker(server.endpoint, name).make(name, [None] * plan.requests)
         before, worked = _figures(server.metrics), cpu.look(server.processes())
         at_s = time.monotonic() - self._began
-        with server.watched() as told:
+        with server.watched() as gpu_figures:
             driven = measure(
                 server.endpoint, requests.planned, plan.concurrency, silence_s=self.stall_s
             )
@@ -108,7 +108,7 @@ class BlockDriver:
         generated = sum(answer.output_tokens for answer in answers)
         after = _settled(server.metrics, before, generated)
         faults = tuple(_faults(answers, plan, before, after))
-        whole = [answer for answer in answers if answer.tokens]
+        streamed = [answer for answer in answers if answer.tokens]
         late = [
             raw.dispatched_s - raw.intended_s for raw in driven.raws if raw.dispatched_s is not None
         ]
@@ -118,10 +118,10 @@ class BlockDriver:
             took_s=max((answer.ended_s for answer in answers), default=driven.took_s)
             or driven.took_s,
             output_tokens=generated,
-            ttft_s=fmean(request.tokens[0][0] - request.intended_s for request in whole)
-            if whole
+            ttft_s=fmean(request.tokens[0][0] - request.intended_s for request in streamed)
+            if streamed
             else 0.0,
-            itl_s=_itl_s(whole),
+            itl_s=_itl_s(streamed),
             faults=faults,
             late_s=max(late, default=0.0),
             cached=(after.cached - before.cached) / (plan.requests * plan.prompt_tokens)
@@ -130,7 +130,7 @@ class BlockDriver:
             steal=spent.steal,
             others=spent.others,
             server_cpu_s=spent.server_s,
-            context=dict(told or {})
+            context=dict(gpu_figures or {})
             | (
                 {"preempted": float(after.preempted - before.preempted)} if before and after else {}
             ),
@@ -162,7 +162,7 @@ def _faults(
     before: Load | None,
     after: Load | None,
 ) -> Iterator[str]:
-    """Yield why a block's figures are none."""
+    """Yield why a block's figures cannot be used."""
     if any(answer.error for answer in answers):
         yield "requests failed: " + next(answer.error for answer in answers if answer.error)
     requests = [answer for answer in answers if not answer.error and answer.counted_by != CHUNKS]
@@ -173,17 +173,17 @@ def _faults(
         before
         and after
         and len(requests) == len(answers)
-        and after.generated - before.generated != (generated)
+        and after.generated - before.generated != generated
     ):
         yield "the server's count of tokens is another than what came"
     if any(not answer.tokens for answer in answers if not answer.error):
         yield "no tokens came"
 
 
-def _itl_s(whole: Sequence[AnsweredRequest]) -> float:
+def _itl_s(answers: Sequence[AnsweredRequest]) -> float:
     """Return the mean time between tokens, over all that have one before."""
-    spans = [request.tokens[-1][0] - request.tokens[0][0] for request in whole]
-    counts = [request.output_tokens - request.tokens[0][1] for request in whole]
+    spans = [answer.tokens[-1][0] - answer.tokens[0][0] for answer in answers]
+    counts = [answer.output_tokens - answer.tokens[0][1] for answer in answers]
     return sum(spans) / sum(counts) if sum(counts) else 0.0
 
 
@@ -197,7 +197,7 @@ def _figures(metrics: Metrics | None) -> Load | None:
 
 
 def _settled(metrics: Metrics | None, before: Load | None, generated: int) -> Load | None:
-    """Return the server's figures once they count what came, or as they are after a while."""
+    """Return the server's figures once they count the generated tokens, or after a while."""
     deadline = time.monotonic() + SETTLE_S
     while (now := _figures(metrics)) and before:
         there = now.generated - before.generated >= generated and not now.in_flight
@@ -228,6 +228,6 @@ def of_pairs(pairs: Iterable[Pair]) -> Sides:
 
 
 def _measured(blocks: Sequence[Block]) -> dict[str, list[float]]:
-    whole = [block for block in blocks if not block.faults]
-    step = max(1, -(-len(whole) // MOST))
-    return {name: [round(getattr(block, name), 5) for block in whole[::step]] for name in NAMES}
+    fit = [block for block in blocks if not block.faults]
+    step = max(1, -(-len(fit) // MOST))
+    return {name: [round(getattr(block, name), 5) for block in fit[::step]] for name in NAMES}

@@ -1,4 +1,4 @@
-"""What an A/A run says of a machine: how much boots of one lane differ, and what that can show."""
+"""Calibrates a machine by an A/A run: the scatter of one lane, and the smallest loss it shows."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ def scatter_of(pairs: Sequence[Pair], plan: ThroughputPlan) -> Scatter | None:
 
     Their mean is known, for they are the same: 0. None where no pair has enough fit blocks.
     """
-    known = [found for pair in pairs if (found := pair_slowdowns(pair, plan)[0])]
+    known = [slowdowns for pair in pairs if (slowdowns := pair_slowdowns(pair, plan)[0])]
     if not known:
         return None
-    squares = {name: statistics.fmean(entry[name] ** 2 for entry in known) for name in SLOWDOWNS}
+    squares = {
+        name: statistics.fmean(slowdowns[name] ** 2 for slowdowns in known) for name in SLOWDOWNS
+    }
     # Figures that never differ, because nothing was timed, would make any difference a sure one.
     return Scatter(**{name: max(math.sqrt(value), FLOOR) for name, value in squares.items()})
 
 
 def told(scatter: Scatter, pairs: Sequence[Pair], plan: ThroughputPlan) -> str:
-    """Return what an A/A run says of the machine, and how small a loss it can show by when."""
+    """Return the result of an A/A run in words: the scatter, and the smallest loss by pairs."""
     sd = scatter.of(PRIMARY)
     minutes = statistics.fmean(pair.boots_s + pair.took_s for pair in pairs) / 60
     effects = ", ".join(
@@ -52,9 +54,9 @@ def smallest_effects(sd: float, degrees: int, plan: ThroughputPlan) -> dict[int,
     `sd`: how much pairs of boots of one and the same lane differ. Shares, by the number of pairs.
     """
     least, most = plan.against.pairs
-    found = {}
+    effects = {}
     for number in range(least, most + 1):
         mean = Mean(0.0, sd / math.sqrt(number), degrees + number - 1)
         alarm = mean.below(spend(plan.odds.alpha, plan.against.pairs, number))
-        found[number] = 1 - math.exp(-(alarm + mean.below(plan.odds.beta)))
-    return found
+        effects[number] = 1 - math.exp(-(alarm + mean.below(plan.odds.beta)))
+    return effects

@@ -1,7 +1,4 @@
-"""Under what conditions figures are measured here.
-
-Recorded figures, and what they hold for: nothing is compared across machines or flags.
-"""
+"""The conditions of a measurement: nothing is compared across machines or flags."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under what figures were measured; figures of other conditions are never compared."""
+    """Conditions of a measurement; figures of other conditions are never compared."""
 
     machine: Mapping[str, Any]
     model: Mapping[str, Any]
@@ -37,16 +34,16 @@ class Conditions:
     """What a block consists of."""
 
     def differences(self, now: Conditions) -> Iterator[str]:
-        """Yield what is otherwise now, as people read it."""
+        """Yield what differs now, in words."""
         for field in fields(self):
-            recorded, found = getattr(self, field.name), getattr(now, field.name)
+            recorded, current = getattr(self, field.name), getattr(now, field.name)
             if not isinstance(recorded, dict):
-                recorded, found = {"": recorded}, {"": found}
-            for key in dict.fromkeys([*recorded, *found]):
-                before, after = recorded.get(key), found.get(key)
+                recorded, current = {"": recorded}, {"": current}
+            for key in dict.fromkeys([*recorded, *current]):
+                before, after = recorded.get(key), current.get(key)
                 if before != after:
                     name = f"{field.name}.{key}".rstrip(".")
-                    yield f"{name} was {_told(before)} and is {_told(after)}"
+                    yield f"{name} was {_as_text(before)} and is {_as_text(after)}"
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Recorded:
     path: Path
     conditions: Conditions
     versions: Mapping[str, str]
-    """Of what was served with: other versions of it are what a baseline is there to judge."""
+    """Versions of the served packages, which a baseline is there to compare."""
     blocks: tuple[Block, ...]
 
 
@@ -69,7 +66,7 @@ class Calibration:
     pairs: int
 
 
-def _told(value: object) -> str:
+def _as_text(value: object) -> str:
     return "not given" if value is None else str(value)
 
 
@@ -86,13 +83,13 @@ def conditions(
     serve: Mapping[str, Any],
     plan: ThroughputPlan,
 ) -> Conditions:
-    """Return what a figure measured now holds for."""
+    """Return the conditions of a figure measured now."""
     return Conditions(
         machine=_hardware(machine, lane),
         model={
             "family": family,
             "checkpoint": checkpoint.name,
-            # Wherever a miniature or a folder lies: what counts is what is in it.
+            # The content of a miniature or a folder counts, not its path.
             "weights": _shape(checkpoint) or checkpoint.source,
             "revision": checkpoint.revision,
         },
@@ -104,15 +101,19 @@ def conditions(
 
 def machine_name(conditions: Conditions) -> str:
     """Return the name of the folder for figures of such a machine."""
-    told = conditions.machine
-    words = [told["server"]] if "server" in told else [*(told["gpus"] or [told["processor"]])]
-    if "server" not in told and not told["gpus"]:
-        words.append(f"{told['cores']} cores")
+    hardware = conditions.machine
+    words = (
+        [hardware["server"]]
+        if "server" in hardware
+        else [*(hardware["gpus"] or [hardware["processor"]])]
+    )
+    if "server" not in hardware and not hardware["gpus"]:
+        words.append(f"{hardware['cores']} cores")
     return re.sub(r"[^a-z0-9.]+", "-", " ".join(words).lower()).strip("-")
 
 
 def _hardware(machine: Machine, lane: Lane) -> dict[str, Any]:
-    """Return what makes machines alike; of a server somewhere else no more than its address."""
+    """Return the hardware that must be equal; of a remote server only its address."""
     if lane.base_url:
         return {"server": urlsplit(lane.base_url).netloc}
     gpus = Counter(machine.gpus)
@@ -126,9 +127,9 @@ def _hardware(machine: Machine, lane: Lane) -> dict[str, Any]:
 
 
 def _shape(checkpoint: Checkpoint) -> str | None:
-    """Return what tells folders of weights apart: the configuration, and each file with its size.
+    """Return a digest of a folder of weights: the configuration, and each file with its size.
 
-    The weights' values make nothing faster or slower, and to read them takes minutes.
+    The weights' values do not change the speed, and reading them takes minutes.
     """
     folder = checkpoint.folder
     if folder is None:

@@ -1,9 +1,9 @@
-"""Is a server slower than before, or than another: REGRESSION, NO REGRESSION or INCONCLUSIVE.
+"""Decides whether a server is slower: REGRESSION, NO REGRESSION or INCONCLUSIVE.
 
-All is said of slowdowns: the logarithm of how many times longer the same work takes. 0 is as fast
-as ever, the margin is what may be lost. NO REGRESSION: surely slower by less than the margin
-(non-inferiority). REGRESSION: surely slower, and not surely by less than the margin. What is
-between the two is measured further, and INCONCLUSIVE where it may not be.
+Figures are slowdowns: the logarithm of how many times longer the same work takes. 0 is equally
+fast, the margin is what may be lost. NO REGRESSION: surely slower by less than the margin
+(non-inferiority). REGRESSION: surely slower, and not surely by less than the margin. A result
+between the two is measured further, or INCONCLUSIVE where that is not allowed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 PRIMARY = "output_tokens_per_s"
 FLOOR_S = 1e-6
-"""A clock tells nothing shorter; answers that come in one piece have no time between tokens."""
+"""The clock's resolution; answers that come in one piece have no time between tokens."""
 SLOWDOWNS: dict[str, Callable[[Block], float]] = {
     PRIMARY: lambda block: -math.log(block.output_tokens_per_s),
     "ttft_s": lambda block: math.log(max(block.ttft_s, FLOOR_S)),
@@ -54,7 +54,7 @@ FIT_SHARE = 0.5
 
 
 class Conclusion(StrEnum):
-    """What a gate says of a figure."""
+    """The conclusion of a gate on a figure."""
 
     REGRESSION = "REGRESSION"
     NO_REGRESSION = "NO REGRESSION"
@@ -63,7 +63,7 @@ class Conclusion(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What is said, and of what."""
+    """A conclusion with its figures."""
 
     answer: Conclusion
     why: str
@@ -71,12 +71,12 @@ class Decision:
     means: dict[str, Mean] = field(default_factory=dict)
     """Slowdowns by the figure's name."""
     errors: tuple[float, float] = (0.0, 0.0)
-    """The odds at which it was said now: of a false alarm, of a false pass."""
+    """The odds of the conclusion: of a false alarm, of a false pass."""
     void: dict[str, int] = field(default_factory=dict)
     """Blocks left out, or groups of four, by reason."""
 
     def sentence(self, odds: Odds) -> str:
-        """Return what is said of the primary figure, with its interval and the odds."""
+        """Return the conclusion on the primary figure, with its interval and the odds."""
         if PRIMARY not in self.means:
             return f"{self.answer}: {self.why}"
         mean = self.means[PRIMARY]
@@ -125,7 +125,7 @@ def unfit(block: Block, limits: Unfit) -> str:
 
 
 def unfit_alone(block: Block, limits: Unfit) -> str:
-    """Return why a block says nothing beside one of another day; '' where it does."""
+    """Return why a block cannot be compared with one of another day; '' where it can."""
     if why := unfit(block, limits):
         return why
     if (block.others or 0.0) > limits.others:
@@ -134,14 +134,14 @@ def unfit_alone(block: Block, limits: Unfit) -> str:
 
 
 def unfit_group(group: BlockGroup, limits: Unfit) -> str:
-    """Return why four blocks say nothing of their servers' difference; '' where they do."""
+    """Return why four blocks do not show their servers' difference; '' where they do."""
     for block in (*group.ours, *group.theirs):
         if why := unfit(block, limits):
             return why
-    if _apart(group, "cached") > limits.cached:
+    if _share_difference(group, "cached") > limits.cached:
         return "the servers had unlike shares of the prompts in their caches"
     # What took from both alike makes no difference between them.
-    if _apart(group, "others") > limits.others:
+    if _share_difference(group, "others") > limits.others:
         return "other processes took more of the processors' time from one server"
     return ""
 
@@ -151,7 +151,7 @@ def boot_slowdowns(
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Return a boot's figures as slowdowns, and the blocks left out by reason.
 
-    `by_speed`: held against how fast the machine itself was. Empty where too few blocks are fit.
+    `by_speed`: relative to how fast the machine itself was. Empty where too few blocks are fit.
     """
     reasons = [unfit_alone(block, plan.unfit) for block in blocks]
     fit = [block for block, why in zip(blocks, reasons, strict=True) if not why]
@@ -168,13 +168,13 @@ def boot_slowdowns(
 def against_baseline(
     now: Sequence[Block], recorded: Sequence[Sequence[Block]], plan: ThroughputPlan
 ) -> Decision:
-    """Hold one boot against recorded boots of the same work on the same machine."""
+    """Compare one boot with recorded boots of the same work on the same machine."""
     by_speed = all(block.speed is not None for blocks in (now, *recorded) for block in blocks)
     figures, void = boot_slowdowns(now, plan, by_speed=by_speed)
     if not figures:
         return Decision(Conclusion.INCONCLUSIVE, _too_few(void, len(now)), void=void)
     others = [boot_slowdowns(blocks, plan, by_speed=by_speed)[0] for blocks in recorded]
-    known = [entry for entry in others if entry]
+    known = [slowdowns for slowdowns in others if slowdowns]
     if not known:
         return Decision(
             Conclusion.INCONCLUSIVE, "no recorded boot has enough fit blocks", void=void
@@ -182,7 +182,7 @@ def against_baseline(
     scatter, note = host_bound.of_boots([now, *recorded], plan)
     priors = _priors(scatter, plan.baseline.degrees)
     means = {
-        name: difference(value, [entry[name] for entry in known], priors[name])
+        name: difference(value, [slowdowns[name] for slowdowns in known], priors[name])
         for name, value in figures.items()
     }
     errors = (plan.odds.alpha, plan.odds.beta)
@@ -210,7 +210,7 @@ def pair_slowdowns(pair: Pair, plan: ThroughputPlan) -> tuple[dict[str, float], 
 
 
 def against_lane(pairs: Sequence[Pair], plan: ThroughputPlan) -> Decision:
-    """Say what the pairs so far allow; INCONCLUSIVE asks for another while there may be one."""
+    """Decide by the pairs so far; after INCONCLUSIVE another may be measured."""
     void: Counter[str] = Counter()
     known = []
     for pair in pairs:
@@ -227,7 +227,9 @@ def against_lane(pairs: Sequence[Pair], plan: ThroughputPlan) -> Decision:
         return Decision(Conclusion.INCONCLUSIVE, why, void=void)
     scatter, note = host_bound.of_pairs(pairs, plan)
     priors = _priors(scatter, plan.against.degrees)
-    means = {name: mean_of([entry[name] for entry in known], priors[name]) for name in SLOWDOWNS}
+    means = {
+        name: mean_of([slowdowns[name] for slowdowns in known], priors[name]) for name in SLOWDOWNS
+    }
     errors = tuple(
         spend(error, (least, most), len(known)) for error in (plan.odds.alpha, plan.odds.beta)
     )
@@ -257,8 +259,10 @@ def _decide(
     may_lose = -math.log1p(-margin)
     worse = holm({name: mean.odds() for name, mean in means.items() if name != PRIMARY}, alpha)
     worse = [name for name in worse if means[name].below(beta) >= may_lose]
-    said = [f"{name} is surely worse ({changed(name, means[name].value)})" for name in worse]
-    why = ", ".join([*said, note] if note else said)
+    worse_figures = [
+        f"{name} is surely worse ({changed(name, means[name].value)})" for name in worse
+    ]
+    why = ", ".join([*worse_figures, note] if note else worse_figures)
     primary = means[PRIMARY]
     if primary.below(beta) < may_lose:
         answer = Conclusion.REGRESSION if worse else Conclusion.NO_REGRESSION
@@ -270,11 +274,11 @@ def _decide(
 
 
 def _slowdown(name: str, block: Block, by_speed: bool) -> float:
-    found = SLOWDOWNS[name](block)
-    return found + math.log(block.speed) if by_speed and block.speed else found
+    slowdown = SLOWDOWNS[name](block)
+    return slowdown + math.log(block.speed) if by_speed and block.speed else slowdown
 
 
-def _apart(group: BlockGroup, share: str) -> float:
+def _share_difference(group: BlockGroup, share: str) -> float:
     """Return by how much a share of the servers' blocks differs; 0 where it is not known of all."""
     ours, theirs = (
         [getattr(block, share) for block in blocks] for blocks in (group.ours, group.theirs)
@@ -284,9 +288,9 @@ def _apart(group: BlockGroup, share: str) -> float:
     return abs(statistics.fmean(ours) - statistics.fmean(theirs))
 
 
-def _too_few(void: dict[str, int], of: int, what: str = "blocks") -> str:
+def _too_few(void: dict[str, int], of: int, unit: str = "blocks") -> str:
     mostly = max(void, key=void.__getitem__, default="too few were made")
-    return f"{sum(void.values())} of {of} {what} are left out, mostly: {mostly}"
+    return f"{sum(void.values())} of {of} {unit} are left out, mostly: {mostly}"
 
 
 def _share(name: str, slowdown: float) -> float:

@@ -1,8 +1,8 @@
-"""Was a server's pace its machine's processor's, though it serves on GPUs? Then boots differ more.
+"""Widens the scatter of boots whose GPUs wait for the machine's processor.
 
-A GPU that is busy for a small part of the time waits for the processor that feeds it. What a
-machine's processor does from one minute to the next falls on the figures then, and nothing that
-was measured on GPUs which are busy says by how much.
+A GPU that is busy for a small part of the time waits for the processor that feeds it. Its figures
+then vary with the processor's speed from one minute to the next, by more than figures measured on
+busy GPUs show.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.plans import Block, Pair, ThroughputPlan
 
 UTILIZATION = "gpu_utilization"
-
 BOOTS_OF_A_PAIR = 2
 
 
 def busy(blocks: Iterable[Block]) -> float | None:
-    """Return the share of the time that the GPUs were busy; None where none tells."""
-    told = [block.context[UTILIZATION] for block in blocks if UTILIZATION in block.context]
-    return statistics.fmean(told) if told else None
+    """Return the share of the time that the GPUs were busy; None where none was sampled."""
+    shares = [block.context[UTILIZATION] for block in blocks if UTILIZATION in block.context]
+    return statistics.fmean(shares) if shares else None
 
 
 def of_boots(boots: Sequence[Iterable[Block]], plan: ThroughputPlan) -> tuple[Scatter, str]:
-    """Return how much these boots may differ by nature, and why by more than the plan says."""
+    """Return the scatter of these boots, and why it is wider than planned; '' where it is not."""
     known = plan.baseline.boot_sd
-    if (found := _waited(boots, plan)) is None:
+    if (waiting := _waited(boots, plan)) is None:
         return known, ""
-    share, bound = found
+    share, bound = waiting
     return _wider(known, bound, 1.0), _why(share)
 
 
 def of_pairs(pairs: Sequence[Pair], plan: ThroughputPlan) -> tuple[Scatter, str]:
-    """Return how much these pairs may differ by nature, and why by more than the plan says.
+    """Return the scatter of these pairs, and why it is wider than planned; '' where it is not.
 
-    Side by side, what the processor does meanwhile falls on both alike; one after the other, each
-    has its own.
+    Side by side, the processor slows both servers alike; one after the other, each has its own
+    slowdown.
     """
     known = plan.against.pair_sd
     apart = [
@@ -50,9 +49,9 @@ def of_pairs(pairs: Sequence[Pair], plan: ThroughputPlan) -> tuple[Scatter, str]
         for pair in pairs
         if not pair.side_by_side
     ]
-    if (found := _waited(apart, plan)) is None:
+    if (waiting := _waited(apart, plan)) is None:
         return known, ""
-    share, bound = found
+    share, bound = waiting
     return _wider(known, bound, math.sqrt(BOOTS_OF_A_PAIR)), _why(share)
 
 

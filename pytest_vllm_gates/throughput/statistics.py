@@ -1,7 +1,7 @@
-"""How sure a gate is: intervals for the mean of a few boots, and errors spent over several looks.
+"""Statistics of a gate: intervals over few boots, errors spent over looks, and the warm-up.
 
 The boot is the unit of replication: boots of the same bundle differ from one another by more than
-blocks within a boot do, so that a thousand blocks of one boot say nothing of the next. The interval
+blocks within a boot do, so that a thousand blocks of one boot do not predict the next. The interval
 is therefore Student's, over boots. With few boots their own scatter is hardly known; what is known
 from before about the same machine counts as so many degrees of freedom (a scaled inverse chi-square
 prior; Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6).
@@ -9,13 +9,12 @@ prior; Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6).
 Looked at after every pair of boots, an interval would be wrong more often than it says. The error
 is spent over the looks by the square of their share (K. Kim and D. L. DeMets, Design and analysis
 of group sequential tests based on the type I error spending rate function, Biometrika 74, 1987),
-and summed (Bonferroni), which holds whatever the looks have in common.
+and summed (Bonferroni), which is valid however the looks depend on one another.
 
-Where a series comes to its steady state: the marginal standard error rule.
-
-K. P. White, An effective truncation heuristic for bias reduction in simulation output, Simulation
-69 (1997), MSER: leave out as many values at the beginning as make the standard error of the mean of
-the rest the smallest. Past the middle nothing is left out: too few would be left to be believed.
+The warm-up of a series ends by the marginal standard error rule (K. P. White, An effective
+truncation heuristic for bias reduction in simulation output, Simulation 69, 1997): leave out as
+many values at the beginning as minimise the standard error of the mean of the others, at most
+half of them.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ POWER = 2
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known before of how boots scatter: a standard deviation, worth so many of them."""
+    """The scatter of boots known beforehand: a standard deviation, worth so many of them."""
 
     sd: float
     degrees: int
@@ -119,6 +118,6 @@ def warm_up(values: Sequence[float]) -> int:
         return 0
     errors = []
     for left_out in range(len(values) // 2 + 1):
-        rest = values[left_out:]
-        errors.append(statistics.pvariance(rest) / len(rest))
+        steady = values[left_out:]
+        errors.append(statistics.pvariance(steady) / len(steady))
     return errors.index(min(errors))

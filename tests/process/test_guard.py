@@ -1,4 +1,4 @@
-"""The guard, as the program it is: cheap to start, and needing nothing."""
+"""The guard as a program: its imports, its signals, and the output it passes on."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_guard_needs_the_standard_library_alone() -> None:
     assert names <= sys.stdlib_module_names
 
 
-def test_descendants_are_found_by_their_parents_and_zombies_are_not() -> None:
+def test_descendants_leave_out_zombies() -> None:
     sleep = "import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', 'pass'])\n"
     code = sleep + "subprocess.Popen(['sleep', '600'])\nprint(flush=True)\ntime.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
@@ -69,14 +69,14 @@ def test_descendants_are_found_by_their_parents_and_zombies_are_not() -> None:
     assert guard.descendants(child.pid) == []
 
 
-def test_a_process_that_is_gone_can_be_signalled_again() -> None:
+def test_signal_to_a_finished_process_is_ignored() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         child.wait()
     guard.signal_all([child.pid], 15)
 
 
-@pytest.mark.parametrize("asked", ["0.2\n", ""])
-def test_the_last_word_says_how_long_to_wait(asked: str) -> None:
+@pytest.mark.parametrize("last_line", ["0.2\n", ""])
+def test_last_line_sets_the_grace_period(last_line: str) -> None:
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN)"
     code = f"{deaf}; print(flush=True); time.sleep(60)"
     with subprocess.Popen(
@@ -85,7 +85,7 @@ def test_the_last_word_says_how_long_to_wait(asked: str) -> None:
     ) as process:  # fmt: skip
         assert process.stdout is not None
         process.stdout.readline()
-        process.communicate(asked, timeout=10)
+        process.communicate(last_line, timeout=10)
     assert process.returncode == 128 + 9
 
 
@@ -107,39 +107,39 @@ def written(code: str, *arguments: str, **environment: str) -> str:
 WRITE = "import os, sys, time\ndef write(text): os.write(1, text.encode())\n"
 
 
-def test_secrets_of_the_environment_and_the_arguments_do_not_come_through() -> None:
+def test_secrets_of_environment_and_arguments_are_redacted() -> None:
     code = (
         "print(os.environ['SOME_TOKEN'], sys.argv, os.environ['PROXY'])\n"
         "print('and', os.environ['SOME_TOKEN'], file=sys.stderr)"
     )
-    told = written(
+    output = written(
         WRITE + code, "--api-key", "letmein-arg", "--port", "80",
         SOME_TOKEN="letmein-env", PROXY="http://me:letmein-url@proxy",
     )  # fmt: skip
-    assert "letmein" not in told
-    assert told.count("[redacted]") == 4
-    assert "'--port', '80'" in told
+    assert "letmein" not in output
+    assert output.count("[redacted]") == 4
+    assert "'--port', '80'" in output
 
 
-def test_a_secret_written_in_two_goes_does_not_come_through() -> None:
+def test_secret_written_in_parts_is_redacted() -> None:
     code = "for part in ('key: let', 'mein-', 'env', ' and on\\n'): write(part); time.sleep(0.4)"
     assert written(WRITE + code, SOME_TOKEN="letmein-env") == "key: [redacted] and on\n"
 
 
-def test_all_of_a_long_output_comes_through_and_the_last_words_too() -> None:
+def test_long_output_is_passed_on_completely() -> None:
     code = "for at in range(40000): print(at, 'x' * 40, flush=at == 39999)\nwrite('the end')"
-    told = written(WRITE + code).splitlines()
-    assert len(told) == 40001
-    assert told[39999] == f"39999 {'x' * 40}"
+    lines = written(WRITE + code).splitlines()
+    assert len(lines) == 40001
+    assert lines[39999] == f"39999 {'x' * 40}"
 
 
-def test_prompts_in_the_log_are_dropped_where_they_are_not_to_be_kept() -> None:
+def test_prompts_in_the_log_are_dropped_on_request() -> None:
     code = "print(\"Received request 1: prompt: 'Mrs Schmidt', params: x\")"
     assert "Mrs Schmidt" in written(code)
     assert "prompt: '[dropped]', params: x" in written(code, **{VARIABLE: "hash"})
 
 
-def test_a_line_without_an_end_is_seen_while_the_command_waits() -> None:
+def test_line_without_newline_is_passed_on_at_once() -> None:
     code = WRITE + "write('one two three four five '); time.sleep(60)"
     with subprocess.Popen(
         [sys.executable, "-I", "-S", str(GUARD), "0", sys.executable, "-I", "-S", "-c", code],
@@ -150,7 +150,7 @@ def test_a_line_without_an_end_is_seen_while_the_command_waits() -> None:
         process.communicate(b"0\n", timeout=10)
 
 
-def test_a_log_that_takes_no_more_does_not_hold_the_command_up() -> None:
+def test_full_log_does_not_block_the_command() -> None:
     code = "for at in range(9000): print('x' * 80)\nsys.exit(7)"
     full = Path("/dev/full").open("wb")  # noqa: SIM115 - closed below
     with full, subprocess.Popen(

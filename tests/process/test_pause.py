@@ -1,4 +1,4 @@
-"""While one server is measured the other stands still, and goes on whatever happens."""
+"""While one server is measured, the other is paused; it always resumes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from pytest_vllm_gates.catalog.plans import Block, planned_throughput
 from pytest_vllm_gates.client.endpoint import Endpoint
-from pytest_vllm_gates.process.process import stilled
+from pytest_vllm_gates.process.process import paused
 from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ def pids() -> Iterator[list[int]]:
     """Two processes that do nothing."""
     started = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
                for _ in range(2)]  # fmt: skip
-    yield [item.pid for item in started]
-    for entry in started:
-        entry.kill()
-        entry.wait()
+    yield [process.pid for process in started]
+    for process in started:
+        process.kill()
+        process.wait()
 
 
-def still(pid: int, *, expected: bool) -> bool:
-    """Return whether a process stands still; a signal takes its moment."""
+def is_stopped(pid: int, *, expected: bool) -> bool:
+    """Return whether a process is stopped, once the signal has taken effect."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -43,38 +43,40 @@ def still(pid: int, *, expected: bool) -> bool:
     return state == STOPPED
 
 
-def test_the_other_server_stands_still_while_one_is_measured(
+def test_other_server_is_paused_while_one_is_measured(
     pids: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = (
         MeasuredServer(Endpoint(f"http://{pid}", ""), None, stoppable=[pid].copy) for pid in pids
     )
-    seen = []
+    states = []
 
     def block(_: BlockDriver, server: MeasuredServer, name: str) -> Block:
         at = [ours, theirs].index(server)
-        seen.append((still(pids[at], expected=False), still(pids[1 - at], expected=True)))
+        states.append(
+            (is_stopped(pids[at], expected=False), is_stopped(pids[1 - at], expected=True))
+        )
         return Block(name, 0.0, 1.0, 1, 0.1, 0.1)
 
     monkeypatch.setattr(BlockDriver, "block", block)
     groups = [*BlockDriver(planned_throughput(), (), 1.0).groups(ours, theirs, "seed", 2)]
     assert len(groups) == 2
-    assert seen == [(False, True)] * 8
-    assert not any(still(pid, expected=False) for pid in pids)
+    assert states == [(False, True)] * 8
+    assert not any(is_stopped(pid, expected=False) for pid in pids)
 
 
-def test_it_goes_on_after_a_failure(pids: list[int]) -> None:
+def test_processes_resume_after_a_failure(pids: list[int]) -> None:
     def fails() -> None:
-        with stilled(lambda: pids):
-            assert all(still(pid, expected=True) for pid in pids)
+        with paused(lambda: pids):
+            assert all(is_stopped(pid, expected=True) for pid in pids)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         fails()
-    assert not any(still(pid, expected=False) for pid in pids)
+    assert not any(is_stopped(pid, expected=False) for pid in pids)
 
 
-def test_a_process_that_is_gone_is_none_to_hold(pids: list[int]) -> None:
-    with stilled(lambda: [2**22 - 1, pids[0]]):
-        assert still(pids[0], expected=True)
-    assert not still(pids[0], expected=False)
+def test_finished_process_is_not_paused(pids: list[int]) -> None:
+    with paused(lambda: [2**22 - 1, pids[0]]):
+        assert is_stopped(pids[0], expected=True)
+    assert not is_stopped(pids[0], expected=False)

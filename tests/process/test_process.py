@@ -1,4 +1,4 @@
-"""A guarded process ends with its whole tree, whoever goes first and however."""
+"""A guarded process ends with its whole tree, whichever process ends first."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def log(tmp_path: Path) -> Path:
 def start(log: Path) -> Iterator[Start]:
     started: list[GuardedProcess] = []
 
-    def start(code: str, **how: object) -> GuardedProcess:
+    def start(code: str, **options: object) -> GuardedProcess:
         argv = [sys.executable, "-I", "-S", "-c", code]
-        started.append(GuardedProcess(argv, env=dict(os.environ), log=log, **how))  # type: ignore[arg-type]
+        started.append(GuardedProcess(argv, env=dict(os.environ), log=log, **options))  # type: ignore[arg-type]
         return started[-1]
 
     yield start
@@ -81,18 +81,16 @@ def test_the_exit_status_is_the_commands(start: Start, status: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_a_signal_that_ended_it_is_128_and_its_number(start: Start, number: int) -> None:
+def test_exit_by_signal_is_128_plus_its_number(start: Start, number: int) -> None:
     assert start(f"import os; os.kill(os.getpid(), {int(number)})").wait(10) == 128 + number
 
 
-@pytest.mark.parametrize("how", ["nothing there", "not executable", "a folder"])
-def test_what_cannot_be_started_is_127_and_the_log_says_so(
-    tmp_path: Path, log: Path, how: str
-) -> None:
+@pytest.mark.parametrize("program_kind", ["nothing there", "not executable", "a folder"])
+def test_command_that_cannot_start_exits_127(tmp_path: Path, log: Path, program_kind: str) -> None:
     program = tmp_path / "program"
-    if how == "not executable":
+    if program_kind == "not executable":
         program.write_text("text")
-    if how == "a folder":
+    if program_kind == "a folder":
         program.mkdir()
     process = GuardedProcess([str(program)], env={}, log=log)
     assert process.wait(10) == 127
@@ -112,11 +110,11 @@ def test_a_process_that_runs_has_no_status_yet(start: Start) -> None:
     assert (process.poll(), process.wait(0.05)) == (None, None)
 
 
-def test_it_reads_nothing_from_the_terminal(start: Start) -> None:
+def test_standard_input_is_empty(start: Start) -> None:
     assert start("import sys; sys.exit(len(sys.stdin.read()))").wait(10) == 0
 
 
-def test_it_runs_where_and_with_what_it_is_told(tmp_path: Path, log: Path) -> None:
+def test_working_directory_and_environment_are_passed_on(tmp_path: Path, log: Path) -> None:
     code = "import os; print(os.getcwd(), sorted(set(os.environ) - {'LC_CTYPE'}))"
     process = GuardedProcess(
         [sys.executable, "-I", "-S", "-c", code], env={"ONLY": "1"}, log=log, cwd=tmp_path
@@ -125,7 +123,7 @@ def test_it_runs_where_and_with_what_it_is_told(tmp_path: Path, log: Path) -> No
     assert log.read_text() == f"{tmp_path} ['ONLY']\n"
 
 
-def test_stopping_asks_first(start: Start, log: Path) -> None:
+def test_stop_sends_sigterm_first(start: Start, log: Path) -> None:
     process = start(
         "import signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
@@ -135,7 +133,7 @@ def test_stopping_asks_first(start: Start, log: Path) -> None:
     assert process.stop() == 5
 
 
-def test_what_is_held_still_is_asked_too(start: Start, log: Path) -> None:
+def test_paused_process_gets_sigterm_too(start: Start, log: Path) -> None:
     process = start(
         "import os, signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
@@ -146,7 +144,7 @@ def test_what_is_held_still_is_asked_too(start: Start, log: Path) -> None:
     assert process.stop() == 5
 
 
-def test_stopping_ends_what_does_not_listen(start: Start, log: Path) -> None:
+def test_stop_kills_a_process_that_ignores_sigterm(start: Start, log: Path) -> None:
     process = start(STUBBORN)
     (pid,) = pids(log)
     begun = time.monotonic()
@@ -194,9 +192,7 @@ def test_a_command_that_is_killed_takes_its_tree_along(start: Start, log: Path) 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_guard_itself_does_not_go_for_a_terminals_signal(
-    start: Start, log: Path, number: int
-) -> None:
+def test_guard_ignores_signals_of_the_terminal(start: Start, log: Path, number: int) -> None:
     process = start(SLEEPS)
     tree = pids(log)
     os.kill(process.pid, number)
@@ -229,9 +225,7 @@ time.sleep(600)
     [(signal.SIGKILL, SLEEPS), (signal.SIGINT, SLEEPS), (signal.SIGKILL, STUBBORN)],
     ids=["killed", "interrupted", "stubborn"],
 )
-def test_nothing_is_left_when_the_process_that_asked_goes(
-    log: Path, number: int, code: str
-) -> None:
+def test_nothing_is_left_when_the_parent_ends(log: Path, number: int, code: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, code, str(log)], stdout=subprocess.PIPE, text=True,
         stderr=subprocess.DEVNULL,
@@ -243,7 +237,7 @@ def test_nothing_is_left_when_the_process_that_asked_goes(
         until(lambda: none_of([guard, *tree]), "processes were left behind")
 
 
-def test_what_outlives_is_told_and_the_dead_are_not(start: Start, log: Path) -> None:
+def test_only_live_processes_count_as_outliving(start: Start, log: Path) -> None:
     process = start(STUBBORN)
     (pid,) = pids(log)
     assert outliving([pid, process.pid], 0) == {pid: "running", process.pid: "running"}
@@ -251,14 +245,14 @@ def test_what_outlives_is_told_and_the_dead_are_not(start: Start, log: Path) -> 
     assert outliving([pid, process.pid], 5) == {}
 
 
-def test_a_zombie_has_not_outlived() -> None:
+def test_zombie_does_not_count_as_outliving() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     until(lambda: child.pid in zombies(), "the child ends")
     assert outliving([child.pid], 0) == {}
     child.wait()
 
 
-def test_a_killed_process_that_the_kernel_keeps_has_longer(
+def test_dying_process_gets_more_time(
     log: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No test can make the kernel slow: that a process is dying is said for it.

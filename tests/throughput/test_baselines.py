@@ -1,4 +1,4 @@
-"""Baselines are pytest-benchmark's files, found where they apply and refused where not whole."""
+"""Baselines are pytest-benchmark's files; they apply to their conditions, and broken ones fail."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ BLOCKS = [
 
 
 def now(machine: Machine = MACHINE, **more: Any) -> Conditions:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "lane": LANE,
         "checkpoint": Checkpoint("miniature", "org/model", "abc"),
         "serve": {"enforce_eager": True},
         "plan": planned_throughput(),
     }
-    return conditions(machine=machine, family="qwen3.5", **(given | more))
+    return conditions(machine=machine, family="qwen3.5", **(arguments | more))
 
 
-def at(folder: Path, found: Conditions | None = None, **versions: str) -> Baselines:
-    return Baselines(folder, found or now(), versions or {"vllm": "0.32.0"}, "pytest --record")
+def at(folder: Path, current: Conditions | None = None, **versions: str) -> Baselines:
+    return Baselines(folder, current or now(), versions or {"vllm": "0.32.0"}, "pytest --record")
 
 
-def test_what_was_recorded_is_read_again(tmp_path: Path) -> None:
+def test_recorded_boot_is_read_back(tmp_path: Path) -> None:
     path = at(tmp_path).record(BLOCKS, {"gpus": []})
     assert path == tmp_path / "a-processor-9000-3-ghz-2-cores" / "0001_qwen3.5-miniature-cpu.json"
     (recorded,), differ = at(tmp_path).recorded()
     assert (recorded.path, list(recorded.blocks), differ) == (path, BLOCKS, [])
 
 
-def test_boots_add_up_and_the_newest_versions_count(tmp_path: Path) -> None:
+def test_newest_recorded_versions_count(tmp_path: Path) -> None:
     at(tmp_path, vllm="0.30.0").record(BLOCKS, {})
     assert len(at(tmp_path, vllm="0.32.0").recorded()[0]) == 1
     for _ in range(2):
@@ -63,7 +63,7 @@ def test_boots_add_up_and_the_newest_versions_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("otherwise", "says"),
+    ("changes", "difference"),
     [
         ({"machine": dataclasses.replace(MACHINE, cores=4)}, "machine.cores was 2 and is 4"),
         (
@@ -78,11 +78,11 @@ def test_boots_add_up_and_the_newest_versions_count(tmp_path: Path) -> None:
         ({"lane": LANE.model_copy(update={"env": {}})}, "flags.$A was 1 and is not given"),
     ],
 )
-def test_other_conditions_are_never_compared(
-    tmp_path: Path, otherwise: dict[str, Any], says: str
+def test_boots_under_other_conditions_are_not_compared(
+    tmp_path: Path, changes: dict[str, Any], difference: str
 ) -> None:
     at(tmp_path).record(BLOCKS, {})
-    assert at(tmp_path, now(**otherwise)).recorded() == ([], [says])
+    assert at(tmp_path, now(**changes)).recorded() == ([], [difference])
 
 
 def test_gpus_name_a_machine() -> None:
@@ -92,15 +92,15 @@ def test_gpus_name_a_machine() -> None:
     assert machine_name(now(lane=elsewhere)) == "gpu7-8000"
 
 
-def test_weights_are_the_same_wherever_they_lie(tmp_path: Path) -> None:
-    told = []
+def test_weights_are_identified_by_content_not_path(tmp_path: Path) -> None:
+    weights = []
     for name in ("here", "there", "other"):
         folder = tmp_path / name
         folder.mkdir()
         (folder / "config.json").write_text("{}" if name != "other" else "{ }", encoding="utf-8")
         (folder / "model.safetensors").write_bytes(b"1234")
-        told.append(now(checkpoint=Checkpoint("mine", str(folder))).model["weights"])
-    assert told[0] == told[1] != told[2]
+        weights.append(now(checkpoint=Checkpoint("mine", str(folder))).model["weights"])
+    assert weights[0] == weights[1] != weights[2]
 
 
 def spoilt(tmp_path: Path, change: Any) -> Path:
@@ -111,7 +111,7 @@ def spoilt(tmp_path: Path, change: Any) -> Path:
     return path
 
 
-def test_a_file_cut_short_is_refused_and_told_how_to_restore(tmp_path: Path) -> None:
+def test_truncated_file_is_refused_with_restore_command(tmp_path: Path) -> None:
     path = at(tmp_path).record(BLOCKS, {})
     path.write_text(path.read_text(encoding="utf-8")[:-50], encoding="utf-8")
     with pytest.raises(UserError, match=r"corrupt.*\n.*git checkout -- 0001_.*pytest --record"):
@@ -119,30 +119,30 @@ def test_a_file_cut_short_is_refused_and_told_how_to_restore(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
-        (lambda kept: kept.update(format=2), "of format 2, and this version reads 1"),
-        (lambda kept: kept.pop("blocks"), "corrupt: 'blocks'"),
-        (lambda kept: kept.update(blocks=[]), "it has no blocks"),
-        (lambda kept: kept["blocks"][0].update(took_s=0.0), "took no time"),
-        (lambda kept: kept["blocks"][0].update(took_s="long"), "corrupt: 1 validation error"),
-        (lambda kept: kept.clear(), "nothing of 'vllm_gates' is in it"),
+        (lambda payload: payload.update(format=2), "of format 2, and this version reads 1"),
+        (lambda payload: payload.pop("blocks"), "corrupt: 'blocks'"),
+        (lambda payload: payload.update(blocks=[]), "it has no blocks"),
+        (lambda payload: payload["blocks"][0].update(took_s=0.0), "took no time"),
+        (lambda payload: payload["blocks"][0].update(took_s="long"), "corrupt: 1 validation error"),
+        (lambda payload: payload.clear(), "nothing of 'vllm_gates' is in it"),
     ],
 )
-def test_a_file_that_is_none_of_ours_is_refused(tmp_path: Path, change: Any, says: str) -> None:
+def test_foreign_file_is_refused(tmp_path: Path, change: Any, message: str) -> None:
     spoilt(tmp_path, change)
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=message):
         at(tmp_path).recorded()
 
 
-@pytest.mark.parametrize("text", ["[]", '{"benchmarks": []}', '{"benchmarks": [3]}', "nonsense"])
-def test_any_other_json_is_refused(tmp_path: Path, text: str) -> None:
-    at(tmp_path).record(BLOCKS, {}).write_text(text, encoding="utf-8")
+@pytest.mark.parametrize("content", ["[]", '{"benchmarks": []}', '{"benchmarks": [3]}', "nonsense"])
+def test_any_other_json_is_refused(tmp_path: Path, content: str) -> None:
+    at(tmp_path).record(BLOCKS, {}).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match="is corrupt"):
         at(tmp_path).recorded()
 
 
-def test_pytest_benchmark_reads_them(tmp_path: Path) -> None:
+def test_pytest_benchmark_reads_baselines(tmp_path: Path) -> None:
     at(tmp_path).record(BLOCKS, {})
     done = subprocess.run(
         [sys.executable, "-m", "pytest_benchmark", "--storage", str(tmp_path), "compare"],

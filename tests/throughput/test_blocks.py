@@ -1,4 +1,4 @@
-"""Blocks are the same requests on every server, none twice, and tell why they may say nothing."""
+"""Blocks send the same requests to every server, none twice, and name their faults."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ PLAN = planned_throughput({"concurrency": 2, "requests": 4, "prompt_tokens": 6, 
 
 @pytest.fixture
 def server() -> Iterator[Completions]:
-    found = Completions(hangs=False)
-    threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
-    yield found
-    found.shutdown()
-    found.server_close()
+    started = Completions(hangs=False)
+    threading.Thread(target=started.serve_forever, args=(0.01,), daemon=True).start()
+    yield started
+    started.shutdown()
+    started.server_close()
 
 
 def driver(**more: object) -> BlockDriver:
     return BlockDriver(PLAN, range(40), 10.0, **more)  # type: ignore[arg-type]
 
 
-def test_a_block_counts_what_came_and_what_the_server_says_of_it(server: Completions) -> None:
-    with metrics(server.endpoint) as told:
-        (block,) = driver().blocks(MeasuredServer(server.endpoint, told), "seed", 1)
+def test_block_has_client_and_server_counts(server: Completions) -> None:
+    with metrics(server.endpoint) as server_metrics:
+        (block,) = driver().blocks(MeasuredServer(server.endpoint, server_metrics), "seed", 1)
     assert (block.faults, block.output_tokens) == ((), 20)
     assert block.took_s > 0
     assert block.output_tokens_per_s == pytest.approx(20 / block.took_s)
@@ -48,9 +48,9 @@ def test_tokens_the_server_does_not_count_are_a_fault(server: Completions) -> No
         server.generated += 3
         return []
 
-    with metrics(server.endpoint) as told:
-        assert told
-        measured_server = MeasuredServer(server.endpoint, told, processes=generating)
+    with metrics(server.endpoint) as server_metrics:
+        assert server_metrics
+        measured_server = MeasuredServer(server.endpoint, server_metrics, processes=generating)
         (block,) = driver().blocks(measured_server, "seed", 1)
     assert block.faults == ("the server's count of tokens is another than what came",)
 
@@ -63,16 +63,16 @@ def test_requests_that_fail_are_a_fault() -> None:
     assert block.faults[0].startswith("requests failed: ")
 
 
-def test_the_machines_speed_stands_beside_each_block(server: Completions) -> None:
+def test_each_block_has_the_machines_speed(server: Completions) -> None:
     speeds = iter([1.0, 3.0, 5.0])
     measured_server = MeasuredServer(server.endpoint, None)
     blocks = [*driver(speed=lambda: next(speeds)).blocks(measured_server, "seed", 2)]
     assert [block.speed for block in blocks] == [2.0, 4.0]
 
 
-def test_groups_give_both_servers_the_same_and_none_the_same_twice(server: Completions) -> None:
-    measured_server, other = (MeasuredServer(server.endpoint, None) for _ in range(2))
-    groups = [*driver().groups(measured_server, other, "seed", 6)]
+def test_groups_send_both_servers_the_same_requests_once(server: Completions) -> None:
+    ours, theirs = (MeasuredServer(server.endpoint, None) for _ in range(2))
+    groups = [*driver().groups(ours, theirs, "seed", 6)]
     names = [[block.name for block in group.ours] for group in groups]
     assert names == [[block.name for block in group.theirs] for group in groups] or all(
         {block.name for block in group.ours} == {block.name for block in group.theirs}
@@ -83,17 +83,17 @@ def test_groups_give_both_servers_the_same_and_none_the_same_twice(server: Compl
     assert first.count("ours") == first.count("theirs") == 3
 
 
-def test_prompts_have_nothing_in_common_with_other_blocks(server: Completions) -> None:
-    made = driver()
+def test_prompts_of_different_blocks_differ(server: Completions) -> None:
+    block_driver = driver()
     requests, again, another = (
-        made._maker(server.endpoint, name).make(name, [None] * 4).planned
+        block_driver._maker(server.endpoint, name).make(name, [None] * 4).planned
         for name in ("a", "a", "b")
     )
     assert [request.body for request in requests] == [request.body for request in again]
     assert {request.body for request in requests}.isdisjoint(request.body for request in another)
 
 
-def test_a_machine_has_a_speed() -> None:
+def test_machine_speed_is_positive() -> None:
     assert work(0.01) > 0
     with Yardstick() as yardstick:
         assert yardstick.speed() > 0

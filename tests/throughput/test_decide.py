@@ -1,4 +1,4 @@
-"""Slower is told from as fast as ever, and doubt from both; what is unfit does not count."""
+"""Slower servers fail, equally fast ones pass, doubt is inconclusive; unfit blocks do not count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.catalog.plans import Block, BlockGroup, Pair
-from pytest_vllm_gates.throughput import decide as judge
+from pytest_vllm_gates.throughput import decide
 from pytest_vllm_gates.throughput.decide import Conclusion, Decision
 from pytest_vllm_gates.throughput.statistics import Mean
 from throughput.boot_noise import GROUPS, PLAN, Noise
@@ -26,14 +26,14 @@ def pairs(count: int, slower: float = 0.0, seed: int = 1) -> list[Pair]:
 
 def test_as_fast_as_recorded_passes() -> None:
     noise = Noise()
-    decision = judge.against_baseline(noise.boot(), [noise.boot() for _ in range(4)], PLAN)
+    decision = decide.against_baseline(noise.boot(), [noise.boot() for _ in range(4)], PLAN)
     assert decision.answer is Conclusion.NO_REGRESSION
     assert "of all gates at most 1.0% are wrong alarms" in decision.sentence(PLAN.odds)
 
 
 def test_slower_than_recorded_is_a_regression_with_how_much() -> None:
     noise = Noise()
-    decision = judge.against_baseline(noise.boot(math.log(3)), [noise.boot()], PLAN)
+    decision = decide.against_baseline(noise.boot(math.log(3)), [noise.boot()], PLAN)
     assert decision.answer is Conclusion.REGRESSION
     assert -0.68 < decision.as_evidence()["changes"]["output_tokens_per_s"]["change"] < -0.65
 
@@ -41,146 +41,148 @@ def test_slower_than_recorded_is_a_regression_with_how_much() -> None:
 def test_one_recorded_boot_is_not_enough_for_a_small_margin() -> None:
     noise = Noise()
     slower = -math.log1p(-PLAN.baseline.margin) * 0.6
-    decision = judge.against_baseline(noise.boot(slower), [noise.boot()], PLAN)
+    decision = decide.against_baseline(noise.boot(slower), [noise.boot()], PLAN)
     assert decision.answer is Conclusion.INCONCLUSIVE
 
 
 def test_faster_is_no_regression() -> None:
     noise = Noise()
-    decision = judge.against_baseline(noise.boot(-0.5), [noise.boot()] * 3, PLAN)
+    decision = decide.against_baseline(noise.boot(-0.5), [noise.boot()] * 3, PLAN)
     assert decision.answer is Conclusion.NO_REGRESSION
 
 
-def test_a_machine_that_is_slow_today_is_not_the_server() -> None:
+def test_slow_machine_is_not_a_slow_server() -> None:
     noise = Noise()
     recorded, now = noise.boot(speed=2000.0), noise.boot(math.log(2), speed=1000.0)
-    assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Conclusion.NO_REGRESSION
+    assert decide.against_baseline(now, [recorded] * 3, PLAN).answer is Conclusion.NO_REGRESSION
     now = [dataclasses.replace(block, speed=2000.0) for block in now]
-    assert judge.against_baseline(now, [recorded] * 3, PLAN).answer is Conclusion.REGRESSION
+    assert decide.against_baseline(now, [recorded] * 3, PLAN).answer is Conclusion.REGRESSION
 
 
-def test_the_machines_speed_is_left_aside_where_a_recorded_boot_does_not_tell_it() -> None:
+def test_speed_is_ignored_if_a_recorded_boot_lacks_it() -> None:
     noise = Noise()
     for speed in (1000.0, 0.001):
         now = noise.boot(math.log(2), speed=speed)
-        assert judge.against_baseline(now, [noise.boot()] * 3, PLAN).answer is Conclusion.REGRESSION
+        assert (
+            decide.against_baseline(now, [noise.boot()] * 3, PLAN).answer is Conclusion.REGRESSION
+        )
 
 
 def test_a_warm_up_is_not_counted() -> None:
     noise = Noise()
     cold = [noise.block(1.0) for _ in range(6)]
     now = [*cold, *noise.boot()][: PLAN.baseline.blocks]
-    decision = judge.against_baseline(now, [noise.boot()] * 4, PLAN)
+    decision = decide.against_baseline(now, [noise.boot()] * 4, PLAN)
     assert decision.answer is Conclusion.NO_REGRESSION
     assert 6 <= decision.void["before the steady state"] <= 9
 
 
 @pytest.mark.parametrize(
-    ("spoilt", "says"),
+    ("spoilt", "reason"),
     [
         ({"faults": ("requests failed: 500",)}, "requests failed: 500"),
         ({"steal": 0.5}, "the machine's host gave its time to others"),
         ({"late_s": 9.0}, "the client sent its requests late"),
     ],
 )
-def test_unfit_blocks_decide_nothing(spoilt: dict[str, Any], says: str) -> None:
+def test_unfit_blocks_decide_nothing(spoilt: dict[str, Any], reason: str) -> None:
     noise = Noise()
     now = noise.boot(3.0, **spoilt)
-    decision = judge.against_baseline(now, [noise.boot()] * 3, PLAN)
+    decision = decide.against_baseline(now, [noise.boot()] * 3, PLAN)
     assert decision.answer is Conclusion.INCONCLUSIVE
-    assert f"{len(now)} of {len(now)} blocks are left out, mostly: {says}" in decision.why
-    assert decision.void == {says: len(now)}
+    assert f"{len(now)} of {len(now)} blocks are left out, mostly: {reason}" in decision.why
+    assert decision.void == {reason: len(now)}
     group = BlockGroup((noise.block(**spoilt), noise.block()), (noise.block(), noise.block()))
-    assert judge.unfit_group(group, PLAN.unfit) == says
+    assert decide.unfit_group(group, PLAN.unfit) == reason
 
 
-def test_a_boot_beside_other_work_is_not_held_against_one_without() -> None:
+def test_boot_beside_other_work_is_not_compared() -> None:
     noise = Noise()
     busy = noise.boot(1.0, others=0.4)
-    decision = judge.against_baseline(busy, [noise.boot()] * 3, PLAN)
+    decision = decide.against_baseline(busy, [noise.boot()] * 3, PLAN)
     assert decision.answer is Conclusion.INCONCLUSIVE
     assert "other processes took the processors' time" in decision.why
-    decision = judge.against_baseline(noise.boot(), [busy] * 3, PLAN)
+    decision = decide.against_baseline(noise.boot(), [busy] * 3, PLAN)
     assert (decision.answer, decision.why) == (
         Conclusion.INCONCLUSIVE,
         "no recorded boot has enough fit blocks",
     )
     quiet = noise.boot(others=0.08)
-    decision = judge.against_baseline(quiet, [noise.boot()] * 3, PLAN)
+    decision = decide.against_baseline(quiet, [noise.boot()] * 3, PLAN)
     assert decision.answer is Conclusion.NO_REGRESSION
 
 
-def test_other_work_beside_two_servers_is_unfit_where_it_took_from_one() -> None:
+def test_other_work_is_unfit_if_it_slows_one_server_only() -> None:
     noise = Noise()
     busy, quiet = (noise.block(others=0.4),) * 2, (noise.block(others=0.0),) * 2
     why = "other processes took more of the processors' time from one server"
-    assert judge.unfit_group(BlockGroup(busy, quiet), PLAN.unfit) == why
-    assert judge.unfit_group(BlockGroup(busy, busy), PLAN.unfit) == ""
+    assert decide.unfit_group(BlockGroup(busy, quiet), PLAN.unfit) == why
+    assert decide.unfit_group(BlockGroup(busy, busy), PLAN.unfit) == ""
     untold = (noise.block(others=None),) * 2
-    assert judge.unfit_group(BlockGroup(busy, untold), PLAN.unfit) == ""
+    assert decide.unfit_group(BlockGroup(busy, untold), PLAN.unfit) == ""
 
 
 def test_a_block_at_its_limits_is_fit() -> None:
     long = dataclasses.replace(Noise().block(steal=PLAN.unfit.steal), took_s=2.0)
-    assert judge.unfit(dataclasses.replace(long, late_s=0.2), PLAN.unfit) == ""
-    assert judge.unfit(dataclasses.replace(long, late_s=0.21), PLAN.unfit)
+    assert decide.unfit(dataclasses.replace(long, late_s=0.2), PLAN.unfit) == ""
+    assert decide.unfit(dataclasses.replace(long, late_s=0.21), PLAN.unfit)
 
 
 @pytest.mark.parametrize(("fit", "counts"), [(0.5, True), (0.47, False)])
 def test_a_boot_counts_if_half_of_its_blocks_are_fit(fit: float, counts: bool) -> None:
     noise = Noise()
     boot = noise.boot()
-    kept = int(fit * len(boot))
-    boot = boot[:kept] + [dataclasses.replace(block, steal=0.9) for block in boot[kept:]]
-    found, void = judge.boot_slowdowns(boot, PLAN, by_speed=False)
-    assert bool(found) == counts
-    assert void["the machine's host gave its time to others"] == len(boot) - kept
+    fit_count = int(fit * len(boot))
+    boot = boot[:fit_count] + [dataclasses.replace(block, steal=0.9) for block in boot[fit_count:]]
+    slowdowns, void = decide.boot_slowdowns(boot, PLAN, by_speed=False)
+    assert bool(slowdowns) == counts
+    assert void["the machine's host gave its time to others"] == len(boot) - fit_count
     group = noise.pair().groups[0]
     groups = [group] * int(fit * GROUPS)
-    assert bool(judge.pair_slowdowns(Pair(tuple(groups)), PLAN)[0]) == counts
+    assert bool(decide.pair_slowdowns(Pair(tuple(groups)), PLAN)[0]) == counts
 
 
-def test_without_a_recorded_boot_that_is_fit_nothing_is_said() -> None:
+def test_no_fit_recorded_boot_is_inconclusive() -> None:
     noise = Noise(sd=0.0)
     now = [*noise.boot()[1:], noise.block(steal=0.9)]
-    decision = judge.against_baseline(now, [noise.boot(steal=0.9)], PLAN)
+    decision = decide.against_baseline(now, [noise.boot(steal=0.9)], PLAN)
     why, stolen = "no recorded boot has enough fit blocks", decision.void
     assert decision == Decision(Conclusion.INCONCLUSIVE, why, void=stolen)
     assert stolen == {"the machine's host gave its time to others": 1}
     assert decision.sentence(PLAN.odds) == "INCONCLUSIVE: no recorded boot has enough fit blocks"
 
 
-def test_too_few_blocks_say_how_many_were_left_out_and_mostly_why() -> None:
+def test_too_few_blocks_are_reported_with_main_reason() -> None:
     noise = Noise()
     spoilt = [noise.block(late_s=9.0)] * 3 + [noise.block(steal=0.9)] * 2
-    decision = judge.against_baseline([*spoilt, noise.block()], [noise.boot()], PLAN)
+    decision = decide.against_baseline([*spoilt, noise.block()], [noise.boot()], PLAN)
     assert decision.why == "5 of 6 blocks are left out, mostly: the client sent its requests late"
-    decision = judge.against_baseline([noise.block()], [noise.boot()], PLAN)
+    decision = decide.against_baseline([noise.block()], [noise.boot()], PLAN)
     assert decision.why == "0 of 1 blocks are left out, mostly: too few were made"
 
 
 def test_unlike_shares_in_the_cache_are_unfit() -> None:
     noise = Noise()
-    pair, other, near = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0, 0.02))
-    assert judge.unfit_group(BlockGroup(pair, other), PLAN.unfit) == (
+    cached, uncached, near = ((noise.block(cached=share),) * 2 for share in (0.5, 0.0, 0.02))
+    assert decide.unfit_group(BlockGroup(cached, uncached), PLAN.unfit) == (
         "the servers had unlike shares of the prompts in their caches"
     )
-    assert judge.unfit_group(BlockGroup(near, other), PLAN.unfit) == ""
-    assert judge.unfit_group(BlockGroup(pair, pair), PLAN.unfit) == ""
+    assert decide.unfit_group(BlockGroup(near, uncached), PLAN.unfit) == ""
+    assert decide.unfit_group(BlockGroup(cached, cached), PLAN.unfit) == ""
     untold = (noise.block(),) * 2
-    assert judge.unfit_group(BlockGroup(pair, untold), PLAN.unfit) == ""
+    assert decide.unfit_group(BlockGroup(cached, untold), PLAN.unfit) == ""
 
 
-def test_lanes_alike_pass_and_a_slower_one_does_not() -> None:
-    assert judge.against_lane(pairs(8), PLAN).answer is Conclusion.NO_REGRESSION
-    assert judge.against_lane(pairs(8, 0.08), PLAN).answer is Conclusion.REGRESSION
-    assert judge.against_lane(pairs(8, -0.08), PLAN).answer is Conclusion.NO_REGRESSION
+def test_equal_lanes_pass_and_a_slower_one_fails() -> None:
+    assert decide.against_lane(pairs(8), PLAN).answer is Conclusion.NO_REGRESSION
+    assert decide.against_lane(pairs(8, 0.08), PLAN).answer is Conclusion.REGRESSION
+    assert decide.against_lane(pairs(8, -0.08), PLAN).answer is Conclusion.NO_REGRESSION
 
 
-def test_two_pairs_are_enough_for_what_is_much_slower_and_for_nothing_else() -> None:
-    assert judge.against_lane(pairs(2, 0.25), PLAN).answer is Conclusion.REGRESSION
-    assert judge.against_lane(pairs(2), PLAN).answer is Conclusion.INCONCLUSIVE
-    decision = judge.against_lane(pairs(1, 0.25), PLAN)
+def test_two_pairs_decide_only_large_slowdowns() -> None:
+    assert decide.against_lane(pairs(2, 0.25), PLAN).answer is Conclusion.REGRESSION
+    assert decide.against_lane(pairs(2), PLAN).answer is Conclusion.INCONCLUSIVE
+    decision = decide.against_lane(pairs(1, 0.25), PLAN)
     assert decision.answer is Conclusion.INCONCLUSIVE
     assert decision.why == "1 pairs of boots with enough fit blocks, 2 are needed"
 
@@ -196,22 +198,22 @@ def test_fewer_tokens_a_second_are_a_regression_by_themselves() -> None:
         Pair(tuple(BlockGroup((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
         for pair in pairs(8)
     ]
-    decision = judge.against_lane(spoilt, PLAN)
+    decision = decide.against_lane(spoilt, PLAN)
     assert (decision.answer, decision.why) == (Conclusion.REGRESSION, "")
 
 
 def test_the_warm_up_of_a_pair_is_not_counted() -> None:
     cold, warm = pairs(1, 1.0)[0], pairs(1)[0]
     pair = Pair((*cold.groups[:6], *warm.groups[6:]))
-    found, void = judge.pair_slowdowns(pair, PLAN)
+    slowdowns, void = decide.pair_slowdowns(pair, PLAN)
     assert 6 <= void["before the steady state"] <= 9
-    assert abs(found["output_tokens_per_s"]) < 0.05
+    assert abs(slowdowns["output_tokens_per_s"]) < 0.05
 
 
 def test_a_pair_that_is_unfit_does_not_count() -> None:
     noise = Noise(sd=0.0)
     stolen = BlockGroup((noise.block(steal=0.9),) * 2, (noise.block(),) * 2)
-    decision = judge.against_lane([noise.pair(), Pair((stolen,) * GROUPS)], PLAN)
+    decision = decide.against_lane([noise.pair(), Pair((stolen,) * GROUPS)], PLAN)
     assert decision.answer is Conclusion.INCONCLUSIVE
     assert decision.why == (
         "1 pairs of boots with enough fit blocks, 2 are needed: 40 of 80 groups of four blocks "
@@ -220,7 +222,7 @@ def test_a_pair_that_is_unfit_does_not_count() -> None:
     assert decision.void == {"the machine's host gave its time to others": GROUPS}
 
 
-def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
+def test_slower_first_token_is_reported_beside_throughput() -> None:
     def late(block: Block) -> Block:
         return dataclasses.replace(block, ttft_s=2 * block.ttft_s)
 
@@ -228,7 +230,7 @@ def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
         Pair(tuple(BlockGroup((late(g.ours[0]), late(g.ours[1])), g.theirs) for g in pair.groups))
         for pair in pairs(8)
     ]
-    decision = judge.against_lane(spoilt, PLAN)
+    decision = decide.against_lane(spoilt, PLAN)
     assert decision.answer is Conclusion.REGRESSION
     assert re.fullmatch(r"ttft_s is surely worse \(\+(9\d|10\d)\.\d%\)", decision.why)
 
@@ -236,7 +238,7 @@ def test_a_slower_first_token_is_told_beside_tokens_a_second() -> None:
 def test_answers_in_one_piece_have_no_pace_to_compare() -> None:
     noise = Noise()
     boots = [[dataclasses.replace(block, itl_s=0.0) for block in noise.boot()] for _ in range(4)]
-    assert judge.against_baseline(boots[0], boots[1:], PLAN).answer is Conclusion.NO_REGRESSION
+    assert decide.against_baseline(boots[0], boots[1:], PLAN).answer is Conclusion.NO_REGRESSION
 
 
 def later_first_tokens(pair: Pair, slower: float) -> Pair:
@@ -247,23 +249,26 @@ def later_first_tokens(pair: Pair, slower: float) -> Pair:
 
     ours = [(later(group.ours[0]), later(group.ours[1])) for group in pair.groups]
     return Pair(
-        tuple(BlockGroup(item, group.theirs) for item, group in zip(ours, pair.groups, strict=True))
+        tuple(
+            BlockGroup(blocks, group.theirs)
+            for blocks, group in zip(ours, pair.groups, strict=True)
+        )
     )
 
 
-def test_a_figure_is_held_against_its_own_scatter() -> None:
+def test_each_figure_is_judged_by_its_own_scatter() -> None:
     """Of one lane here, the time to the first token differs by three times the throughput's sd."""
     pairs = [later_first_tokens(Noise(sd=0.0).pair(0.0), slower) for slower in (0.09, 0.07)]
-    assert judge.against_lane(pairs, PLAN).answer is judge.Conclusion.NO_REGRESSION
+    assert decide.against_lane(pairs, PLAN).answer is decide.Conclusion.NO_REGRESSION
     sure = PLAN.calibrated(PLAN.against.pair_sd.model_copy(update={"ttft_s": 0.01}), 8)
-    decision = judge.against_lane(pairs, sure)
-    assert decision.answer is judge.Conclusion.REGRESSION
+    decision = decide.against_lane(pairs, sure)
+    assert decision.answer is decide.Conclusion.REGRESSION
     assert decision.why == "ttft_s is surely worse (+8.3%)"
 
 
 def test_a_mean_leaves_out_a_tenth_at_either_end() -> None:
-    assert judge.trimmed([90.0, -90.0, 70.0, -80.0, *[1.0, 2.0] * 8]) == 1.5
-    assert judge.trimmed([5.0, 1.0]) == 3.0
+    assert decide.trimmed([90.0, -90.0, 70.0, -80.0, *[1.0, 2.0] * 8]) == 1.5
+    assert decide.trimmed([5.0, 1.0]) == 3.0
 
 
 # By the tables, t with 8 degrees: 2.896 at 1 %, 1.860 at 5 %.
@@ -279,7 +284,7 @@ DECISION = Decision(
 )
 
 
-def test_a_decision_is_told_with_its_interval_and_its_odds() -> None:
+def test_decision_sentence_has_interval_and_odds() -> None:
     assert DECISION.sentence(PLAN.odds) == (
         "REGRESSION: -10.0% output_tokens_per_s (surely between -13.3% and -4.6%; of all gates at "
         "most 1.0% are wrong alarms and 5.0% wrong passes); itl_s is surely worse (+9.0%)"
@@ -287,7 +292,7 @@ def test_a_decision_is_told_with_its_interval_and_its_odds() -> None:
     assert dataclasses.replace(DECISION, why="").sentence(PLAN.odds).endswith("wrong passes)")
 
 
-def test_a_decision_is_evidence_by_the_figures_names() -> None:
+def test_decision_evidence_has_every_figure() -> None:
     assert dataclasses.replace(DECISION, errors=(0.01, 1 / 21)).as_evidence() == {
         "answer": "REGRESSION",
         "why": "itl_s is surely worse (+9.0%)",

@@ -1,4 +1,4 @@
-"""What is otherwise now than when figures were recorded is told by its name."""
+"""Differences between recorded and current conditions are named."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pytest_vllm_gates.throughput.conditions import Conditions
 HERE = Conditions({"gpu": "H100", "cores": 8}, {"name": "m"}, "cuda", {"seed": 1}, {"requests": 9})
 
 
-def test_nothing_is_otherwise_under_the_same_conditions() -> None:
+def test_same_conditions_have_no_differences() -> None:
     assert list(HERE.differences(replace(HERE, machine={**HERE.machine}))) == []
 
 
-def test_each_difference_is_told_with_both_values() -> None:
+def test_each_difference_names_both_values() -> None:
     now = Conditions({"gpu": "H200", "memory": 5}, {"name": "m"}, "cpu", {"seed": 1}, {})
     assert list(HERE.differences(now)) == [
         "machine.gpu was H100 and is H200",

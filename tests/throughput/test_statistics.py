@@ -1,4 +1,4 @@
-"""Intervals over boots keep their odds, whatever the number of looks, and priors count as told."""
+"""Intervals over boots keep their odds for any number of looks, and priors count as boots."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_students_quantiles_are_those_of_the_tables() -> None:
 
 
 @pytest.mark.parametrize("looks", [(1, 5), (2, 8), (3, 3)])
-def test_all_looks_together_spend_the_error_and_no_more(looks: tuple[int, int]) -> None:
+def test_all_looks_together_spend_the_whole_error(looks: tuple[int, int]) -> None:
     spent = [spend(0.05, looks, now) for now in range(looks[0], looks[1] + 1)]
     assert sum(spent) == pytest.approx(0.05)
     assert spent[1:] == sorted(spent[1:])
 
 
-def test_holm_stops_at_the_first_that_stands() -> None:
+def test_holm_stops_at_the_first_hypothesis_kept() -> None:
     odds = {"a": 0.001, "b": 0.02, "c": 0.03}
     assert holm(odds, 0.05) == ["a", "b", "c"]
     assert holm(odds | {"b": 0.03}, 0.05) == ["a"]
@@ -80,7 +80,7 @@ def test_holm_stops_at_the_first_that_stands() -> None:
     assert holm({"a": 0.05}, 0.05) == ["a"]
 
 
-def test_looks_after_every_pair_raise_no_more_alarms_than_told() -> None:
+def test_repeated_looks_keep_the_alarm_rate() -> None:
     chance, prior, looks, alpha = random.Random(5), Prior(0.02, 8), (2, 8), 0.05  # noqa: S311
     alarms = 0
     gates = 400
