@@ -1,4 +1,4 @@
-"""Whether the lines around a match are those that its signature is meant for."""
+"""Whether the lines around a match meet the conditions of its signature."""
 
 from __future__ import annotations
 
@@ -39,52 +39,58 @@ class MatchConditions:
         """Forget what was before: the server was started anew."""
         self._passed.clear()
 
-    def note(self, number: int, found: Collection[int]) -> Iterator[tuple[Signature, Hit, int]]:
+    def note(self, number: int, patterns: Collection[int]) -> Iterator[tuple[Signature, Hit, int]]:
         """Take in what a line matches; yield the matches that it settles."""
         if not self._waiting:
             return
         still = []
         for waiting in self._waiting:
-            when = waiting.signature.when
+            conditions = waiting.signature.when
             in_time = number <= waiting.until
-            if in_time and self._any(when.not_near, found):
+            if in_time and self._any(conditions.not_near, patterns):
                 continue
-            waiting.near = waiting.near or (in_time and self._any(when.near, found))
-            if (waiting.near and not when.not_near) or not in_time:
+            waiting.near = waiting.near or (in_time and self._any(conditions.near, patterns))
+            if (waiting.near and not conditions.not_near) or not in_time:
                 if waiting.near:
                     yield waiting.signature, waiting.hit, waiting.boot
                 continue
             still.append(waiting)
         self._waiting = still
 
-    def passed(self, found: Collection[int]) -> None:
+    def passed(self, patterns: Collection[int]) -> None:
         """Take in that a line is past, so that later ones come after it."""
-        self._passed.update(found)
+        self._passed.update(patterns)
 
     @property
     def wait(self) -> bool:
         """Whether there is a match that following lines decide."""
         return bool(self._waiting)
 
-    def met(self, signature: Signature, hit: Hit, boot: int, seen: Callable[[int], bool]) -> bool:
+    def met(
+        self, signature: Signature, hit: Hit, boot: int, is_matched: Callable[[int], bool]
+    ) -> bool:
         """Return whether all conditions hold; one that following lines decide waits for them.
 
-        `seen` says whether the line, or one of those before it that count, matches a pattern.
+        `is_matched` says whether the line, or one of those before it that count, matches a pattern.
         """
-        when = signature.when
-        if when.exit_status and self._exit_status not in (None, *when.exit_status):
+        conditions = signature.when
+        if conditions.exit_status and self._exit_status not in (None, *conditions.exit_status):
             return False
-        if when.after and not self._any(when.after, self._passed):
+        if conditions.after and not self._any(conditions.after, self._passed):
             return False
-        if when.not_after and self._any(when.not_after, self._passed):
+        if conditions.not_after and self._any(conditions.not_after, self._passed):
             return False
-        if any(seen(self._places[text]) for text in when.not_near):
+        if any(is_matched(self._places[text]) for text in conditions.not_near):
             return False
-        near = not when.near or any(seen(self._places[text]) for text in when.near)
-        if near and not when.not_near:
+        is_near = not conditions.near or any(
+            is_matched(self._places[text]) for text in conditions.near
+        )
+        if is_near and not conditions.not_near:
             return True
         if len(self._waiting) < MAX_WAITING:
-            self._waiting.append(Waiting(signature, hit, boot, hit.number + when.within, near))
+            self._waiting.append(
+                Waiting(signature, hit, boot, hit.number + conditions.within, is_near)
+            )
         return False
 
     def settle(self) -> Iterator[tuple[Signature, Hit, int]]:
@@ -94,8 +100,8 @@ class MatchConditions:
                 yield waiting.signature, waiting.hit, waiting.boot
         self._waiting = []
 
-    def _any(self, patterns: Collection[str], found: Collection[int]) -> bool:
-        return any(self._places[pattern] in found for pattern in patterns)
+    def _any(self, patterns: Collection[str], matched: Collection[int]) -> bool:
+        return any(self._places[pattern] in matched for pattern in patterns)
 
 
 @dataclass

@@ -1,16 +1,14 @@
-"""Names a failure: from a server's log to one cause and one fix, or to UNKNOWN.
+"""Names a failure: reads a server's log and gives one cause and one fix, or UNKNOWN.
 
-`diagnosis/ranking.py` says which of several signatures is the root, `confidence.py` how sure
-that is. A log that says nothing wrong has nothing claimed of it.
+`diagnosis/ranking.py` chooses the root from several signatures. A log without an error gets no
+diagnosis.
 
-How sure an answer is.
-
-In its favour count: its line is specific (it has captures or conditions, or is a whole sentence);
-several of its patterns, or several processes, say it; the machine agrees. Against it: an error
-that no signature knows comes before it; another failure is as specific in the same error block;
-the exit status it depends on is not known; the machine disagrees. What the machine says counts
-twice. More for it than against it is certain, as much is likely, and less is possible, as is
-whatever only reports that something else failed.
+The confidence of an answer is a count. In its favour: its line is specific (it has captures or
+conditions, or the length of a sentence); several of its patterns, or several processes, match; the
+machine agrees. Against it: an error that no signature knows comes before it; another failure is as
+specific in the same error block; the exit status it depends on is not known; the machine disagrees.
+The machine counts twice. More for than against is certain, equal is likely, less is possible. A
+signature that only reports that something else failed is always possible.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.preflight.types import Situation
 
 
-def judged(
+def confidence_of(
     *,
     kind: str,
     agrees: bool,
@@ -76,10 +74,10 @@ def explain(
     for block in blocks:
         matcher.feed(block)
     matcher.finish()
-    return _Telling(matcher, situation).explanation()
+    return _ExplanationBuilder(matcher, situation).explanation()
 
 
-class _Telling:
+class _ExplanationBuilder:
     """Puts what a matcher kept into words."""
 
     def __init__(self, matcher: Matcher, situation: Situation | None) -> None:
@@ -104,17 +102,17 @@ class _Telling:
         if answer is None and wrappers and self._error is None:
             answer = max(wrappers, key=lambda match: (match.boot, -match.first.number))
         error = self._shown_error(answer)
-        others = [match for match in matches if match is not answer]
+        candidates = [match for match in matches if match is not answer]
         survived = bool(error and matcher.answered and matcher.answered > error.number)
         return Explanation(
-            answer=self._told(answer, others) if answer else None,
+            answer=self._told(answer, candidates) if answer else None,
             error=error.excerpt if error else self._last_words(answer),
             error_line=error.number if error else None,
             error_text=error.text if error else "",
             survived=survived,
             well=survived and answer is None and not self._died(wrappers),
             refused=refused,
-            candidates=tuple(self._told(match) for match in others),
+            candidates=tuple(self._told(match) for match in candidates),
             warnings=tuple(self._told(warning) for warning in warnings),
             wrappers=tuple(self._told(wrapper) for wrapper in wrappers if wrapper is not answer),
             lines_read=matcher.lines,
@@ -156,8 +154,10 @@ class _Telling:
         self, match: SignatureMatch, rivals: Iterable[SignatureMatch] | None = None
     ) -> Diagnosis:
         signature = match.signature
-        agrees = machine.says(signature.machine.supports, self._situation, match.captures)
-        disagrees = machine.says(signature.machine.contradicts, self._situation, match.captures)
+        agrees = machine.statements(signature.machine.supports, self._situation, match.captures)
+        disagrees = machine.statements(
+            signature.machine.contradicts, self._situation, match.captures
+        )
         by_status = match.first.number == 0
         return Diagnosis(
             id=signature.id,
@@ -188,21 +188,21 @@ class _Telling:
         if rivals is None:
             return Confidence.POSSIBLE
         rival = any(
-            other.boot == match.boot
-            and ranking.specificity(other) >= ranking.specificity(match)
-            and ranking.together(self._matcher, match.first.number, other.first.number)
-            for other in rivals
+            candidate.boot == match.boot
+            and ranking.specificity(candidate) >= ranking.specificity(match)
+            and ranking.together(self._matcher, match.first.number, candidate.first.number)
+            for candidate in rivals
         )
-        when = match.signature.when
-        return judged(
+        conditions = match.signature.when
+        return confidence_of(
             kind=match.signature.kind,
             agrees=agrees,
             disagrees=disagrees,
             said_often=len(match.patterns) > 1 or len(match.processes) > 1,
-            specific=bool(match.captures or when.conditions or _says_much(match)),
+            specific=bool(match.captures or conditions.conditions or _says_much(match)),
             error_before=self._shown_error(match) is not None,
             rivals=rival,
-            status_unknown=bool(when.exit_status) and self._matcher.exit_status is None,
+            status_unknown=bool(conditions.exit_status) and self._matcher.exit_status is None,
         )
 
 

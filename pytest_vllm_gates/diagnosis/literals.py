@@ -1,7 +1,7 @@
-"""Which literal pieces a line must hold for a pattern to match it, and one pattern for them all.
+"""The literal pieces that a line must contain to match a pattern, and one pattern for them all.
 
-A log is searched once for the pieces of every pattern together; only lines that hold one are
-looked at closely. The pieces are compared in small letters, and hold nothing that JSON escapes.
+A log is searched once for the pieces of every pattern together; only lines with a piece are looked
+at closely. The pieces are compared in lower case and contain nothing that JSON escapes.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def required(pattern: str) -> Choice:
         for choice in choices(pattern)
         if min(map(len, choice)) >= MIN_CHARACTERS
     ]
-    telling = (entry for entry in long_enough if not any(piece in LEVEL for piece in entry))
-    best = _best(telling) or _best(long_enough)
+    specific = (pieces for pieces in long_enough if not any(piece in LEVEL for piece in pieces))
+    best = _best(specific) or _best(long_enough)
     if best is None:
         raise ValueError(
             f"{pattern!r} has no literal piece of {MIN_CHARACTERS} characters to look for first"
@@ -96,11 +96,11 @@ def _choices(sequence: Any) -> Iterator[Choice]:
             continue
         yield from _pieces(run)
         run = ""
-        yield from _inside(str(operation), argument)
+        yield from _choices_inside(str(operation), argument)
     yield from _pieces(run)
 
 
-def _inside(operation: str, argument: Any) -> Iterator[Choice]:
+def _choices_inside(operation: str, argument: Any) -> Iterator[Choice]:
     if operation == "SUBPATTERN":
         yield from _choices(argument[-1])
     elif operation in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
@@ -109,7 +109,7 @@ def _inside(operation: str, argument: Any) -> Iterator[Choice]:
     elif operation == "ATOMIC_GROUP":
         yield from _choices(argument)
     elif operation == "BRANCH":
-        bests = [_best(_choices(entry)) for entry in argument[1]]
+        bests = [_best(_choices(branch)) for branch in argument[1]]
         if all(bests):
             yield frozenset[str]().union(*(best for best in bests if best))
 
@@ -123,12 +123,14 @@ def _pieces(run: str) -> Iterator[Choice]:
 def _rare(piece: str) -> str:
     """Return the part of a piece that begins with its rarest character and still says enough."""
     last = max(0, len(piece) - min(KEPT_CHARACTERS, max(MIN_CHARACTERS, len(piece) - 1)))
-    start = min(range(last + 1), key=lambda at: RARE_FIRST.find(piece[at]))
+    start = min(range(last + 1), key=lambda position: RARE_FIRST.find(piece[position]))
     return piece[start : start + ENOUGH_CHARACTERS]
 
 
 def _best(choices: Iterable[Choice]) -> Choice | None:
     """Return the choice that says most: long pieces, and few of them."""
     return max(
-        choices, key=lambda entry: (min(len(piece) for piece in entry), -len(entry)), default=None
+        choices,
+        key=lambda choice: (min(len(piece) for piece in choice), -len(choice)),
+        default=None,
     )

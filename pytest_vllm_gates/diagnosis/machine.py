@@ -1,6 +1,6 @@
-"""What a machine and its lane say for or against a signature, by rule name.
+"""Rules by name: facts of a machine and its lane that support or contradict a signature.
 
-A rule returns the sentence it has to say, or None where the facts do not bear it out.
+A rule returns the sentence to show, or None where the facts do not support it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def _architecture_known(situation: Situation, captures: Captures) -> str | None:
 
 
 def _architecture_unknown(situation: Situation, captures: Captures) -> str | None:
-    name, known = captures.get("architecture", ""), situation.bundle.architectures
-    if name and known and name not in known and not situation.bundle.plugins:
+    name, architectures = captures.get("architecture", ""), situation.bundle.architectures
+    if name and architectures and name not in architectures and not situation.bundle.plugins:
         return f"vLLM {situation.bundle.vllm} does not implement {name}"
     return None
 
@@ -56,8 +56,8 @@ def _model_type_known(situation: Situation, captures: Captures) -> str | None:
 
 
 def _model_type_unknown(situation: Situation, captures: Captures) -> str | None:
-    name, known = captures.get("model_type", ""), situation.bundle.model_types
-    if not name or not known or name in known:
+    name, model_types = captures.get("model_type", ""), situation.bundle.model_types
+    if not name or not model_types or name in model_types:
         return None
     return f"transformers {situation.bundle.versions.get('transformers')} does not know {name}"
 
@@ -70,16 +70,16 @@ def _capability_below_8(situation: Situation, captures: Captures) -> str | None:
     return None
 
 
-def _says(
+def _from_check(
     check: Callable[[Situation], object], state: CheckState
 ) -> Callable[[Situation, Captures], str | None]:
     """Return the rule that says what a preflight check says, where it comes to `state`."""
 
     def rule(situation: Situation, captures: Captures) -> str | None:
         del captures
-        said = check(situation)
-        found: str = getattr(said, "what", "")
-        return found if getattr(said, "state", None) is state else None
+        result = check(situation)
+        message: str = getattr(result, "what", "")
+        return message if getattr(result, "state", None) is state else None
 
     return rule
 
@@ -122,9 +122,9 @@ def _gpu_memory_taken(situation: Situation, captures: Captures) -> str | None:
     for device in situation.machine.devices if situation.machine else ():
         if device.free_bytes is None or not device.memory_bytes:
             continue
-        taken = device.memory_bytes - device.free_bytes
-        if taken > A_TENTH * device.memory_bytes:
-            return f"{taken / GIB:.1f} GiB of GPU {device.index}'s memory is taken now"
+        used_bytes = device.memory_bytes - device.free_bytes
+        if used_bytes > A_TENTH * device.memory_bytes:
+            return f"{used_bytes / GIB:.1f} GiB of GPU {device.index}'s memory is taken now"
     return None
 
 
@@ -151,8 +151,8 @@ def _no_gpu(situation: Situation, captures: Captures) -> str | None:
 
 def _one_gpu(situation: Situation, captures: Captures) -> str | None:
     del captures
-    entry = situation.machine is not None and len(situation.machine.devices) == 1
-    return "one GPU answers" if entry else None
+    is_single = situation.machine is not None and len(situation.machine.devices) == 1
+    return "one GPU answers" if is_single else None
 
 
 def _no_hub_token(situation: Situation, captures: Captures) -> str | None:
@@ -212,8 +212,8 @@ def _small_shared_memory(situation: Situation, captures: Captures) -> str | None
 def _unified_memory(situation: Situation, captures: Captures) -> str | None:
     del captures
     devices = situation.machine.devices if situation.machine else ()
-    entry = next((device for device in devices if device.unified), None)
-    return f"the {entry.name} shares the machine's memory" if entry else None
+    unified = next((device for device in devices if device.unified), None)
+    return f"the {unified.name} shares the machine's memory" if unified else None
 
 
 TABLE: Mapping[str, Rule] = {
@@ -221,12 +221,12 @@ TABLE: Mapping[str, Rule] = {
     "architecture_removed": _architecture_removed,
     "architecture_unknown": _architecture_unknown,
     "capability_below_8": _capability_below_8,
-    "capability_in_wheel": _says(gpu.compute_capability, CheckState.OK),
-    "capability_not_in_wheel": _says(gpu.compute_capability, CheckState.FAILS),
+    "capability_in_wheel": _from_check(gpu.compute_capability, CheckState.OK),
+    "capability_not_in_wheel": _from_check(gpu.compute_capability, CheckState.FAILS),
     "container": _container,
     "cpu_lane": _cpu_lane,
-    "driver_fits": _says(gpu.driver, CheckState.OK),
-    "driver_too_old": _says(gpu.driver, CheckState.FAILS),
+    "driver_fits": _from_check(gpu.driver, CheckState.OK),
+    "driver_too_old": _from_check(gpu.driver, CheckState.FAILS),
     "few_open_files": _few_open_files,
     "gpu_memory_free": _gpu_memory_free,
     "gpu_memory_taken": _gpu_memory_taken,
@@ -239,16 +239,18 @@ TABLE: Mapping[str, Rule] = {
     "one_gpu": _one_gpu,
     "package_absent": _package_absent,
     "package_fits": _package_fits,
-    "packages_disagree": _says(versions.versions, CheckState.FAILS),
-    "requirements_met": _says(versions.versions, CheckState.OK),
+    "packages_disagree": _from_check(versions.versions, CheckState.FAILS),
+    "requirements_met": _from_check(versions.versions, CheckState.OK),
     "small_shared_memory": _small_shared_memory,
     "unified_memory": _unified_memory,
 }
 
 
-def says(names: tuple[str, ...], situation: Situation | None, captures: Captures) -> list[str]:
+def statements(
+    names: tuple[str, ...], situation: Situation | None, captures: Captures
+) -> list[str]:
     """Return what the machine has to say by these rules; nothing where it is not known."""
     if situation is None:
         return []
-    found = (TABLE[name](situation, captures) for name in names)
-    return [text for text in found if text]
+    results = (TABLE[name](situation, captures) for name in names)
+    return [statement for statement in results if statement]

@@ -1,6 +1,6 @@
-"""What every log says of itself: where a boot begins, where it ends, what is an error.
+"""Patterns that mark a log itself: the beginning of a boot, its end, and errors.
 
-A mark is a pattern that no signature has; the sieve looks for it with theirs.
+No signature has these patterns; the sieve looks for them together with those of the signatures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads a log once, block by block, and keeps what each signature came to.
+"""Reads a log once, block by block, and keeps the matches of each signature.
 
-What is kept does not grow with the log: for each signature its first line and a count, and a
-bounded number of errors.
+The memory does not grow with the log: each signature keeps its first line and a count, and the
+number of kept errors is bounded.
 """
 
 from __future__ import annotations
@@ -82,24 +82,31 @@ class PatternTable:
     """Every pattern of some signatures, and what each is there for."""
 
     def __init__(self, classes: Iterable[SignatureClass]) -> None:
-        self.classes = {other.id: each.name for each in classes for other in each.signatures}
-        self.signatures = tuple(other for each in classes for other in each.signatures)
+        self.classes = {
+            signature.id: class_.name for class_ in classes for signature in class_.signatures
+        }
+        self.signatures = tuple(signature for class_ in classes for signature in class_.signatures)
         places: dict[str, int] = {}
         for pattern in marks.MARKS:
             places.setdefault(pattern, len(places))
         self.matching: dict[int, list[Signature]] = {}
         for signature in self.signatures:
-            when = signature.when
-            for pattern in (*when.after, *when.not_after, *when.near, *when.not_near):
+            conditions = signature.when
+            for pattern in (
+                *conditions.after,
+                *conditions.not_after,
+                *conditions.near,
+                *conditions.not_near,
+            ):
                 places.setdefault(pattern, len(places))
             for pattern in signature.patterns:
                 place = places.setdefault(pattern, len(places))
                 self.matching.setdefault(place, []).append(signature)
         self.places = places
         before, nearby = set[int](), set[int]()
-        for when in (other.when for other in self.signatures):
-            before.update(places[text] for text in (*when.after, *when.not_after))
-            nearby.update(places[text] for text in (*when.near, *when.not_near))
+        for conditions in (signature.when for signature in self.signatures):
+            before.update(places[text] for text in (*conditions.after, *conditions.not_after))
+            nearby.update(places[text] for text in (*conditions.near, *conditions.not_near))
         marked = {places[mark] for mark in marks.MARKS}
         self.once = frozenset(before - marked - self.matching.keys())
         """Patterns of which it is enough to know that an earlier line matches them."""
@@ -164,37 +171,39 @@ class Matcher:
 
     def _look_at(self, candidate: Candidate) -> None:
         text = candidate.line.text
-        found = {
+        matches = {
             place: match
             for place in candidate.patterns
             if (match := self.table.sieve.patterns[place].search(text))
         }
-        if not found or marks.QUOTES.match(text):
+        if not matches or marks.QUOTES.match(text):
             return
         if marks.is_code(candidate.line, candidate.above(marks.FRAME_LINES)):
             return
         number = candidate.number
-        for signature, hit, boot in self._conditions.note(number, found):
+        for signature, hit, boot in self._conditions.note(number, matches):
             self._accept(signature, hit, boot)
-        for place, match in found.items():
+        for place, match in matches.items():
             for signature in self.table.matching.get(place, ()):
-                captures = {name: said.strip() for name, said in match.groupdict().items() if said}
+                captures = {
+                    name: value.strip() for name, value in match.groupdict().items() if value
+                }
                 hit = Hit(
                     number, text.strip(), candidate.line.level, candidate.line.process,
                     captures, place,
                 )  # fmt: skip
                 lines = min(signature.when.within, number - self._first_line)
                 window = candidate.window(lines)
-                near = partial(self.table.sieve.matches, window=window)
-                if self._conditions.met(signature, hit, self.boot, near):
+                is_near = partial(self.table.sieve.matches, window=window)
+                if self._conditions.met(signature, hit, self.boot, is_near):
                     self._accept(signature, hit, self.boot)
-        self._conditions.passed(found)
-        self._attend(found)
-        self._mark(candidate, found)
+        self._conditions.passed(matches)
+        self._attend(matches)
+        self._mark(candidate, matches)
 
-    def _attend(self, found: Iterable[int]) -> None:
+    def _attend(self, places: Iterable[int]) -> None:
         """Say which patterns are of interest from here on."""
-        for place in found:
+        for place in places:
             self._lines[place] = self._lines.get(place, 0) + 1
             once = place in self.table.once
             if once or (self._lines[place] >= MAX_LINES and place in self.table.only_matching):
@@ -221,20 +230,20 @@ class Matcher:
         else:
             self._reader.ignore(self._known | (self.table.nearby - self.table.once))
 
-    def _mark(self, candidate: Candidate, found: Iterable[int]) -> None:
+    def _mark(self, candidate: Candidate, matched: Iterable[int]) -> None:
         places, number = self.table.places, candidate.number
-        if places[marks.BANNER] in found:
+        if places[marks.BANNER] in matched:
             # A server that was killed says no last word; one banner has several lines.
             if self._ended or 0 < self._banner < number - BANNER_LINES:
                 self._begin(number)
             self._banner = number
-        if places[marks.SHUTDOWN] in found:
+        if places[marks.SHUTDOWN] in matched:
             self.shutdowns.setdefault(self.boot, number)
             self._ended = True
-        if places[marks.CHAIN] in found and len(self.chains) < MAX_CHAINS:
+        if places[marks.CHAIN] in matched and len(self.chains) < MAX_CHAINS:
             self.chains.append(number)
         if (
-            places[marks.ERROR] in found
+            places[marks.ERROR] in matched
             and marks.tells_an_error(candidate.line)
             and self.boot not in self.shutdowns
         ):

@@ -1,12 +1,11 @@
-"""Which of the signatures that a log shows is the root of its failure.
+"""Chooses the root of a failure from the signatures that a log shows.
 
-1. A failure before a wrapper, which only reports that something else failed. What a client did
-   wrong explains no death: it counts where no other failure is there.
+1. A failure before a wrapper, which only reports that something else failed. A client's mistake
+   does not explain a dead server: it counts only where there is no other failure.
 2. The last boot that failed, where a log has several.
-3. The earliest error block: lines a few apart, or exceptions of which one led to the other. What
-   is said in later ones followed from it.
-4. Within the block the most specific: conditions that had to hold, then captures that it filled.
-   Of equals the earlier line, and on one line the pattern that says more of it.
+3. The earliest error block: lines a few apart, or chained exceptions. Later blocks follow from it.
+4. Within the block the most specific: conditions that were met, then captures that were filled.
+   Of equals the earlier line, and on one line the longer pattern.
 """
 
 from __future__ import annotations
@@ -25,33 +24,34 @@ CHAINED_APART = 150
 CAPTURES_COUNTED = 2
 
 
-def failures(seen: Iterable[SignatureMatch]) -> list[SignatureMatch]:
+def failures(signature_matches: Iterable[SignatureMatch]) -> list[SignatureMatch]:
     """Return what may be the root, the root first."""
-    matches = [match for match in seen if match.signature.kind == "failure"]
+    matches = [match for match in signature_matches if match.signature.kind == "failure"]
     return [match for match in matches if match.signature.phase != "client"] or matches
 
 
-def ranked(matcher: Matcher, found: Sequence[SignatureMatch]) -> list[SignatureMatch]:
+def ranked(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[SignatureMatch]:
     """Return these in the order in which they may be the root; one entry an id."""
-    if not found:
+    if not matches:
         return []
-    last = max(match.boot for match in found)
-    inside = [match for match in found if match.boot == last]
-    block = first_block(matcher, inside)
+    last = max(match.boot for match in matches)
+    in_last_boot = [match for match in matches if match.boot == last]
+    block = first_block(matcher, in_last_boot)
     best = sorted(block, key=lambda match: _order(matcher, match), reverse=True)
     later = sorted(
-        (match for match in inside if match not in block), key=lambda match: match.first.number
+        (match for match in in_last_boot if match not in block),
+        key=lambda match: match.first.number,
     )
     earlier = sorted(
-        (match for match in found if match.boot < last), key=lambda match: -match.first.number
+        (match for match in matches if match.boot < last), key=lambda match: -match.first.number
     )
     by_id = {match.signature.id: match for match in reversed([*best, *later, *earlier])}
     return list(reversed(by_id.values()))
 
 
-def first_block(matcher: Matcher, found: Sequence[SignatureMatch]) -> list[SignatureMatch]:
+def first_block(matcher: Matcher, matches: Sequence[SignatureMatch]) -> list[SignatureMatch]:
     """Return those of the earliest error block."""
-    ordered = sorted(found, key=lambda signature_match: signature_match.first.number)
+    ordered = sorted(matches, key=lambda signature_match: signature_match.first.number)
     block = ordered[:1]
     for match in ordered[1:]:
         if not together(matcher, block[-1].first.number, match.first.number):
@@ -60,9 +60,9 @@ def first_block(matcher: Matcher, found: Sequence[SignatureMatch]) -> list[Signa
     return block
 
 
-def together(matcher: Matcher, first: int, second: int) -> bool:
+def together(matcher: Matcher, line: int, other_line: int) -> bool:
     """Return whether two lines are of one error block."""
-    low, high = sorted((first, second))
+    low, high = sorted((line, other_line))
     if high - low <= APART:
         return True
     return high - low <= CHAINED_APART and any(low < chain < high for chain in matcher.chains)
@@ -73,14 +73,14 @@ def unexplained(matcher: Matcher) -> Error | None:
 
     A wrapper explains its own line alone: the traceback below it may be of the root.
     """
-    known = {number for match in matcher.seen.values() for number in match.numbers}
-    others = [
+    known_lines = {number for match in matcher.seen.values() for number in match.numbers}
+    explained_lines = [
         match.first.number for match in matcher.seen.values() if match.signature.kind != "wrapper"
     ]
     for error in matcher.errors:
-        if NO_ERROR.search(error.text) or error.number in known:
+        if NO_ERROR.search(error.text) or error.number in known_lines:
             continue
-        if any(together(matcher, error.number, number) for number in others):
+        if any(together(matcher, error.number, number) for number in explained_lines):
             continue
         return error
     return None

@@ -39,12 +39,12 @@ class Candidate:
     def window(self, lines: int) -> bytes:
         """Return the line and up to so many before it, as they stand in the log."""
         floor = max(0, self._start - KEPT_BYTES)
-        at = self._start
+        start = self._start
         for _ in range(lines):
-            at = self._block.rfind(b"\n", floor, max(floor, at - 1)) + 1
-            if at <= floor:
+            start = self._block.rfind(b"\n", floor, max(floor, start - 1)) + 1
+            if start <= floor:
                 return self._block[floor : self._end]
-        return self._block[at : self._end]
+        return self._block[start : self._end]
 
     def above(self, lines: int) -> Iterator[LogLine]:
         """Yield up to so many lines before it, the nearest first."""
@@ -61,12 +61,12 @@ class Sieve:
     """Patterns, and the search for lines that they could match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self.patterns: list[re.Pattern[str]] = [compiled(other) for other in patterns]
+        self.patterns: list[re.Pattern[str]] = [compiled(pattern) for pattern in patterns]
         self._choices: list[tuple[tuple[bytes, ...], ...]] = []
         by_piece: dict[str, set[int]] = {}
         for place, pattern in enumerate(patterns):
             choices = [[piece.encode() for piece in choice] for choice in literals.choices(pattern)]
-            choices.sort(key=lambda entry: -min(len(piece) for piece in entry))
+            choices.sort(key=lambda choice: -min(len(piece) for piece in choice))
             self._choices.append(tuple(tuple(choice) for choice in choices))
             for piece in literals.required(pattern):
                 by_piece.setdefault(piece, set()).add(place)
@@ -75,8 +75,8 @@ class Sieve:
             piece.encode(): tuple(
                 {
                     place
-                    for other, places in by_piece.items()
-                    if piece.startswith(other)
+                    for prefix, places in by_piece.items()
+                    if piece.startswith(prefix)
                     for place in places
                 }
             )
@@ -104,7 +104,7 @@ class Sieve:
 
     def could(self, line: bytes, places: set[int]) -> tuple[int, ...]:
         """Return those of some patterns whose other pieces a line, in small letters, holds, too."""
-        found = []
+        possible = []
         # Loops, and no generators: this runs for every line that a traceback repeats.
         for place in places:
             for choice in self._choices[place]:
@@ -114,8 +114,8 @@ class Sieve:
                 else:
                     break
             else:
-                found.append(place)
-        return tuple(sorted(found))
+                possible.append(place)
+        return tuple(sorted(possible))
 
 
 class Reader:
@@ -141,18 +141,18 @@ class Reader:
         # A search of its own is worth its making where much was found that nobody wants.
         if self._wasted > WORTH_A_SEARCH:
             self._left_out, self._wasted = self._ignored, 0
-        kept = len(self._kept)
-        whole = self._kept + block
-        first = self.lines - self._kept.count(b"\n")
-        counted, number = 0, first + 1
-        for start, end, places in self._lines(whole.lower(), kept):
-            number += whole.count(b"\n", counted, start)
-            counted = start
-            for part in whole[start:end].split(b"\r"):
+        kept_bytes = len(self._kept)
+        text = self._kept + block
+        first_line = self.lines - self._kept.count(b"\n")
+        counted_to, number = 0, first_line + 1
+        for start, end, places in self._lines(text.lower(), kept_bytes):
+            number += text.count(b"\n", counted_to, start)
+            counted_to = start
+            for part in text[start:end].split(b"\r"):
                 if part:
-                    yield Candidate(number, freed(part), places, whole, start, end)
-        self.lines = first + whole.count(b"\n")
-        self._kept = whole[_last_lines(whole) :]
+                    yield Candidate(number, freed(part), places, text, start, end)
+        self.lines = first_line + text.count(b"\n")
+        self._kept = text[_last_lines(text) :]
 
     def _lines(self, block: bytes, start: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         """Yield from where to where lines go that patterns could match, and which those are.
@@ -161,22 +161,22 @@ class Reader:
         """
         sieve, begin, end, places = self._sieve, -1, -1, set[int]()
         while (search := sieve.search(self._left_out)) and (match := search(block, start)):
-            at = match.start()
-            if at > end:
+            position = match.start()
+            if position > end:
                 if could := self._wanted(block[begin:end], places):
                     yield begin, end, could
-                begin, places = block.rfind(b"\n", 0, at) + 1, set()
-                end = block.find(b"\n", at)
+                begin, places = block.rfind(b"\n", 0, position) + 1, set()
+                end = block.find(b"\n", position)
                 end = len(block) if end < 0 else end
             places.update(sieve.by_piece[match[0]])
-            start = at + 1
+            start = position + 1
         if could := self._wanted(block[begin:end], places):
             yield begin, end, could
 
     def _wanted(self, line: bytes, places: set[int]) -> tuple[int, ...]:
-        wanted = places.difference(self._ignored)
-        self._wasted += bool(places) and not wanted
-        return self._sieve.could(line, wanted) if wanted else ()
+        relevant = places.difference(self._ignored)
+        self._wasted += bool(places) and not relevant
+        return self._sieve.could(line, relevant) if relevant else ()
 
 
 def freed(raw: bytes) -> LogLine:

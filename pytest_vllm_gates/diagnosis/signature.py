@@ -1,11 +1,10 @@
-"""Known failures as data: the lines that betray each, its cause and what to do about it.
+"""Known failures as data: the lines that identify each, its cause, and how to fix it.
 
 `signatures/<class>.toml` holds the signatures of one class. A project adds its own in
 `signatures/*.toml` beside its `pyproject.toml`; one with the id of a shipped one replaces it.
 
-The names of what a machine may say for or against a signature, as data files name it.
-
-`diagnosis/machine.py` has a function for each; a data file that names another is refused.
+`RULES` are the names of facts of a machine that a signature may use; `diagnosis/machine.py` has a
+function for each. A data file that names another rule is refused.
 """
 
 from __future__ import annotations
@@ -67,13 +66,13 @@ def compiled(pattern: str) -> re.Pattern[str]:
     It must have a literal piece, by which lines are found that it could match.
     """
     try:
-        found = re.compile(pattern)
+        regex = re.compile(pattern)
     except re.error as error:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
-    if found.search(""):
+    if regex.search(""):
         raise ValueError(f"{pattern!r} matches an empty line, and so every line")
     literals.required(pattern)
-    return found
+    return regex
 
 
 def placeholders(text: str) -> set[str]:
@@ -110,8 +109,8 @@ class LineConditions(toml.Record):
     @property
     def conditions(self) -> int:
         """How many conditions are given."""
-        given = (self.after, self.not_after, self.near, self.not_near, self.exit_status)
-        return sum(1 for pair in given if pair)
+        conditions = (self.after, self.not_after, self.near, self.not_near, self.exit_status)
+        return sum(1 for pair in conditions if pair)
 
 
 class SignatureText(toml.Record):
@@ -177,8 +176,8 @@ class Signature(toml.Record):
         groups = [set(re.compile(pattern).groupindex) for pattern in self.patterns]
         anywhere, everywhere = set[str]().union(*groups), set.intersection(*groups or [set()])
         text = self.text
-        for said in (text.cause, *text.fixes):
-            for name in sorted(placeholders(said) - anywhere):
+        for template in (text.cause, *text.fixes):
+            for name in sorted(placeholders(template) - anywhere):
                 guess = nearest(name, anywhere)
                 hint = f"; did you mean {guess!r}?" if guess else ""
                 raise ValueError(f"{self.id}: no pattern captures {{{name}}}{hint}")
@@ -213,30 +212,32 @@ def load_all(project: Path | None = None) -> tuple[SignatureClass, ...]:
     Raises `UserError` for a fault in a file, and for an id that is given twice.
     """
     shipped = _read(SHIPPED)
-    own = _read(project / FOLDER) if project else {}
-    replaced = {name for each in own.values() for name in each.ids}
-    kept = [
-        each.model_copy(
+    project_classes = _read(project / FOLDER) if project else {}
+    replaced = {name for class_ in project_classes.values() for name in class_.ids}
+    shipped_classes = [
+        class_.model_copy(
             update={
                 "signatures": tuple(
-                    signature for signature in each.signatures if signature.id not in replaced
+                    signature for signature in class_.signatures if signature.id not in replaced
                 )
             }
         )
-        if replaced & set(each.ids)
-        else each
-        for each in shipped.values()
+        if replaced & set(class_.ids)
+        else class_
+        for class_ in shipped.values()
     ]
-    return tuple(each for each in (*kept, *own.values()) if each.signatures)
+    return tuple(
+        class_ for class_ in (*shipped_classes, *project_classes.values()) if class_.signatures
+    )
 
 
 def _read(folder: Path) -> Mapping[Path, SignatureClass]:
-    found: dict[Path, SignatureClass] = {}
-    seen: dict[str, Path] = {}
+    classes: dict[Path, SignatureClass] = {}
+    path_of_id: dict[str, Path] = {}
     for path in sorted(folder.glob("*.toml")):
-        found[path] = toml.load(path, SignatureClass, name=path.stem)
-        for name in found[path].ids:
-            if name in seen:
-                raise UserError(f"{path}: the id {name!r} is given in {seen[name]} too")
-            seen[name] = path
-    return found
+        classes[path] = toml.load(path, SignatureClass, name=path.stem)
+        for name in classes[path].ids:
+            if name in path_of_id:
+                raise UserError(f"{path}: the id {name!r} is given in {path_of_id[name]} too")
+            path_of_id[name] = path
+    return classes

@@ -50,7 +50,7 @@ REFUSED = signature("REFUSED", "prompt is too long", phase="client")
 COMMON = classes(MEMORY_SHORT, DISK_FULL, WRAPPED, WARNED, REFUSED)
 
 
-def said(
+def explanation_of(
     *lines: str,
     by: tuple[SignatureClass, ...] = COMMON,
     exit_status: int | None = None,

@@ -15,7 +15,7 @@ from diagnosis.explaining import (
     READY,
     STAMP,
     classes,
-    said,
+    explanation_of,
     signature,
 )
 from pytest_vllm_gates.diagnosis import explain
@@ -27,8 +27,8 @@ TAPE_FULL = signature("TAPE", r"tape (?P<tape>\w+) is full")
 APART = [f"line {number} of something else" for number in range(200)]
 
 
-def test_a_healthy_log_has_nothing_claimed_of_it() -> None:
-    explanation = said(*HEALTHY)
+def test_healthy_log_gives_no_diagnosis() -> None:
+    explanation = explanation_of(*HEALTHY)
     assert (explanation.id, explanation.error, explanation.warnings, explanation.candidates) == (
         None,
         (),
@@ -39,13 +39,13 @@ def test_a_healthy_log_has_nothing_claimed_of_it() -> None:
     assert explanation.lines_read == len(HEALTHY)
 
 
-def test_an_empty_log_says_nothing() -> None:
-    assert said().id is None
-    assert said(exit_status=0).id is None
+def test_empty_log_gives_no_diagnosis() -> None:
+    assert explanation_of().id is None
+    assert explanation_of(exit_status=0).id is None
 
 
-def test_a_failure_is_told_with_cause_fix_and_line() -> None:
-    explanation = said(
+def test_failure_has_cause_fix_and_line() -> None:
+    explanation = explanation_of(
         *HEALTHY, f"(EngineCore pid=2) ERROR {STAMP} [a.py:1] OSError: disk sda is full"
     )
     assert explanation.answer
@@ -57,14 +57,14 @@ def test_a_failure_is_told_with_cause_fix_and_line() -> None:
 
 
 def test_captures_fill_cause_and_fixes() -> None:
-    entry = signature("ONE", r"needs (?P<need>\S+) GiB", r"needs too much memory")
-    entry["text"] = {
+    signature_table = signature("ONE", r"needs (?P<need>\S+) GiB", r"needs too much memory")
+    signature_table["text"] = {
         "cause": "It needs {need} GiB.",
         "cause_plain": "It needs too much.",
         "fixes": ["add {need} GiB", "pass '{\"a\": 1}'"],
     }
-    filled = said("it needs 12.5 GiB", by=classes(entry)).answer
-    plain = said("it needs too much memory", by=classes(entry)).answer
+    filled = explanation_of("it needs 12.5 GiB", by=classes(signature_table)).answer
+    plain = explanation_of("it needs too much memory", by=classes(signature_table)).answer
     assert filled
     assert plain
     assert (filled.cause, filled.fixes) == (
@@ -74,55 +74,61 @@ def test_captures_fill_cause_and_fixes() -> None:
     assert (plain.cause, plain.fixes) == ("It needs too much.", ("pass '{\"a\": 1}'",))
 
 
-def test_a_later_line_nearby_fills_what_the_first_one_misses() -> None:
-    entry = signature("ONE", "needs too much memory", r"needs (?P<need>\S+) GiB")
-    diagnosis = said("it needs too much memory", "it needs 9 GiB", by=classes(entry)).answer
+def test_later_nearby_line_fills_missing_captures() -> None:
+    signature_table = signature("ONE", "needs too much memory", r"needs (?P<need>\S+) GiB")
+    diagnosis = explanation_of(
+        "it needs too much memory", "it needs 9 GiB", by=classes(signature_table)
+    ).answer
     assert diagnosis
     assert (diagnosis.line, diagnosis.times, dict(diagnosis.captures)) == (1, 2, {"need": "9"})
 
 
-def test_a_wrapper_is_never_the_answer_beside_a_failure() -> None:
-    explanation = said(WRAPPER, *APART, MEMORY)
+def test_wrapper_is_not_the_answer_if_there_is_a_failure() -> None:
+    explanation = explanation_of(WRAPPER, *APART, MEMORY)
     assert (explanation.id, [wrapper.id for wrapper in explanation.wrappers]) == (
         "MEMORY",
         ["WRAPPER"],
     )
 
 
-def test_a_wrapper_alone_is_the_answer_and_no_more_than_possible() -> None:
-    explanation = said(*HEALTHY[:4], WRAPPER)
+def test_wrapper_alone_is_a_possible_answer() -> None:
+    explanation = explanation_of(*HEALTHY[:4], WRAPPER)
     assert explanation.answer
     assert (explanation.id, explanation.answer.confidence) == ("WRAPPER", Confidence.POSSIBLE)
 
 
-def test_an_error_that_nobody_knows_is_told_and_not_its_wrapper() -> None:
-    explanation = said("before", TRACEBACK, "ValueError: a new one", "after", WRAPPER)
+def test_unknown_error_is_shown_instead_of_its_wrapper() -> None:
+    explanation = explanation_of("before", TRACEBACK, "ValueError: a new one", "after", WRAPPER)
     assert (explanation.id, explanation.error_line) == ("UNKNOWN", 3)
     assert explanation.error == ("before", TRACEBACK, "ValueError: a new one", "after", WRAPPER)
     assert explanation.brief == "UNKNOWN: ValueError: a new one"
 
 
-def test_of_several_unknown_errors_the_earliest_is_told() -> None:
-    explanation = said("ValueError: first", *APART, "ValueError: second")
+def test_earliest_of_several_unknown_errors_is_shown() -> None:
+    explanation = explanation_of("ValueError: first", *APART, "ValueError: second")
     assert (explanation.error_line, explanation.error_text) == (1, "ValueError: first")
 
 
-def test_the_traceback_below_a_wrappers_headline_is_looked_into() -> None:
-    explanation = said("ERROR the engine did not start", TRACEBACK, "ValueError: unheard of")
+def test_traceback_below_a_wrapper_headline_is_searched() -> None:
+    explanation = explanation_of(
+        "ERROR the engine did not start", TRACEBACK, "ValueError: unheard of"
+    )
     assert (explanation.id, explanation.error_text) == ("UNKNOWN", "ValueError: unheard of")
 
 
-def test_an_earlier_unknown_error_lowers_the_confidence_and_is_shown() -> None:
+def test_earlier_unknown_error_lowers_confidence_and_is_shown() -> None:
     full = "OSError: disk sda is full"
-    explanation = said("ValueError: unheard of", *APART, full, *APART, "ValueError: later")
+    explanation = explanation_of(
+        "ValueError: unheard of", *APART, full, *APART, "ValueError: later"
+    )
     assert explanation.answer
     assert (explanation.id, explanation.error_line) == ("DISK", 1)
     assert explanation.answer.confidence is Confidence.LIKELY
-    assert said(MEMORY, *APART, "ValueError: later").error == ()
+    assert explanation_of(MEMORY, *APART, "ValueError: later").error == ()
 
 
 def test_the_earliest_of_two_failures_is_the_root() -> None:
-    explanation = said(MEMORY, *APART, "OSError: disk sda is full")
+    explanation = explanation_of(MEMORY, *APART, "OSError: disk sda is full")
     assert (explanation.id, [candidate.id for candidate in explanation.candidates]) == (
         "MEMORY",
         ["DISK"],
@@ -130,46 +136,52 @@ def test_the_earliest_of_two_failures_is_the_root() -> None:
 
 
 def test_in_one_error_block_the_more_specific_is_the_root() -> None:
-    explanation = said(MEMORY, "OSError: disk sda is full")
+    explanation = explanation_of(MEMORY, "OSError: disk sda is full")
     assert explanation.answer
     assert explanation.id == "DISK"
     assert explanation.answer.confidence is Confidence.CERTAIN
-    explanation = said("disk sda is full", MEMORY, by=classes(DISK_FULL, TAPE_FULL, MEMORY_SHORT))
+    explanation = explanation_of(
+        "disk sda is full", MEMORY, by=classes(DISK_FULL, TAPE_FULL, MEMORY_SHORT)
+    )
     assert explanation.answer
     assert explanation.answer.confidence is Confidence.CERTAIN
-    explanation = said("disk sda is full", "tape x is full", by=classes(DISK_FULL, TAPE_FULL))
+    explanation = explanation_of(
+        "disk sda is full", "tape x is full", by=classes(DISK_FULL, TAPE_FULL)
+    )
     assert explanation.answer
     assert (explanation.id, explanation.answer.confidence) == ("DISK", Confidence.LIKELY)
 
 
-def test_exceptions_of_which_one_led_to_the_other_are_one_block() -> None:
+def test_chained_exceptions_are_one_block() -> None:
     chain = "The above exception was the direct cause of the following exception:"
-    explanation = said(MEMORY, *APART[:40], chain, *APART[:40], "OSError: disk sda is full")
+    explanation = explanation_of(
+        MEMORY, *APART[:40], chain, *APART[:40], "OSError: disk sda is full"
+    )
     assert explanation.id == "DISK"
-    assert said(MEMORY, *APART[:80], "OSError: disk sda is full").id == "MEMORY"
+    assert explanation_of(MEMORY, *APART[:80], "OSError: disk sda is full").id == "MEMORY"
 
 
-def test_on_one_line_the_pattern_that_says_more_wins() -> None:
+def test_more_specific_pattern_wins_on_one_line() -> None:
     short, long = signature("SHORT", "of memory"), signature("LONG", "short of memory")
-    assert said(MEMORY, by=classes(short, long)).id == "LONG"
-    assert said(MEMORY, by=classes(long, short)).id == "LONG"
+    assert explanation_of(MEMORY, by=classes(short, long)).id == "LONG"
+    assert explanation_of(MEMORY, by=classes(long, short)).id == "LONG"
 
 
-def test_what_a_client_did_wrong_explains_no_death() -> None:
-    refused = "ValueError: the prompt is too long"
-    alone = said(*HEALTHY, refused)
+def test_client_error_does_not_explain_a_dead_server() -> None:
+    refusal = "ValueError: the prompt is too long"
+    alone = explanation_of(*HEALTHY, refusal)
     assert (alone.id, alone.refused) == ("REFUSED", True)
     assert "  the server itself is well: it refused requests of this kind" in alone.lines()
-    assert said(refused, *APART, MEMORY).id == "MEMORY"
-    assert said(refused, *APART, "ValueError: unheard of", WRAPPER).id == "UNKNOWN"
-    died = said(refused, *APART, exit_status=1)
+    assert explanation_of(refusal, *APART, MEMORY).id == "MEMORY"
+    assert explanation_of(refusal, *APART, "ValueError: unheard of", WRAPPER).id == "UNKNOWN"
+    died = explanation_of(refusal, *APART, exit_status=1)
     assert (died.id, died.error[-1]) == ("UNKNOWN", APART[-1])
 
 
-def test_warnings_stand_beside_the_answer_and_are_none_themselves() -> None:
-    explanation = said(*HEALTHY, "WARNING falling back to slow")
+def test_warnings_are_listed_but_are_not_the_answer() -> None:
+    explanation = explanation_of(*HEALTHY, "WARNING falling back to slow")
     assert (explanation.id, [warning.id for warning in explanation.warnings]) == (None, ["WARNED"])
-    explanation = said("falling back to slow", *APART, MEMORY)
+    explanation = explanation_of("falling back to slow", *APART, MEMORY)
     assert (explanation.id, [warning.id for warning in explanation.warnings]) == (
         "MEMORY",
         ["WARNED"],
@@ -177,9 +189,9 @@ def test_warnings_stand_beside_the_answer_and_are_none_themselves() -> None:
 
 
 @pytest.mark.parametrize("ranks", [[0, 1, 2, 3], [3, 1, 0, 2]])
-def test_what_several_ranks_say_is_told_once(ranks: list[int]) -> None:
+def test_message_of_several_ranks_is_reported_once(ranks: list[int]) -> None:
     lines = [f"(Worker_TP{rank} pid={rank}) ERROR {STAMP} [a.py:1] {MEMORY}" for rank in ranks]
-    diagnosis = said(*lines).answer
+    diagnosis = explanation_of(*lines).answer
     assert diagnosis
     assert (diagnosis.line, diagnosis.times) == (1, 4)
     assert diagnosis.processes == ("Worker_TP0", "Worker_TP1", "Worker_TP2", "Worker_TP3")
@@ -187,7 +199,7 @@ def test_what_several_ranks_say_is_told_once(ranks: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "before", "after", "meant"),
+    ("conditions", "before", "after", "met"),
     [
         ({"after": [READY]}, [READY], [], True),
         ({"after": [READY]}, [], [READY], False),
@@ -204,94 +216,102 @@ def test_what_several_ranks_say_is_told_once(ranks: list[int]) -> None:
         ({"not_near": ["sampler"], "within": 5}, [], [], True),
     ],
 )
-def test_a_condition_must_hold(
-    when: dict[str, Any], before: list[str], after: list[str], meant: bool
+def test_condition_must_be_met(
+    conditions: dict[str, Any], before: list[str], after: list[str], met: bool
 ) -> None:
-    entry = signature("ONE", "short of memory", when=when)
-    explanation = said("start", *before, MEMORY, *after, by=classes(entry))
-    assert explanation.id == ("ONE" if meant else "UNKNOWN")
+    signature_table = signature("ONE", "short of memory", when=conditions)
+    explanation = explanation_of("start", *before, MEMORY, *after, by=classes(signature_table))
+    assert explanation.id == ("ONE" if met else "UNKNOWN")
 
 
-def test_the_signature_whose_conditions_hold_beats_the_general_one() -> None:
+def test_signature_with_met_conditions_beats_the_general_one() -> None:
     run = signature("RUN", "short of memory", when={"after": [READY]})
     general = signature("GENERAL", "short of memory")
-    assert said(READY, MEMORY, by=classes(general, run)).id == "RUN"
-    assert said(MEMORY, READY, by=classes(general, run)).id == "GENERAL"
+    assert explanation_of(READY, MEMORY, by=classes(general, run)).id == "RUN"
+    assert explanation_of(MEMORY, READY, by=classes(general, run)).id == "GENERAL"
 
 
 def test_conditions_hold_across_blocks() -> None:
-    entry = signature("ONE", "short of memory", when={"near": ["sampler"], "after": [READY]})
+    signature_table = signature(
+        "ONE", "short of memory", when={"near": ["sampler"], "after": [READY]}
+    )
     blocks = [f"{READY}\nthe sampler\n".encode(), b"x\n" * 5, f"{MEMORY}\n".encode()]
-    assert explain.explain(blocks, classes(entry)).id == "ONE"
+    assert explain.explain(blocks, classes(signature_table)).id == "ONE"
     blocks = [f"{READY}\n{MEMORY}\n".encode(), b"x\n" * 5, b"the sampler\n"]
-    assert explain.explain(blocks, classes(entry)).id == "ONE"
+    assert explain.explain(blocks, classes(signature_table)).id == "ONE"
 
 
 @pytest.mark.parametrize(
     ("status", "answer", "sure"),
     [(-9, "ONE", Confidence.CERTAIN), (1, None, None), (None, "ONE", Confidence.LIKELY)],
 )
-def test_an_exit_status_that_is_not_known_counts_against_it(
+def test_unknown_exit_status_lowers_the_confidence(
     status: int | None, answer: str | None, sure: Confidence | None
 ) -> None:
-    entry = signature("ONE", "the end came suddenly", when={"exit_status": [-9, 137]})
-    explanation = said("the end came suddenly", by=classes(entry), exit_status=status)
+    signature_table = signature("ONE", "the end came suddenly", when={"exit_status": [-9, 137]})
+    explanation = explanation_of(
+        "the end came suddenly", by=classes(signature_table), exit_status=status
+    )
     assert (explanation.answer.id if explanation.answer else None) == answer
     assert (explanation.answer.confidence if explanation.answer else None) == sure
 
 
-def test_an_exit_status_alone_is_an_answer_where_nothing_else_is() -> None:
+def test_exit_status_is_the_answer_if_nothing_else_matches() -> None:
     killed = signature("KILLED", when={"exit_status": [-9]})
     by = (*COMMON, *classes(killed))
-    explanation = said(*HEALTHY, by=by, exit_status=-9)
+    explanation = explanation_of(*HEALTHY, by=by, exit_status=-9)
     assert explanation.answer
     assert (explanation.id, explanation.answer.line) == ("KILLED", None)
-    assert said(*HEALTHY, MEMORY, by=by, exit_status=-9).id == "MEMORY"
-    assert said(*HEALTHY, by=by).id is None
+    assert explanation_of(*HEALTHY, MEMORY, by=by, exit_status=-9).id == "MEMORY"
+    assert explanation_of(*HEALTHY, by=by).id is None
 
 
-def test_a_process_that_failed_without_a_known_word_is_unknown() -> None:
-    explanation = said(*HEALTHY, "the last words", exit_status=3)
+def test_failed_process_without_a_match_is_unknown() -> None:
+    explanation = explanation_of(*HEALTHY, "the last words", exit_status=3)
     assert (explanation.id, explanation.error[-1]) == ("UNKNOWN", "the last words")
-    assert said(*HEALTHY, exit_status=-15).id is None
-    assert said(exit_status=3).error == ("the log is empty",)
+    assert explanation_of(*HEALTHY, exit_status=-15).id is None
+    assert explanation_of(exit_status=3).error == ("the log is empty",)
 
 
-def test_what_breaks_after_the_end_was_asked_for_is_no_failure() -> None:
+def test_errors_after_shutdown_are_no_failure() -> None:
     end = f"(APIServer pid=1) INFO {STAMP} [l.py:1] [shutdown] API server: stopping engine client"
-    explanation = said(*HEALTHY, end, TRACEBACK, WRAPPER, "ValueError: too late")
+    explanation = explanation_of(*HEALTHY, end, TRACEBACK, WRAPPER, "ValueError: too late")
     assert (explanation.id, explanation.wrappers) == (None, ())
-    assert said(*HEALTHY, MEMORY, end, WRAPPER).id == "MEMORY"
+    assert explanation_of(*HEALTHY, MEMORY, end, WRAPPER).id == "MEMORY"
 
 
-def test_of_several_boots_the_last_that_failed_is_explained() -> None:
-    explanation = said(*HEALTHY, MEMORY, WRAPPER, *HEALTHY, "OSError: disk sda is full", WRAPPER)
+def test_last_failed_boot_is_explained() -> None:
+    explanation = explanation_of(
+        *HEALTHY, MEMORY, WRAPPER, *HEALTHY, "OSError: disk sda is full", WRAPPER
+    )
     assert (explanation.id, [candidate.id for candidate in explanation.candidates]) == (
         "DISK",
         ["MEMORY"],
     )
-    assert said(*HEALTHY, MEMORY, WRAPPER, *HEALTHY).id == "MEMORY"
+    assert explanation_of(*HEALTHY, MEMORY, WRAPPER, *HEALTHY).id == "MEMORY"
 
 
-def test_what_came_before_an_earlier_boot_ended_is_no_condition_of_this_one() -> None:
+def test_lines_of_an_earlier_boot_do_not_meet_conditions() -> None:
     run = signature("RUN", "short of memory", when={"after": [READY]})
     load = signature("LOAD", "short of memory", when={"not_after": [READY]})
     by = (*classes(run, load), *COMMON[1:])
-    explanation = said(*HEALTHY, MEMORY, *HEALTHY[:4], MEMORY, by=by)
+    explanation = explanation_of(*HEALTHY, MEMORY, *HEALTHY[:4], MEMORY, by=by)
     assert (explanation.id, [candidate.id for candidate in explanation.candidates]) == (
         "LOAD",
         ["RUN"],
     )
 
 
-def test_a_server_that_was_killed_and_started_anew_is_another_boot() -> None:
+def test_restarted_server_is_another_boot() -> None:
     load = signature("LOAD", "short of memory", when={"not_after": [READY]})
-    assert said(*HEALTHY, *APART, *HEALTHY[:4], MEMORY, by=classes(load)).id == "LOAD"
-    assert said(*HEALTHY, *APART, MEMORY, by=classes(load)).id == "UNKNOWN"
-    near = signature("NEAR", "short of memory", when={"not_near": ["loading"]})
-    again = [*HEALTHY[:4], *APART[:25], "loading", *HEALTHY[:4], MEMORY, *HEALTHY[:2]]
-    assert said(*again, by=classes(near)).id == "NEAR"
-    assert said(*HEALTHY[:2], *HEALTHY[:2], READY, MEMORY, by=classes(load)).id == "UNKNOWN"
+    assert explanation_of(*HEALTHY, *APART, *HEALTHY[:4], MEMORY, by=classes(load)).id == "LOAD"
+    assert explanation_of(*HEALTHY, *APART, MEMORY, by=classes(load)).id == "UNKNOWN"
+    loading_absent = signature("NEAR", "short of memory", when={"not_near": ["loading"]})
+    two_boots = [*HEALTHY[:4], *APART[:25], "loading", *HEALTHY[:4], MEMORY, *HEALTHY[:2]]
+    assert explanation_of(*two_boots, by=classes(loading_absent)).id == "NEAR"
+    assert (
+        explanation_of(*HEALTHY[:2], *HEALTHY[:2], READY, MEMORY, by=classes(load)).id == "UNKNOWN"
+    )
 
 
 @pytest.mark.parametrize(
@@ -301,20 +321,20 @@ def test_a_server_that_was_killed_and_started_anew_is_another_boot() -> None:
         f"DEBUG {STAMP} [logger.py:1] Generated response chat-1: output: '{MEMORY}'",
     ],
 )
-def test_what_a_client_sent_betrays_nothing(line: str) -> None:
-    assert said(*HEALTHY, line).id is None
+def test_client_text_in_the_log_is_not_matched(line: str) -> None:
+    assert explanation_of(*HEALTHY, line).id is None
 
 
-def test_the_code_of_a_traceback_betrays_nothing() -> None:
+def test_traceback_code_lines_are_not_matched() -> None:
     code = [
         '  File "/x/short of memory.py", line 1, in f',
         '    raise MemoryShort("short of memory")',
     ]
-    assert said(TRACEBACK, *code, "ValueError: something else").id == "UNKNOWN"
+    assert explanation_of(TRACEBACK, *code, "ValueError: something else").id == "UNKNOWN"
     prefix = f"(EngineCore pid=2) ERROR {STAMP} [a.py:1] "
     mixed = [prefix + code[0], f"(Worker_TP1 pid=3) ERROR {STAMP} [a.py:1] hello", prefix + code[1]]
-    assert said(*mixed, "ValueError: something else").id == "UNKNOWN"
-    assert said("    short of memory, as gcc would say it").id == "MEMORY"
+    assert explanation_of(*mixed, "ValueError: something else").id == "UNKNOWN"
+    assert explanation_of("    short of memory, as gcc would say it").id == "MEMORY"
 
 
 @pytest.mark.parametrize(
@@ -326,75 +346,81 @@ def test_the_code_of_a_traceback_betrays_nothing() -> None:
         f"INFO {STAMP} [a.py:1] Route: /v1/errors, Methods: POST",
     ],
 )
-def test_a_line_that_only_speaks_of_errors_is_none(line: str) -> None:
-    assert said(*HEALTHY, line, *HEALTHY[-3:]).id is None
+def test_line_that_only_mentions_errors_is_no_error(line: str) -> None:
+    assert explanation_of(*HEALTHY, line, *HEALTHY[-3:]).id is None
 
 
-def test_an_error_that_the_server_survived_is_told_as_such() -> None:
+def test_survived_error_is_reported_as_survived() -> None:
     served = ['INFO: 1.1.1.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'] * 40
-    explanation = said(TRACEBACK, "ValueError: unheard of", *served)
+    explanation = explanation_of(TRACEBACK, "ValueError: unheard of", *served)
     assert explanation.survived
     assert (explanation.id, explanation.name, explanation.well) == (None, "", True)
     assert "the server went on serving" in "\n".join(explanation.lines())
-    explanation = said(*served, TRACEBACK, "ValueError: unheard of")
+    explanation = explanation_of(*served, TRACEBACK, "ValueError: unheard of")
     assert (explanation.survived, explanation.id) == (False, "UNKNOWN")
 
 
-def test_a_server_that_went_down_after_all_was_not_well() -> None:
+def test_server_that_died_later_is_not_well() -> None:
     served = ['INFO: 1.1.1.1:1 - "POST /v1/completions HTTP/1.1" 200 OK'] * 40
-    explanation = said(TRACEBACK, "ValueError: unheard of", *served, exit_status=1)
+    explanation = explanation_of(TRACEBACK, "ValueError: unheard of", *served, exit_status=1)
     assert (explanation.well, explanation.id) == (False, "UNKNOWN")
 
 
-def test_a_progress_bar_hides_nothing() -> None:
-    explanation = said(*HEALTHY, "Loading: 10%\rLoading: 20%\r" + MEMORY)
+def test_progress_bar_hides_no_error() -> None:
+    explanation = explanation_of(*HEALTHY, "Loading: 10%\rLoading: 20%\r" + MEMORY)
     assert explanation.answer
     assert (explanation.id, explanation.answer.line) == ("MEMORY", len(HEALTHY) + 1)
 
 
-def test_bytes_that_do_not_decode_hide_nothing() -> None:
+def test_undecodable_bytes_hide_no_error() -> None:
     assert explain.explain([b"\xff\xfe\n" + MEMORY.encode() + b"\xff"], COMMON).id == "MEMORY"
 
 
-def test_an_error_beside_one_that_is_known_is_of_its_block() -> None:
-    assert said("ValueError: so it began", MEMORY).error == ()
-    assert said("ValueError: so it began", *APART, MEMORY).error != ()
+def test_error_near_a_known_one_is_in_its_block() -> None:
+    assert explanation_of("ValueError: so it began", MEMORY).error == ()
+    assert explanation_of("ValueError: so it began", *APART, MEMORY).error != ()
 
 
-def test_a_match_that_waits_when_the_server_is_started_anew_is_still_the_old_boots() -> None:
-    entry = signature("ONE", "short of memory", when={"not_near": ["the sampler"], "within": 99})
-    explanation = said(
-        *HEALTHY[:2], *APART[:25], MEMORY, *HEALTHY[:2], "the sampler", by=classes(entry)
+def test_match_pending_at_a_restart_belongs_to_the_old_boot() -> None:
+    signature_table = signature(
+        "ONE", "short of memory", when={"not_near": ["the sampler"], "within": 99}
+    )
+    explanation = explanation_of(
+        *HEALTHY[:2], *APART[:25], MEMORY, *HEALTHY[:2], "the sampler", by=classes(signature_table)
     )
     assert explanation.answer and (explanation.id, explanation.answer.line) == ("ONE", 28)
 
 
-def test_of_a_match_told_without_end_a_hundred_wait() -> None:
-    entry = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 1000})
-    explanation = said(*[MEMORY] * 150, "the sampler", by=classes(entry))
+def test_at_most_a_hundred_matches_are_pending() -> None:
+    signature_table = signature(
+        "ONE", "short of memory", when={"near": ["the sampler"], "within": 1000}
+    )
+    explanation = explanation_of(*[MEMORY] * 150, "the sampler", by=classes(signature_table))
     assert explanation.answer and (explanation.answer.line, explanation.answer.times) == (1, 100)
 
 
-def test_indented_text_below_no_frame_is_no_code() -> None:
-    assert said("what it said:", "    short of memory").id == "MEMORY"
-    other = f"(Worker_TP1 pid=3) ERROR {STAMP} [a.py:1] hello"
-    assert said(other, "    more of it", "    short of memory").id == "MEMORY"
+def test_indented_text_without_a_frame_is_not_code() -> None:
+    assert explanation_of("what it explanation_of:", "    short of memory").id == "MEMORY"
+    headline = f"(Worker_TP1 pid=3) ERROR {STAMP} [a.py:1] hello"
+    assert explanation_of(headline, "    more of it", "    short of memory").id == "MEMORY"
 
 
-def test_an_empty_part_of_a_progress_bar_is_nothing() -> None:
-    assert said(f"Loading\r\r{MEMORY}\r").id == "MEMORY"
+def test_empty_progress_bar_part_is_ignored() -> None:
+    assert explanation_of(f"Loading\r\r{MEMORY}\r").id == "MEMORY"
 
 
-def test_the_first_line_counts_though_a_later_one_was_sure_before_it() -> None:
-    entry = signature("ONE", "short of memory", when={"near": ["the sampler"], "within": 40})
+def test_first_line_counts_even_if_settled_after_a_later_one() -> None:
+    signature_table = signature(
+        "ONE", "short of memory", when={"near": ["the sampler"], "within": 40}
+    )
     quoted = "Received request x: the sampler"
-    explanation = said(MEMORY, quoted, MEMORY, "the sampler", by=classes(entry))
+    explanation = explanation_of(MEMORY, quoted, MEMORY, "the sampler", by=classes(signature_table))
     assert explanation.answer and (explanation.answer.line, explanation.answer.times) == (1, 2)
 
 
-def test_what_was_passed_over_in_one_boot_counts_in_the_next() -> None:
+def test_ignored_patterns_of_one_boot_count_in_the_next() -> None:
     run = signature("RUN", "short of memory", when={"after": [READY]})
-    first = [*HEALTHY, *[READY] * 1100]
-    blocks = [first, [*APART], [*HEALTHY[:2], READY, MEMORY]]
+    first_boot = [*HEALTHY, *[READY] * 1100]
+    blocks = [first_boot, [*APART], [*HEALTHY[:2], READY, MEMORY]]
     text = ["".join(f"{line}\n" for line in lines).encode() for lines in blocks]
     assert explain.explain(text, classes(run)).id == "RUN"

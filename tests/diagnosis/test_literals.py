@@ -33,12 +33,12 @@ PATTERNS = [
         (r"\d+ error", {"error"}),
     ],
 )
-def test_a_line_that_matches_holds_a_piece(pattern: str, pieces: set[str]) -> None:
-    found = literals.required(pattern)
-    whole = pattern.lower()
-    assert all(len(text) >= literals.MIN_CHARACTERS and text in whole for text in found)
-    assert len(found) == len(pieces)
-    assert all(any(text in piece or piece in text for piece in pieces) for text in found)
+def test_matching_line_contains_a_required_piece(pattern: str, pieces: set[str]) -> None:
+    required = literals.required(pattern)
+    lowered = pattern.lower()
+    assert all(len(needed) >= literals.MIN_CHARACTERS and needed in lowered for needed in required)
+    assert len(required) == len(pieces)
+    assert all(any(needed in piece or piece in needed for piece in pieces) for needed in required)
 
 
 @pytest.mark.parametrize("pattern", [r"\d+", "a|bcdefg", "abc", "(?:long enough)?", '"\\\\"'])
@@ -50,7 +50,7 @@ def test_a_pattern_without_a_piece_is_refused(pattern: str) -> None:
 @given(
     st.sampled_from(PATTERNS).flatmap(lambda text: st.tuples(st.just(text), st.from_regex(text)))
 )
-def test_whatever_a_shipped_pattern_matches_is_found(case: tuple[str, str]) -> None:
+def test_matches_of_every_shipped_pattern_are_found(case: tuple[str, str]) -> None:
     pattern, line = case
     raw = line.encode("utf-8", "surrogatepass").lower()
     search = literals.any_of(literals.required(pattern))
@@ -60,7 +60,7 @@ def test_whatever_a_shipped_pattern_matches_is_found(case: tuple[str, str]) -> N
 
 
 @given(st.sets(st.text("abc", min_size=1, max_size=5), min_size=1), st.text("abcd", max_size=40))
-def test_the_search_finds_what_any_of_the_pieces_would(pieces: set[str], text: str) -> None:
+def test_search_finds_the_earliest_piece(pieces: set[str], text: str) -> None:
     match = literals.any_of(pieces).search(text.encode())
     starts = [text.find(piece) for piece in pieces if piece in text]
     assert (match.start() if match else None) == (min(starts) if starts else None)
@@ -69,6 +69,6 @@ def test_the_search_finds_what_any_of_the_pieces_would(pieces: set[str], text: s
         assert match[0].decode() == longest
 
 
-def test_special_characters_stand_for_themselves() -> None:
+def test_special_characters_are_escaped() -> None:
     assert re.fullmatch(literals.any_of({"a.c", "(x)", "[y]"}), b"(x)")
     assert literals.any_of({"a.c"}).search(b"abc") is None

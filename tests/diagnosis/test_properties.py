@@ -49,13 +49,13 @@ ANY_SIZE = st.integers(1, 4000)
 
 def blocks(text: str, size: int) -> list[bytes]:
     """Return a log as it may be read: whole lines, so many bytes or more at a time."""
-    found, block = [], b""
+    parts, block = [], b""
     for line in text.encode("utf-8", "replace").splitlines(keepends=True):
         block += line
         if len(block) >= size:
-            found.append(block)
+            parts.append(block)
             block = b""
-    return [*found, block] if block else found
+    return [*parts, block] if block else parts
 
 
 def log(*lines: str) -> str:
@@ -63,7 +63,7 @@ def log(*lines: str) -> str:
 
 
 @given(st.lists(st.one_of(noise, st.sampled_from(REAL)), max_size=60), ANY_SIZE)
-def test_noise_alone_has_nothing_claimed_of_it(lines: list[str], size: int) -> None:
+def test_noise_alone_gives_no_diagnosis(lines: list[str], size: int) -> None:
     explanation = explain.explain(blocks(log(*lines), size), SHIPPED)
     assert explanation.id is None, "\n".join(explanation.lines())
     assert explanation.warnings == ()
@@ -75,21 +75,21 @@ def test_noise_alone_has_nothing_claimed_of_it(lines: list[str], size: int) -> N
     st.lists(noise, max_size=40), ANY_SIZE,
 )  # fmt: skip
 def test_a_known_line_is_found_in_any_noise(
-    before: list[str], wanted: str, prefix: str, after: list[str], size: int
+    before: list[str], signature_id: str, prefix: str, after: list[str], size: int
 ) -> None:
-    text = log(*before, prefix + KNOWN[wanted], *after)
+    text = log(*before, prefix + KNOWN[signature_id], *after)
     explanation = explain.explain(blocks(text, size), SHIPPED)
-    assert explanation.id == wanted, "\n".join(explanation.lines())
+    assert explanation.id == signature_id, "\n".join(explanation.lines())
     assert explanation.answer
-    assert explanation.answer.line == text[: text.index(KNOWN[wanted])].count("\n") + 1
+    assert explanation.answer.line == text[: text.index(KNOWN[signature_id])].count("\n") + 1
     assert explanation.lines_read == text.count("\n")
 
 
 @given(st.lists(noise, max_size=20), st.sampled_from(sorted(KNOWN)))
-def test_a_collector_that_writes_json_hides_nothing(before: list[str], wanted: str) -> None:
-    entries = [json.dumps({"log": f"{line}\n", "stream": "stderr"}) for line in before]
-    said = json.dumps({"log": f"\x1b[31m(EngineCore pid=1) {KNOWN[wanted]}\n"})
-    assert explain.explain([log(*entries, said).encode()], SHIPPED).id == wanted
+def test_json_collector_lines_are_diagnosed(before: list[str], signature_id: str) -> None:
+    json_lines = [json.dumps({"log": f"{line}\n", "stream": "stderr"}) for line in before]
+    json_failure = json.dumps({"log": f"\x1b[31m(EngineCore pid=1) {KNOWN[signature_id]}\n"})
+    assert explain.explain([log(*json_lines, json_failure).encode()], SHIPPED).id == signature_id
 
 
 # A banner after a failure is that of another boot.
@@ -97,7 +97,9 @@ BETWEEN = [line for line in HEALTHY if "version" not in line and "non-default" n
 
 
 @given(st.permutations(range(6)), st.lists(st.sampled_from(BETWEEN), max_size=6), ANY_SIZE)
-def test_ranks_in_any_order_are_one_answer(ranks: list[int], between: list[str], size: int) -> None:
+def test_ranks_in_any_order_give_one_answer(
+    ranks: list[int], between: list[str], size: int
+) -> None:
     lines = []
     for place, rank in enumerate(ranks):
         lines += [f"(Worker_TP{rank} pid={rank}) ERROR {STAMP} [a.py:1] {MEMORY}"]
@@ -109,21 +111,21 @@ def test_ranks_in_any_order_are_one_answer(ranks: list[int], between: list[str],
 
 
 @given(st.lists(noise, max_size=40), st.sampled_from(sorted(KNOWN)), ANY_SIZE, ANY_SIZE)
-def test_how_a_log_is_cut_into_blocks_changes_nothing(
-    lines: list[str], wanted: str, size: int, other: int
+def test_diagnosis_is_independent_of_block_size(
+    lines: list[str], signature_id: str, size: int, other_size: int
 ) -> None:
-    text = log(*lines, KNOWN[wanted], *lines)
-    explanations = [explain.explain(blocks(text, number), SHIPPED) for number in (size, other)]
+    text = log(*lines, KNOWN[signature_id], *lines)
+    explanations = [explain.explain(blocks(text, number), SHIPPED) for number in (size, other_size)]
     assert explanations[0] == explanations[1]
 
 
 @given(st.binary(max_size=3000))
-def test_no_bytes_break_it(raw: bytes) -> None:
+def test_arbitrary_bytes_raise_nothing(raw: bytes) -> None:
     assert explain.explain([raw, b"\n", raw], SHIPPED).lines_read >= 0
 
 
 @pytest.mark.parametrize("lines", [100, 20_000])
-def test_what_is_kept_does_not_grow_with_the_log(lines: int) -> None:
+def test_memory_does_not_grow_with_the_log(lines: int) -> None:
     many = [
         f"(Worker_TP{number % 99} pid=1) ERROR {STAMP} [a.py:1] ValueError: {number}"
         for number in range(lines)

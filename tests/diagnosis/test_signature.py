@@ -27,7 +27,7 @@ PATTERNS = "patterns = ['''it is (?P<size>\\d+) bytes short''']"
 TWO = ONE.replace("ONE", "TWO").replace("phase", "phase ")
 
 
-def own(folder: Path, text: str, name: str = "mine") -> Path:
+def write_signatures(folder: Path, text: str, name: str = "mine") -> Path:
     path = folder / "signatures" / f"{name}.toml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
@@ -35,46 +35,46 @@ def own(folder: Path, text: str, name: str = "mine") -> Path:
 
 
 def complaint(folder: Path, text: str) -> str:
-    own(folder, text)
+    write_signatures(folder, text)
     with pytest.raises(UserError) as caught:
         signature.load_all(folder)
     return str(caught.value)
 
 
 def ids(classes: tuple[signature.SignatureClass, ...]) -> list[str]:
-    return [name for each in classes for name in each.ids]
+    return [name for class_ in classes for name in class_.ids]
 
 
-def test_what_ships_can_be_read_and_has_each_id_once() -> None:
+def test_shipped_signatures_load_and_have_unique_ids() -> None:
     shipped = ids(signature.load_all())
     assert len(shipped) == len(set(shipped)) > 50
     assert {"OOM_LOAD", "OOM_WARMUP", "OOM_RUN", "KV_NONE", "PORT", "GATED"} <= set(shipped)
 
 
 def test_a_project_adds_signatures_of_its_own(tmp_path: Path) -> None:
-    own(tmp_path, HEAD + ONE)
+    write_signatures(tmp_path, HEAD + ONE)
     classes = signature.load_all(tmp_path)
     assert ids(classes) == [*ids(signature.load_all()), "ONE"]
     assert classes[-1].name == "mine"
 
 
 def test_a_projects_signature_replaces_the_shipped_one_of_its_id(tmp_path: Path) -> None:
-    own(tmp_path, HEAD + ONE.replace("ONE", "KV_NONE"))
+    write_signatures(tmp_path, HEAD + ONE.replace("ONE", "KV_NONE"))
     signatures = [
-        entry
-        for each in signature.load_all(tmp_path)
-        for entry in each.signatures
-        if entry.id == "KV_NONE"
+        loaded
+        for class_ in signature.load_all(tmp_path)
+        for loaded in class_.signatures
+        if loaded.id == "KV_NONE"
     ]
-    assert [entry.title for entry in signatures] == ["one"]
+    assert [loaded.title for loaded in signatures] == ["one"]
 
 
-def test_an_id_given_twice_is_an_error(tmp_path: Path) -> None:
+def test_duplicate_id_is_an_error(tmp_path: Path) -> None:
     assert "the id 'ONE' is given in" in complaint(tmp_path, HEAD + ONE + ONE)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (ONE.replace("phase", "phaze"), "mine.toml:6: unknown key 'signatures.0.phaze'"),
         (ONE.replace("title", "titel"), "did you mean 'title'?"),
@@ -101,12 +101,16 @@ def test_an_id_given_twice_is_an_error(tmp_path: Path) -> None:
          "has neither patterns nor an exit status"),
     ],
 )  # fmt: skip
-def test_a_fault_is_told_with_its_place(tmp_path: Path, text: str, said: str) -> None:
-    assert said in complaint(tmp_path, HEAD + text)
+def test_invalid_signature_is_reported_with_its_place(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    assert message in complaint(tmp_path, HEAD + text)
 
 
 def test_braces_that_name_no_capture_stay(tmp_path: Path) -> None:
-    own(tmp_path, HEAD + ONE.replace("give it {size}", """pass '{\\"a\\": {\\"b\\": 1}}'"""))
+    write_signatures(
+        tmp_path, HEAD + ONE.replace("give it {size}", """pass '{\\"a\\": {\\"b\\": 1}}'""")
+    )
     assert ids(signature.load_all(tmp_path))[-1] == "ONE"
 
 
@@ -115,5 +119,5 @@ def test_an_exit_status_alone_may_be_a_signature(tmp_path: Path) -> None:
     by_status = by_status.replace("{size}", "9").replace(
         "[signatures.text]", "[signatures.when]\nexit_status = [-9]\n[signatures.text]"
     )
-    own(tmp_path, HEAD + by_status)
+    write_signatures(tmp_path, HEAD + by_status)
     assert ids(signature.load_all(tmp_path))[-1] == "ONE"
