@@ -160,8 +160,12 @@ class TimetableServer:
         assert self._process.stdout
         self._lines = self._process.stdout
         self._rounds: queue.SimpleQueue[str] = queue.SimpleQueue()
-        port = int(self._lines.readline())
-        self.endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", MODEL)
+        self.port = int(self._lines.readline())
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the process answers, for a model named `scripted`."""
+        return Endpoint(f"http://127.0.0.1:{self.port}/v1", MODEL)
 
     def sent(self) -> list[Sent]:
         """Return the steps of the first round that was not returned before; wait for its end."""
@@ -343,32 +347,3 @@ def _event(chunk: dict[str, Any] | None) -> bytes:
 
 if __name__ == "__main__":
     stream(Timetable(**json.loads(sys.argv[1])))
-
-
-# The old names, until every test uses the new ones.
-class Server(RawServer):
-    def __init__(self, serve: Any) -> None:
-        super().__init__(serve)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self.shutdown()
-        self.server_close()
-
-    def __enter__(self) -> Server:  # noqa: PYI034
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def requests(count: int, every_s: float | None = None, body: bytes = b"{}") -> list[Any]:
-    from pytest_vllm_gates.load.types import PlannedRequest  # noqa: PLC0415
-
-    return [
-        PlannedRequest(str(number), "/v1/x", body, None if every_s is None else number * every_s)
-        for number in range(count)
-    ]
-
-
-plain = send_answer

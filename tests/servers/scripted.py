@@ -240,27 +240,3 @@ def _deltas(message: Body) -> Iterator[Body]:
             yield {name: piece}
     for index, call in enumerate(message["tool_calls"]):
         yield {"tool_calls": [{**call, "index": index}]}
-
-
-# The old names, until every test uses the new ones.
-class Scripted(ScriptedModel):
-    @property
-    def asked(self) -> list[Body]:
-        return self.chats_seen
-
-    @property
-    def renders(self) -> Any:
-        return self.render
-
-    @renders.setter
-    def renders(self, render: Any) -> None:
-        self.render = render
-
-
-Said = Generation
-
-
-def serving(says: Any) -> Any:
-    from servers import running  # noqa: PLC0415
-
-    return running(Scripted(says))

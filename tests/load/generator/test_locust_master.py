@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -18,8 +17,10 @@ from statistics import median
 import msgpack
 import pytest
 import zmq
-from servers.raw import ANSWER, Server, requests
+from servers import running
+from servers.raw import ANSWER, RawServer, TimetableServer, gaps, send_answer
 
+from load.generator.planned import TIMETABLE, planned_chats, planned_requests
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.load.generator import messages
 from pytest_vllm_gates.load.generator.measure import measure
@@ -28,7 +29,6 @@ from pytest_vllm_gates.load.latency import latency
 from pytest_vllm_gates.load.types import ALONE, DrivenLoad, PlannedRequest, RawResponse, Workers
 from pytest_vllm_gates.process import guard
 
-SCRIPT = Path(__file__).parents[2] / "servers" / "streaming_script.py"
 KEY = "key-0123456789abcdef"
 SECRET = "secret-0123456789abcdef"
 TWO = Workers(2)
@@ -59,14 +59,12 @@ def connections(pid: int, port: int) -> int:
 
 
 def test_users_are_spread_and_each_request_is_sent_once() -> None:
-    received: list[bytes] = []
     connection_counts: list[int] = []
     exposed: list[bytes] = []
 
     lock = threading.Lock()
 
-    def serve(client: socket.socket, data: bytes) -> None:
-        received.append(data)
+    def answer(connection: socket.socket, data: bytes) -> None:
         deadline = time.monotonic() + 20
         while server.most_at_once < 5 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -76,17 +74,17 @@ def test_users_are_spread_and_each_request_is_sent_once() -> None:
                 exposed.extend(command_lines.values())
                 exposed.extend(Path(f"/proc/{pid}/environ").read_bytes() for pid in command_lines)
                 connection_counts.extend(connections(pid, server.port) for pid in command_lines)
-        client.sendall(ANSWER)
+        send_answer(connection, data)
 
     planned = [
         PlannedRequest(str(number), "/v1/x", f'{{"number": {number}}}'.encode())
         for number in range(23)
     ]
-    with Server(serve) as server:
+    with running(RawServer(answer)) as server:
         load = measure(endpoint(server.port), planned, 5, workers=TWO)
-    bodies = Counter(data.partition(b"\r\n\r\n")[2] for data in received)
+    bodies = Counter(data.partition(b"\r\n\r\n")[2] for data in server.requests_seen)
     assert bodies == Counter(request.body for request in planned)
-    assert all(f"Authorization: Bearer {KEY}".encode() in data for data in received)
+    assert all(f"Authorization: Bearer {KEY}".encode() in data for data in server.requests_seen)
     assert sorted(raw.name for raw in load.raws) == sorted(request.name for request in planned)
     assert {(raw.answer, raw.error) for raw in load.raws} == {(ANSWER, "")}
     assert server.most_at_once == 5
@@ -99,33 +97,28 @@ def test_users_are_spread_and_each_request_is_sent_once() -> None:
     assert 0 < max(ends) <= load.took_s
 
 
-def scripted(
-    planned: list[PlannedRequest], users: int | None, by: Workers
-) -> tuple[DrivenLoad, list[float]]:
-    """Return what came of a load on the streaming script, and the gaps the script sent."""
-    argv = [sys.executable, str(SCRIPT), str(len(planned)), "10", "0.03", "2"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as script:
-        assert script.stdout
-        port = int(script.stdout.readline())
-        load = measure(endpoint(port), planned, users, workers=by)
-        return load, json.loads(script.stdout.readline())
+def streamed(planned: list[PlannedRequest], by: Workers) -> tuple[DrivenLoad, list[float]]:
+    """Drive a load on the timetable; return its result, and the gaps between the sent tokens."""
+    with running(TimetableServer(TIMETABLE)) as server:
+        load = measure(endpoint(server.port), planned, workers=by)
+        return load, [gap / tokens for gap, tokens in gaps(server.sent())]
 
 
-def gaps(load: DrivenLoad) -> list[float]:
+def measured_gaps(load: DrivenLoad) -> list[float]:
     """Return the gaps between tokens that did not come together."""
     latencies = [latency(answered(raw)) for raw in load.raws]
     return [gap for figures in latencies if figures for gap in figures.itl_s[::2]]
 
 
 def test_workers_send_the_same_arrivals_as_the_single_loop() -> None:
-    planned = requests(16, every_s=0.02)
-    alone, truth_alone = scripted(planned, None, ALONE)
-    both, truth_both = scripted(planned, None, TWO)
+    planned = planned_chats(every_s=0.02)
+    alone, truth_alone = streamed(planned, ALONE)
+    both, truth_both = streamed(planned, TWO)
     for load, truth in ((alone, truth_alone), (both, truth_both)):
         assert [answered(raw).error for raw in load.raws] == [""] * 16
         assert sorted(raw.intended_s for raw in load.raws) == [request.at_s for request in planned]
-        assert len(gaps(load)) == len(truth)
-        assert median(gaps(load)) == pytest.approx(median(truth), rel=0.1)
+        assert len(measured_gaps(load)) == len(truth)
+        assert median(measured_gaps(load)) == pytest.approx(median(truth), rel=0.1)
     by_name = {raw.name: raw for raw in alone.raws}
     for raw in both.raws:
         twin = by_name[raw.name]
@@ -140,18 +133,16 @@ def test_worker_that_dies_is_named_and_ends_the_load() -> None:
     killed: list[int] = []
     lock = threading.Lock()
 
-    def serve(*_: object) -> None:
+    def answer(*_: object) -> None:
         with lock:
             if not killed:
                 killed.append(min(workers()))
                 os.kill(killed[0], signal.SIGKILL)
-        over.wait(30)
+        server.closing.wait(30)
 
-    over = threading.Event()
     begun = time.monotonic()
-    with Server(serve) as server, pytest.raises(RuntimeError) as raised:
-        measure(endpoint(server.port), requests(9), 4, workers=TWO)
-    over.set()
+    with running(RawServer(answer)) as server, pytest.raises(RuntimeError) as raised:
+        measure(endpoint(server.port), planned_requests(9), 4, workers=TWO)
     assert time.monotonic() - begun < 20
     pattern = (
         rf"load worker \d of 2 \(process {killed[0]} on .+\) ended with status -9; [45] requests"
@@ -169,21 +160,21 @@ def test_remote_workers_serve_one_load_after_the_other() -> None:
         free.close()
         heard: list[bool] = []
 
-        def serve(client: socket.socket, _: bytes) -> None:
+        def answer(connection: socket.socket, data: bytes) -> None:
             heard.append(stranger(port))
-            client.sendall(ANSWER)
+            send_answer(connection, data)
 
         program = "pytest_vllm_gates.load.generator.locust_worker"
         argv = [sys.executable, "-m", program, "--master", f"127.0.0.1:{port}"]
         env = {**os.environ, messages.SECRET_VARIABLE: SECRET}
         by = Workers(1, f"127.0.0.1:{port}", SECRET)
         with (
-            Server(serve) as server,
+            running(RawServer(answer)) as server,
             subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as far,
         ):
             try:
-                load = measure(endpoint(server.port), requests(1), 1, workers=by)
-                failed = measure(endpoint(gone), requests(5, every_s=0.01), workers=by)
+                load = measure(endpoint(server.port), planned_requests(1), 1, workers=by)
+                failed = measure(endpoint(gone), planned_requests(5, every_s=0.01), workers=by)
             finally:
                 far.send_signal(signal.SIGINT)
                 far.wait(20)
@@ -206,8 +197,8 @@ def stranger(port: int) -> bool:
         return bool(asking.poll(500))
 
 
-def test_requests_are_dealt_out_as_there_are_users() -> None:
-    parts = messages.dealt(requests(10), {"a": 3, "b": 1, "c": 0})
+def test_requests_are_dealt_out_by_the_users_of_each_worker() -> None:
+    parts = messages.dealt(planned_requests(10), {"a": 3, "b": 1, "c": 0})
     assert [[int(request.name) for request in part] for part in parts.values()] == [
         [0, 2, 3, 4, 6, 7, 8],
         [1, 5, 9],
@@ -226,7 +217,7 @@ def test_messages_survive_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> Non
     slices = [msgpack.loads(msgpack.dumps(rows)) for rows in messages.raw_rows(raws)]
     assert [len(rows) for rows in slices] == [2, 1]
     assert [messages.raw(row) for rows in slices for row in rows] == raws
-    planned = requests(2, every_s=0.5, body=b"\xff")
+    planned = planned_requests(2, every_s=0.5, body=b"\xff")
     (rows,) = messages.planned_rows(planned)
     assert [messages.planned(row) for row in msgpack.loads(msgpack.dumps(rows))] == planned
 
@@ -234,7 +225,7 @@ def test_messages_survive_the_round_trip(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("value", "expected"), [("host", ("host", 5557)), ("10.0.0.1:9", ("10.0.0.1", 9))]
 )
-def test_an_address_has_a_port(value: str, expected: tuple[str, int]) -> None:
+def test_address_has_a_port(value: str, expected: tuple[str, int]) -> None:
     assert messages.address(value) == expected
 
 
