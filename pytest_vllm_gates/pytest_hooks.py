@@ -248,7 +248,7 @@ class GatesSession:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show one line a gate, then the verdict."""
         if self._end:
-            session_finish.tell(terminalreporter, self.run, self._end)
+            session_finish.show(terminalreporter, self.run, self._end)
 
 
 def _is_left_to_others(item: pytest.Item) -> bool:

@@ -1,7 +1,7 @@
-"""`vllm-gates allreduce`: can the ranks of a lane talk to each other, over what, and how fast.
+"""`vllm-gates allreduce`: tests the communication of a lane's ranks, and measures its speed.
 
-Run by torchrun in the lane's own interpreter, with the lane's environment and overlay, as before
-every boot on more than one rank. A lane whose `[serve]` names several machines (`nnodes`,
+The ranks run under torchrun in the lane's own interpreter, with the lane's environment and overlay,
+as before every boot on more than one rank. A lane whose `[serve]` names several machines (`nnodes`,
 `node_rank`, `master_addr`, `master_port`) is tried by running this on each, at the same time.
 """
 
@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import files
-from pytest_vllm_gates.all_reduce import checks as judge, run as all_reduce_run, types as facts
+from pytest_vllm_gates.all_reduce import run as all_reduce_run
+from pytest_vllm_gates.all_reduce.checks import failure, fault
+from pytest_vllm_gates.all_reduce.types import backend, load, nodes as lane_nodes, rank_count
 from pytest_vllm_gates.catalog import lane as lanes
 from pytest_vllm_gates.diagnosis import explain, signature
 from pytest_vllm_gates.environment import environment
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "whether the ranks of a lane can talk to each other, over what, and how fast"
-    parser = commands.add_parser("allreduce", help=text, description=text)
+    summary = "whether the ranks of a lane can talk to each other, over what, and how fast"
+    parser = commands.add_parser("allreduce", help=summary, description=summary)
     parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
     parser.add_argument(
         "--ranks", type=int, metavar="N", help="in all; default: as many as the lane serves on"
@@ -49,30 +51,30 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(options: argparse.Namespace) -> int:
     """Try it and print what came of it; 1 where it fails."""
-    here = machine_inspect.inspect()
-    lane = lanes.load(options.lane or ("cuda" if here.gpus else "cpu"), Path.cwd())
-    nodes = facts.nodes(lane.serve)
-    world = options.ranks or facts.rank_count(lane.serve)
+    machine = machine_inspect.inspect()
+    lane = lanes.load(options.lane or ("cuda" if machine.gpus else "cpu"), Path.cwd())
+    nodes = lane_nodes(lane.serve)
+    world = options.ranks or rank_count(lane.serve)
     if world < 2 or world % nodes.count:  # noqa: PLR2004 - of one there is nothing to sum
         raise UserError(
             f"lane {lane.name}: {world} ranks on {nodes.count} machines are no ranks to sum over\n"
             f"try: vllm-gates allreduce --lane {lane.name} --ranks {2 * nodes.count}"
         )
-    found = environment.prepare(lane, cache=files.default_cache(), progress=_say)
-    if found.python is None:
+    lane_environment = environment.prepare(lane, cache=files.default_cache(), progress=_say)
+    if lane_environment.python is None:
         raise UserError(
             f"lane {lane.name}: its {lane.form} starts the ranks elsewhere, where this cannot reach"
             "\nrun it there, from a lane that names the interpreter: python = …"
         )
-    plan = facts.load()
+    plan = load()
     folder = Path(tempfile.mkdtemp(prefix="all-reduce-"))
     ranks = all_reduce_run.run(
         all_reduce_run.Task(
             lane=lane,
-            python=found.python,
+            python=lane_environment.python,
             overlay=lane.overlay_path,
             env={},
-            backend=facts.backend(gather.of(found).device),
+            backend=backend(gather.of(lane_environment).device),
             world=world,
             nodes=nodes,
             folder=folder,
@@ -82,23 +84,23 @@ def run(options: argparse.Namespace) -> int:
     )
     if options.json:
         print(json.dumps(report.all_reduce_document(ranks), indent=2, ensure_ascii=False))
-    elif judge.fault(ranks):
-        print(judge.failure(ranks, _explanation(ranks), _next(lane)).explain())
+    elif fault(ranks):
+        print(failure(ranks, _explanation(ranks), _next(lane)).explain())
     else:
         print(f"all-reduce on lane {lane.name}: right")
         print("\n".join(report.all_reduce_lines(ranks)))
-    return 1 if judge.fault(ranks) else 0
+    return 1 if fault(ranks) else 0
 
 
-def _explanation(seen: Ranks) -> Explanation:
+def _explanation(ranks: Ranks) -> Explanation:
     classes = signature.load_all(Path.cwd())
-    return explain.explain(log.blocks(seen.log), classes, seen.status, None)
+    return explain.explain(log.blocks(ranks.log), classes, ranks.status, None)
 
 
 def _next(lane: Lane) -> str:
     return f"NCCL_DEBUG=INFO in [env] of {lane.file}, and the log, say which way the ranks went"
 
 
-def _say(text: str) -> None:
+def _say(message: str) -> None:
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{message}", end="", file=sys.stderr, flush=True)

@@ -1,7 +1,4 @@
-"""Incidents of requests that no test of a run has sent.
-
-`vllm-gates capture`: send one request as it is, and keep it with all that comes back.
-"""
+"""`vllm-gates capture`: sends one request unchanged, and writes an incident with its answer."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import (
     expectation,
     parts as incidents_parts,
-    types as facts,
     write as incidents_write,
 )
 from pytest_vllm_gates.incidents.expectation import broken
@@ -37,6 +33,8 @@ from pytest_vllm_gates.incidents.parts import body_of, seeds
 from pytest_vllm_gates.incidents.replay import resend
 from pytest_vllm_gates.incidents.types import (
     CAPTURED,
+    METRICS_AFTER,
+    METRICS_BEFORE,
     Incident,
     RecordedFinding,
     ServedCheckpoint,
@@ -85,14 +83,16 @@ def write(
     `more` are fields of the incident, and its `files`.
     """
     family, model = family_of(options.model, sends)
-    said = options.expect or _default(sends)
-    expected = expectation.parse_all(said)
-    named = [sent if sent.name else _named(sent, number) for number, sent in enumerate(sends, 1)]
+    expectations = options.expect or _default(sends)
+    expected = expectation.parse_all(expectations)
+    named_sends = [
+        sent if sent.name else _named(sent, number) for number, sent in enumerate(sends, 1)
+    ]
     findings = tuple(
-        RecordedFinding(case=sent.name, says=told)
-        for sent in named
+        RecordedFinding(case=sent.name, says=message)
+        for sent in named_sends
         if sent.status is not None or sent.error
-        for told in broken(expected, sent)
+        for message in broken(expected, sent)
     )
     files: Mapping[str, bytes] = more.pop("files", {})
     incident = Incident(
@@ -106,48 +106,55 @@ def write(
         gate=CAPTURED,
         test=f"{TEST}[{family.name}]",
         case=findings[0].case if findings else None,
-        says=findings[0].says if findings else f"expected: {'; '.join(said)}",
+        says=findings[0].says if findings else f"expected: {'; '.join(expectations)}",
         findings=findings,
-        seeds=seeds(named),
+        seeds=seeds(named_sends),
         command="pytest --repro {path}",
         **more,
     )
-    hiding = redactor or redaction_redactor.of_process(os.environ)
-    hiding.prompts = _prompts(options.redact_prompts)
+    used_redactor = redactor or redaction_redactor.of_process(os.environ)
+    used_redactor.prompts = _prompts(options.redact_prompts)
     clean = incidents_write.cleaned(
-        incident, named, {**files, expectation.FILE: ("\n".join(said) + "\n").encode()}, hiding
+        incident,
+        named_sends,
+        {**files, expectation.FILE: ("\n".join(expectations) + "\n").encode()},
+        used_redactor,
     )
     name = incidents_write.name_of(incident.created, family.name, CAPTURED, options.slug)
     return incidents_write.write(options.out, name, *clean), [finding.says for finding in findings]
 
 
-def family_of(wanted: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
+def family_of(name: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
     """Return the family the requests are for, and the model they name.
 
     Raises `UserError` where the name says nothing.
     """
     project = Path.cwd()
-    names = [
-        send for send in (body_of(sent).get("model") for sent in sends) if isinstance(send, str)
+    model_names = [
+        model_name
+        for model_name in (body_of(sent).get("model") for sent in sends)
+        if isinstance(model_name, str)
     ]
-    model = next(filter(None, names), "")
-    if wanted:
-        return families.load(wanted, project), model
+    model = next(filter(None, model_names), "")
+    if name:
+        return families.load(name, project), model
     base = model.rstrip("/").rpartition("/")[2].lower()
     every = list(families.every(project))
-    for item in every:
-        hubs = [(entry.hub or "").lower() for entry in item.checkpoints]
-        if base and (model.lower() in (item.name, *hubs) or base in (item.name, *hubs)):
-            return item, model
-    fitting = {text for family in every for text in family.recognise if text != "*"}
-    best = max((text for text in fitting if fnmatch(base, text.lower())), key=len, default=None)
-    found = next((family for family in every if best and best in family.recognise), None)
-    if found is None:
+    for family in every:
+        hubs = [(checkpoint.hub or "").lower() for checkpoint in family.checkpoints]
+        if base and (model.lower() in (family.name, *hubs) or base in (family.name, *hubs)):
+            return family, model
+    fitting = {pattern for family in every for pattern in family.recognise if pattern != "*"}
+    best = max(
+        (pattern for pattern in fitting if fnmatch(base, pattern.lower())), key=len, default=None
+    )
+    recognised = next((family for family in every if best and best in family.recognise), None)
+    if recognised is None:
         raise UserError(
             f"the model {model!r} tells no family: name it with --model\n"
             f"known: {', '.join(sorted(families.files(project)))}"
         )
-    return found, model
+    return recognised, model
 
 
 def _default(sends: Sequence[Sent]) -> tuple[str, ...]:
@@ -162,12 +169,12 @@ def _named(sent: Sent, number: int) -> Sent:
     return replace(sent, name=str(number))
 
 
-def _prompts(way: str) -> Prompts:
-    if way != HASH:
-        return Prompts(way)
+def _prompts(mode: str) -> Prompts:
+    if mode != HASH:
+        return Prompts(mode)
     from pytest_vllm_gates.redaction.prompt_key import prompt_key  # noqa: PLC0415 - only here
 
-    return Prompts(way, prompt_key())
+    return Prompts(mode, prompt_key())
 
 
 TIMEOUT_S = 600.0
@@ -176,8 +183,8 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "send one request as it is to a server that runs, and write an incident"
-    parser = commands.add_parser("capture", help=text, description=text)
+    summary = "send one request as it is to a server that runs, and write an incident"
+    parser = commands.add_parser("capture", help=summary, description=summary)
     parser.add_argument("--base-url", required=True, metavar="URL", help="http://host:8000/v1")
     parser.add_argument(
         "--request", required=True, metavar="FILE", help="the JSON body; - for the standard input"
@@ -194,44 +201,44 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(options: argparse.Namespace) -> int:
     """Write the incident; 1 where the answer is not as expected."""
     body = _body(options.request)
-    asked = request(options.path or path_of(object_of(body)), body, headers={})
+    capture_request = request(options.path or path_of(object_of(body)), body, headers={})
     key = os.environ.get(options.api_key_env)
     redactor = redaction_redactor.of_process(os.environ, [options.base_url])
     redactor.learn(key)
     endpoint = Endpoint(_url(options.base_url), "", key)
-    family, model = family_of(options.model, [asked])
+    family, model = family_of(options.model, [capture_request])
     served = checkpoints_resolve.served(family, endpoint.base_url, key)
     before = incidents_parts.metrics(endpoint)
-    (sent,) = resend(endpoint, [asked], options.timeout)
+    (sent,) = resend(endpoint, [capture_request], options.timeout)
     if sent.status is None:
         print(f"no answer: {sent.error}", file=sys.stderr)
-    texts = {facts.METRICS_BEFORE: before, facts.METRICS_AFTER: incidents_parts.metrics(endpoint)}
+    metrics_texts = {METRICS_BEFORE: before, METRICS_AFTER: incidents_parts.metrics(endpoint)}
     version = http.version(endpoint) if sent.status is not None else None
     options.slug = model or "request"
     path, wrong = write(
         options,
         [sent],
-        facts.ServedLane(
+        ServedLane(
             name="base-url", title="a server that runs", form="base_url",
             base_url=endpoint.base_url, env={}, serve={}, overlay=(),
         ),
-        facts.ServedCheckpoint(name=served.name, source=served.source, revision=served.revision),
+        ServedCheckpoint(name=served.name, source=served.source, revision=served.revision),
         redactor,
-        files={name: text.encode() for name, text in texts.items() if text},
+        files={name: text.encode() for name, text in metrics_texts.items() if text},
         versions={"vllm": version} if version else {},
     )  # fmt: skip
     seconds = f", {sent.pieces[-1][0]:.3f} s" if sent.pieces else ""
     print(f"status {sent.status}, {len(sent.pieces)} pieces{seconds}")
-    for told in wrong:
-        print(f"  {told}")
+    for message in wrong:
+        print(f"  {message}")
     print(f"{path}\nsend it again: pytest --repro {path} --base-url {endpoint.base_url}")
     return int(bool(wrong))
 
 
-def _url(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise UserError(f"--base-url {text!r} is no URL; for example http://127.0.0.1:8000/v1")
-    return text.rstrip("/")
+def _url(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise UserError(f"--base-url {url!r} is no URL; for example http://127.0.0.1:8000/v1")
+    return url.rstrip("/")
 
 
 def _body(name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""`vllm-gates explain`: from a server's log to one cause and one fix."""
+"""`vllm-gates explain`: finds the cause of a failure in a server's log, and its fix."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def run(options: argparse.Namespace) -> int:
     project = Path.cwd()
     path = Path(options.log)
     classes = signature.load_all(project)
-    here = _situation(options.lane, project) if options.here or options.lane else None
+    situation = _situation(options.lane, project) if options.here or options.lane else None
     try:
-        explanation = explain.explain(log.blocks(path), classes, options.exit_status, here)
+        explanation = explain.explain(log.blocks(path), classes, options.exit_status, situation)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     if options.json:

@@ -1,4 +1,4 @@
-"""`vllm-gates history`: what a project's runs came to, and how its figures went."""
+"""`vllm-gates history`: prints the verdicts of a project's runs, and the trends of its figures."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ RUNS = 20
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "the verdicts of this project's runs, and how its figures went"
-    parser = commands.add_parser("history", help=text, description=text)
+    summary = "the verdicts of this project's runs, and how its figures went"
+    parser = commands.add_parser("history", help=summary, description=summary)
     parser.add_argument("--model", metavar="NAME", help="of this family alone")
     parser.add_argument(
         "--limit", type=_count, default=RUNS, metavar="N", help=f"the last N runs (default {RUNS})"
@@ -34,17 +34,17 @@ def run(options: argparse.Namespace) -> int:
     family = options.model
     if family is not None:
         family = choose("family in this history", family, history_store.families(options.history))
-    entries = history_store.runs(options.history, options.limit, family)
+    runs = history_store.runs(options.history, options.limit, family)
     if options.json:
-        print(json.dumps(report.document(entries), indent=2, ensure_ascii=False))
+        print(json.dumps(report.document(runs), indent=2, ensure_ascii=False))
         return 0
-    for line in report.lines(entries, trends(entries, family), family):
+    for line in report.lines(runs, trends(runs, family), family):
         print(line)
     return 0
 
 
-def _count(text: str) -> int:
-    number = int(text)
+def _count(value: str) -> int:
+    number = int(value)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number of runs")
+        raise argparse.ArgumentTypeError(f"{value} is no number of runs")
     return number

@@ -1,4 +1,4 @@
-"""`vllm-gates incident from FILE`: an incident of what was seen elsewhere."""
+"""`vllm-gates incident from FILE`: makes an incident of requests from a log or a command."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MOST_REQUESTS = 2000
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "make an incident of a request that was seen elsewhere"
-    parser = commands.add_parser("incident", help=text, description=text)
+    summary = "make an incident of a request that was seen elsewhere"
+    parser = commands.add_parser("incident", help=summary, description=summary)
     parser.add_argument("what", choices=("from",))
     parser.add_argument("file", metavar="FILE", help="or - for the standard input")
     parser.add_argument("--kind", choices=tuple(KINDS), help="what FILE is; found out if it can be")
@@ -38,34 +38,36 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the incident; what an answer in it is not as expected is told, and is no failure."""
+    """Write the incident; print where answers are not as expected, without failing."""
     text, folder = _text(options.file)
     kind = options.kind or _kind(text)
-    found = KINDS[kind].requests(text, folder)
-    if not found:
+    imported = KINDS[kind].requests(text, folder)
+    if not imported:
         raise UserError(f"{options.file}: no request to a model is in it, as {kind} has them")
-    if len(found) > MOST_REQUESTS and options.number is None:
-        raise UserError(f"{options.file} has {len(found)} requests: choose one with --number")
+    if len(imported) > MOST_REQUESTS and options.number is None:
+        raise UserError(f"{options.file} has {len(imported)} requests: choose one with --number")
     if options.number is not None:
-        if not 1 <= options.number <= len(found):
-            raise UserError(f"--number {options.number}: {options.file} has {len(found)} requests")
-        found = [found[options.number - 1]]
+        if not 1 <= options.number <= len(imported):
+            raise UserError(
+                f"--number {options.number}: {options.file} has {len(imported)} requests"
+            )
+        imported = [imported[options.number - 1]]
     options.slug = kind
     lane = ServedLane(
         name="elsewhere", title=f"seen in {kind}", form="base_url", env={}, serve={}, overlay=()
     )
     redactor = redaction_redactor.of_process(os.environ)
     redactor.learn_text(text)
-    path, wrong = capture.write(options, found, lane, redactor=redactor)
-    print(f"{len(found)} request{'s' if len(found) > 1 else ''} ({kind})")
-    for told in wrong:
-        print(f"  {told}")
+    path, wrong = capture.write(options, imported, lane, redactor=redactor)
+    print(f"{len(imported)} request{'s' if len(imported) > 1 else ''} ({kind})")
+    for message in wrong:
+        print(f"  {message}")
     print(f"{path}\nsend it: pytest --repro {path}")
     return 0
 
 
 def _text(name: str) -> tuple[str, Path]:
-    """Return what FILE holds, and the folder a command in it may name files of."""
+    """Return the text of FILE, and the folder whose files a command in it may name."""
     try:
         if name == "-":
             data, folder = sys.stdin.buffer.read(TEXT_BYTES + 1), Path.cwd()
@@ -87,6 +89,8 @@ def _text(name: str) -> tuple[str, Path]:
 def _kind(text: str) -> str:
     kinds = [name for name, module in KINDS.items() if module.claims(text)]
     if len(kinds) != 1:
-        what = f"may be {' or '.join(kinds)}" if kinds else "is none that is known here"
-        raise UserError(f"what this is cannot be told: it {what}; say it: --kind {'|'.join(KINDS)}")
+        reason = f"may be {' or '.join(kinds)}" if kinds else "is none that is known here"
+        raise UserError(
+            f"what this is cannot be told: it {reason}; say it: --kind {'|'.join(KINDS)}"
+        )
     return kinds[0]

@@ -1,4 +1,4 @@
-"""`vllm-gates inventory`: what this machine is, and what a lane's environment brings."""
+"""`vllm-gates inventory`: prints facts of this machine, and of a lane's environment."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "what this machine is: GPUs, driver, memory, limits"
-    parser = commands.add_parser("inventory", help=text, description=text)
+    summary = "what this machine is: GPUs, driver, memory, limits"
+    parser = commands.add_parser("inventory", help=summary, description=summary)
     parser.add_argument("--lane", help="and what this lane's environment brings")
     parser.add_argument("--json", action="store_true", help="as JSON, for `preflight --node`")
     parser.set_defaults(run=run)
@@ -28,19 +28,19 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(options: argparse.Namespace) -> int:
     """Print the inventory; there is nothing that could fail."""
-    here = machine_inspect.inspect()
+    machine = machine_inspect.inspect()
     bundle = None
     if options.lane:
         lane = lanes.load(options.lane, Path.cwd())
         bundle = gather.of(environment.at_hand(lane, cache=files.default_cache()))
     if options.json:
-        document: dict[str, Any] = {"machine": report_environment.machine_document(here)}
+        document: dict[str, Any] = {"machine": report_environment.machine_document(machine)}
         if bundle:
             document["lane"] = options.lane
             document["bundle"] = report_environment.bundle_document(bundle)
         print(json.dumps(document, indent=2, ensure_ascii=False))
         return 0
-    for line in report_environment.machine_lines(here):
+    for line in report_environment.machine_lines(machine):
         print(line)
     for line in report_environment.bundle_lines(options.lane, bundle) if bundle else ():
         print(line)

@@ -1,4 +1,4 @@
-"""`vllm-gates lane`: the lanes there are, what two differ in, making one, freezing what runs."""
+"""`vllm-gates lane`: lists, compares, makes and freezes lanes."""
 
 from __future__ import annotations
 
@@ -34,42 +34,46 @@ every package with checksums, and an inventory; all of them or none"""
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its sub-commands and their arguments."""
-    text = "list, compare, make and freeze lanes"
-    which = commands.add_parser("lane", help=text, description=text).add_subparsers(
+    summary = "list, compare, make and freeze lanes"
+    actions = commands.add_parser("lane", help=summary, description=summary).add_subparsers(
         required=True, metavar="WHAT"
     )
-    listed = which.add_parser("list", help=LIST, description=LIST)
-    listed.set_defaults(run=run_list)
-    compared = which.add_parser("diff", help=DIFF, description=DIFF)
-    compared.add_argument("ours", metavar="A")
-    compared.add_argument("theirs", metavar="B")
-    compared.add_argument(
+    list_parser = actions.add_parser("list", help=LIST, description=LIST)
+    list_parser.set_defaults(run=run_list)
+    diff_parser = actions.add_parser("diff", help=DIFF, description=DIFF)
+    diff_parser.add_argument("ours", metavar="A")
+    diff_parser.add_argument("theirs", metavar="B")
+    diff_parser.add_argument(
         "--model", action="append", default=[], metavar="NAME",
         help="compare flags, templates, tokenizers and checkpoints of this family, too (again for "
         "another)",
     )  # fmt: skip
-    compared.set_defaults(run=run_diff)
-    made = which.add_parser("make", help=MAKE, description=MAKE)
-    made.add_argument("name", metavar="NAME")
-    made.set_defaults(run=run_make)
-    taken = which.add_parser("freeze", help=FREEZE, description=FREEZE)
-    taken.add_argument("name", metavar="NAME", help="of the lane to write")
-    taken.add_argument(
+    diff_parser.set_defaults(run=run_diff)
+    make_parser = actions.add_parser("make", help=MAKE, description=MAKE)
+    make_parser.add_argument("name", metavar="NAME")
+    make_parser.set_defaults(run=run_make)
+    freeze_parser = actions.add_parser("freeze", help=FREEZE, description=FREEZE)
+    freeze_parser.add_argument("name", metavar="NAME", help="of the lane to write")
+    freeze_parser.add_argument(
         "--from", dest="source", metavar="LANE",
         help="flags, variables, overlay and checkpoint as this lane has them, and its interpreter "
         "where --python names none (default: the lane NAME, where there is one)",
     )  # fmt: skip
-    taken.add_argument("--python", metavar="PATH", help="the interpreter whose packages to record")
-    taken.add_argument(
+    freeze_parser.add_argument(
+        "--python", metavar="PATH", help="the interpreter whose packages to record"
+    )
+    freeze_parser.add_argument(
         "--env", action="append", default=[], metavar="VAR",
         help="a variable as it is set here, or VAR=VALUE, for the lane to set (again for more)",
     )  # fmt: skip
-    taken.add_argument(
+    freeze_parser.add_argument(
         "--keep-python", action="store_true", help="the lane names the interpreter, without a lock"
     )
-    taken.add_argument("--force", action="store_true", help="write over the lane of that name")
-    taken.set_defaults(run=run_freeze)
-    for parser in (listed, compared, made, taken):
+    freeze_parser.add_argument(
+        "--force", action="store_true", help="write over the lane of that name"
+    )
+    freeze_parser.set_defaults(run=run_freeze)
+    for parser in (list_parser, diff_parser, make_parser, freeze_parser):
         parser.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -89,26 +93,34 @@ def _row(name: str, project: Path, default: str) -> report.LaneRow:
     default_here = name == default
     try:
         lane = lanes.load(name, project)
-        found = environment.at_hand(lane, cache=files.default_cache())
+        lane_environment = environment.at_hand(lane, cache=files.default_cache())
     except UserError as error:
         return report.LaneRow(name, "", "", default_here, problem=str(error).splitlines()[0])
-    problem = _tampered(lane, found)
+    problem = _tampered(lane, lane_environment)
     return report.LaneRow(
-        name, lane.form, lane.title, default_here, found.python, found.versions, problem
+        name,
+        lane.form,
+        lane.title,
+        default_here,
+        lane_environment.python,
+        lane_environment.versions,
+        problem,
     )
 
 
 def run_diff(options: argparse.Namespace) -> int:
     """Print what differs; 1 where a frozen lane is no longer what was frozen."""
-    project, here = Path.cwd(), machine_inspect.inspect()
+    project, machine = Path.cwd(), machine_inspect.inspect()
     sides, problems = [], []
     for name in (options.ours, options.theirs):
         lane = lanes.load(name, project)
-        found = environment.at_hand(lane, cache=files.default_cache())
+        lane_environment = environment.at_hand(lane, cache=files.default_cache())
         known = [families.load(model, project) for model in options.model]
         subjects = [(family, checkpoints_resolve.on_lane(family, lane)) for family in known]
-        sides.append(lanes_describe.of(lane, found, here, subjects, overlay=lane.overlay_path))
-        problems.append(_tampered(lane, found))
+        sides.append(
+            lanes_describe.of(lane, lane_environment, machine, subjects, overlay=lane.overlay_path)
+        )
+        problems.append(_tampered(lane, lane_environment))
     diff = differences(*sides)
     if options.json:
         print(json.dumps(report.diff_document(diff), indent=2, ensure_ascii=False))
@@ -161,14 +173,14 @@ def run_freeze(options: argparse.Namespace) -> int:
     )
     write_together(frozen_lane.files)
     lanes.load(file.stem, project)
-    told = _told(frozen_lane, project)
+    summary = _summary(frozen_lane, project)
     if options.json:
-        print(json.dumps({"lane": file.stem, **told}, indent=2, ensure_ascii=False))
+        print(json.dumps({"lane": file.stem, **summary}, indent=2, ensure_ascii=False))
         return 0
     print(
         f"lane {file.stem}: {frozen_lane.packages} packages, {frozen_lane.checked} with checksums"
     )
-    for path in told["files"]:
+    for path in summary["files"]:
         print(f"  written: {path}")
     for note in frozen_lane.notes:
         print(f"  {note}")
@@ -176,12 +188,12 @@ def run_freeze(options: argparse.Namespace) -> int:
     return 0
 
 
-def _told(found: freeze.FrozenLane, project: Path) -> dict[str, Any]:
+def _summary(frozen_lane: freeze.FrozenLane, project: Path) -> dict[str, Any]:
     return {
-        "packages": found.packages,
-        "with_checksums": found.checked,
-        "files": [str(path.relative_to(project)) for path in found.files],
-        "notes": list(found.notes),
+        "packages": frozen_lane.packages,
+        "with_checksums": frozen_lane.checked,
+        "files": [str(path.relative_to(project)) for path in frozen_lane.files],
+        "notes": list(frozen_lane.notes),
     }
 
 
@@ -190,38 +202,40 @@ def _serving(options: argparse.Namespace, file: Path, lane: Lane | None) -> envi
     cache = files.default_cache()
     if options.python:
         python = str(Path(options.python).expanduser().absolute())
-        given = lanes.Lane(name=file.stem, file=Path("--python"), title=file.stem, python=python)
-        return environment.prepare(given, cache=cache, progress=lambda _: None)
+        named_lane = lanes.Lane(
+            name=file.stem, file=Path("--python"), title=file.stem, python=python
+        )
+        return environment.prepare(named_lane, cache=cache, progress=lambda _: None)
     if lane is None:
         raise UserError(
             f"which environment is lane {file.stem!r} to be?\n"
             f"name its interpreter: vllm-gates lane freeze {file.stem} --python PATH\n"
             f"or the lane it is: vllm-gates lane freeze {file.stem} --from LANE"
         )
-    found = environment.at_hand(lane, cache=cache)
-    if found.python is None:
+    lane_environment = environment.at_hand(lane, cache=cache)
+    if lane_environment.python is None:
         hint = (
             f"make it: vllm-gates lane make {lane.name}"
             if lane.form == "lock"
             else "freeze it where it runs, with --python"
         )
         raise UserError(f"lane {lane.name} has no environment here\n{hint}")
-    return found
+    return lane_environment
 
 
-def _tampered(lane: Lane, found: environment.Environment) -> str:
+def _tampered(lane: Lane, lane_environment: environment.Environment) -> str:
     """Return what is wrong with the environment of a frozen lane; nothing where nothing is."""
-    changed = freeze.tampered(lane, found.folders)
+    changed = freeze.tampered(lane, lane_environment.folders)
     if not changed:
         return ""
-    home = environment_build.made(lane, files.default_cache()) if lane.form == "lock" else None
-    again = f"; have it made again: rm -r {home}" if home else ""
+    folder = environment_build.made(lane, files.default_cache()) if lane.form == "lock" else None
+    fix = f"; have it made again: rm -r {folder}" if folder else ""
     listed = ", ".join(changed)
-    return f"lane {lane.name}: other builds are installed than were frozen: {listed}{again}"
+    return f"lane {lane.name}: other builds are installed than were frozen: {listed}{fix}"
 
 
 def _progress() -> Progress:
-    def write(text: str) -> None:
-        sys.stderr.write(text)
+    def write(line: str) -> None:
+        sys.stderr.write(line)
 
     return Progress(write, terminal=sys.stderr.isatty())

@@ -33,8 +33,8 @@ COMMANDS: tuple[str, ...] = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status. What it prints has no secrets in it."""
-    given = sys.argv[1:] if arguments is None else arguments
-    redactor = redaction_redactor.of_process(os.environ, given)
+    words = sys.argv[1:] if arguments is None else arguments
+    redactor = redaction_redactor.of_process(os.environ, words)
     try:
         with (
             contextlib.closing(CleanText(sys.stdout, redactor)) as out,
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
-            return _main(given)
+            return _main(words)
     except NobodyReadsError:
         # What is left to print would fail once more when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -51,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
-    whole = argparse.ArgumentParser(prog=PROG, description=(__doc__ or "").partition("\n")[0])
-    commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    top_parser = argparse.ArgumentParser(prog=PROG, description=(__doc__ or "").partition("\n")[0])
+    commands = top_parser.add_subparsers(required=True, metavar="COMMAND")
     for name in COMMANDS:
         import_module(f"pytest_vllm_gates.cli.{name}").declare(commands)
-    return whole
+    return top_parser
 
 
 def _main(arguments: Sequence[str]) -> int:

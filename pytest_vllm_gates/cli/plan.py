@@ -1,4 +1,4 @@
-"""`vllm-gates plan`: does this model fit this machine, and for how much context and company."""
+"""`vllm-gates plan`: plans a model's memory: context length and concurrent requests that fit."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def run(options: Namespace) -> int:
     in_files = weights_bytes(path.parent, shape.layers)
     made = plan(shape, serving(options), room(options, in_files), options.headroom)
     print(json.dumps(as_json(str(path), made), indent=2) if options.json else as_text(made))
-    asked = options.kv_memory is not None or options.gpu_memory is not None
-    return int(bool(made.refused) or (asked and not made.fits))
+    has_memory = options.kv_memory is not None or options.gpu_memory is not None
+    return int(bool(made.refused) or (has_memory and not made.fits))
 
 
 def serving(options: Namespace) -> Serving:

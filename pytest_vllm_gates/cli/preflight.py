@@ -1,4 +1,4 @@
-"""`vllm-gates preflight`: what a boot would fail on, said before anything boots."""
+"""`vllm-gates preflight`: checks whether a model can boot on a lane, without booting it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "whether a model can boot on a lane, without booting it"
-    parser = commands.add_parser("preflight", help=text, description=text)
+    summary = "whether a model can boot on a lane, without booting it"
+    parser = commands.add_parser("preflight", help=summary, description=summary)
     parser.add_argument("--model", required=True, help="a family, a folder or a Hub id")
     parser.add_argument("--checkpoint", help="which of the family's, a folder, or a Hub id")
     parser.add_argument("--lane", help="default: cuda where an NVIDIA GPU answers, else cpu")
@@ -49,8 +49,8 @@ def run(options: argparse.Namespace) -> int:
         for name in options.check or preflight_checks.CHECKS
     ]
     nodes = [gather.node(path) for path in options.node]
-    here = machine_inspect.inspect()
-    lane = lanes.load(options.lane or ("cuda" if here.gpus else "cpu"), project)
+    machine = machine_inspect.inspect()
+    lane = lanes.load(options.lane or ("cuda" if machine.gpus else "cpu"), project)
     family, checkpoint = _subject(options, project, lane)
     checks = preflight_checks.run(
         gather.gather(
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             checkpoint,
             lane,
             environment.at_hand(lane, cache=files.default_cache()),
-            here,
+            machine,
             nodes=nodes,
         ),
         names,

@@ -1,4 +1,4 @@
-"""`vllm-gates report`: the report of a run once more, from its verdict.json."""
+"""`vllm-gates report`: writes the report of a run again, from its verdict.json."""
 
 from __future__ import annotations
 

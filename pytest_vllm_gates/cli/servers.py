@@ -1,4 +1,4 @@
-"""`vllm-gates servers`: the servers that runs with `--keep-server` left up, and their end."""
+"""`vllm-gates servers`: lists and stops the servers that `--keep-server` left running."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "the servers that runs with --keep-server left up"
-    parser = commands.add_parser("servers", help=text, description=text)
+    summary = "the servers that runs with --keep-server left up"
+    parser = commands.add_parser("servers", help=summary, description=summary)
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=show)
-    text = "end kept servers"
-    stop = parser.add_subparsers(metavar="stop").add_parser("stop", help=text, description=text)
-    which = stop.add_mutually_exclusive_group()
-    which.add_argument(
+    summary = "end kept servers"
+    stop = parser.add_subparsers(metavar="stop").add_parser(
+        "stop", help=summary, description=summary
+    )
+    selection = stop.add_mutually_exclusive_group()
+    selection.add_argument(
         "which", nargs="?", metavar="NAME|PID", help="the one of this name, or with this process"
     )
-    which.add_argument("--all", action="store_true", help="every one of this user's")
+    selection.add_argument("--all", action="store_true", help="every one of this user's")
     stop.add_argument("--force", action="store_true", help="also one that a run is using")
     stop.set_defaults(run=end)
 
@@ -56,7 +58,7 @@ def end(options: argparse.Namespace) -> int:
     """
     entries = [*kept_registry.entries(kept_registry.root())]
     chosen = entries if options.all else [_chosen(entries, options.which)]
-    kept = 0
+    left_running = 0
     for entry in chosen:
         if entry.state is KeptState.ELSEWHERE and entry.record:
             print(
@@ -66,23 +68,23 @@ def end(options: argparse.Namespace) -> int:
         elif kept_registry.stop(entry, force=options.force):
             print(f"{entry.name} ended" if entry.record else f"{entry.name} cleared away")
         else:
-            kept += 1
+            left_running += 1
             print(f"{entry.name} is in use by a run: end that first, or add --force")
-    return 1 if kept else 0
+    return 1 if left_running else 0
 
 
 def _chosen(entries: list[KeptEntry], which: str | None) -> KeptEntry:
     names = ", ".join(entry.name for entry in entries) or "none"
     if which is None and len(entries) == 1:
         return entries[0]
-    found = [entry for entry in entries if which in {entry.name, *map(str, _pids(entry))}]
-    if not found:
+    matches = [entry for entry in entries if which in {entry.name, *map(str, _pids(entry))}]
+    if not matches:
         raise UserError(
             f"no kept server is called {which!r}\nkept: {names}"
             if which
             else f"which one? kept: {names}\nvllm-gates servers stop NAME, or --all"
         )
-    return found[0]
+    return matches[0]
 
 
 def _pids(entry: KeptEntry) -> list[int]:
@@ -92,15 +94,15 @@ def _pids(entry: KeptEntry) -> list[int]:
 
 def _document(entry: KeptEntry) -> dict[str, Any]:
     """Return what is known of an entry as JSON: seconds, and no key."""
-    record, told = entry.record, ended(entry.folder)
+    record, ending = entry.record, ended(entry.folder)
     up = entry.state in (KeptState.IDLE, KeptState.IN_USE)
     idle_s = entry.hold.idle_s() if entry.state is KeptState.IDLE else None
     log = kept_registry.log_of(entry)
-    found: dict[str, Any] = {"name": entry.name, "state": str(entry.state)}
+    document: dict[str, Any] = {"name": entry.name, "state": str(entry.state)}
     if record is None:
-        return found
+        return document
     booted = datetime.datetime.fromisoformat(record.booted).timestamp()
-    return found | {
+    return document | {
         "family": record.family,
         "lane": record.lane,
         "checkpoint": record.checkpoint,
@@ -110,28 +112,29 @@ def _document(entry: KeptEntry) -> dict[str, Any]:
         "idle_s": None if idle_s is None else round(idle_s),
         "ends_in_s": None if idle_s is None else max(0, round(entry.hold.idle_limit_s - idle_s)),
         "idle_limit_s": entry.hold.idle_limit_s if up else None,
-        "exit_status": told[0] if told else None,
+        "exit_status": ending[0] if ending else None,
         "log": str(log) if log else None,
     }
 
 
 def _lines(entry: KeptEntry) -> list[str]:
     """Return an entry as a person reads it."""
-    told = _document(entry)
+    document = _document(entry)
     if entry.record is None:
-        return [f"{entry.name}  {told['state']}"]
-    state = told["state"]
-    if told["exit_status"] is not None:
-        state += f" (exit status {told['exit_status']})"
-    elif told["idle_s"] is not None:
-        state += f" for {span(told['idle_s'])}, ends in {span(told['ends_in_s'])}"
+        return [f"{entry.name}  {document['state']}"]
+    state = document["state"]
+    if document["exit_status"] is not None:
+        state += f" (exit status {document['exit_status']})"
+    elif document["idle_s"] is not None:
+        state += f" for {span(document['idle_s'])}, ends in {span(document['ends_in_s'])}"
     elif entry.state is KeptState.ELSEWHERE:
         state = f"on {entry.record.host.name}"
     lines = [
-        f"{entry.name}  {told['family']} ({told['checkpoint']}) on lane {told['lane']}, {state}",
-        f"{'':<{len(entry.name)}}  booted {span(told['age_s'])} ago, pid {told['pid']}, "
-        f"{told['url']}",
+        f"{entry.name}  {document['family']} ({document['checkpoint']}) "
+        f"on lane {document['lane']}, {state}",
+        f"{'':<{len(entry.name)}}  booted {span(document['age_s'])} ago, pid {document['pid']}, "
+        f"{document['url']}",
     ]
-    if told["log"]:
-        lines.append(f"{'':<{len(entry.name)}}  log: {told['log']}")
+    if document["log"]:
+        lines.append(f"{'':<{len(entry.name)}}  log: {document['log']}")
     return lines

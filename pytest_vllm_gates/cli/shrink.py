@@ -1,4 +1,4 @@
-"""`vllm-gates shrink`: the least of an incident that still happens."""
+"""`vllm-gates shrink`: shrinks an incident to the least that still reproduces."""
 
 from __future__ import annotations
 
@@ -54,14 +54,15 @@ def run(options: argparse.Namespace) -> int:
     answer = trial.answer(incident_folder.folder)
     if answer != ReplayOutcome.REPRODUCED:
         print(
-            f"{incident_folder.folder}: {answer} here, so no smaller incident can be compared with it"
+            f"{incident_folder.folder}: {answer} here, "
+            "so no smaller incident can be compared with it"
         )
         return 1
     left_out: list[RemovablePart] = []
     for kind, parts in whittler.parts():
         gone = {part.of for part in left_out if part.kind == "request"}
-        there = [part for part in parts if kind == "request" or part.of not in gone]
-        left_out += _without(whittler, trial, there, left_out)
+        remaining_parts = [part for part in parts if kind == "request" or part.of not in gone]
+        left_out += _without(whittler, trial, remaining_parts, left_out)
     if not left_out:
         print(f"nothing can be left out of {incident_folder.folder} ({trial.made} tries)")
         return 0
@@ -79,16 +80,16 @@ def _without(
 ) -> list[RemovablePart]:
     """Return which of these parts may be left out besides others."""
 
-    def shows(kept: Sequence[RemovablePart]) -> bool:
-        if trial.made >= trial.most or (parts[0].kind == "request" and not kept):
+    def shows(needed: Sequence[RemovablePart]) -> bool:
+        if trial.made >= trial.most or (parts[0].kind == "request" and not needed):
             return False
-        gone = [part for part in parts if part not in kept]
+        gone = [part for part in parts if part not in needed]
         with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as folder:
             smaller = whittler.write(Path(folder), "candidate", [*left_out, *gone])
             return trial.answer(smaller) == ReplayOutcome.REPRODUCED
 
-    kept = shrink(parts, shows) if parts else ()
-    return [part for part in parts if part not in kept]
+    needed = shrink(parts, shows) if parts else ()
+    return [part for part in parts if part not in needed]
 
 
 class _Trials:
@@ -121,7 +122,7 @@ class _Trials:
                     f"the replay came to nothing (exit status {done.returncode}):\n"
                     f"{(done.stderr or done.stdout)[-2000:].strip()}"
                 )
-            found = json.loads(verdict.read_text(encoding="utf-8"))["repro"]
-        answer = str(found["answer"]) if found else str(ReplayOutcome.DIFFERENT)
+            replay = json.loads(verdict.read_text(encoding="utf-8"))["repro"]
+        answer = str(replay["answer"]) if replay else str(ReplayOutcome.DIFFERENT)
         print(f"try {self.made}: {answer}", flush=True)
         return answer

@@ -1,4 +1,4 @@
-"""`vllm-gates signatures`: the failures that have a name, class by class."""
+"""`vllm-gates signatures`: lists the known failures, class by class."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Give the command its arguments."""
-    text = "the failures that have a name, the project's own among them"
-    parser = commands.add_parser("signatures", help=text, description=text)
+    summary = "the failures that have a name, the project's own among them"
+    parser = commands.add_parser("signatures", help=summary, description=summary)
     parser.add_argument("--class", dest="name", metavar="NAME", help="of this class alone")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON, whole")

@@ -1,9 +1,8 @@
-"""Two lanes measured against each other: boot by boot, and block by block in turns.
+"""Runs the gates on the lane of `--against`, and measures both lanes' throughput in turns.
 
-The same gates on the other lane, in a pytest of their own before ours: what `--against` needs.
-
-A process of its own keeps that run's outcomes, exit status and JUnit apart from this one's, and its
-report is a whole one that can be read alone.
+The other lane's gates run first, in a pytest process of their own: its outcomes, exit status and
+JUnit file stay apart from ours, and its report is complete. Throughput is measured by our own run,
+boot by boot and block by block in turns.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from pytest_vllm_gates.outcomes import Blocked
 from pytest_vllm_gates.preflight.types import CheckState
 from pytest_vllm_gates.process.process import GuardedProcess
 from pytest_vllm_gates.report import document as report_document
-from pytest_vllm_gates.server import startup_check as starting
+from pytest_vllm_gates.server import startup_check
 from pytest_vllm_gates.server.log import LogWatch, read_from
 from pytest_vllm_gates.session import boot as session_boot
 from pytest_vllm_gates.session.boot import Launch
 from pytest_vllm_gates.session.run import OtherRun
-from pytest_vllm_gates.throughput import decide as judge
 from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
+from pytest_vllm_gates.throughput.decide import Conclusion, Decision, against_lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -78,25 +77,25 @@ class LaneComparison:
     side_by_side: bool = True
     """Whether both servers fit on the machine at once; found out at the first pair."""
     start_changes: list[str] = field(default_factory=list)
-    """What our lane's start has otherwise than theirs."""
+    """The differences of our lane's start to theirs."""
     _text: Sequence[int] = ()
 
-    def measure(self, *, whole: bool) -> judge.Decision:
+    def measure(self, *, whole: bool) -> Decision:
         """Measure pair after pair until it can be said which, or, when `whole`, all there may be.
 
         Raises `Blocked` where a server does not boot.
         """
         least, most = self.plan.against.pairs
-        decision = judge.against_lane(self.pairs, self.plan)
+        decision = against_lane(self.pairs, self.plan)
         while len(self.pairs) < most:
             self.pairs.append(self._pair(len(self.pairs)))
             self._keep()
-            decision = judge.against_lane(self.pairs, self.plan)
+            decision = against_lane(self.pairs, self.plan)
             self.progress(
                 f"{self.subject.family.name}: pair {len(self.pairs)} of {least} to {most}: "
                 f"{decision.sentence(self.plan.odds)}"
             )
-            if not whole and decision.answer is not judge.Conclusion.INCONCLUSIVE:
+            if not whole and decision.answer is not Conclusion.INCONCLUSIVE:
                 break
         return decision
 
@@ -132,16 +131,16 @@ class LaneComparison:
     ) -> tuple[BlockGroup, ...]:
         driver = self._driver(booted[0])
         with contextlib.ExitStack() as stack:
-            measured_server, other = (
+            our_server, their_server = (
                 stack.enter_context(server_of(launch, self.ours)) for launch in (ours, theirs)
             )
-            # In the order of the boots, as all that is not done in turns: that order is by lot.
+            # In the random order of the boots, like everything that is not done in turns.
             for server in (
-                (measured_server, other) if booted[0] is ours else (other, measured_server)
+                (our_server, their_server) if booted[0] is ours else (their_server, our_server)
             ):
                 [*driver.blocks(server, f"warm-up-{number}", WARM_UP_BLOCKS)]
             groups = driver.groups(
-                measured_server, other, f"pair-{number}", self.plan.against.groups
+                our_server, their_server, f"pair-{number}", self.plan.against.groups
             )
             return tuple(groups)
 
@@ -204,7 +203,7 @@ class LaneComparison:
 
     def _note_starts(self, ours: Launch, theirs: Launch) -> None:
         if not self.start_changes:
-            self.start_changes = [*starting.changes(theirs.startup, ours.startup)]
+            self.start_changes = [*startup_check.changes(theirs.startup, ours.startup)]
 
 
 @contextlib.contextmanager
@@ -263,7 +262,7 @@ INI = {
 }
 
 
-def run(config: pytest.Config, options: Options, tell: Callable[[str], None]) -> OtherRun:
+def run(config: pytest.Config, options: Options, progress: Callable[[str], None]) -> OtherRun:
     """Run the gates this run was asked for on the lane it is held against."""
     assert options.against and options.report_dir  # noqa: S101 - or nothing asks for it
     folder = options.report_dir / FOLDER
@@ -280,28 +279,28 @@ def run(config: pytest.Config, options: Options, tell: Callable[[str], None]) ->
         watch = LogWatch(log)
         while process.wait(POLL_S) is None:
             watch.silent_s()
-            tell(f"the gates on lane {options.against}: {watch.last_line}")
+            progress(f"the gates on lane {options.against}: {watch.last_line}")
     finally:
         process.stop()
     path = folder / report_document.NAME
     try:
         return OtherRun(folder, json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
-        told = "\n".join(read_from(log).splitlines()[-LAST_LINES:])
-        problem = f"the gates did not run on lane {options.against}: {told}\nwhole output: {log}"
+        output = "\n".join(read_from(log).splitlines()[-LAST_LINES:])
+        problem = f"the gates did not run on lane {options.against}: {output}\nwhole output: {log}"
         return OtherRun(folder, None, problem)
 
 
 def command(config: pytest.Config, lane: str, folder: Path) -> list[str]:
     """Return the command that runs this run's gates on another lane."""
     arguments = [str(argument) for argument in config.invocation_params.args]
-    wanted = f"not {NOT_THERE}"
+    selection = f"not {NOT_THERE}"
     if config.option.markexpr:
-        wanted = f"({config.option.markexpr}) and {wanted}"
+        selection = f"({config.option.markexpr}) and {selection}"
     overrides = [word for pair in INI.items() for word in ("-o", "=".join(pair))]
     return [
         *(sys.executable, "-m", "pytest"),
         *without(arguments, VALUED, FLAGS),
-        *("--lane", lane, "--gates-report", str(folder), "-m", wanted),
+        *("--lane", lane, "--gates-report", str(folder), "-m", selection),
         *("-p", "no:cacheprovider", *overrides),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.all_reduce import types as facts
+from pytest_vllm_gates.all_reduce.types import ELSEWHERE, Nodes, backend, load, nodes, rank_count
 from pytest_vllm_gates.report import checks as report
 from pytest_vllm_gates.session.explain import explainer
 from pytest_vllm_gates.session.run import AllReduceResult
@@ -23,7 +23,7 @@ def before(
     run: Run, plan: LaunchPlan, situation: Situation, progress: Callable[[str], None]
 ) -> AllReduceResult | None:
     """Return what the all-reduce came to that a boot needs, tried once a run; None for one rank."""
-    world = facts.rank_count(situation.serve)
+    world = rank_count(situation.serve)
     if world == 1:
         return None
     if world not in run.all_reduced:
@@ -34,32 +34,30 @@ def before(
 def _try(
     run: Run, plan: LaunchPlan, situation: Situation, world: int, progress: Callable[[str], None]
 ) -> AllReduceResult:
-    from pytest_vllm_gates.all_reduce import (  # noqa: PLC0415
-        checks as judge,
-        run as all_reduce_run,
-    )
+    from pytest_vllm_gates.all_reduce import run as all_reduce_run  # noqa: PLC0415
+    from pytest_vllm_gates.all_reduce.checks import failure  # noqa: PLC0415
 
     lane, options = plan.lane, run.options
-    again = f"vllm-gates allreduce --lane {lane.name} --ranks {world}"
+    command = f"vllm-gates allreduce --lane {lane.name} --ranks {world}"
     if plan.python is None:
         return AllReduceResult(
             report.all_reduce_not_run("the ranks run inside what the lane's command starts")
         )
-    if (executor := situation.serve.get("distributed_executor_backend")) in facts.ELSEWHERE:
+    if (executor := situation.serve.get("distributed_executor_backend")) in ELSEWHERE:
         return AllReduceResult(report.all_reduce_not_run(f"{executor} places the ranks"))
-    if (count := facts.nodes(situation.serve).count) > 1:
-        why = f"the ranks are on {count} machines; on each of them, at the same time: {again}"
-        return AllReduceResult(report.all_reduce_not_run(why))
-    limits = facts.load()
+    if (count := nodes(situation.serve).count) > 1:
+        reason = f"the ranks are on {count} machines; on each of them, at the same time: {command}"
+        return AllReduceResult(report.all_reduce_not_run(reason))
+    limits = load()
     ranks = all_reduce_run.run(
         all_reduce_run.Task(
             lane=lane,
             python=plan.python,
             overlay=plan.overlay,
             env=plan.env,
-            backend=facts.backend(situation.bundle.device),
+            backend=backend(situation.bundle.device),
             world=world,
-            nodes=facts.Nodes(),
+            nodes=Nodes(),
             folder=plan.folder.parent / FOLDER,
             plan=limits.within(options.boot_timeout_s, options.stall_timeout_s),
         ),
@@ -70,4 +68,4 @@ def _try(
         run.notes.append(report.all_reduce_line(ranks))
         return AllReduceResult(document)
     explanation = explainer(options.rootdir, situation)(ranks.log, ranks.status)
-    return AllReduceResult(document, judge.failure(ranks, explanation, again))
+    return AllReduceResult(document, failure(ranks, explanation, command))

@@ -1,7 +1,4 @@
-"""One boot of a run: a kept server that serves just this, or a new one once it is known to fit.
-
-One boot as gates see it.
-"""
+"""Boots a family's server for a run, or attaches to a kept one; gates get it as a `Launch`."""
 
 from __future__ import annotations
 
@@ -123,13 +120,13 @@ def _served(
     What is known beforehand to fail is not tried.
     """
     options = run.options
-    kept = None
+    keeping = None
     if options.keep_server_s:
-        kept = ServerKeeping.of(
+        keeping = ServerKeeping.of(
             plan, environment, options.keep_server_s, explainer(options.rootdir, None)
         )
-        if found := kept.find():
-            server, record = found
+        if match := keeping.find():
+            server, record = match
             run.inventory.update(record.inventory)
             return server.boot, server
     situation, checks = _preflight(run, subject, environment, progress, renderer=plan.renderer)
@@ -145,9 +142,9 @@ def _served(
     if failure:
         return Boot(failure=failure, evidence=evidence), None
     explain = explainer(options.rootdir, situation)
-    if kept:
-        kept.explain = explain
-        server = kept.boot(progress, on_log, evidence, run.inventory)
+    if keeping:
+        keeping.explain = explain
+        server = keeping.boot(progress, on_log, evidence, run.inventory)
     else:
         server = launch.Server(plan, progress, on_log, explain)
         server.boot.evidence.update(evidence)
@@ -191,7 +188,8 @@ def _cannot_boot(run: Run, subject: Subject, checks: Sequence[Check]) -> Failure
     if not preflight_checks.failed(checks):
         return None
     return Failure(
-        f"{subject.family.name} cannot boot on lane {run.lane.name}\n{preflight_checks.explain(checks)}",
+        f"{subject.family.name} cannot boot on lane {run.lane.name}\n"
+        f"{preflight_checks.explain(checks)}",
         hint=preflight_report.preflight_command(subject.family, subject.checkpoint, run.lane.name),
     )
 
@@ -226,8 +224,8 @@ class Launch:
     def endpoint(self) -> Endpoint:
         """Return where the server answers; raises `Blocked` when it did not boot or has died."""
         if self.boot.endpoint is None:
-            what = self.boot.failure.brief if self.boot.failure else "no server"
-            raise Blocked(f"{DID_NOT_BOOT}: {what}")
+            reason = self.boot.failure.brief if self.boot.failure else "no server"
+            raise Blocked(f"{DID_NOT_BOOT}: {reason}")
         if self._death:
             raise Blocked(f"{GONE}: {self._death.brief}")
         return self.boot.endpoint

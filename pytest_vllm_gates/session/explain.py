@@ -1,4 +1,4 @@
-"""Names the failures of this run's servers, by the shipped signatures and the project's own."""
+"""Explains the failures of this run's servers, by the shipped and the project's signatures."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ def explainer(project: Path, situation: Situation | None) -> Explain:
     """Return what explains a log of a server that was booted in this situation."""
 
     def explain(path: Path, status: int | None) -> Explanation | None:
-        from pytest_vllm_gates.diagnosis import (  # noqa: PLC0415
-            explain as judge,
-            signature,
-        )
+        from pytest_vllm_gates.diagnosis import signature  # noqa: PLC0415
+        from pytest_vllm_gates.diagnosis.explain import explain as explain_blocks  # noqa: PLC0415
         from pytest_vllm_gates.server import log  # noqa: PLC0415 - only where something failed
 
         try:
@@ -29,6 +27,6 @@ def explainer(project: Path, situation: Situation | None) -> Explain:
         except UserError:
             # A project's own file is checked before anything boots, and may have changed since.
             classes = signature.load_all()
-        return judge.explain(log.blocks(path), classes, status, situation)
+        return explain_blocks(log.blocks(path), classes, status, situation)
 
     return explain

@@ -1,10 +1,7 @@
-"""What a run comes to: its verdict, its exit status, its report and its last words.
+"""Ends a run: its verdict, exit status and report, its entry in the history, and the summary.
 
-What the lanes of a run serve with: asked from the session, before anything boots or after.
-
-What a verdict is told with: the other lane, the bundles' difference, the way back, the past.
-
-A run joins its project's history, and the report gets the runs before it.
+The report has the verdict's context: the other lane's results, the difference of the bundles, the
+lane to go back to, and the project's earlier runs.
 """
 
 from __future__ import annotations
@@ -93,33 +90,33 @@ def report_facts(run: Run, arguments: Sequence[object]) -> ReportFacts:
     )
 
 
-def bundle(of: Run) -> BundleDiff | None:
+def bundle(run: Run) -> BundleDiff | None:
     """Return what the lanes differ in; None where there is only one."""
-    if of.against is None or of.against.name == of.lane.name:
+    if run.against is None or run.against.name == run.lane.name:
         return None
-    return differences(description(of), description(of.of(of.against)))
+    return differences(description(run), description(run.of(run.against)))
 
 
-def against(of: Run) -> dict[str, Any] | None:
+def against(run: Run) -> dict[str, Any] | None:
     """Return how this lane's results lie beside the other's, as the report has it."""
-    other = of.other.document if of.other else None
-    if other is None:
+    document = run.other.document if run.other else None
+    if document is None:
         return None
-    theirs = report_document.results(other)
+    theirs = report_document.results(document)
     return {
-        "lane": other["lane"],
-        "promotion": other["promotion"],
+        "lane": document["lane"],
+        "promotion": document["promotion"],
         "document": f"{session_against.FOLDER}/{report_document.NAME}",
         **compare_lanes.documents(
-            compare_lanes.checks(of.results, theirs),
-            compare_lanes.drift(of.results, theirs, compare_lanes.load()),
+            compare_lanes.checks(run.results, theirs),
+            compare_lanes.drift(run.results, theirs, compare_lanes.load()),
         ),
     }
 
 
-def incidents(of: Run, folder: Path) -> list[dict[str, str]]:
+def incidents(run: Run, folder: Path) -> list[dict[str, str]]:
     """Return the incidents a run left behind, their paths as they are written from a folder."""
-    return [{**incident, "path": seen_from(folder, incident["path"])} for incident in of.incidents]
+    return [{**incident, "path": seen_from(folder, incident["path"])} for incident in run.incidents]
 
 
 def seen_from(folder: Path, path: str) -> str:
@@ -134,20 +131,20 @@ RUNS_IN_REPORT = 50
 def remember(run: Run, document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Add a run to the history; return the last runs, this one at the end, for its report.
 
-    What goes wrong with the history is told at the end of the run, and fails nothing.
+    An error of the history becomes a note at the end of the run, and fails nothing.
     """
     path = run.options.history
     if path is None or run.options.repro:  # an incident sent again judges no bundle
         return []
-    now = entry(document)
+    this_run = entry(document)
     try:
-        history_store.append(path, now)
+        history_store.append(path, this_run)
         return [
             history_entry.document() for history_entry in history_store.runs(path, RUNS_IN_REPORT)
         ]
     except UserError as error:
         run.notes.append(f"not in the history: {error}")
-        return [now.document()]
+        return [this_run.document()]
 
 
 @dataclass(frozen=True)
@@ -165,141 +162,141 @@ class End:
     """What was written where."""
 
 
-def end(session: pytest.Session, of: Run, failed: Collection[str]) -> End:
+def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
     """Decide, and write the report; `failed` are the ids of every test that failed."""
-    others_failed = bool(set(failed) - of.finished)
-    other = of.other
-    theirs = report_document.results(other.document) if other and other.document else []
+    others_failed = bool(set(failed) - run.finished)
+    other_run = run.other
+    theirs = report_document.results(other_run.document) if other_run and other_run.document else []
     verdict = decide(
-        of.results,
-        {subject.family.name: _expected(of) for subject in of.subjects},
+        run.results,
+        {subject.family.name: _expected(run) for subject in run.subjects},
         not_applicable={
             (subject.family.name, gate): reason
-            for subject in of.subjects
+            for subject in run.subjects
             for gate, reason in subject.family.not_applicable.items()
         },
-        holds=_holds(session, of, others_failed=others_failed),
+        holds=_holds(session, run, others_failed=others_failed),
         fails_there=compare_lanes.failing(theirs),
-        there=of.against.name if of.against else "",
-        waivers=of.waivers.settle(of.results),
+        there=run.against.name if run.against else "",
+        waivers=run.waivers.settle(run.results),
     )
-    verdict = replace(verdict, next=session_commands.following(verdict, session.config, of))
-    required = of.options.require_promotion
+    verdict = replace(verdict, next=session_commands.following(verdict, session.config, run))
+    required = run.options.require_promotion
     status = int(session.exitstatus)
     # A gate's failure that holds and does not reject is for the verdict to weigh.
     weighed = status == pytest.ExitCode.TESTS_FAILED and required and not others_failed
     if status == pytest.ExitCode.OK or weighed:
         status = verdict.exit_status(require_promotion=required)
-    replayed = of.replays.document()
+    replayed = run.replays.document()
     if replayed and int(session.exitstatus) in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         status = incidents_report.exit_status(replayed)
-    diff = bundle(of)
-    facts = report_facts(of, session.config.invocation_params.args)
-    composed = report_document.compose(facts, verdict, status, _beside(of, diff))
-    composed["history"] = remember(of, composed)
-    composed["rollback"] = back = rollback(of, verdict.promotion, composed["history"][:-1])
-    told = publish.publish(
-        of.options.report_dir, composed, os.environ, other.document if other else None
+    diff = bundle(run)
+    facts = report_facts(run, session.config.invocation_params.args)
+    composed = report_document.compose(facts, verdict, status, _context(run, diff))
+    composed["history"] = remember(run, composed)
+    composed["rollback"] = back = rollback(run, verdict.promotion, composed["history"][:-1])
+    messages = publish.publish(
+        run.options.report_dir, composed, os.environ, other_run.document if other_run else None
     )
-    return End(verdict, status, diff, back, composed["against"], tuple(told))
+    return End(verdict, status, diff, back, composed["against"], tuple(messages))
 
 
-def _beside(of: Run, diff: BundleDiff | None) -> report_document.RunContext:
-    found = report_document.RunContext(against=against(of), repro=of.replays.document())
-    if folder := of.options.report_dir:
-        found["incidents"] = incidents(of, folder)
+def _context(run: Run, diff: BundleDiff | None) -> report_document.RunContext:
+    context = report_document.RunContext(against=against(run), repro=run.replays.document())
+    if folder := run.options.report_dir:
+        context["incidents"] = incidents(run, folder)
     if diff:
-        found["bundle"] = bundle_report.diff_document(diff)
-    return found
+        context["bundle"] = bundle_report.diff_document(diff)
+    return context
 
 
-def tell(terminalreporter: pytest.TerminalReporter, of: Run, found: End) -> None:
+def show(terminalreporter: pytest.TerminalReporter, run: Run, ending: End) -> None:
     """Show one line a gate, then the verdict, then what was written."""
-    names = ", ".join(subject.family.name for subject in of.subjects)
-    terminalreporter.section(f"vllm gates: {names} on lane {of.lane.name}")
-    here = terminalreporter.config.invocation_params.dir
-    for colour, line in _last_words(of, found, here):
+    names = ", ".join(subject.family.name for subject in run.subjects)
+    terminalreporter.section(f"vllm gates: {names} on lane {run.lane.name}")
+    folder = terminalreporter.config.invocation_params.dir
+    for colour, line in _last_words(run, ending, folder):
         terminalreporter.write_line(line, **({colour: True} if colour else {}))
 
 
-def _last_words(of: Run, found: End, here: Path) -> Iterator[tuple[str, str]]:
+def _last_words(run: Run, ending: End, folder: Path) -> Iterator[tuple[str, str]]:
     """Yield what is shown, as (colour, text) lines."""
-    if found.bundle:
-        yield from (("", line) for line in (*bundle_report.diff_lines(found.bundle), ""))
-    yield from terminal.lines(found.verdict, verbose=of.options.verbose)
-    if found.against:
-        yield "", f"  {terminal.side_by_side(found.against)}"
-    if found.rollback:
-        commands = found.rollback["command"].splitlines()
-        yield "", f"  go back to lane {found.rollback['lane']}:"
+    if ending.bundle:
+        yield from (("", line) for line in (*bundle_report.diff_lines(ending.bundle), ""))
+    yield from terminal.lines(ending.verdict, verbose=run.options.verbose)
+    if ending.against:
+        yield "", f"  {terminal.side_by_side(ending.against)}"
+    if ending.rollback:
+        commands = ending.rollback["command"].splitlines()
+        yield "", f"  go back to lane {ending.rollback['lane']}:"
         yield from (("", f"    {line}") for line in commands)
-    yield from incidents_report.left_lines(incidents(of, here))
-    if replayed := of.replays.document():
+    yield from incidents_report.left_lines(incidents(run, folder))
+    if replayed := run.replays.document():
         yield from incidents_report.replay_lines(replayed)
-    yield from (("", f"  recorded ({what}): {path}") for path, what in sorted(of.recorded.items()))
-    yield from (("", f"  recorded (baseline): {path}") for path in of.baselines)
-    yield from (("", f"  {line}") for line in of.notes)
-    for subject in of.subjects:
-        old_goldens = golden_folders.notes(of.options.rootdir, here, subject)
+    yield from (("", f"  recorded ({kind}): {path}") for path, kind in sorted(run.recorded.items()))
+    yield from (("", f"  recorded (baseline): {path}") for path in run.baselines)
+    yield from (("", f"  {line}") for line in run.notes)
+    for subject in run.subjects:
+        old_goldens = golden_folders.notes(run.options.rootdir, folder, subject)
         yield from (("", f"  {line}") for line in old_goldens)
-    yield from (("", f"  golden nobody uses (delete it?): {path}") for path in _unused_goldens(of))
-    yield from (("", line) for line in found.published)
+    yield from (("", f"  golden nobody uses (delete it?): {path}") for path in _unused_goldens(run))
+    yield from (("", line) for line in ending.published)
 
 
-def _expected(of: Run) -> list[str]:
+def _expected(run: Run) -> list[str]:
     """Return the gates that must have spoken: all but those with nothing to judge in this run."""
-    if of.replays.repro:
+    if run.replays.repro:
         return [items.INCIDENTS]
-    idle = {CAPTURED} | (set() if of.replays.any_kept else {items.INCIDENTS})
+    idle = {CAPTURED} | (set() if run.replays.any_kept else {items.INCIDENTS})
     return [gate for gate in collection.gate_files() if gate not in idle]
 
 
-def _unused_goldens(of: Run) -> list[Path]:
+def _unused_goldens(run: Run) -> list[Path]:
     """Return the project's goldens that no test of a whole run asked for."""
-    if of.left_out or of.replays.repro or of.interrupted or of.collected - of.finished:
+    if run.left_out or run.replays.repro or run.interrupted or run.collected - run.finished:
         return []
-    root = of.options.rootdir / golden_folders.FOLDER
+    root = run.options.rootdir / golden_folders.FOLDER
     return sorted(
         path
-        for subject in of.subjects
+        for subject in run.subjects
         for path in golden_folders.folder(root, subject).glob("*.txt")
-        if path not in of.goldens_used
+        if path not in run.goldens_used
     )
 
 
-def _holds(session: pytest.Session, of: Run, *, others_failed: bool) -> list[str]:
+def _holds(session: pytest.Session, run: Run, *, others_failed: bool) -> list[str]:
     """Return what keeps this run as a whole from promoting."""
     holds = []
-    if of.other and of.other.problem:
-        holds.append(of.other.problem)
-    if of.options.update_golden:
+    if run.other and run.other.problem:
+        holds.append(run.other.problem)
+    if run.options.update_golden:
         holds.append(
-            f"this run recorded goldens ({len(of.recorded)} written): "
+            f"this run recorded goldens ({len(run.recorded)} written): "
             "run it again without --update-golden"
         )
-    if of.options.update_baseline:
+    if run.options.update_baseline:
         holds.append(
-            f"this run recorded baselines ({len(of.baselines)} written): "
+            f"this run recorded baselines ({len(run.baselines)} written): "
             "run it again without --update-baseline"
         )
-    if kept := [name for name, boot in of.boots.items() if KEPT in boot.evidence]:
+    if kept_families := [name for name, boot in run.boots.items() if KEPT in boot.evidence]:
         holds.append(
-            f"the server of {', '.join(kept)} is kept, and not booted and ended for this run "
-            "alone: run it again without --keep-server"
+            f"the server of {', '.join(kept_families)} is kept, and not booted and ended for this "
+            "run alone: run it again without --keep-server"
         )
-    if of.replays.repro:
+    if run.replays.repro:
         holds.append("this run sent an incident again (--repro) and judged nothing else")
-    if of.interrupted:
+    if run.interrupted:
         holds.append("the run was interrupted")
-    unrun = of.collected - of.finished
+    unrun = run.collected - run.finished
     if unrun:
         holds.append(f"{len(unrun)} tests were collected and did not run to their end")
     broke = session.exitstatus in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERNAL_ERROR)
-    gates_failed = any(result.outcome is Outcome.FAIL for result in of.results)
+    gates_failed = any(result.outcome is Outcome.FAIL for result in run.results)
     if others_failed or (broke and not gates_failed):
         holds.append("something besides the gates failed: an ordinary test, or a collection")
-    ran = {result.gate for result in of.results}
-    left_out = sum(gate in ran for gate in of.left_out.values())
+    ran = {result.gate for result in run.results}
+    left_out = sum(gate in ran for gate in run.left_out.values())
     if left_out:
         holds.append(f"{left_out} tests of the gates that ran were deselected")
     return holds

@@ -1,4 +1,4 @@
-"""What goes into the incident of one failed test, gathered while its server still runs."""
+"""Gathers the contents of a failed test's incident while its server still runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Exchange
     from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.conversations.walk import WalkResult
-    from pytest_vllm_gates.incidents.types import CellSends, Incident, RecordedWalk as WalkFacts
+    from pytest_vllm_gates.incidents.types import CellSends, Incident, RecordedWalk
     from pytest_vllm_gates.outcomes import Finding
     from pytest_vllm_gates.server.types import Failure
     from pytest_vllm_gates.session.boot import Launch
@@ -44,7 +44,7 @@ class IncidentContents:
         self._gate = gate_of(item)
         self._test = item.nodeid.rpartition("::")[2]
         self._says = says
-        self._given: dict[str, Any] = getattr(item, "funcargs", {})
+        self._fixtures: dict[str, Any] = getattr(item, "funcargs", {})
         findings = item.stash.get(found_key, None)
         self._findings: Sequence[Finding] = findings.new if findings else ()
         self._cut: list[str] = []
@@ -61,7 +61,7 @@ class IncidentContents:
         endpoint = boot.endpoint if boot else None
         self._gather_sends()
         self._gather_files()
-        launch: Launch | None = self._given.get("launch")
+        launch: Launch | None = self._fixtures.get("launch")
         gone: Failure | None = launch.gone if launch else None
         failure = gone or (boot.failure if boot else None)
         explanation = failure.explanation if failure else None
@@ -117,12 +117,12 @@ class IncidentContents:
         callspec = getattr(self._item, "callspec", None)
         return callspec.params if callspec else {}
 
-    def _walk(self) -> WalkFacts | None:
+    def _walk(self) -> RecordedWalk | None:
         from pytest_vllm_gates.incidents.types import RecordedWalk  # noqa: PLC0415
 
         if not self._cells:
             return None
-        walked: WalkResult = self._given["walked"]
+        walked: WalkResult = self._fixtures["walked"]
         return RecordedWalk(max_tokens=walked.max_tokens, cells=tuple(self._cells))
 
     def _gather_sends(self) -> None:
@@ -139,28 +139,29 @@ class IncidentContents:
         tape = self._run.tapes.get(self._subject.family.name)
         if tape is None:
             return
-        walked: WalkResult | None = self._given.get("walked")
+        walked: WalkResult | None = self._fixtures.get("walked")
         requests_sent = self._walked_sends(walked, tape.of(WALK)) if walked else []
         if not requests_sent:
             requests_sent = tape.of(self._item.nodeid)
             requests = [finding.case.request for finding in self._findings if finding.case.request]
-            others = incidents_parts.answering(tape.of(), requests)
+            case_sends = incidents_parts.answering(tape.of(), requests)
             requests_sent += [
-                sent for sent in others if not any(sent is each for each in requests_sent)
+                sent for sent in case_sends if not any(sent is each for each in requests_sent)
             ]
         # Every check asks for the version, to know which defects are known.
         if all(sent.path == VERSION for sent in requests_sent):
             file = self._item.nodeid.partition("::")[0]
             parts = [part for part in tape.parts() if part.partition("::")[0] == file]
             requests_sent = (tape.of(*parts) if parts else []) or tape.of(BOOT)
-        kept = incidents_parts.within(requests_sent, SENDS_BYTES)
-        if len(kept) < len(requests_sent):
+        kept_sends = incidents_parts.within(requests_sent, SENDS_BYTES)
+        if len(kept_sends) < len(requests_sent):
             self._cut.append(
-                f"{len(requests_sent) - len(kept)} of {len(requests_sent)} requests were not kept"
+                f"{len(requests_sent) - len(kept_sends)} of {len(requests_sent)} requests "
+                "were not kept"
             )
         self.sends = [
             sent if sent.name else replace(sent, name=str(number))
-            for number, sent in enumerate(kept, 1)
+            for number, sent in enumerate(kept_sends, 1)
         ]
 
     def _walked_sends(self, walked: WalkResult, tape: Sequence[Sent]) -> list[Sent]:
@@ -173,13 +174,16 @@ class IncidentContents:
         sends: dict[str, Sent] = {}
         size = 0
         for number, exchange in enumerate(self._telling(walked), 1):
-            ways = _ways(incidents_parts.answering(tape, [exchange.request]))
-            size += sum(way.size for way in ways.values())
-            if "whole" not in ways or size > SENDS_BYTES:
+            variants = _variants(incidents_parts.answering(tape, [exchange.request]))
+            size += sum(variant.size for variant in variants.values())
+            if "whole" not in variants or size > SENDS_BYTES:
                 self._cut.append(f"the cell {exchange.cell.name} was not kept")
                 continue
-            named = {way: f"{number}-{way}" for way in ways}
-            sends |= {named[way]: replace(sent, name=named[way]) for way, sent in ways.items()}
+            names = {variant: f"{number}-{variant}" for variant in variants}
+            sends |= {
+                names[variant]: replace(sent, name=names[variant])
+                for variant, sent in variants.items()
+            }
             self._cells.append(
                 CellSends(
                     cell=exchange.cell.traits,
@@ -187,7 +191,7 @@ class IncidentContents:
                     thinks=exchange.thinks,
                     stop=exchange.stop,
                     unstopped=self._unstopped(exchange),
-                    **named,
+                    **names,
                 )
             )
         return list(sends.values())
@@ -205,11 +209,13 @@ class IncidentContents:
                 f"{len(judged)} cells were wrong, of which the first {WRONG_CELLS} are kept"
             )
             judged = judged[:WRONG_CELLS]
-            kept = {exchange.cell.name for exchange in judged}
-            self._findings = [finding for finding in self._findings if finding.case.name in kept]
+            case_names = {exchange.cell.name for exchange in judged}
+            self._findings = [
+                finding for finding in self._findings if finding.case.name in case_names
+            ]
         judged = judged or list(walked.answered)
         plain = {exchange.cell: exchange for exchange in walked.answered}
-        others = [
+        compared = [
             plain[exchange.cell.unstopped]
             for exchange in judged
             if exchange.cell.unstopped in plain
@@ -217,8 +223,8 @@ class IncidentContents:
         thought = [
             exchange for exchange in walked.answered if exchange.whole is walked.plain_thought
         ]
-        wanted = {exchange.cell: exchange for exchange in (*judged, *others, *thought)}
-        return sorted(wanted.values(), key=lambda exchange: exchange.stop is not None)
+        by_cell = {exchange.cell: exchange for exchange in (*judged, *compared, *thought)}
+        return sorted(by_cell.values(), key=lambda exchange: exchange.stop is not None)
 
     def _unstopped(self, exchange: Exchange) -> str | None:
         if exchange.stop is None:
@@ -244,7 +250,7 @@ class IncidentContents:
             self.files[incidents_types.METRICS_AFTER] = after.encode()
         if run.lane.base_url is None and run.options.rootdir in run.lane.file.parents:
             self.files[incidents_types.LANE] = run.lane.file.read_bytes()
-        golden: Goldens | None = self._given.get("golden")
+        golden: Goldens | None = self._fixtures.get("golden")
         for path in golden.own_used if golden else ():
             self.files[f"{incidents_types.EXPECTED}/{path.name}"] = path.read_bytes()
         rules = incidents_types.load()
@@ -259,13 +265,13 @@ class IncidentContents:
             }
 
 
-def _ways(sends: Sequence[Sent]) -> dict[str, Sent]:
+def _variants(sends: Sequence[Sent]) -> dict[str, Sent]:
     """Return the sends of one cell by how they were answered: whole, streamed, in wide deltas."""
     from pytest_vllm_gates.incidents import parts as incidents_parts  # noqa: PLC0415
 
-    found: dict[str, Sent] = {}
+    variants: dict[str, Sent] = {}
     for send in sends:
         body = incidents_parts.body_of(send)
-        way = "whole" if not body.get("stream") else "streamed"
-        found.setdefault("widened" if "stream_interval" in body else way, send)
-    return found
+        variant = "whole" if not body.get("stream") else "streamed"
+        variants.setdefault("widened" if "stream_interval" in body else variant, send)
+    return variants

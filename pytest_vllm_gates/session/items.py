@@ -1,6 +1,6 @@
-"""What is kept with pytest's items, and what they tell: the gate and the incident of a test.
+"""What belongs to a pytest item: its gate, its incident, its evidence, its parameters.
 
-What a test saw, kept where the verdict and JUnit find it.
+The verdict and JUnit find a test's evidence in the item.
 """
 
 from __future__ import annotations
@@ -78,11 +78,14 @@ def parametrize(metafunc: pytest.Metafunc, run: Run) -> None:
             scope="session",
         )
     for name in {"conversation", "question"} & set(metafunc.fixturenames):
-        wanted = [
+        conversations = [
             conversation
             for conversation in run.conversations
             if conversation.ask or name == "conversation"
         ]
         metafunc.parametrize(
-            name, wanted, ids=[conversation.name for conversation in wanted], indirect=True
+            name,
+            conversations,
+            ids=[conversation.name for conversation in conversations],
+            indirect=True,
         )

@@ -1,4 +1,4 @@
-"""Servers that outlive their run (--keep-server): found again, or booted to be kept."""
+"""Kept servers of `--keep-server`: finds one for a boot, or boots one to keep."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ServerKeeping:
-    """What a run that keeps its server does about one boot."""
+    """One boot of a run that keeps its server."""
 
     plan: LaunchPlan
     idle_s: float
@@ -106,14 +106,14 @@ class ServerKeeping:
             process.release()
             raise
         hold.idle_limit_s = self.idle_s
-        kept = {
+        keeping = {
             "name": entry.name,
             "attached": True,
             "booted": record.booted,
             "attach_s": round(time.monotonic() - begun, 3),
             "passed_over": self.passed_over,
         }
-        evidence = {**record.evidence, "log": str(process.log), KEPT: kept}
+        evidence = {**record.evidence, "log": str(process.log), KEPT: keeping}
         boot = Boot(endpoint=endpoint, times=record.boot_times, evidence=evidence)
         return launch.Server(self.plan, lambda _: None, explain=self.explain, taken=(boot, process))
 
@@ -135,8 +135,8 @@ class ServerKeeping:
         hold.acquire()
         hold.idle_limit_s = self.idle_s
 
-        def start(*arguments: Any, **how: Any) -> KeptProcess:
-            return KeptProcess.start(folder, hold, *arguments, **how)
+        def start(*arguments: Any, **options: Any) -> KeptProcess:
+            return KeptProcess.start(folder, hold, *arguments, **options)
 
         server = launch.Server(self.plan, progress, on_log, self.explain, start=start)
         server.boot.evidence.update(more)
@@ -187,37 +187,40 @@ class ServerKeeping:
         from pytest_vllm_gates.server.kept.process import ended  # noqa: PLC0415
 
         assert entry.record  # noqa: S101 - or nothing is known of it
-        how, status = f"{entry.name}: {entry.state}", ended(entry.folder)
+        ending, status = f"{entry.name}: {entry.state}", ended(entry.folder)
         log = kept_registry.log_of(entry)
         if log and status:
             copy = self.plan.folder / f"kept-{entry.name}.log"
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(log.read_bytes())
-            why = self.explain(copy, status[0])
-            how = f"{entry.name} died while it was kept (exit status {status[0]})"
-            how += f": {why.brief}" if why and why.brief else ""
-            how += f"; its log: {copy}"
+            failure = self.explain(copy, status[0])
+            ending = f"{entry.name} died while it was kept (exit status {status[0]})"
+            ending += f": {failure.brief}" if failure and failure.brief else ""
+            ending += f"; its log: {copy}"
         kept_registry.clear(entry)
-        return how
+        return ending
 
 
 def lines(subject: Subject, boot: Boot) -> Iterator[str]:
-    """Yield what a person is told of a boot that has to do with kept servers."""
+    """Yield messages about a boot that used, kept or passed over kept servers."""
     from pytest_vllm_gates.server.kept.record import span  # noqa: PLC0415
 
-    kept = boot.evidence.get(KEPT)
-    if not kept:
+    keeping = boot.evidence.get(KEPT)
+    if not keeping:
         return
-    for reason in kept["passed_over"]:
+    for reason in keeping["passed_over"]:
         yield f"{subject.family.name}: a kept server is not used: {reason}"
-    if kept["attached"]:
-        age = datetime.datetime.now().astimezone() - datetime.datetime.fromisoformat(kept["booted"])
+    if keeping["attached"]:
+        age = datetime.datetime.now().astimezone() - datetime.datetime.fromisoformat(
+            keeping["booted"]
+        )
         yield (
-            f"{subject.family.name}: uses the kept server {kept['name']}, booted "
-            f"{span(age.total_seconds())} ago; attached in {kept['attach_s']:.2f} s"
+            f"{subject.family.name}: uses the kept server {keeping['name']}, booted "
+            f"{span(age.total_seconds())} ago; attached in {keeping['attach_s']:.2f} s"
         )
     else:
         yield (
-            f"{subject.family.name}: keeps its server {kept['name']} for other runs, until it is "
-            f"idle for {span(kept['idle_limit_s'])} (vllm-gates servers stop {kept['name']})"
+            f"{subject.family.name}: keeps its server {keeping['name']} for other runs, until it "
+            f"is idle for {span(keeping['idle_limit_s'])} "
+            f"(vllm-gates servers stop {keeping['name']})"
         )

@@ -1,8 +1,8 @@
-"""Keeps secrets, and prompts where they are not to be kept, out of all that pytest tells.
+"""Keeps secrets, and prompts where they are not to be kept, out of pytest's output.
 
-Whatever a test says goes through its report: to the terminal, to JUnit's file, to an xdist
-controller and to the verdict. The reports are cleaned where they are made. What pytest says besides
-them goes through its terminal and its log file.
+A test's output goes through its report: to the terminal, to JUnit's file, to an xdist controller
+and to the verdict. The reports are cleaned where they are made. All other output of pytest goes
+through its terminal and its log file.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.options import Options
     from pytest_vllm_gates.redaction.redactor import Redactor
 
-TOLD = (
+REPORT_PARTS = (
     "longrepr", "sections", "user_properties", "wasxfail", "gate_result", "gate_incidents",
     "gate_attempts",
 )  # fmt: skip
 
 
 class Redacting:
-    """The hooks through which everything passes that pytest tells of a run."""
+    """The hooks through which all output of a run passes."""
 
     def __init__(self, config: pytest.Config, redactor: Redactor) -> None:
         self._config = config
@@ -66,18 +66,18 @@ class Redacting:
     def _clean(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         hook = self._config.hook
         data = hook.pytest_report_to_serializable(config=self._config, report=report)
-        told = {name: data[name] for name in TOLD if data.get(name)}
-        clean = {name: self._told(name, value) for name, value in told.items()}
-        if clean != told:
-            whole = hook.pytest_report_from_serializable(
-                config=self._config, data={**data, **clean}
+        parts = {name: data[name] for name in REPORT_PARTS if data.get(name)}
+        clean_parts = {name: self._redacted(name, value) for name, value in parts.items()}
+        if clean_parts != parts:
+            clean_report = hook.pytest_report_from_serializable(
+                config=self._config, data={**data, **clean_parts}
             )
-            vars(report).update({name: getattr(whole, name) for name in clean})
+            vars(report).update({name: getattr(clean_report, name) for name in clean_parts})
 
-    def _told(self, name: str, value: Any) -> Any:
+    def _redacted(self, name: str, value: Any) -> Any:
         redactor = self._redactor
         if name == "user_properties":
-            return [(key, self._property(key, text)) for key, text in value]
+            return [(key, self._property(key, property_value)) for key, property_value in value]
         if name == "gate_result":
             return {
                 **redactor.json(value),
@@ -95,8 +95,8 @@ class Redacting:
             parsed = json.loads(clean)
         except ValueError:
             parsed = clean
-        kept = self._redactor.prompts.json(parsed, name)
-        return kept if isinstance(kept, str) else json.dumps(kept)
+        redacted = self._redactor.prompts.json(parsed, name)
+        return redacted if isinstance(redacted, str) else json.dumps(redacted)
 
     def _record(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = self._redactor.failure(record.getMessage()), None
@@ -125,17 +125,17 @@ def usage_error(error: pytest.UsageError) -> pytest.UsageError:
 
 def redactor(options: Options, lanes: Sequence[Lane]) -> Redactor:
     """Return what hides all that is known to be secret before anything boots."""
-    found = redaction_redactor.of_process(os.environ)
-    found.learn(os.environ.get(options.api_key_env), options.load_workers.secret)
-    found.learn_arguments([options.base_url or "", options.checkpoint or ""])
+    hiding = redaction_redactor.of_process(os.environ)
+    hiding.learn(os.environ.get(options.api_key_env), options.load_workers.secret)
+    hiding.learn_arguments([options.base_url or "", options.checkpoint or ""])
     for lane in lanes:
-        found.learn_environment(lane.env)
-        found.learn_table(lane.serve)
-        found.learn_arguments([*(lane.command or ()), lane.base_url or ""])
+        hiding.learn_environment(lane.env)
+        hiding.learn_table(lane.serve)
+        hiding.learn_arguments([*(lane.command or ()), lane.base_url or ""])
     if options.redact_prompts == prompts.HASH:
         from pytest_vllm_gates.redaction.prompt_key import prompt_key  # noqa: PLC0415 - only here
 
-        found.prompts = prompts.Prompts(prompts.HASH, prompt_key())
+        hiding.prompts = prompts.Prompts(prompts.HASH, prompt_key())
     else:
-        found.prompts = prompts.Prompts(options.redact_prompts)
-    return found
+        hiding.prompts = prompts.Prompts(options.redact_prompts)
+    return hiding

@@ -1,6 +1,6 @@
-"""The incidents that a run sends again: the one of --repro, or those that are kept as tests.
+"""Replays of incidents in a run: that of `--repro`, or those that are kept as tests.
 
-Tests that are run for an incident: which they are, and what each time comes to.
+This module reads the incidents, selects their tests, and records the outcome of each attempt.
 """
 
 from __future__ import annotations
@@ -117,34 +117,34 @@ def chosen(items: Iterable[pytest.Item], run: Run) -> list[pytest.Item]:
     Raises `pytest.UsageError` where the incident of --repro has no test here.
     """
     repro = run.replays.repro
-    found = []
+    selected = []
     for item in items:
         attempt = incident_of(item)
         if attempt is None:
             if not repro:
-                found.append(item)
+                selected.append(item)
         elif _plain_name(item, attempt) == attempt.incident_folder.incident.test and (
             # What ends the server runs once a run, and for the incident too.
             repro or item.get_closest_marker("ends_the_server") is None
         ):
-            found.append(item)
-    if repro and not found:
+            selected.append(item)
+    if repro and not selected:
         incident = repro.incident
         raise pytest.UsageError(
-            f"{repro.folder}: no test {incident.test} of a gate {incident.gate!r} is here; for a gate "
-            "of your own name its folder besides: pytest --repro INCIDENT my_gates/"
+            f"{repro.folder}: no test {incident.test} of a gate {incident.gate!r} is here; for a "
+            "gate of your own name its folder besides: pytest --repro INCIDENT my_gates/"
         )
-    return found
+    return selected
 
 
 def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
     """Have the last report of a test of --repro tell what it came to."""
     result = getattr(report, "gate_result", None)
-    if result and (attempt := attempted(item, result, run)):
+    if result and (attempt := attempt_record(item, result, run)):
         report.gate_attempts = [attempt]  # type: ignore[attr-defined]
 
 
-def attempted(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
+def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> dict[str, Any] | None:
     """Return what a test of --repro came to, as JSON; None for any other test."""
     from pytest_vllm_gates.incidents import compare  # noqa: PLC0415 - only for a replay
 

@@ -1,4 +1,4 @@
-"""From what was asked to a run: its lane, its families and the checkpoints they are judged by."""
+"""Resolves the options to a run: its lane, its families and their checkpoints."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 def resolve(options: Options) -> Run:
     """Settle lane, families and checkpoints; raises `UserError` for a name that is none."""
-    here = machine_inspect.inspect()
+    machine = machine_inspect.inspect()
     project = options.rootdir
     if (project / signature.FOLDER).is_dir():
         signature.load_all(project)
@@ -46,7 +46,7 @@ def resolve(options: Options) -> Run:
 
         kept_registry.opened()
     replays = resolve_replays(options)
-    lane, why = (replays.lane, "the incident's") if replays.lane else _lane(options, here)
+    lane, why = (replays.lane, "the incident's") if replays.lane else _lane(options, machine)
     if replays.repro and replays.repro.incident.measure:
         options = replace(options, **replays.repro.incident.measure.model_dump())
     if replays.repro and lane.base_url:
@@ -55,7 +55,11 @@ def resolve(options: Options) -> Run:
     today = waiving.today()
     waivers = waiving.load_all(project, collection.gate_files(), today)
     every = sorted(families.files(project))
-    names = [text for name in options.models for text in (every if name.lower() == ALL else [name])]
+    names = [
+        family_name
+        for name in options.models
+        for family_name in (every if name.lower() == ALL else [name])
+    ]
     subjects = [_subject(name, options, lane) for name in names]
     if replays.family:
         subjects = [_replayed(replays, replays.family, options, lane)]
@@ -68,25 +72,27 @@ def resolve(options: Options) -> Run:
         left_out = [choose("repair", name, known) for name in options.without_repairs]
         options = replace(options, without_repairs=tuple(left_out))
         server_env[WITHOUT_VARIABLE] = ",".join(left_out)
-    other = lanes.load(options.against, project) if options.against else None
+    other_lane = lanes.load(options.against, project) if options.against else None
     if options.redact_prompts != prompts.KEEP:
         server_env[prompts.VARIABLE] = options.redact_prompts
     return Run(
         options=options,
         lane=lane,
         lane_why=why,
-        subjects=tuple({entry.family.name: entry for entry in subjects}.values()),
+        subjects=tuple({subject.family.name: subject for subject in subjects}.values()),
         conversations=replays.conversations(conversations.load_all(project)),
         known_defects=known_defects.load_all(project),
-        machine=here,
+        machine=machine,
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
-        against=other,
+        against=other_lane,
         replays=replays,
         tapes={
-            entry.family.name: Tape() for entry in subjects if options.incidents or options.repro
+            subject.family.name: Tape()
+            for subject in subjects
+            if options.incidents or options.repro
         },
-        redactor=redaction.redactor(options, [lane, *([other] if other else [])]),
+        redactor=redaction.redactor(options, [lane, *([other_lane] if other_lane else [])]),
     )
 
 
@@ -110,7 +116,7 @@ def _subject(name: str, options: Options, lane: Lane) -> Subject:
     return Subject(family, checkpoints_resolve.on_lane(family, lane, options.checkpoint))
 
 
-def _lane(options: Options, here: Machine) -> tuple[Lane, str]:
+def _lane(options: Options, machine: Machine) -> tuple[Lane, str]:
     project = options.rootdir
     if options.base_url:
         lane = lanes.Lane(
@@ -119,6 +125,6 @@ def _lane(options: Options, here: Machine) -> tuple[Lane, str]:
         return lane, "asked for with --base-url"
     if options.lane:
         return lanes.load(options.lane, project), "asked for"
-    if here.gpus:
-        return lanes.load("cuda", project), f"an NVIDIA GPU answers: {here.gpus[0]}"
+    if machine.gpus:
+        return lanes.load("cuda", project), f"an NVIDIA GPU answers: {machine.gpus[0]}"
     return lanes.load("cpu", project), "no NVIDIA GPU answers"

@@ -1,4 +1,4 @@
-"""From pytest's reports to the outcomes of gates, across xdist workers too."""
+"""Turns pytest's reports into outcomes of gates, across xdist workers too."""
 
 from __future__ import annotations
 
@@ -154,10 +154,10 @@ def _outcome(
 def _reason(error: BaseException | None) -> str:
     if error is None:
         return "expected to fail, and passed"
-    text = str(error).strip()
+    message = str(error).strip()
     if not isinstance(error, SPEAKS_FOR_ITSELF):
-        text = f"{type(error).__name__}: {text}"
+        message = f"{type(error).__name__}: {message}"
         # "Connection error." alone, as clients put it, is no reason a person can act on.
         if error.__cause__ is not None:
-            text += f" ({type(error.__cause__).__name__}: {error.__cause__})"
-    return text[:REASON_CHARACTERS] or type(error).__name__
+            message += f" ({type(error.__cause__).__name__}: {error.__cause__})"
+    return message[:REASON_CHARACTERS] or type(error).__name__

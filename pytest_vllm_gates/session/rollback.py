@@ -1,7 +1,4 @@
-"""The answer to a REJECT: the lane to go back to, its lock, and the commands that serve it.
-
-Where to go back to when a bundle is rejected.
-"""
+"""The lane to go back to after a REJECT, its lock, and the commands that serve it."""
 
 from __future__ import annotations
 
@@ -47,9 +44,9 @@ def back(
         return None
     if against is not None and against != lane:
         return RollbackTarget(against)
-    for entry in reversed(history):
-        if entry["promotion"] == Promotion.PROMOTE:
-            return RollbackTarget(str(entry["lane"]), str(entry["created"]))
+    for earlier_run in reversed(history):
+        if earlier_run["promotion"] == Promotion.PROMOTE:
+            return RollbackTarget(str(earlier_run["lane"]), str(earlier_run["created"]))
     return None
 
 
@@ -93,19 +90,19 @@ def _document(name: str, lane: Lane | None, commands: Sequence[str]) -> dict[str
     }
 
 
-def _gone(found: RollbackTarget) -> dict[str, Any]:
-    path = shlex.quote(f"lanes/{found.lane}.toml")
+def _gone(target: RollbackTarget) -> dict[str, Any]:
+    path = shlex.quote(f"lanes/{target.lane}.toml")
     return _document(
-        found.lane,
+        target.lane,
         None,
-        [f"# lane {found.lane} is no longer here; where it went:", f"git log --stat -- {path}"],
+        [f"# lane {target.lane} is no longer here; where it went:", f"git log --stat -- {path}"],
     )
 
 
-def _as_it_was(lane: Lane, project: Path, found: RollbackTarget) -> str:
+def _as_it_was(lane: Lane, project: Path, target: RollbackTarget) -> str:
     files = [path for path in (lane.file, lane.lock_path) if path and _tracked(path, project)]
     names = " ".join(shlex.quote(str(path.relative_to(project))) for path in files)
-    when = f'"$(git rev-list -1 --before={shlex.quote(found.since or "now")} HEAD)"'
+    when = f'"$(git rev-list -1 --before={shlex.quote(target.since or "now")} HEAD)"'
     return f"git checkout {when} -- {names}"
 
 

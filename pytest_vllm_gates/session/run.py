@@ -1,4 +1,4 @@
-"""One run: what was asked, what that came to, and what came of it so far."""
+"""The state of one run: its settled options, and its results so far."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Replays:
     other_weights: bool = False
     """Whether `repro` is replayed with other weights than its own."""
     attempts: list[dict[str, Any]] = field(default_factory=list)
-    """What each time came to: the records of `replaying.attempted`."""
+    """The outcome of each attempt: the records of `session.replay.attempt_record`."""
 
     @property
     def any_kept(self) -> bool:
@@ -83,10 +83,10 @@ class Replays:
 
     def conversations(self, known: Sequence[Conversation]) -> tuple[Conversation, ...]:
         """Return the conversations of the run: that of the incident of --repro is as it was."""
-        told = self.repro.incident.conversation if self.repro else None
-        if not told:
+        recorded = self.repro.incident.conversation if self.repro else None
+        if not recorded:
             return tuple(known)
-        own = Conversation.model_validate_json(json.dumps(told))
+        own = Conversation.model_validate_json(json.dumps(recorded))
         return tuple(
             {**{conversation.name: conversation for conversation in known}, own.name: own}.values()
         )
@@ -99,7 +99,7 @@ class Replays:
 
     def attempts_of(self, gate: str, test: str) -> list[Attempt]:
         """Return how often a gate's test is to be run for an incident, and for which."""
-        found = [
+        attempts = [
             Attempt(incident_folder)
             for incident_folder in self.kept
             if (incident_folder.incident.gate, _function(incident_folder)) == (gate, test)
@@ -107,8 +107,8 @@ class Replays:
         folder = self.repro
         if folder and (folder.incident.gate, _function(folder)) == (gate, test):
             numbers = range(1, self.times + 1) if self.times > 1 else [None]
-            found += [Attempt(folder, number, fresh=True) for number in numbers]
-        return found
+            attempts += [Attempt(folder, number, fresh=True) for number in numbers]
+        return attempts
 
 
 def _function(incident_folder: IncidentFolder) -> str:

@@ -1,4 +1,4 @@
-"""What a failed test leaves behind: an incident, written while its server still runs."""
+"""Writes the incident of a failed test while its server still runs."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
     from pytest_vllm_gates.incidents import write as incidents_write  # noqa: PLC0415
 
     gate, test = gate_of(item), item.nodeid.rpartition("::")[2]
-    before = run.incidents_left.get((subject.family.name, gate), 0)
-    if not run.options.incidents or incident_of(item) or before >= A_GATE:
+    count = run.incidents_left.get((subject.family.name, gate), 0)
+    if not run.options.incidents or incident_of(item) or count >= A_GATE:
         return None
-    run.incidents_left[subject.family.name, gate] = before + 1
+    run.incidents_left[subject.family.name, gate] = count + 1
     try:
         incident_folder = IncidentContents(item, run, subject, says)
         incident = incident_folder.incident()

@@ -1,4 +1,4 @@
-"""Families spread over several GPUs by pytest-xdist: one worker, one set of devices, one server."""
+"""Spreads families over GPUs with pytest-xdist: one worker, one set of devices, one server."""
 
 from __future__ import annotations
 

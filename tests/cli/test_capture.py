@@ -30,7 +30,7 @@ def incident_in(folder: Path) -> IncidentFolder:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     (tmp_path / "body.json").write_text(BODY)
@@ -41,13 +41,13 @@ def capture(url: str, *arguments: str) -> int:
     return main(["capture", "--base-url", url, "--request", "body.json", *arguments])
 
 
-def test_a_request_is_sent_as_it_is_and_kept_with_all_that_came(
-    here: Path, fakes: Fakes, capsys: pytest.CaptureFixture[str]
+def test_request_is_sent_unchanged_and_kept_with_its_answer(
+    workdir: Path, fakes: Fakes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = fakes("echoes", key=KEY, names=("qwen3.5",))
     assert capture(server.base_url, "--expect", "content has Paris", "--expect", "whole") == 0
-    told = capsys.readouterr().out
-    incident_folder = incident_in(here)
+    output = capsys.readouterr().out
+    incident_folder = incident_in(workdir)
     (send,) = incident_folder.incident.sends
     sent = incident_folder.sent(send)
     assert sent.body == BODY.encode()
@@ -59,13 +59,13 @@ def test_a_request_is_sent_as_it_is_and_kept_with_all_that_came(
     assert incident.says == "expected: content has Paris; whole"
     assert incident.versions == {"vllm": "0.32.0"}
     assert incident.lane.base_url == server.base_url
-    assert f"pytest --repro {incident_folder.folder.relative_to(here)}" in told
-    for path in (here / "incidents").rglob("*"):
+    assert f"pytest --repro {incident_folder.folder.relative_to(workdir)}" in output
+    for path in (workdir / "incidents").rglob("*"):
         assert path.is_dir() or KEY not in path.read_text()
-    assert KEY not in told
+    assert KEY not in output
 
 
-def test_what_is_not_as_expected_is_told_and_found_again(
+def test_unmet_expectation_is_printed_and_reproduced(
     project: Project,
     fakes: Fakes,
     monkeypatch: pytest.MonkeyPatch,
@@ -96,7 +96,7 @@ def test_what_is_not_as_expected_is_told_and_found_again(
     assert "captured  N/A" in ordinary.stdout.str()
 
 
-def test_an_incident_that_quotes_a_key_is_found_again(
+def test_incident_with_a_redacted_key_is_reproduced(
     project: Project, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project.path)
@@ -109,22 +109,24 @@ def test_an_incident_that_quotes_a_key_is_found_again(
     incident_folder = incident_in(project.path)
     assert "Bearer [redacted]" in incident_folder.incident.says
     monkeypatch.setenv("OPENAI_API_KEY", "plant-another-key-2")
-    other = fakes("echoes", key="plant-another-key-2")
-    result = project.pytest("--repro", str(incident_folder.folder), "--base-url", other.base_url)
+    other_server = fakes("echoes", key="plant-another-key-2")
+    result = project.pytest(
+        "--repro", str(incident_folder.folder), "--base-url", other_server.base_url
+    )
     assert "incident: REPRODUCED" in result.outlines
     assert "plant-" not in result.stdout.str()
 
 
-def test_a_server_that_does_not_answer_is_an_incident_too(
-    here: Path, capsys: pytest.CaptureFixture[str]
+def test_missing_answer_becomes_an_incident(
+    workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert capture("http://127.0.0.1:9/v1", "--timeout", "2") == 1
     assert "no answer: ConnectError" in capsys.readouterr().err
-    assert incident_in(here).incident.sends[0].status is None
+    assert incident_in(workdir).incident.sends[0].status is None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("capture", "--base-url", "nowhere", "--request", "body.json"), "is no URL"),
         (("capture", "--base-url", "http://h/v1", "--request", "none"), "cannot be read: No such"),
@@ -140,21 +142,21 @@ def test_a_server_that_does_not_answer_is_an_incident_too(
         (("incident", "from", "empty", "--kind", "vllm-log"), "no request to a model is in it"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    here: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+def test_invalid_arguments_and_files_are_refused(
+    workdir: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    (here / "text").write_text("nothing of the kind")
-    (here / "empty").write_text("")
-    (here / "binary").write_bytes(b"\xff\xfe\x00")
-    (here / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
-    (here / "other").write_text('curl http://h/v1/completions -d \'{"model": "what"}\'')
+    (workdir / "text").write_text("nothing of the kind")
+    (workdir / "empty").write_text("")
+    (workdir / "binary").write_bytes(b"\xff\xfe\x00")
+    (workdir / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
+    (workdir / "other").write_text('curl http://h/v1/completions -d \'{"model": "what"}\'')
     assert main(list(arguments)) == 2
-    assert told in capsys.readouterr().err
-    assert not (here / "incidents").exists()
+    assert message in capsys.readouterr().err
+    assert not (workdir / "incidents").exists()
 
 
-def test_a_curl_command_becomes_an_incident_without_its_key(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_curl_command_becomes_an_incident_without_its_key(
+    workdir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body = json.dumps({**json.loads(BODY), "model": "Qwen/Qwen3.5-27B", "user": "letmein-curl-2"})
     command = (
@@ -164,19 +166,19 @@ def test_a_curl_command_becomes_an_incident_without_its_key(
     stdin = io.TextIOWrapper(io.BytesIO(command.encode()))
     monkeypatch.setattr(sys, "stdin", stdin)
     assert main(["incident", "from", "-", "--expect", "content has Paris"]) == 0
-    incident_folder = incident_in(here)
+    incident_folder = incident_in(workdir)
     assert incident_folder.incident.family == "qwen3.5"
     assert incident_folder.incident.lane.title == "seen in curl"
     assert incident_folder.text("expected/expectations.txt") == "content has Paris\n"
-    for path in (here / "incidents").rglob("*"):
+    for path in (workdir / "incidents").rglob("*"):
         assert path.is_dir() or "letmein" not in path.read_text()
     assert "letmein" not in capsys.readouterr().out
 
 
-def test_prompts_can_be_left_out(here: Path) -> None:
-    (here / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
+def test_prompts_can_be_left_out(workdir: Path) -> None:
+    (workdir / "curl").write_text(f"curl http://h/v1/chat/completions -d '{BODY}'")
     assert main(["incident", "from", "curl", "--redact-prompts", "drop"]) == 0
-    incident_folder = incident_in(here)
+    incident_folder = incident_in(workdir)
     (send,) = incident_folder.incident.sends
     assert json.loads(incident_folder.body(send))["messages"] == [
         {"role": "user", "content": "[dropped]"}
@@ -184,7 +186,7 @@ def test_prompts_can_be_left_out(here: Path) -> None:
     assert "cannot show it again" in incident_folder.incident.cut[0]
 
 
-def test_gates_with_nothing_to_judge_are_not_missed(project: Project) -> None:
+def test_gates_with_nothing_to_judge_are_not_expected(project: Project) -> None:
     for name in ("captured", "incidents"):
         shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
 

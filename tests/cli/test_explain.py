@@ -38,19 +38,19 @@ def log(text: str) -> str:
     return "server.log"
 
 
-def test_a_person_reads_name_cause_and_fix(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_has_name_cause_and_fix(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", log(f"start\n{CAUSE}\nend\n")]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == "KV_NONE (certain): nothing is left for the KV cache"
-    assert told[1].startswith("  why:   ")
-    assert told[2].startswith("  next:  ")
-    assert "  seen:  line 2, by EngineCore" in told
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "KV_NONE (certain): nothing is left for the KV cache"
+    assert lines[1].startswith("  why:   ")
+    assert lines[2].startswith("  next:  ")
+    assert "  seen:  line 2, by EngineCore" in lines
 
 
-def test_a_program_reads_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", log(CAUSE), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["id"], found["answer"]["class"], found["answer"]["line"]) == (
+    document = json.loads(capsys.readouterr().out)
+    assert (document["id"], document["answer"]["class"], document["answer"]["line"]) == (
         "KV_NONE", "kv_cache", 1,
     )  # fmt: skip
 
@@ -65,9 +65,9 @@ def test_a_log_may_be_piped_in(
 
 def test_an_unknown_failure_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", log("ValueError: nobody has seen this\n")]) == 1
-    told = capsys.readouterr().out
-    assert told.startswith("UNKNOWN: no signature knows this failure")
-    assert "    ValueError: nobody has seen this" in told
+    output = capsys.readouterr().out
+    assert output.startswith("UNKNOWN: no signature knows this failure")
+    assert "    ValueError: nobody has seen this" in output
 
 
 def test_a_healthy_log_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_a_healthy_log_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "nothing wrong is said\n"
 
 
-def test_an_exit_status_speaks_where_the_log_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_status_explains_a_silent_log(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", log("all is well\n"), "--exit-status", "-9"]) == 0
     assert capsys.readouterr().out.startswith("HOST_OOM")
     assert main(["explain", log("the last words\n"), "--exit-status", "3"]) == 1
@@ -87,7 +87,7 @@ def test_a_log_that_cannot_be_read_exits_with_2(capsys: pytest.CaptureFixture[st
     assert "none.log: cannot be read: No such file or directory" in capsys.readouterr().err
 
 
-def test_this_machine_is_heard_where_it_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_here_considers_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", log(CAUSE), "--here"]) == 0
     assert main(["explain", log(CAUSE), "--lane", "cpu"]) == 0
     assert main(["explain", log(CAUSE), "--lane", "none"]) == 2
@@ -112,22 +112,22 @@ def test_a_projects_own_signatures_count(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_the_signatures_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["signatures"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     classes = signature.load_all()
-    assert all(f"  {text} " in told for each in classes for text in each.ids)
-    assert told.endswith(f" signatures in {len(classes)} classes\n")
+    assert all(f"  {identifier} " in output for each in classes for identifier in each.ids)
+    assert output.endswith(f" signatures in {len(classes)} classes\n")
     assert main(["signatures", "--class", "KV cache", "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["name"] == "kv_cache"
-    assert found["signatures"][0]["patterns"]
+    (listed_class,) = json.loads(capsys.readouterr().out)
+    assert listed_class["name"] == "kv_cache"
+    assert listed_class["signatures"][0]["patterns"]
 
 
-def test_a_class_that_there_is_not_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_class_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["signatures", "--class", "kv_cash"]) == 2
     assert "did you mean 'kv_cache'?" in capsys.readouterr().err
 
 
-def test_the_page_of_signatures_is_up_to_date() -> None:
+def test_signatures_page_is_up_to_date() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == report_checks.signature_page(signature.load_all()), (
         "write it anew: vllm-gates signatures --markdown > docs/signatures.md"

@@ -35,10 +35,10 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("remembered")
-def test_a_person_reads_a_table_with_trends(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_is_a_table_with_trends(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert [" ".join(line.split()) for line in told] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert [" ".join(line.split()) for line in lines] == [
         "when (UTC) promotion lane vLLM family boot s tokens/s TTFT ms ITL ms KV tokens goodput/s",
         "2026-11-01 08:37 PROMOTE cpu 0.32.0 qwen3.5 50.0 - 58.9 - - -",
         "2026-11-02 08:37 HOLD cpu 0.32.0 qwen3.5 51.0 - 58.9 - - -",
@@ -52,28 +52,28 @@ def test_a_person_reads_a_table_with_trends(capsys: pytest.CaptureFixture[str]) 
         "boot s 60.0 +18.8% ▁▂█ 3 runs",
         "TTFT ms 58.9 +0.0% ▅▅▅ 3 runs",
     ]
-    head, first, *_, last = told[0], told[1], told[5]
+    head, first, *_, last = lines[0], lines[1], lines[5]
     assert head.index("family") == first.index("qwen3.5") == last.index("qwen3.5")
     assert head.index(" boot s") + 7 == first.index(" 50.0") + 5 == last.index(" 60.0") + 5
 
 
 @pytest.mark.usefixtures("remembered")
-def test_of_one_family_and_the_last_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_of_one_family_and_the_last_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "--model", "GLM"]) == 0
-    told = capsys.readouterr().out
-    assert "qwen3.5" not in told
-    assert len(told.splitlines()) == 3
+    output = capsys.readouterr().out
+    assert "qwen3.5" not in output
+    assert len(output.splitlines()) == 3
     assert main(["history", "--limit", "1"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 @pytest.mark.usefixtures("remembered")
-def test_a_program_reads_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "--json", "--limit", "2"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [item["against"] for item in found] == [None, "stable"]
-    assert found[0]["reasons"] == ["glm: load did not run", "more"]
-    assert found[1]["figures"]["qwen3.5"]["kv_tokens"] == 1315779
+    runs = json.loads(capsys.readouterr().out)
+    assert [run["against"] for run in runs] == [None, "stable"]
+    assert runs[0]["reasons"] == ["glm: load did not run", "more"]
+    assert runs[1]["figures"]["qwen3.5"]["kv_tokens"] == 1315779
 
 
 def test_another_file_can_be_named(remembered: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,22 +83,22 @@ def test_another_file_can_be_named(remembered: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--model", "gml"], "error: unknown family in this history 'gml'; did you mean 'glm'?"),
         (["--history", "none.sqlite"], "error: no history in none.sqlite\n"),
     ],
 )
 @pytest.mark.usefixtures("remembered")
-def test_a_mistake_is_told(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+def test_invalid_arguments_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     assert main(["history", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "many"])
-def test_a_limit_is_a_number_of_runs(limit: str) -> None:
+def test_limit_must_be_a_number_of_runs(limit: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["history", "--limit", limit])
     assert ended.value.code == 2

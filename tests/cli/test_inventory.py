@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_person_reads_the_machine(
+def test_text_describes_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put_in_place(tmp_path / "bin", monkeypatch, "h100x8", 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert main(["inventory"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert "driver             550.90.07, CUDA 12.4 (by nvidia-smi)" in told
-    (second,) = (line for line in told if line.startswith("GPU 1  "))
+    lines = capsys.readouterr().out.splitlines()
+    assert "driver             550.90.07, CUDA 12.4 (by nvidia-smi)" in lines
+    (second,) = (line for line in lines if line.startswith("GPU 1  "))
     assert second.endswith(
         "  NVIDIA H100 80GB HBM3, 79.1 GiB, 79.1 GiB free, compute capability unknown"
     )
-    assert "environment        CUDA_VISIBLE_DEVICES=0" in told
+    assert "environment        CUDA_VISIBLE_DEVICES=0" in lines
 
 
-def test_unified_memory_is_told_as_such(
+def test_unified_memory_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put_in_place(tmp_path / "bin", monkeypatch, "gb10")
@@ -38,12 +38,12 @@ def test_unified_memory_is_told_as_such(
     assert "NVIDIA GB10, unified memory: it has none of its own" in capsys.readouterr().out
 
 
-def test_a_program_reads_json(
+def test_json_describes_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put_in_place(tmp_path / "bin", monkeypatch, "t4")
     assert main(["inventory", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    (gpu,) = found["machine"]["devices"]
+    document = json.loads(capsys.readouterr().out)
+    (gpu,) = document["machine"]["devices"]
     assert (gpu["name"], gpu["capability"]) == ("Tesla T4", "7.5")
-    assert found["machine"]["driver"]["cuda"] == "11.4"
+    assert document["machine"]["driver"]["cuda"] == "11.4"

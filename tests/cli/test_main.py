@@ -11,7 +11,7 @@ RUN = "import sys; from pytest_vllm_gates.cli.main import main; sys.exit(main(sy
 
 
 @pytest.mark.parametrize("arguments", [["signatures"], ["lane", "list"], ["servers"]])
-def test_a_command_whose_output_nobody_reads_on_ends_without_a_word(arguments: list[str]) -> None:
+def test_closed_pipe_ends_a_command_silently(arguments: list[str]) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", RUN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

@@ -43,24 +43,24 @@ def llama(tmp_path: Path) -> Path:
 
 def as_json(capsys: Capture, *arguments: str) -> dict[str, Any]:
     main(["plan", "--json", *arguments])
-    found = json.loads(capsys.readouterr().out)
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(capsys.readouterr().out)
+    assert isinstance(document, dict)
+    return document
 
 
 @pytest.mark.parametrize("name", names())
-def test_a_shipped_checkpoint_is_planned_to_the_token(name: str, capsys: Capture) -> None:
+def test_plan_of_a_shipped_checkpoint_is_exact_to_the_token(name: str, capsys: Capture) -> None:
     tokens, concurrency = PRINTED[name]
-    found = as_json(
+    plan = as_json(
         capsys, "--config", str(CHECKPOINTS / name), "--device", "cpu",
         "--max-model-len", "4096", "--kv-memory", "1GiB",
     )  # fmt: skip
-    assert found["tokens"] == tokens
-    assert round(found["max_concurrency"], 2) == concurrency
-    assert found["weights_source"] == "the checkpoint's files"
+    assert plan["tokens"] == tokens
+    assert round(plan["max_concurrency"], 2) == concurrency
+    assert plan["weights_source"] == "the checkpoint's files"
 
 
-def test_a_plan_that_fits_is_told_in_lines(llama: Path, capsys: Capture) -> None:
+def test_plan_that_fits_is_printed_in_lines(llama: Path, capsys: Capture) -> None:
     assert main(["plan", "--config", str(llama), "--kv-memory", "56.21"]) == 0
     out = capsys.readouterr().out
     assert "LlamaForCausalLM, vLLM 0.32.0" in out
@@ -71,7 +71,7 @@ def test_a_plan_that_fits_is_told_in_lines(llama: Path, capsys: Capture) -> None
     assert "at once, with 10% kept free: 3" in out
 
 
-def test_a_plan_that_does_not_fit_says_which_knob(llama: Path, capsys: Capture) -> None:
+def test_plan_that_does_not_fit_names_a_knob(llama: Path, capsys: Capture) -> None:
     assert main(["plan", "--config", str(llama), "--kv-memory", "8GiB"]) == 1
     out = capsys.readouterr().out
     assert "does not fit" in out
@@ -90,31 +90,31 @@ def test_the_proposed_context_fits_and_one_more_token_does_not(
 
 
 def test_the_json_has_every_figure_and_its_interval(llama: Path, capsys: Capture) -> None:
-    found = as_json(capsys, "--config", str(llama), "--kv-memory", "51.63GiB", "--tp", "2")
+    plan = as_json(capsys, "--config", str(llama), "--kv-memory", "51.63GiB", "--tp", "2")
     assert {
         "model", "architecture", "layers", "kv_bytes_per_token", "block_size", "page_bytes",
         "groups", "group_size", "num_blocks", "tokens", "tokens_low", "tokens_high",
         "max_concurrency", "largest_concurrency", "largest_context", "weights_bytes", "parameters",
         "fits", "headroom", "knobs", "notes", "refused",
-    } <= found.keys()  # fmt: skip
-    assert found["tokens_low"] < found["tokens"] < found["tokens_high"]
-    assert found["parameters"] == 8_030_261_248
-    assert found["kv_bytes_per_token"] == 65536
+    } <= plan.keys()  # fmt: skip
+    assert plan["tokens_low"] < plan["tokens"] < plan["tokens_high"]
+    assert plan["parameters"] == 8_030_261_248
+    assert plan["kv_bytes_per_token"] == 65536
 
 
-def test_without_memory_the_plan_says_what_is_needed(llama: Path, capsys: Capture) -> None:
+def test_plan_without_memory_names_the_need(llama: Path, capsys: Capture) -> None:
     assert main(["plan", "--config", str(llama), "--max-model-len", "8K"]) == 0
     assert "one request of 8,192 tokens needs 1.00 GiB of each device" in capsys.readouterr().out
 
 
 def test_a_whole_device_is_planned(llama: Path, capsys: Capture) -> None:
-    found = as_json(capsys, "--config", str(llama), "--gpu-memory", "80GiB")
-    assert found["fits"] is True
-    assert found["device_bytes"] == 80 * 2**30
-    assert any("estimate" in note for note in found["notes"])
+    plan = as_json(capsys, "--config", str(llama), "--gpu-memory", "80GiB")
+    assert plan["fits"] is True
+    assert plan["device_bytes"] == 80 * 2**30
+    assert any("estimate" in note for note in plan["notes"])
 
 
-def test_a_refusal_is_no_traceback_and_no_guess(tmp_path: Path, capsys: Capture) -> None:
+def test_refusal_is_neither_a_traceback_nor_a_guess(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**LLAMA, "model_type": "deepseek_v4"}), encoding="utf-8")
     assert main(["plan", "--config", str(path), "--kv-memory", "10GiB"]) == 1
@@ -133,7 +133,7 @@ def test_a_refusal_is_no_traceback_and_no_guess(tmp_path: Path, capsys: Capture)
         (["--kv-memory", "8GiB", "--vllm-version", "newest"], "no version of vLLM: 'newest'"),
     ],
 )
-def test_nonsense_is_named(
+def test_invalid_arguments_are_refused(
     llama: Path, capsys: Capture, arguments: list[str], complaint: str
 ) -> None:
     assert main(["plan", "--config", str(llama), *arguments]) == 2
@@ -141,7 +141,7 @@ def test_nonsense_is_named(
 
 
 @pytest.mark.parametrize("size", ["lots", "8TB!", "..", ""])
-def test_a_size_that_is_none_is_named(llama: Path, capsys: Capture, size: str) -> None:
+def test_invalid_size_is_refused(llama: Path, capsys: Capture, size: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["plan", "--config", str(llama), f"--kv-memory={size}"])
     assert ended.value.code == 2
@@ -152,7 +152,7 @@ def test_a_size_that_is_none_is_named(llama: Path, capsys: Capture, size: str) -
     ("text", "complaint"),
     [("{", "not valid JSON"), ("[]", "not a table"), ("[" * 100_000, "not valid JSON")],
 )
-def test_a_file_that_is_no_config_is_named(
+def test_file_that_is_not_a_config_is_refused(
     tmp_path: Path, capsys: Capture, text: str, complaint: str
 ) -> None:
     path = tmp_path / "config.json"

@@ -31,36 +31,40 @@ def lane(project: Path, more: str = "") -> None:
 
 
 @pytest.mark.usefixtures("project")
-def test_a_model_that_can_boot(capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_that_can_boot_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["preflight", "--model", "qwen3.5", "--lane", "own"]) == 0
     first, *lines, last = capsys.readouterr().out.splitlines()
     assert first == "qwen3.5, checkpoint miniature, on lane own: a server"
-    told = {line.split()[0]: line.split()[1] for line in lines}
-    assert told["max_model_len"] == "ok"
-    assert told["gpu"] == "unknown"
+    states = {line.split()[0]: line.split()[1] for line in lines}
+    assert states["max_model_len"] == "ok"
+    assert states["gpu"] == "unknown"
     assert " ok, " in last and " unknown" in last
 
 
-def test_a_model_that_cannot(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_model_that_cannot_boot_has_cause_and_fix(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lane(project, "\n[serve]\nmax_model_len = 1000000\n")
     assert main(["preflight", "--model", "glm", "--lane", "own"]) == 1
-    told = capsys.readouterr().out
-    assert "max_model_len        FAILS    User-specified max_model_len (1000000) is greater" in told
-    assert "fix:     max_model_len = 32768 in [serve]" in told
-    assert ", 1 fails, " in told.splitlines()[-1]
+    output = capsys.readouterr().out
+    assert (
+        "max_model_len        FAILS    User-specified max_model_len (1000000) is greater" in output
+    )
+    assert "fix:     max_model_len = 32768 in [serve]" in output
+    assert ", 1 fails, " in output.splitlines()[-1]
 
 
 def test_one_check_alone_as_json(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lane(project, "\n[serve]\nmax_model_len = 1000000\ntensor_parallel_size = 0\n")
     arguments = ["preflight", "--model", "glm", "--lane", "own", "--json", "--check"]
     assert main([*arguments, "max-model-len"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)
-    assert (found["name"], found["state"]) == ("max_model_len", "fails")
+    (check,) = json.loads(capsys.readouterr().out)
+    assert (check["name"], check["state"]) == ("max_model_len", "fails")
     assert main([*arguments, "parsers"]) == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--model", "qwen3.5", "--check", "gpus"), "unknown check 'gpus'; did you mean 'gpu'?"),
         (("--model", "qwn3.5"), "unknown family 'qwn3.5'; did you mean 'qwen3.5'?"),
@@ -69,24 +73,24 @@ def test_one_check_alone_as_json(project: Path, capsys: pytest.CaptureFixture[st
     ],
 )
 @pytest.mark.usefixtures("project")
-def test_slips_are_named(
-    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_arguments_are_refused(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["preflight", "--lane", "own", *arguments]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_a_lane_that_is_not_made_yet_is_told_by_its_lock(
+def test_lane_that_is_not_made_is_judged_by_its_lock(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("VLLM_GATES_CACHE", str(project / "cache"))
     put_in_place(project / "bin", monkeypatch, "h100x8", 8)
     weights = str(miniatures.path("qwen3.5"))
     assert main(["preflight", "--model", "qwen3.5", "--checkpoint", weights]) == 1
-    told = capsys.readouterr().out
-    assert "on lane cuda" in told
-    assert "driver 550.90.07 is too old for the lane's CUDA 13.0" in told
-    assert "versions             unknown  not installed yet: the lane's lock pins vllm" in told
+    output = capsys.readouterr().out
+    assert "on lane cuda" in output
+    assert "driver 550.90.07 is too old for the lane's CUDA 13.0" in output
+    assert "versions             unknown  not installed yet: the lane's lock pins vllm" in output
     assert not (project / "cache").exists()
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_the_page_is_written_beside_the_document(
+def test_page_is_written_beside_the_document(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = document.write(tmp_path, load(REJECT))
@@ -33,7 +33,9 @@ def test_the_summary_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert not (tmp_path / "report.html").exists()
 
 
-def test_what_is_no_report_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_without_a_report_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["report", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith(
         f"error: {tmp_path / 'verdict.json'}: cannot be read: No such file or directory\n"

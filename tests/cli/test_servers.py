@@ -37,7 +37,7 @@ def keep(tmp_path: Path, qwen: Family, monkeypatch: pytest.MonkeyPatch) -> Itera
     """Boot a fake server that stays; all end with the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
-    def kept(lane: str = "fake") -> Server:
+    def start(lane: str = "fake") -> Server:
         plan = LaunchPlan(
             family=qwen,
             lane=Lane(
@@ -53,7 +53,7 @@ def keep(tmp_path: Path, qwen: Family, monkeypatch: pytest.MonkeyPatch) -> Itera
         keeping = ServerKeeping.of(plan, Environment(None), 900.0, lambda *_: None)
         return keeping.boot(lambda _: None, None, {}, {})
 
-    yield kept
+    yield start
     for entry in entries():
         kept_registry.stop(entry, force=True)
 
@@ -66,7 +66,9 @@ def release(server: Server) -> None:
     server.process.release()  # type: ignore[union-attr]
 
 
-def test_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
+def test_empty_registry_has_a_hint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert main(["servers"]) == 0
     assert capsys.readouterr().out == "no server is kept: pytest --model NAME --keep-server\n"
@@ -75,7 +77,7 @@ def test_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert not [*tmp_path.iterdir()], "looking made something"
 
 
-def test_a_kept_server_is_listed_with_all_there_is_to_know(keep: Keep, capsys: Printed) -> None:
+def test_kept_server_is_listed_with_all_its_facts(keep: Keep, capsys: Printed) -> None:
     server = keep()
     assert main(["servers"]) == 0
     assert "on lane fake, in use" in capsys.readouterr().out
@@ -93,17 +95,17 @@ def test_a_kept_server_is_listed_with_all_there_is_to_know(keep: Keep, capsys: P
     assert "a fake boots" in (entry.folder / "server.log").read_text()
 
     assert main(["servers", "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)
-    assert told["state"] == "idle"
-    assert told["idle_limit_s"] == 900
-    assert told["ends_in_s"] <= 900
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["state"] == "idle"
+    assert document["idle_limit_s"] == 900
+    assert document["ends_in_s"] <= 900
     key = (entry.folder / "key").read_text()
     assert key
-    assert key not in json.dumps(told)
+    assert key not in json.dumps(document)
 
 
 @pytest.mark.parametrize("by", ["name", "server", "keeper", "only", "all"])
-def test_one_is_ended_however_it_is_called(keep: Keep, capsys: Printed, by: str) -> None:
+def test_server_is_stopped_by_name_or_process_id(keep: Keep, capsys: Printed, by: str) -> None:
     server = keep()
     release(server)
     (entry,) = entries()
@@ -127,7 +129,7 @@ def test_one_is_ended_however_it_is_called(keep: Keep, capsys: Printed, by: str)
     assert entries() == []
 
 
-def test_one_in_use_is_ended_only_by_force(keep: Keep, capsys: Printed) -> None:
+def test_server_in_use_is_stopped_only_by_force(keep: Keep, capsys: Printed) -> None:
     server = keep()
     (entry,) = entries()
     assert main(["servers", "stop", entry.name]) == 1
@@ -141,7 +143,7 @@ def test_one_in_use_is_ended_only_by_force(keep: Keep, capsys: Printed) -> None:
     assert entries() == []
 
 
-def test_which_one_is_asked_where_there_are_several(keep: Keep, capsys: Printed) -> None:
+def test_name_is_required_among_several_servers(keep: Keep, capsys: Printed) -> None:
     for lane in ("one", "other"):
         release(keep(lane))
     first, second = (entry.name for entry in entries())
@@ -155,9 +157,7 @@ def test_which_one_is_asked_where_there_are_several(keep: Keep, capsys: Printed)
     assert entries() == []
 
 
-def test_one_that_died_is_listed_with_its_log_until_it_is_cleared_away(
-    keep: Keep, capsys: Printed
-) -> None:
+def test_dead_server_is_listed_with_its_log_until_cleared(keep: Keep, capsys: Printed) -> None:
     server = keep()
     release(server)
     (entry,) = entries()
@@ -165,17 +165,17 @@ def test_one_that_died_is_listed_with_its_log_until_it_is_cleared_away(
     send(entry.record.tree[0], 9)
     until(lambda: entries()[0].state is kept_registry.KeptState.DIED)
     assert main(["servers"]) == 0
-    told = capsys.readouterr().out
-    assert "on lane fake, died (exit status 137)" in told
-    assert f"log: {entry.folder / 'server.log'}" in told
+    output = capsys.readouterr().out
+    assert "on lane fake, died (exit status 137)" in output
+    assert f"log: {entry.folder / 'server.log'}" in output
     assert main(["servers", "stop", entry.name]) == 0
     assert entries() == []
 
 
-def test_idle_ones_give_way_and_those_in_use_do_not(keep: Keep) -> None:
+def test_idle_servers_give_way_and_used_ones_do_not(keep: Keep) -> None:
     used, idle = keep("one"), keep("other")
     release(idle)
-    assert [told.partition(", ")[2] for told in kept_registry.give_way()] == [
+    assert [message.partition(", ")[2] for message in kept_registry.give_way()] == [
         "qwen3.5 on lane other"
     ]
     assert used.alive()

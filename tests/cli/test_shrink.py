@@ -50,14 +50,14 @@ def kinds(whittler: Shrinker) -> dict[str, list[str]]:
     return {kind: list(map(str, parts)) for kind, parts in whittler.parts()}
 
 
-def body_of(found: IncidentFolder, name: str) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(found.body(found.send(name)))
+def body_of(incident: IncidentFolder, name: str) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(incident.body(incident.send(name)))
     return body
 
 
-def test_of_captured_requests_turns_tools_and_options_may_go(tmp_path: Path) -> None:
-    whole = incident_folder(tmp_path, [request("1"), request("2")], gate="captured")
-    whittler = Shrinker(whole)
+def test_captured_requests_can_lose_turns_tools_and_options(tmp_path: Path) -> None:
+    original = incident_folder(tmp_path, [request("1"), request("2")], gate="captured")
+    whittler = Shrinker(original)
     assert kinds(whittler) == {
         "request": ["request 1", "request 2"],
         "turn": ["turn 1", "turn 2", "turn 3", "turn 4"] * 2,
@@ -65,21 +65,24 @@ def test_of_captured_requests_turns_tools_and_options_may_go(tmp_path: Path) -> 
         "option": ["option temperature", "option seed"] * 2,
     }
     gone = [
-        RemovablePart("request", "2"), RemovablePart("turn", "1", 0), RemovablePart("turn", "1", 2), RemovablePart("tool", "1", 0),
+        RemovablePart("request", "2"),
+        RemovablePart("turn", "1", 0),
+        RemovablePart("turn", "1", 2),
+        RemovablePart("tool", "1", 0),
         RemovablePart("option", "1", "seed"),
-    ]  # fmt: skip
+    ]
     smaller = read(whittler.write(tmp_path, "smaller", gone))
     assert [send.name for send in smaller.incident.sends] == ["1"]
     assert body_of(smaller, "1") == {
         "model": "qwen3.5", "messages": [MESSAGES[1], MESSAGES[3]], "temperature": 0,
         "max_tokens": 9,
     }  # fmt: skip
-    assert read(whole.folder).incident == whole.incident
+    assert read(original.folder).incident == original.incident
     untouched = read(whittler.write(tmp_path, "untouched", [RemovablePart("request", "2")]))
     assert untouched.sent(untouched.send("1")).pieces == ((0.1, b"{}"),)
 
 
-def test_the_ways_a_cell_was_asked_stay_one_question(tmp_path: Path) -> None:
+def test_variants_of_a_cell_are_shrunk_together(tmp_path: Path) -> None:
     sends = [request(name) for name in ("1-whole", "1-streamed", "2-whole", "3-whole")]
     cells = (
         CellSends(cell=CELL, asked=ASKED, thinks=True, whole="1-whole", streamed="1-streamed"),
@@ -88,25 +91,25 @@ def test_the_ways_a_cell_was_asked_stay_one_question(tmp_path: Path) -> None:
             cell=CELL, asked=ASKED, thinks=True, whole="3-whole", unstopped="2-whole", stop="x"
         ),
     )
-    whole = incident_folder(tmp_path, sends, walk=RecordedWalk(max_tokens=9, cells=cells))
-    whittler = Shrinker(whole)
+    original = incident_folder(tmp_path, sends, walk=RecordedWalk(max_tokens=9, cells=cells))
+    whittler = Shrinker(original)
     assert kinds(whittler)["request"] == ["request 1-whole", "request 3-whole"]
-    smaller = read(whittler.write(tmp_path, "a", [RemovablePart("turn", "1-whole", 0)]))
-    assert body_of(smaller, "1-streamed")["messages"] == MESSAGES[1:]
-    assert body_of(smaller, "3-whole")["messages"] == MESSAGES
-    other = read(whittler.write(tmp_path, "b", [RemovablePart("request", "1-whole")]))
-    assert [send.name for send in other.incident.sends] == ["2-whole", "3-whole"]
-    assert other.incident.walk
-    assert [cell.whole for cell in other.incident.walk.cells] == ["2-whole", "3-whole"]
+    without_turn = read(whittler.write(tmp_path, "a", [RemovablePart("turn", "1-whole", 0)]))
+    assert body_of(without_turn, "1-streamed")["messages"] == MESSAGES[1:]
+    assert body_of(without_turn, "3-whole")["messages"] == MESSAGES
+    without_cell = read(whittler.write(tmp_path, "b", [RemovablePart("request", "1-whole")]))
+    assert [send.name for send in without_cell.incident.sends] == ["2-whole", "3-whole"]
+    assert without_cell.incident.walk
+    assert [cell.whole for cell in without_cell.incident.walk.cells] == ["2-whole", "3-whole"]
 
 
-def test_of_a_conversation_turns_and_tools_may_go(tmp_path: Path) -> None:
-    told = {
+def test_conversation_can_lose_turns_and_tools(tmp_path: Path) -> None:
+    conversation = {
         "name": "mine", "title": "t", "messages": MESSAGES, "tools": [TOOL], "thinking": "unset",
         "effort": "high", "repeat_last": 1,
     }  # fmt: skip
-    whole = incident_folder(tmp_path, [SENT], conversation=told)
-    whittler = Shrinker(whole)
+    original = incident_folder(tmp_path, [SENT], conversation=conversation)
+    whittler = Shrinker(original)
     assert kinds(whittler) == {
         "turn": ["turn 1", "turn 2", "turn 3", "turn 4"],
         "tool": ["tool 1"],
@@ -117,19 +120,19 @@ def test_of_a_conversation_turns_and_tools_may_go(tmp_path: Path) -> None:
         RemovablePart("tool", "", 0),
         RemovablePart("option", "", "effort"),
     ]
-    found = read(whittler.write(tmp_path, "a", gone)).incident.conversation
-    assert found
-    assert found["messages"] == [MESSAGES[0], *MESSAGES[2:]]
-    assert found["tools"] == []
-    assert "effort" not in found
+    remaining = read(whittler.write(tmp_path, "a", gone)).incident.conversation
+    assert remaining
+    assert remaining["messages"] == [MESSAGES[0], *MESSAGES[2:]]
+    assert remaining["tools"] == []
+    assert "effort" not in remaining
 
 
-def test_a_test_that_asks_by_itself_leaves_nothing_to_leave_out(tmp_path: Path) -> None:
+def test_incident_of_a_test_with_own_requests_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="asks by itself"):
         Shrinker(incident_folder(tmp_path, [SENT]))
 
 
-def test_what_makes_a_server_stumble_is_all_that_is_left(
+def test_only_the_cause_of_the_fault_remains(
     tmp_path: Path,
     fakes: Fakes,
     monkeypatch: pytest.MonkeyPatch,
@@ -144,9 +147,9 @@ def test_what_makes_a_server_stumble_is_all_that_is_left(
     capsys.readouterr()
 
     assert main(["shrink", str(path), "--base-url", url]) == 0
-    told = capsys.readouterr().out
-    print(told)
-    assert "left out: turn 1, turn 3, turn 4, tool 1, option temperature, option seed" in told
+    output = capsys.readouterr().out
+    print(output)
+    assert "left out: turn 1, turn 3, turn 4, tool 1, option temperature, option seed" in output
     smaller = read(path.parent / f"{path.name}-shrunk")
     assert body_of(smaller, "1") == {
         "model": "qwen3.5", "messages": [MESSAGES[1]], "max_tokens": 9,
@@ -158,12 +161,10 @@ def test_what_makes_a_server_stumble_is_all_that_is_left(
     assert len(list((tmp_path / "incidents").iterdir())) == 2
 
 
-def test_a_replay_that_comes_to_nothing_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failed_replay_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     test = "test_is_answered_as_expected[x]"
-    whole = incident_folder(tmp_path, [request("1")], gate="captured", test=test)
-    assert main(["shrink", str(whole.folder), "--lane", "nowhere"]) == 2
-    told = capsys.readouterr().err
-    assert "the replay came to nothing (exit status 4)" in told
-    assert "unknown lane 'nowhere'" in told
+    original = incident_folder(tmp_path, [request("1")], gate="captured", test=test)
+    assert main(["shrink", str(original.folder), "--lane", "nowhere"]) == 2
+    message = capsys.readouterr().err
+    assert "the replay came to nothing (exit status 4)" in message
+    assert "unknown lane 'nowhere'" in message
