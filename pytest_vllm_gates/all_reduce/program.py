@@ -160,7 +160,7 @@ def own_addresses() -> list[str]:
 def inode_of(descriptor: Path) -> str | None:
     """Return the inode of a socket; None for any other file."""
     try:
-        link = os.readlink(descriptor)  # noqa: PTH115 - what it says is no path
+        link = os.readlink(descriptor)  # noqa: PTH115 - the result is not a path
     except OSError:
         return None
     return link[len("socket:[") : -1] if link.startswith("socket:[") else None

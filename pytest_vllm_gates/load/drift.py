@@ -35,7 +35,7 @@ class SoakDrift:
 
 
 def drift(times: Sequence[float], values: Sequence[float]) -> SoakDrift | None:
-    """Return how a figure drifts; None for too few points to tell."""
+    """Return how a figure drifts; None for too few points."""
     from scipy import stats  # noqa: PLC0415 - half a second of import, for a soak alone
 
     if len(values) < FEWEST_POINTS:
@@ -77,7 +77,7 @@ def losing(soak_drift: SoakDrift, limits: LoadLimits) -> str:
 
 
 def may_be_losing(soak_drift: SoakDrift, limits: LoadLimits) -> str:
-    """Return why it cannot be told whether too much is lost; '' where it can."""
+    """Return why it is undecided whether too much is lost; '' where it is decided."""
     most = -soak_drift.low / soak_drift.level
     if most <= limits.soak_loss:
         return ""

@@ -36,7 +36,7 @@ class Requests:
 
 
 class Maker:
-    """Makes requests for completions of token ids, which a server reads as they stand.
+    """Makes requests for completions of token ids, which a server reads unchanged.
 
     An answer goes on to its last token whatever the model would like (`ignore_eos`), so that two
     servers have the same to do. Every chunk has the count of tokens so far

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
 
 BLOCK_TOKENS = 512
-"""Tokens that one id of a Mooncake trace stands for; the last may stand for fewer."""
+"""Tokens that one id of a Mooncake trace represents; the last may have fewer."""
 
 
 @dataclass(frozen=True)

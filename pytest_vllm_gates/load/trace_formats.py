@@ -76,7 +76,7 @@ class Format:
     numeric: bool = False
     """Whether the times of a table are numbers."""
 
-    def sorting(self, path: Path) -> str:
+    def sort_hint(self, path: Path) -> str:
         """Return how a trace of this format is put in order."""
         name = shlex.quote(str(path))
         if not self.table:
@@ -85,7 +85,7 @@ class Format:
         return f"sort it: (head -n 1 {name}; tail -n +2 {name} | sort {keys}) > sorted.csv"
 
 
-def recognised(first: Line) -> Format:
+def detect_format(first: Line) -> Format:
     """Return the format of the trace that begins with this line."""
     objects = first.text.lstrip().startswith("{")
     names = set(_object(first) if objects else columns(first))
@@ -107,7 +107,7 @@ def recognised(first: Line) -> Format:
     return nearest
 
 
-def reader(form: Format, first: Line) -> Callable[[Line], Entry]:
+def line_reader(form: Format, first: Line) -> Callable[[Line], Entry]:
     """Return the function that reads a line of a trace that begins with `first`."""
     if not form.table:
         return lambda line: form.read(line, _keys(line, form))

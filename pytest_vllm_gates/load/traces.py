@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.load.trace import BatchRequest, TraceSelection
-from pytest_vllm_gates.load.trace_formats import Line, reader, recognised
+from pytest_vllm_gates.load.trace_formats import Line, detect_format, line_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,31 +39,35 @@ def take(path: Path, traffic: Traffic) -> TraceSelection:
     first = next(lines, None)
     if first is None:
         raise UserError(f"{path}: the trace is empty\nname one that is not: --load-trace FILE")
-    form = recognised(first)
-    read = reader(form, first)
-    taken = _TakenRequests(traffic)
-    for line in lines if form.table else itertools.chain([first], lines):
-        if not taken.takes(line, read(line), form):
+    trace_format = detect_format(first)
+    read_line = line_reader(trace_format, first)
+    selection = _Selection(traffic)
+    for line in lines if trace_format.table else itertools.chain([first], lines):
+        if not selection.add(line, read_line(line), trace_format):
             break
-    if not taken.entries:
-        without = f"; {taken.left_out} have no prompt or no answer" if taken.left_out else ""
+    if not selection.entries:
+        without = (
+            f"; {selection.left_out} have no prompt or no answer" if selection.left_out else ""
+        )
         raise UserError(
-            f"{path}: this {form.name} has no request to replay{without}\n"
+            f"{path}: this {trace_format.name} has no request to replay{without}\n"
             "name a trace that has some: --load-trace FILE"
         )
-    if len(taken.entries) < FEWEST and taken.beyond_s:
-        speed = math.ceil(10 * taken.beyond_s / traffic.seconds) / 10
+    if len(selection.entries) < FEWEST and selection.beyond_s:
+        speed = math.ceil(10 * selection.beyond_s / traffic.seconds) / 10
         raise UserError(
-            f"{path}: the second request comes {taken.beyond_s:g} s after the first, and the plan "
-            f"has {traffic.seconds:g} s (load.seconds) at a trace_speed of "
+            f"{path}: the second request comes {selection.beyond_s:g} s after the first, and the "
+            f"plan has {traffic.seconds:g} s (load.seconds) at a trace_speed of "
             f"{traffic.trace_speed:g}\nreplay it faster: trace_speed = {speed:g} or more under "
             "[load] of the lane or the family"
         )
-    return TraceSelection(str(path), form.name, tuple(taken.entries), taken.left_out)
+    return TraceSelection(
+        str(path), trace_format.name, tuple(selection.entries), selection.left_out
+    )
 
 
 @dataclass
-class _TakenRequests:
+class _Selection:
     """The requests taken so far."""
 
     traffic: Traffic
@@ -76,7 +80,7 @@ class _TakenRequests:
         self._begun_s = self._last_s = -math.inf
         self._names: dict[str, int] = {}
 
-    def takes(self, line: Line, request: Entry, form: Format) -> bool:
+    def add(self, line: Line, request: Entry, form: Format) -> bool:
         """Take a request; return whether there is room for more."""
         if isinstance(request, BatchRequest):
             self._check_name(line, request)
@@ -86,7 +90,7 @@ class _TakenRequests:
             raise line.error(
                 f"a time {self._last_s - request.at_s:g} s before that of the request above it",
                 "requests in the order of their times",
-                form.sorting(line.path),
+                form.sort_hint(line.path),
             )
         self._last_s = request.at_s
         if not (request.prompt_tokens and request.output_tokens):

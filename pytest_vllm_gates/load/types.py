@@ -83,7 +83,7 @@ class AnsweredRequest:
     counted_by: str = ""
     """The source of a chunk's token count: `usage`, `token_ids`; `chunks` where there is none."""
     error: str = ""
-    """Why there is no whole answer: status and message, or a broken connection."""
+    """Why the answer is not complete: status and message, or a broken connection."""
     token_ids: int | None = None
     """The tokens whose ids came, however many are counted; None where the server sends no ids."""
 
@@ -158,7 +158,7 @@ class Limit:
 
     why: str
     clients: bool
-    """Whether it is a limit of the client that drives the load, and says nothing of the server."""
+    """Whether it is a limit of the client that drives the load, not of the server."""
 
 
 @dataclass(frozen=True)

@@ -45,16 +45,16 @@ def memory_limit(root: Path = Path("/")) -> int | None:
 # Variables that servers and their libraries read.
 PREFIXES = ("CUDA_", "NCCL_", "VLLM_", "HF_", "TORCH_", "NVIDIA_VISIBLE_", "OMP_NUM_")
 NAMES = ("LD_LIBRARY_PATH", "TRANSFORMERS_OFFLINE")
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is asked for its size
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only its size is read
 STATUS = Path("/proc/self/status")
 COMPATIBILITY = "cuda*/compat"
 
 
 def inspect() -> Machine:
     """Return this machine's facts; what cannot be read is left empty."""
-    driver, gpus, topology = nvml.ask()
+    driver, gpus, topology = nvml.inspect_gpus()
     if driver.problem:
-        second, gpus = nvidia_smi.ask()
+        second, gpus = nvidia_smi.inspect_gpus()
         driver = driver if second.problem else second
     memory, available = _memory()
     return Machine(

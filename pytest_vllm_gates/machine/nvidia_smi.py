@@ -18,7 +18,7 @@ DOCUMENT = re.compile(r"<nvidia_smi_log>.*</nvidia_smi_log>", re.DOTALL)
 CAPABILITIES = ("--query-gpu=compute_cap", "--format=csv,noheader")
 
 
-def ask() -> tuple[NvidiaDriver, tuple[Gpu, ...]]:
+def inspect_gpus() -> tuple[NvidiaDriver, tuple[Gpu, ...]]:
     """Return the driver and its GPUs; without them, why there are none."""
     program = shutil.which(NAME)
     if program is None:

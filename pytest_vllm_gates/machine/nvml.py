@@ -1,7 +1,7 @@
 """Queries the NVIDIA driver through NVML, each field on its own, since any may be refused.
 
-`ask` describes the GPUs. `watched` samples utilization, clock, power and temperature during a
-block: a lower clock or a limit that was reached explains worse figures.
+`inspect_gpus` describes the GPUs. `watched` samples utilization, clock, power and temperature
+during a block: a lower clock or a limit that was reached explains worse figures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 NAME = "NVML"
 
 
-def ask() -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
+def inspect_gpus() -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
     """Return the driver, its GPUs and how they reach each other; without one, why there is none."""
     import pynvml  # noqa: PLC0415 - only where a driver may be
 
@@ -30,13 +30,13 @@ def ask() -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
     except pynvml.NVMLError as error:
         return NvidiaDriver(problem=f"NVML: {error}"), (), ()
     try:
-        return _ask(pynvml)
+        return _inspect(pynvml)
     finally:
         with contextlib.suppress(pynvml.NVMLError):
             pynvml.nvmlShutdown()
 
 
-def _ask(nvml: Any) -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
+def _inspect(nvml: Any) -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
     def query(question: Callable[..., T], *about: object) -> T | None:
         try:
             return question(*about)

@@ -25,7 +25,7 @@ GUARD = Path(__file__).with_name("guard.py")
 DEFAULT_GRACE_S = 2.0
 
 # What the tree gets when this process was killed: nothing may be left five seconds later, however
-# busy the machine, and nobody waits for the server's farewell.
+# busy the machine, and no process waits for the server's shutdown.
 ORPHANED_GRACE_S = 0.5
 HURRY_S = 30.0
 POLL_S = 0.05
@@ -112,7 +112,7 @@ class GuardedProcess:
         self._hang_up(f"{grace_s}\n")
         status = self.wait(grace_s + HURRY_S)
         if status is None:
-            # The guard itself hangs. The command dies with it: it asked the kernel for that.
+            # The guard itself hangs. The kernel kills the command with it (PR_SET_PDEATHSIG).
             tree = descendants(self.pid)
             self._guard.kill()
             signal_all(tree, signal.SIGKILL)

@@ -202,7 +202,7 @@ def _corrupt(path: Path, why: str, command: str) -> str:
 
 
 def _machine_info() -> dict[str, Any]:
-    from pytest_benchmark.plugin import (  # noqa: PLC0415 - asks the processor for a second
+    from pytest_benchmark.plugin import (  # noqa: PLC0415 - queries the processor for a second
         pytest_benchmark_generate_machine_info,
     )
 

@@ -67,7 +67,7 @@ class Decision:
 
     answer: Conclusion
     why: str
-    """Why nothing can be said; which secondary figures are surely worse; whose the pace is."""
+    """Why there is no decision; the secondary figures that are surely worse; the host's pace."""
     means: dict[str, Mean] = field(default_factory=dict)
     """Slowdowns by the figure's name."""
     errors: tuple[float, float] = (0.0, 0.0)
@@ -114,7 +114,7 @@ def changed(name: str, slowdown: float) -> str:
 
 
 def unfit(block: Block, limits: Unfit) -> str:
-    """Return why a block says nothing of the server; '' where it does."""
+    """Return why a block does not measure the server; '' where it does."""
     if block.faults:
         return block.faults[0]
     if block.steal > limits.steal:

@@ -6,7 +6,7 @@ is therefore Student's, over boots. With few boots their own scatter is hardly k
 from before about the same machine counts as so many degrees of freedom (a scaled inverse chi-square
 prior; Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6).
 
-Looked at after every pair of boots, an interval would be wrong more often than it says. The error
+Looked at after every pair of boots, an interval would be wrong more often than its level. The error
 is spent over the looks by the square of their share (K. Kim and D. L. DeMets, Design and analysis
 of group sequential tests based on the type I error spending rate function, Biometrika 74, 1987),
 and summed (Bonferroni), which is valid however the looks depend on one another.

@@ -46,9 +46,7 @@ def test_finished_ranks_have_no_fault() -> None:
 
 
 @given(st.integers(2, 64), st.integers(1, 2**30), st.floats(1e-6, 10))
-def test_the_bus_bandwidth_is_what_each_link_has_to_carry(
-    world: int, size: int, round_s: float
-) -> None:
+def test_bus_bandwidth_is_the_load_of_one_link(world: int, size: int, round_s: float) -> None:
     """A ring sends each of n parts of the tensor 2(n - 1) times over one link."""
     each = [rank(number, summed=(RankSum(size, round_s),)) for number in range(world)]
     (bandwidth,) = checks.bandwidths(ranks(*each))

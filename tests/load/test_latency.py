@@ -53,7 +53,7 @@ def test_goodput_counts_requests_that_meet_every_limit() -> None:
     assert goodput(answers, LatencyLimits(tpot_s=6.0), 2.0) == 1.5
 
 
-def test_percentiles_lie_on_a_line_between_two_values() -> None:
+def test_percentiles_are_interpolated_linearly() -> None:
     assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert percentile([0.0, 10.0], 0.95) == 9.5
     assert percentile([0.0, 1.0, 5.0, 9.0], 0.5) == 3.0

@@ -82,17 +82,17 @@ def test_one_token_has_no_itl_and_no_answer_has_no_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "starts"),
     [(2, 5, ["3 requests"]), (2, 4, []), (None, 5, []), (2, None, [])],
 )
 def test_preemptions_are_those_of_the_phase(
-    before: int | None, after: int | None, told: list[str]
+    before: int | None, after: int | None, starts: list[str]
 ) -> None:
-    seen = [
+    figures = [
         None if number is None else replace(IDLE, preempted=number) for number in (before, after)
     ]
-    found = replace(phase(), before=seen[0], after=seen[1])
-    says = latency.beyond(found, LIMITS.model_copy(update={"preemptions": 2}))
-    assert [text[:10] for text in says] == told
-    none = latency.beyond(found, LIMITS.model_copy(update={"preemptions": 0}))
-    assert len([*none]) == (None not in seen)
+    measured = replace(phase(), before=figures[0], after=figures[1])
+    messages = latency.beyond(measured, LIMITS.model_copy(update={"preemptions": 2}))
+    assert [message[:10] for message in messages] == starts
+    none = latency.beyond(measured, LIMITS.model_copy(update={"preemptions": 0}))
+    assert len([*none]) == (None not in figures)

@@ -100,7 +100,7 @@ def test_a_batch_file(tmp_path: Path) -> None:
     content = batch() + "\n" + batch(custom_id="b", url=COMPLETIONS, body={"prompt": "Once"})
     selection = take_from(tmp_path, content)
     assert selection.format == "OpenAI batch file"
-    requests = [entry for entry in selection.entries if isinstance(entry, BatchRequest)]
+    requests = [request for request in selection.entries if isinstance(request, BatchRequest)]
     assert [(request.name, request.path) for request in requests] == [
         ("request-1", CHAT), ("b", COMPLETIONS),
     ]  # fmt: skip

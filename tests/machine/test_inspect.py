@@ -24,7 +24,7 @@ GIB = 2**30
 def test_nvml_and_nvidia_smi_report_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = recorded(name)
     Nvml(expected, as_bytes=name == "t4").install(monkeypatch)
-    driver, gpus, _ = nvml.ask()
+    driver, gpus, _ = nvml.inspect_gpus()
     assert gpus == expected.devices
     assert driver == replace(expected.driver, told_by="NVML")
 
@@ -53,7 +53,7 @@ def test_captured_machine_reports_the_same_either_way(
 
     expected = recorded("h100")
     Captured(expected).install(monkeypatch)
-    _, (gpu,), _ = nvml.ask()
+    _, (gpu,), _ = nvml.inspect_gpus()
     assert (gpu.name, gpu.capability) == (
         captured["name"],
         ".".join(map(str, captured["capability"])),
@@ -66,16 +66,16 @@ def test_captured_machine_reports_the_same_either_way(
         assert gpu.memory_bytes == 85_520_809_984
 
 
-def test_eight_gpus_and_how_they_reach_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_between_eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     Nvml(recorded("h100x8"), links=18).install(monkeypatch)
-    driver, gpus, topology = nvml.ask()
+    driver, gpus, topology = nvml.inspect_gpus()
     assert (driver.version, driver.cuda, len(gpus)) == ("550.90.07", "12.4", 8)
     assert {gpu.nvlinks for gpu in gpus} == {18}
     assert topology[0] == ("X", *["NVLINK"] * 7)
     assert topology[7] == (*["NVLINK"] * 7, "X")
 
     Nvml(recorded("h100x8")).install(monkeypatch)
-    _, gpus, topology = nvml.ask()
+    _, gpus, topology = nvml.inspect_gpus()
     assert gpus[0].nvlinks is None
     assert topology[1][:3] == ("SYS", "X", "SYS")
 
@@ -100,7 +100,7 @@ def test_driver_error_is_reported(error: str, monkeypatch: pytest.MonkeyPatch) -
         raise pynvml.NVMLError(getattr(pynvml, f"NVML_ERROR_{error}"))
 
     monkeypatch.setattr(pynvml, "nvmlInit", refuse)
-    driver, gpus, topology = nvml.ask()
+    driver, gpus, topology = nvml.inspect_gpus()
     assert (gpus, topology, driver.version) == ((), (), None)
     assert driver.problem is not None and driver.problem.startswith("NVML: ")
 

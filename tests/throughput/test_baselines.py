@@ -85,7 +85,7 @@ def test_boots_under_other_conditions_are_not_compared(
     assert at(tmp_path, now(**changes)).recorded() == ([], [difference])
 
 
-def test_gpus_name_a_machine() -> None:
+def test_machine_name_comes_from_its_gpus_or_address() -> None:
     gpus = dataclasses.replace(MACHINE, gpus=("NVIDIA H100 80GB HBM3",) * 2)
     assert machine_name(now(gpus)) == "2x-nvidia-h100-80gb-hbm3"
     elsewhere = LANE.model_copy(update={"command": None, "base_url": "http://gpu7:8000/v1"})

@@ -24,14 +24,14 @@ def pairs(count: int, slower: float = 0.0, seed: int = 1) -> list[Pair]:
     return [noise.pair(slower) for _ in range(count)]
 
 
-def test_as_fast_as_recorded_passes() -> None:
+def test_equal_speed_passes() -> None:
     noise = Noise()
     decision = decide.against_baseline(noise.boot(), [noise.boot() for _ in range(4)], PLAN)
     assert decision.answer is Conclusion.NO_REGRESSION
     assert "of all gates at most 1.0% are wrong alarms" in decision.sentence(PLAN.odds)
 
 
-def test_slower_than_recorded_is_a_regression_with_how_much() -> None:
+def test_slower_boot_is_a_regression_with_its_change() -> None:
     noise = Noise()
     decision = decide.against_baseline(noise.boot(math.log(3)), [noise.boot()], PLAN)
     assert decision.answer is Conclusion.REGRESSION
@@ -85,7 +85,7 @@ def test_a_warm_up_is_not_counted() -> None:
         ({"late_s": 9.0}, "the client sent its requests late"),
     ],
 )
-def test_unfit_blocks_decide_nothing(spoilt: dict[str, Any], reason: str) -> None:
+def test_unfit_blocks_are_inconclusive(spoilt: dict[str, Any], reason: str) -> None:
     noise = Noise()
     now = noise.boot(3.0, **spoilt)
     decision = decide.against_baseline(now, [noise.boot()] * 3, PLAN)
@@ -235,7 +235,7 @@ def test_slower_first_token_is_reported_beside_throughput() -> None:
     assert re.fullmatch(r"ttft_s is surely worse \(\+(9\d|10\d)\.\d%\)", decision.why)
 
 
-def test_answers_in_one_piece_have_no_pace_to_compare() -> None:
+def test_answers_in_one_piece_have_no_inter_token_figure() -> None:
     noise = Noise()
     boots = [[dataclasses.replace(block, itl_s=0.0) for block in noise.boot()] for _ in range(4)]
     assert decide.against_baseline(boots[0], boots[1:], PLAN).answer is Conclusion.NO_REGRESSION

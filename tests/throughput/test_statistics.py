@@ -37,7 +37,7 @@ def test_a_prior_counts_as_so_many_boots() -> None:
     assert degrees == 2
 
 
-def test_one_boot_against_several_knows_less_than_a_mean() -> None:
+def test_difference_of_one_boot_has_a_larger_error() -> None:
     prior = Prior(sd=0.1, degrees=10)
     mean = difference(1.5, [1.0], prior)
     several = difference(1.5, [1.0] * 4, prior)
@@ -47,13 +47,13 @@ def test_one_boot_against_several_knows_less_than_a_mean() -> None:
     assert (mean.degrees, several.degrees) == (10, 13)
 
 
-def test_a_mean_of_several_is_surer_than_one_of_them() -> None:
+def test_mean_of_several_boots_has_a_smaller_error() -> None:
     mean = mean_of([1.0, 2.0, 4.0, 5.0], NONE)
     assert (mean.value, mean.degrees) == (3.0, 3)
     assert mean.error == pytest.approx(math.sqrt(10 / 3) / 2)
 
 
-def test_students_quantiles_are_those_of_the_tables() -> None:
+def test_bounds_match_tables_of_students_t() -> None:
     mean = Mean(0.0, 1.0, 8)
     assert mean.below(0.05) == pytest.approx(1.860, abs=1e-3)
     assert mean.above(0.01) == pytest.approx(-2.896, abs=1e-3)

@@ -45,7 +45,7 @@ HERE = "127.0.0.1"
 GATHER_S = 60.0
 """How long workers may take to come, and each to take its part."""
 LEAD_S = 0.3
-"""How long before a load begins the workers are told when."""
+"""How long before a load begins the workers receive its start time."""
 SILENT_S = 30
 """After how many seconds without a sign of life a worker counts as lost; locust's own 3 pass on a
 machine whose server keeps every core."""
@@ -78,7 +78,7 @@ class Master(runners.MasterRunner):
         self._secret = secret
         self._count = count
         super().__init__(environment, host, port)
-        self.server.socket.linger = 1000  # ms; a worker that hangs keeps nobody from ending
+        self.server.socket.linger = 1000  # ms; a worker that hangs does not block the end
 
     def client_listener(self) -> NoReturn:
         """Listen; messages of unknown clients do not stop it."""
@@ -221,12 +221,12 @@ class Drive:
         self._look()
 
     def _late(self, goal: str, within_s: float) -> str:
-        workers, come = self._job.workers, len(self._master.clients.ready)
+        workers, arrived = self._job.workers, len(self._master.clients.ready)
         message = f"of {workers.count} load workers not all {goal} within {within_s:g} s"
         if goal != "come" or not workers.listen:
             return message
         return (
-            f"{message}, but {come}; start them where they are: {messages.SECRET_VARIABLE}=... "
+            f"{message}, but {arrived}; start them where they are: {messages.SECRET_VARIABLE}=... "
             f"python -m {WORKER} --master {workers.listen}"
         )
 
@@ -236,8 +236,8 @@ class Drive:
         for pid, end in self._children.ended():
             workers = [worker for worker in admitted.values() if worker.pid == pid]
             name = workers[0].name if workers else f"a load worker (process {pid})"
-            had = f"; {len(workers[0].part)} requests were its to send" if workers else ""
-            raise RuntimeError(f"{name} {end}{had}")
+            undelivered = f"; {len(workers[0].part)} requests were its to send" if workers else ""
+            raise RuntimeError(f"{name} {end}{undelivered}")
         for client_id, worker in admitted.items():
             node = clients.get(client_id)
             if node is not None and node.state == runners.STATE_MISSING:

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, ClassVar
 
 import gevent
-import locust  # it patches the standard library, so nobody else comes first
+import locust  # it patches the standard library, so it has to come first
 from gevent.event import Event
 from locust.exception import StopUser
 

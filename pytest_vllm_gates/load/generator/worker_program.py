@@ -121,7 +121,7 @@ def main(host: str, port: str, secret_file: str = "") -> None:
     if secret_file:
         secret = Path(secret_file).read_text(encoding="ascii")
     environment = Environment(user_classes=[LoadUser], catch_exceptions=False)
-    # Without any, locust would read its own from files and variables of whoever runs this.
+    # Without options, locust would read its own from the user's files and variables.
     environment.parsed_options = argparse.Namespace(web_base_path="", headless=True)
     runner = environment.runner = Worker(environment, host, int(port), secret)
     try:

@@ -58,7 +58,7 @@ def test_final_usage_summary_is_not_a_token() -> None:
     assert request.prompt_tokens == 5
 
 
-def test_without_counts_each_chunk_with_text_is_one() -> None:
+def test_chunk_with_text_counts_once_without_other_counts() -> None:
     pieces = stream(event(""), event("a"), event("b c"), DONE)
     request = answered(raw(*pieces))
     assert (request.tokens, request.counted_by) == (((3.0, 1), (4.0, 1)), "chunks")
@@ -78,7 +78,7 @@ def test_every_output_field_counts_as_tokens(choice: dict[str, Any]) -> None:
     assert answered(raw(*stream(data, DONE))).output_tokens == 1
 
 
-def test_an_event_is_as_late_as_its_last_byte() -> None:
+def test_event_time_is_that_of_its_last_byte() -> None:
     body = framed(event("a", 1)) + framed(event("b", 2)) + framed(DONE) + b"0\r\n\r\n"
     middle = len(framed(event("a", 1))) + 9
     request = answered(raw(CHUNKED + body[:middle], body[middle:]))
@@ -91,7 +91,7 @@ def test_events_may_share_or_span_chunks() -> None:
     assert request.tokens == ((2.0, 1), (3.0, 1))
 
 
-def test_lines_may_end_as_on_windows() -> None:
+def test_windows_line_ends_are_accepted() -> None:
     events = (event("a", 1) + event("b", 2) + DONE).replace(b"\n", b"\r\n")
     assert answered(raw(CHUNKED, framed(events), b"0\r\n\r\n")).output_tokens == 2
 
