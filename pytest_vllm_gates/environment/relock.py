@@ -53,61 +53,63 @@ def targets() -> list[dict[str, str]]:
     ]
 
 
-def resolved(path: Path, *more: str) -> list[Requirement]:
-    """Return what uv resolves `given` (a `.in` file) to, with further arguments."""
+def resolved(path: Path, *options: str) -> list[Requirement]:
+    """Return what uv resolves `path` (a `.in` file) to, with further options."""
     environ, arguments = environment_uv.for_uv(os.environ)
     excludes = path.with_suffix(".excludes")
     if excludes.exists():
         arguments += ["--excludes", str(excludes)]
-    done = subprocess.run(
+    result = subprocess.run(
         [uv.find_uv_bin(), "pip", "compile", str(path), "--quiet", "--no-header",
-         "--no-annotate", *arguments, *more],
+         "--no-annotate", *arguments, *options],
         env=environ, check=True, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    return [Requirement(line) for line in done.stdout.splitlines() if line.strip()]
+    return [Requirement(line) for line in result.stdout.splitlines() if line.strip()]
 
 
 def narrowed(requirements: Iterable[Requirement]) -> list[Requirement]:
     """Drop what no target installs, and the marker of what every target installs."""
-    kept = []
+    kept_requirements = []
     for requirement in requirements:
         marker = requirement.marker
-        wanted = [marker is None or Marker(str(marker)).evaluate(target) for target in targets()]
-        if all(wanted):
+        applies = [marker is None or Marker(str(marker)).evaluate(target) for target in targets()]
+        if all(applies):
             requirement.marker = None
-        if any(wanted):
-            kept.append(requirement)
-    return kept
+        if any(applies):
+            kept_requirements.append(requirement)
+    return kept_requirements
 
 
 def refusals(path: Path) -> dict[str, SpecifierSet]:
-    """Return the versions `given` refuses (`torch!=2.13.0+cpu`), by package.
+    """Return the versions that `path` refuses (`torch!=2.13.0+cpu`), by package.
 
     They stay in the lock: `torch==2.13.0` alone also means a build like `2.13.0+cpu`.
     """
-    found: dict[str, SpecifierSet] = {}
+    refused: dict[str, SpecifierSet] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             requirement = Requirement(line.partition(" #")[0])
-            refused = [
+            refused_builds = [
                 str(specifier) for specifier in requirement.specifier if specifier.operator == "!="
             ]
-            found[canonicalize_name(requirement.name)] = SpecifierSet(",".join(refused))
-    return found
+            refused[canonicalize_name(requirement.name)] = SpecifierSet(",".join(refused_builds))
+    return refused
 
 
 def relock(path: Path) -> Path:
-    """Resolve `given` (a `.in` file) and write its lock; returns the lock's path."""
+    """Resolve `path` (a `.in` file) and write its lock; returns the lock's path."""
     requirements = narrowed(resolved(path, "--universal", "--python-version", PYTHONS[0]))
     # Universally, uv believes one wheel of a release for all of them; here is what this machine's
     # wheels say.
-    lost = {other.name for other in resolved(path)} - {other.name for other in requirements}
-    if lost:
-        raise UserError(f"{path}: the universal resolution has lost {', '.join(sorted(lost))}\n"
+    lost_names = {package.name for package in resolved(path)} - {
+        package.name for package in requirements
+    }
+    if lost_names:
+        raise UserError(f"{path}: the universal resolution has lost {', '.join(sorted(lost_names))}\n"
                         f"name them, with the version and a marker, in {path}")  # fmt: skip
-    refused = refusals(path)
+    refused_builds = refusals(path)
     for requirement in requirements:
-        requirement.specifier &= refused.get(requirement.name, SpecifierSet())
+        requirement.specifier &= refused_builds.get(requirement.name, SpecifierSet())
     lock = path.with_suffix(".txt")
     lines = [HEADER.format(name=path.name), *(f"{requirement}\n" for requirement in requirements)]
     lock.write_text("".join(lines), encoding="utf-8")

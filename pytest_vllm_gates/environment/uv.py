@@ -1,9 +1,7 @@
-"""Runs uv: under the guard, from pip's configured sources, saying how far it is.
+"""Runs uv from pip's configured sources, under the guard, and reports its progress.
 
-Where packages come from: pip's configured sources, said in uv's words.
-
-uv does not read pip's configuration. Whoever configured pip (a mirror, an air gap, a folder of
-wheels, a certificate) configured it for this machine, so uv is told the same.
+uv does not read pip's configuration. A machine whose pip is configured (a mirror, an air gap, a
+folder of wheels, a certificate) needs the same for uv, so pip's settings are passed to it.
 """
 
 from __future__ import annotations
@@ -57,8 +55,8 @@ NOT_HANDED_ON = frozenset({
 
 def pip_files(environ: Mapping[str, str]) -> list[Path]:
     """Return the configuration files pip reads on Linux and macOS, the weakest first."""
-    named = environ.get("PIP_CONFIG_FILE")
-    if named == os.devnull:
+    named_file = environ.get("PIP_CONFIG_FILE")
+    if named_file == os.devnull:
         return []
     home = Path(environ.get("HOME", "~")).expanduser()
     system = [
@@ -70,8 +68,11 @@ def pip_files(environ: Mapping[str, str]) -> list[Path]:
     if sys.platform == "darwin":
         system = [Path("/Library/Application Support/pip")]
         user.append(home / "Library" / "Application Support" / "pip")
-    folders = [*system, Path("/etc"), *([] if named else user), Path(sys.prefix)]
-    return [*(folder / "pip.conf" for folder in folders), *([Path(named)] if named else [])]
+    folders = [*system, Path("/etc"), *([] if named_file else user), Path(sys.prefix)]
+    return [
+        *(folder / "pip.conf" for folder in folders),
+        *([Path(named_file)] if named_file else []),
+    ]
 
 
 def pip_settings(files: Iterable[Path], environ: Mapping[str, str]) -> dict[str, str]:
@@ -83,11 +84,13 @@ def pip_settings(files: Iterable[Path], environ: Mapping[str, str]) -> dict[str,
             parser.read(file, encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError):
             continue  # pip itself will say so; what other files hold still counts
-        for section, found in sections.items():
+        for section, values in sections.items():
             if parser.has_section(section):
-                found.update((_key(name), value) for name, value in parser.items(section))
-    said = {_key(name[4:]): value for name, value in environ.items() if name.startswith("PIP_")}
-    settings = {**sections["global"], **sections["install"], **said}
+                values.update((_key(name), value) for name, value in parser.items(section))
+    from_environment = {
+        _key(name[4:]): value for name, value in environ.items() if name.startswith("PIP_")
+    }
+    settings = {**sections["global"], **sections["install"], **from_environment}
     if "default-timeout" in settings:
         settings.setdefault("timeout", settings["default-timeout"])
     return {name: value for name, value in settings.items() if value.strip()}
@@ -180,8 +183,8 @@ class UvResult:
 
     def lacks(self, package: str) -> bool:
         """Whether the sources answered and uv names `package` as what they do not have."""
-        _, found, reason = self.output.partition(NO_SOLUTION)
-        return bool(found) and re.search(rf"\b{re.escape(package)}\b", reason) is not None
+        _, separator, reason = self.output.partition(NO_SOLUTION)
+        return bool(separator) and re.search(rf"\b{re.escape(package)}\b", reason) is not None
 
 
 def find() -> Path:
@@ -196,12 +199,12 @@ def find() -> Path:
 def python(version: str) -> str | None:
     """Return the whole version of this machine's Python `version` ("3.11"), None without one."""
     env, _ = for_uv(os.environ)
-    asked = ["python", "find", "--system", "--no-project", "--no-python-downloads",
+    arguments = ["python", "find", "--system", "--no-project", "--no-python-downloads",
              "--show-version", version]  # fmt: skip
-    done = subprocess.run(
-        [str(find()), *asked], env=env, capture_output=True, text=True, check=False
+    result = subprocess.run(
+        [str(find()), *arguments], env=env, capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    return result.stdout.strip() or None if result.returncode == 0 else None
 
 
 def run(arguments: Sequence[str], *, log: Path, cwd: Path, say: Callable[[str], None]) -> UvResult:
@@ -209,18 +212,18 @@ def run(arguments: Sequence[str], *, log: Path, cwd: Path, say: Callable[[str], 
 
     The working folder holds no project's uv settings, so those of whoever calls do not leak in.
     """
-    env, more = for_uv(os.environ)
+    env, index_arguments = for_uv(os.environ)
     env |= {"NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
     if "pip" not in arguments:
-        more = []
+        index_arguments = []
     log.touch()
     start = log.stat().st_size
-    process = GuardedProcess([str(find()), *arguments, *more], env=env, log=log, cwd=cwd)
+    process = GuardedProcess([str(find()), *arguments, *index_arguments], env=env, log=log, cwd=cwd)
     try:
-        said_at = -SAY_EVERY_S
+        reported_at = -SAY_EVERY_S
         while process.poll() is None:
-            if time.monotonic() - said_at >= SAY_EVERY_S:
-                said_at = time.monotonic()
+            if time.monotonic() - reported_at >= SAY_EVERY_S:
+                reported_at = time.monotonic()
                 say(_since(log, start))
             process.wait(POLL_S)
     finally:
@@ -233,26 +236,30 @@ def stage(output: str, count: int) -> str:
     packages = f"{count} packages" if count > 1 else "1 package"
     if re.search(r"^Installed ", output, re.MULTILINE):
         return f"compiling the bytecode of {packages}"
-    begun = dict(re.findall(r"^Downloading (\S+) \((.+?)\)", output, re.MULTILINE))
-    ended = set(re.findall(r"^ Downloaded (\S+)", output, re.MULTILINE))
-    waiting = [f"{name} ({size})" for name, size in begun.items() if name not in ended]
+    started = dict(re.findall(r"^Downloading (\S+) \((.+?)\)", output, re.MULTILINE))
+    finished = set(re.findall(r"^ Downloaded (\S+)", output, re.MULTILINE))
+    waiting = [f"{name} ({size})" for name, size in started.items() if name not in finished]
     if waiting:
-        more = f" and {len(waiting) - 1} more" if waiting[1:] else ""
-        return f"installing {packages}, downloading {waiting[-1]}{more}"
+        others = f" and {len(waiting) - 1} more" if waiting[1:] else ""
+        return f"installing {packages}, downloading {waiting[-1]}{others}"
     return f"installing {packages}"
 
 
-def explain(done: UvResult, *, what: str, cache: Path, python: str) -> str:
+def explain(result: UvResult, *, task: str, cache: Path, python: str) -> str:
     """Return why a command failed: what was being done, the cause, what to do, uv's last words."""
-    known = [cause for cause in CAUSES if re.search(cause.pattern, done.output, re.IGNORECASE)]
+    causes = [
+        candidate
+        for candidate in CAUSES
+        if re.search(candidate.pattern, result.output, re.IGNORECASE)
+    ]
     # On a full disk uv's own words may not have reached its log.
     if shutil.disk_usage(cache).free < FULL_BYTES:
-        known.insert(0, DISK_FULL)
-    unknown = Cause("", f"uv ended with status {done.status}", "then run again")
-    found = known[0] if known else unknown
-    lines = [f"  uv: {line}" for line in done.output.strip().splitlines()[-LAST_LINES:]]
-    advice = found.advice.format(cache=cache, python=python)
-    return "\n".join([f"{what}: {found.cause}", advice, *lines])
+        causes.insert(0, DISK_FULL)
+    unknown_cause = Cause("", f"uv ended with status {result.status}", "then run again")
+    cause = causes[0] if causes else unknown_cause
+    lines = [f"  uv: {line}" for line in result.output.strip().splitlines()[-LAST_LINES:]]
+    advice = cause.advice.format(cache=cache, python=python)
+    return "\n".join([f"{task}: {cause.cause}", advice, *lines])
 
 
 def _since(log: Path, start: int) -> str:

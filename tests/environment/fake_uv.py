@@ -42,25 +42,27 @@ def install(arguments: list[str], trouble: str) -> int:
     packages = python.parent.parent / "lib" / "python3.11" / "site-packages"
     if "-r" in arguments:
         text = Path(arguments[arguments.index("-r") + 1]).read_text().splitlines()
-        wanted = [
+        pins = [
             line.partition(" ;")[0].removesuffix(" \\")
             for line in text
             if line[:1] != "#" and "win32" not in line and "--hash" not in line
         ]
     else:
-        wanted = [argument for argument in arguments if "==" in argument]
-    builds = [entry for entry in wanted if "+cpu" in entry]
-    there = {path.name for path in packages.iterdir()}
-    lacking = [build for build in builds if build.replace("==", "-") + ".dist-info" not in there]
+        pins = [argument for argument in arguments if "==" in argument]
+    builds = [pin for pin in pins if "+cpu" in pin]
+    installed = {path.name for path in packages.iterdir()}
+    lacking = [
+        build for build in builds if build.replace("==", "-") + ".dist-info" not in installed
+    ]
     if trouble.startswith("no-torch") and lacking and "--torch-backend" not in arguments:
         say(NO_SOLUTION.format(lacking[0]))
         return 1
     if trouble == "no-torch-anywhere" and "--torch-backend" in arguments:
         say(FAILURES["network"])
         return 2
-    say(f"Resolved {len(wanted)} packages in 1ms\nDownloading torch (182.9MiB)")
-    for number, item in enumerate(wanted):
-        name, _, version = item.strip().partition("==")
+    say(f"Resolved {len(pins)} packages in 1ms\nDownloading torch (182.9MiB)")
+    for number, requirement in enumerate(pins):
+        name, _, version = requirement.strip().partition("==")
         if trouble == "wrong" and number == 0:
             version = "9.9"
         (packages / f"{name.replace('-', '_')}-{version}.dist-info").mkdir(exist_ok=True)
@@ -72,13 +74,13 @@ def install(arguments: list[str], trouble: str) -> int:
 
 def compile_lock(arguments: list[str], trouble: str) -> int:
     """Give every package of an index checksums; one from a folder, as builds of torch, has none."""
-    asked = Path(arguments[2]).read_text().split()
-    builds = [item for item in asked if "+cpu" in item]
+    requirements = Path(arguments[2]).read_text().split()
+    builds = [requirement for requirement in requirements if "+cpu" in requirement]
     if trouble == "no-torch" and builds and "--torch-backend" not in arguments:
         say(NO_SOLUTION.format(builds[0]))
         return 1
     lines = []
-    for text in asked:
+    for text in requirements:
         name, _, version = text.partition("==")
         hashes = f" \\\n    --hash=sha256:{name}-{version} \\\n    --hash=sha256:other"
         lines.append(text if text in builds else text + hashes)
@@ -92,9 +94,9 @@ def main() -> int:
     with Path(os.environ["FAKE_UV_CALLS"]).open("a") as calls:
         calls.write(json.dumps(arguments) + "\n")
     if arguments[:2] == ["python", "find"]:
-        here = os.environ.get("FAKE_UV_PYTHON", "")
-        print(here)
-        return 0 if here else 2
+        version = os.environ.get("FAKE_UV_PYTHON", "")
+        print(version)
+        return 0 if version else 2
     if arguments[0] == "venv":
         return venv(Path(arguments[-1]))
     if trouble in FAILURES:

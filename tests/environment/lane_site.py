@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.environment import environment, uv as uv_module
+from pytest_vllm_gates.environment import environment, uv
 
 FAKE_UV = Path(__file__).with_name("fake_uv.py")
 
@@ -63,7 +63,7 @@ def site_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     program = tmp_path / "uv"
     program.write_text(f"#!{sys.executable} -IS\n" + FAKE_UV.read_text())
     program.chmod(0o755)
-    monkeypatch.setattr(uv_module, "find_uv_bin", lambda: str(program))
+    monkeypatch.setattr(uv, "find_uv_bin", lambda: str(program))
     site = Site(tmp_path / "project", tmp_path / "cache", tmp_path / "calls")
     site.project.mkdir()
     site.write("small.toml", 'title = "small"\nlock = "small.txt"\ntorch_backend = "cpu"\n')

@@ -20,30 +20,33 @@ def narrowed(*lines: str) -> list[str]:
     ]
 
 
-def test_only_what_a_linux_machine_installs_is_kept() -> None:
+def test_only_packages_for_linux_are_kept() -> None:
     assert narrowed('a==1 ; sys_platform == "win32"', 'b==1 ; platform_machine == "s390x"') == []
 
 
-def test_a_marker_that_always_holds_is_dropped() -> None:
+def test_marker_that_is_always_true_is_dropped() -> None:
     assert narrowed('a==1 ; sys_platform != "win32"') == ["a==1"]
 
 
-def test_a_marker_that_sometimes_holds_is_kept() -> None:
+def test_marker_that_is_sometimes_true_is_kept() -> None:
     line = 'a==1; python_full_version >= "3.12"'
     assert narrowed(line) == [line]
 
 
 def resolve_to(
-    monkeypatch: pytest.MonkeyPatch, universal: tuple[str, ...], here: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, universal: tuple[str, ...], this_machine: tuple[str, ...]
 ) -> None:
-    def resolved(path: Path, *more: str) -> list[Requirement]:
+    def resolved(path: Path, *arguments: str) -> list[Requirement]:
         assert path
-        return [Requirement(line) for line in (universal if "--universal" in more else here)]
+        return [
+            Requirement(line)
+            for line in (universal if "--universal" in arguments else this_machine)
+        ]
 
     monkeypatch.setattr(relock, "resolved", resolved)
 
 
-def test_a_lock_says_how_it_is_made_and_keeps_refused_builds(
+def test_lock_header_has_its_command_and_refusals_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "mine.in"
@@ -61,7 +64,7 @@ def test_a_lock_says_how_it_is_made_and_keeps_refused_builds(
     ]
 
 
-def test_what_the_universal_resolution_lost_is_an_error(
+def test_package_lost_by_universal_resolution_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "mine.in"
@@ -71,14 +74,14 @@ def test_what_the_universal_resolution_lost_is_an_error(
         relock.relock(path)
 
 
-def test_markers_are_judged_for_the_environments_python_not_for_this_one(tmp_path: Path) -> None:
+def test_markers_are_evaluated_for_the_environments_python(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text('a==1 ; python_version < "3.12"\na==2 ; python_version >= "3.12"\n')
     assert [str(pin.specifier) for pin in installed.wanted(lock, "3.11.7").values()] == ["==1"]
     assert [str(pin.specifier) for pin in installed.wanted(lock, "3.14.0").values()] == ["==2"]
 
 
-def test_hashes_and_options_of_a_lock_are_passed_over(tmp_path: Path) -> None:
+def test_hashes_and_options_of_a_lock_are_ignored(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text("--no-index\na==1 \\\n    --hash=sha256:00\nb==2 --hash=sha256:11 # why\n")
     assert list(installed.wanted(lock, "3.11.7")) == ["a", "b"]
@@ -104,7 +107,7 @@ def test_versions_are_read_from_the_names_of_metadata_folders(tmp_path: Path) ->
         ("Installed 7 packages in 1ms\n", "compiling the bytecode of 7 packages"),
     ],
 )
-def test_progress_says_what_an_install_is_doing(output: str, stage: str) -> None:
+def test_install_stage_is_read_from_uv_output(output: str, stage: str) -> None:
     assert uv.stage(output, 7) == stage
 
 
@@ -115,12 +118,12 @@ def test_a_full_disk_is_named_even_when_uv_could_not_say_so(
         free = 0
 
     monkeypatch.setattr("shutil.disk_usage", lambda _: Full)
-    text = uv.explain(uv.UvResult(2, ""), what="lane x: making it", cache=tmp_path, python="3")
+    text = uv.explain(uv.UvResult(2, ""), task="lane x: making it", cache=tmp_path, python="3")
     assert text.startswith("lane x: making it: the disk is full\nfree some space under ")
 
 
-def test_uvs_last_words_are_quoted_and_no_more(tmp_path: Path) -> None:
+def test_only_the_last_lines_of_uv_are_quoted(tmp_path: Path) -> None:
     output = "".join(f"line {number}\n" for number in range(50))
-    text = uv.explain(uv.UvResult(1, output), what="w", cache=tmp_path, python="3")
+    text = uv.explain(uv.UvResult(1, output), task="w", cache=tmp_path, python="3")
     assert text.splitlines()[2] == "  uv: line 38"
     assert text.splitlines()[-1] == "  uv: line 49"

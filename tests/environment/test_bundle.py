@@ -65,21 +65,21 @@ def read(site: Path) -> Bundle:
 
 
 def test_an_environment_is_read_without_importing_it(site: Path) -> None:
-    found = read(site)
-    assert (found.vllm, found.device, found.torch_cuda) == ("0.32.0", "cuda", "13.0")
-    assert found.nccl == "2.29.7"
-    assert found.architectures == {"AForCausalLM"}
-    assert found.gone == {"OldForCausalLM": "0.9.2"}
-    assert "OlmoForCausalLM" in found.transformers_architectures
-    assert {"qwen3_5", "deepseek_v4"} <= found.model_types
-    assert found.quantizations == {"awq", "fp8"}
-    assert found.taken_over == {"m", "auto-round"}
-    assert found.utilization == 0.92
-    assert found.plugins == ("more",)
-    assert found.locations["vllm"] == str(site / "vllm")
+    brought = read(site)
+    assert (brought.vllm, brought.device, brought.torch_cuda) == ("0.32.0", "cuda", "13.0")
+    assert brought.nccl == "2.29.7"
+    assert brought.architectures == {"AForCausalLM"}
+    assert brought.gone == {"OldForCausalLM": "0.9.2"}
+    assert "OlmoForCausalLM" in brought.transformers_architectures
+    assert {"qwen3_5", "deepseek_v4"} <= brought.model_types
+    assert brought.quantizations == {"awq", "fp8"}
+    assert brought.taken_over == {"m", "auto-round"}
+    assert brought.utilization == 0.92
+    assert brought.plugins == ("more",)
+    assert brought.locations["vllm"] == str(site / "vllm")
 
 
-def test_what_is_declared_and_not_installed_is_named(site: Path) -> None:
+def test_declared_but_missing_package_is_named(site: Path) -> None:
     assert read(site).unmet == (
         UnmetRequirement("vllm 0.32.0", "transformers<5.20.0,>=5.16.1", "4.57.1"),
         UnmetRequirement("vllm 0.32.0", "tokenizers>=0.23.2", "0.22.1"),
@@ -96,32 +96,32 @@ def test_torchvision_declares_the_torch_that_it_was_compiled_for(site: Path) -> 
     )
 
 
-def test_a_torchvision_that_vllm_declares_has_to_be_there(site: Path) -> None:
+def test_torchvision_that_vllm_declares_is_required(site: Path) -> None:
     """GLM on an H100 without it: the engine died of the import while it warmed up."""
     metadata = site / "vllm-0.32.0.dist-info" / "METADATA"
     metadata.write_text("Requires-Dist: torchvision==0.28.0\n" + metadata.read_text())
     assert UnmetRequirement("vllm 0.32.0", "torchvision==0.28.0", None) in read(site).unmet
 
 
-def test_what_lies_further_down_the_path_declares_nothing(site: Path, tmp_path: Path) -> None:
+def test_shadowed_distributions_declare_nothing(site: Path, tmp_path: Path) -> None:
     """An environment made with --system-site-packages has two of many a package."""
     below = tmp_path / "below"
     for name in ("transformers-4.0", "vllm-0.32.0"):
         (below / f"{name}.dist-info").mkdir(parents=True)
         (below / f"{name}.dist-info" / "METADATA").write_text("Requires-Dist: tokenizers==0.1\n")
     folders = [site, below]
-    found = bundle.read(folders, installed.versions(folders), "3.12.3")
-    assert found.unmet == read(site).unmet
+    brought = bundle.read(folders, installed.versions(folders), "3.12.3")
+    assert brought.unmet == read(site).unmet
 
 
-def test_torchs_own_table_says_what_it_was_compiled_for(site: Path) -> None:
-    found = read(site)
-    assert found.torch_kernels == Kernels((75, 80, 120), ptx=None)
-    assert found.vllm_kernels is None
+def test_torch_kernels_are_read_from_its_own_table(site: Path) -> None:
+    brought = read(site)
+    assert brought.torch_kernels == Kernels((75, 80, 120), ptx=None)
+    assert brought.vllm_kernels is None
 
 
 @pytest.mark.parametrize("text", ["", "def (", "__version__ = '1'\n", "\0"])
-def test_a_torch_that_keeps_it_elsewhere_is_unknown(site: Path, text: str) -> None:
+def test_torch_without_the_table_has_unknown_kernels(site: Path, text: str) -> None:
     (site / "torch/version.py").write_text(text)
     assert (read(site).device, read(site).torch_cuda) == (None, None)
 
@@ -130,7 +130,7 @@ def test_a_torch_that_keeps_it_elsewhere_is_unknown(site: Path, text: str) -> No
     ("version", "device"),
     [("cuda = None\nhip = '6.4'\n", "rocm"), ("cuda = None\nhip = None\n", "cpu")],
 )
-def test_other_devices(site: Path, version: str, device: str) -> None:
+def test_device_follows_the_distribution(site: Path, version: str, device: str) -> None:
     (site / "torch/version.py").write_text(version)
     assert read(site).device == device
 
@@ -177,32 +177,32 @@ def test_kernels_are_read_from_a_librarys_headers(tmp_path: Path) -> None:
         library([(2, 90)], name=b".b"),
     ],
 )
-def test_what_has_no_kernels_or_is_no_library_is_unknown(tmp_path: Path, content: bytes) -> None:
+def test_file_without_kernels_is_unknown(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.so"
     path.write_bytes(content)
     assert fatbin.kernels(path) is None
     assert fatbin.kernels(tmp_path / "absent.so") is None
 
 
-def test_a_lanes_libraries_are_looked_at_first(site: Path) -> None:
+def test_compiled_libraries_come_before_the_table(site: Path) -> None:
     for name, arch in (("torch/lib/libtorch_cuda.so", 90), ("vllm/_C.abi3.so", 80)):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_bytes(library([(2, arch)]))
-    found = read(site)
-    assert found.torch_kernels == Kernels((90,), ())
-    assert found.vllm_kernels == Kernels((80,), ())
+    brought = read(site)
+    assert brought.torch_kernels == Kernels((90,), ())
+    assert brought.vllm_kernels == Kernels((80,), ())
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", ["cpu", pytest.param("cpu-previous", marks=pytest.mark.slow)])
 def test_released_vllms_are_read(name: str, tmp_path: Path) -> None:
-    made = environment.prepare(
+    prepared = environment.prepare(
         lanes.load(name, tmp_path), cache=files.default_cache(), progress=print
     )
-    found = bundle.read(made.folders, made.versions)
-    assert (found.device, found.unmet) == ("cpu", ())
-    assert {"Qwen3_5ForCausalLM", "DeepseekV4ForCausalLM"} <= found.architectures
-    assert {"qwen3_5", "deepseek_v4", "gemma4"} <= found.model_types
-    assert {"fp8", "compressed-tensors"} <= found.quantizations
-    assert "auto-round" in found.taken_over
-    assert found.gone["Phi3SmallForCausalLM"] == "0.9.2"
+    brought = bundle.read(prepared.folders, prepared.versions)
+    assert (brought.device, brought.unmet) == ("cpu", ())
+    assert {"Qwen3_5ForCausalLM", "DeepseekV4ForCausalLM"} <= brought.architectures
+    assert {"qwen3_5", "deepseek_v4", "gemma4"} <= brought.model_types
+    assert {"fp8", "compressed-tensors"} <= brought.quantizations
+    assert "auto-round" in brought.taken_over
+    assert brought.gone["Phi3SmallForCausalLM"] == "0.9.2"

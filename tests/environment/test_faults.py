@@ -55,7 +55,7 @@ def until_installing(site: Site, calls: int = 2) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_making_leaves_nothing_that_looks_whole(
+def test_interrupted_build_leaves_no_usable_environment(
     site: Site, tmp_path: Path, number: signal.Signals
 ) -> None:
     maker = start(site, FAKE_UV_GO=str(tmp_path / "go"))
@@ -63,12 +63,12 @@ def test_an_interrupted_making_leaves_nothing_that_looks_whole(
     maker.send_signal(number)
     maker.communicate(timeout=LIMIT_S)
     assert all(".building-" in name for name in site.made())
-    again = site.prepare()
-    assert again.made
+    second = site.prepare()
+    assert second.made
     assert len(site.made()) == 1, "what the dead builder left is removed"
 
 
-def test_ctrl_c_clears_up_at_once(site: Site, tmp_path: Path) -> None:
+def test_ctrl_c_removes_the_build_folder(site: Site, tmp_path: Path) -> None:
     maker = start(site, FAKE_UV_GO=str(tmp_path / "go"))
     until_installing(site)
     pressed = time.monotonic()
@@ -78,7 +78,7 @@ def test_ctrl_c_clears_up_at_once(site: Site, tmp_path: Path) -> None:
     assert site.made() == []
 
 
-def test_what_another_lanes_dead_builder_left_is_removed_too(site: Site, tmp_path: Path) -> None:
+def test_leftovers_of_dead_builders_are_removed(site: Site, tmp_path: Path) -> None:
     maker = start(site, FAKE_UV_GO=str(tmp_path / "go"))
     until_installing(site)
     maker.kill()
@@ -90,7 +90,7 @@ def test_what_another_lanes_dead_builder_left_is_removed_too(site: Site, tmp_pat
     assert [name.partition("-")[0] for name in site.made()] == ["other"]
 
 
-def test_what_a_living_builder_works_on_is_left_alone(site: Site, tmp_path: Path) -> None:
+def test_folder_of_a_living_builder_is_left_alone(site: Site, tmp_path: Path) -> None:
     go = tmp_path / "go"
     maker = start(site, FAKE_UV_GO=str(go))
     until_installing(site)
@@ -102,9 +102,7 @@ def test_what_a_living_builder_works_on_is_left_alone(site: Site, tmp_path: Path
     assert out.splitlines()[-1] == "made", err
 
 
-def test_of_two_runs_one_makes_it_and_the_other_waits_and_says_so(
-    site: Site, tmp_path: Path
-) -> None:
+def test_second_run_waits_for_the_first_and_reports_it(site: Site, tmp_path: Path) -> None:
     go = tmp_path / "go"
     first = start(site, FAKE_UV_GO=str(go))
     until_installing(site)
@@ -118,7 +116,7 @@ def test_of_two_runs_one_makes_it_and_the_other_waits_and_says_so(
     assert len(site.calls()) == 2
 
 
-def test_the_one_who_waited_makes_it_when_the_maker_dies(site: Site, tmp_path: Path) -> None:
+def test_waiting_run_builds_if_the_builder_dies(site: Site, tmp_path: Path) -> None:
     first = start(site, FAKE_UV_GO=str(tmp_path / "go"))
     until_installing(site)
     threading.Timer(0.5, first.kill).start()
@@ -139,7 +137,7 @@ def test_the_one_who_waited_makes_it_when_the_maker_dies(site: Site, tmp_path: P
         ("nothing-known", "uv ended with status 1", "then run again"),
     ],
 )  # fmt: skip
-def test_a_failure_names_lane_cause_next_step_and_uvs_last_words(
+def test_failure_names_lane_cause_next_step_and_uv_output(
     site: Site, monkeypatch: pytest.MonkeyPatch, trouble: str, cause: str, advice: str
 ) -> None:
     monkeypatch.setenv("FAKE_UV", trouble)
@@ -154,7 +152,7 @@ def test_a_failure_names_lane_cause_next_step_and_uvs_last_words(
     assert site.prepare().made
 
 
-def test_torch_found_nowhere_says_that_both_were_asked(
+def test_missing_torch_message_names_both_sources(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_UV", "no-torch-anywhere")
@@ -167,7 +165,7 @@ def test_torch_found_nowhere_says_that_both_were_asked(
     )
 
 
-def test_an_install_that_is_not_the_lock_is_not_kept(
+def test_install_that_differs_from_the_lock_is_discarded(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_UV", "wrong")
@@ -178,18 +176,18 @@ def test_an_install_that_is_not_the_lock_is_not_kept(
     assert site.made() == []
 
 
-def test_a_cache_that_cannot_be_written_is_a_mistake_one_can_mend(site: Site) -> None:
+def test_unwritable_cache_is_a_user_error(site: Site) -> None:
     site.cache.write_text("a file where the folder should be")
     with pytest.raises(UserError, match=r"(?s)Not a directory.*VLLM_GATES_CACHE"):
         site.prepare()
 
 
-def test_a_missing_uv_is_said_with_the_command_that_installs_it(
+def test_missing_uv_names_the_command_that_installs_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone() -> str:
+    def find_nothing() -> str:
         raise FileNotFoundError
 
-    monkeypatch.setattr("pytest_vllm_gates.environment.uv.find_uv_bin", gone)
+    monkeypatch.setattr("pytest_vllm_gates.environment.uv.find_uv_bin", find_nothing)
     with pytest.raises(UserError, match="install it: python -m pip install uv"):
         site.prepare()

@@ -23,14 +23,14 @@ def interpreter(site: Site, *distributions: str) -> str:
     return str(program)
 
 
-def given(site: Site, python: str) -> Environment:
+def prepare(site: Site, python: str) -> Environment:
     site.write("mine.toml", f'title = "mine"\npython = "{python}"\n')
     return site.prepare("mine")
 
 
-def test_an_interpreter_is_asked_for_what_it_has(site: Site) -> None:
+def test_interpreter_reports_its_distributions(site: Site) -> None:
     python = interpreter(site, "vllm-0.33.0", "torch-2.14.0", "Flash_Attn-3.0")
-    environment = given(site, python)
+    environment = prepare(site, python)
     assert str(environment.python) == python
     assert environment.vllm == "0.33.0"
     assert environment.versions["torch"] == "2.14.0"
@@ -38,40 +38,40 @@ def test_an_interpreter_is_asked_for_what_it_has(site: Site) -> None:
     assert not environment.made
 
 
-def test_an_interpreter_is_looked_for_beside_the_lane(site: Site) -> None:
+def test_interpreter_path_is_relative_to_the_lane_file(site: Site) -> None:
     python = interpreter(site, "vllm-0.33.0")
-    assert str(given(site, "../python").python).endswith("lanes/../python")
+    assert str(prepare(site, "../python").python).endswith("lanes/../python")
     assert python
 
 
 def test_a_missing_interpreter_is_named(site: Site) -> None:
     with pytest.raises(UserError, match="the interpreter '/nowhere/python' does not exist"):
-        given(site, "/nowhere/python")
+        prepare(site, "/nowhere/python")
 
 
-def test_an_interpreter_without_vllm_is_refused_with_the_command_that_installs_it(
+def test_interpreter_without_vllm_is_refused_with_a_command(
     site: Site,
 ) -> None:
     python = interpreter(site, "torch-2.14.0")
-    with pytest.raises(UserError) as refused:
-        given(site, python)
-    assert str(refused.value).endswith(
+    with pytest.raises(UserError) as raised:
+        prepare(site, python)
+    assert str(raised.value).endswith(
         f"the interpreter '{python}' has no vllm\ninstall it: {python} -m pip install vllm"
     )
 
 
-def test_something_that_is_no_interpreter_is_refused_with_its_words(site: Site) -> None:
+def test_broken_interpreter_is_refused_with_its_output(site: Site) -> None:
     program = site.project / "python"
     program.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
     program.chmod(0o755)
     with pytest.raises(UserError, match="does not work: no such luck"):
-        given(site, str(program))
+        prepare(site, str(program))
 
 
 @pytest.mark.parametrize(
     "form", ['command = ["docker", "run", "vllm/vllm-openai"]', 'base_url = "http://host/v1"']
 )
-def test_nothing_is_made_for_what_runs_elsewhere(site: Site, form: str) -> None:
+def test_nothing_is_made_for_a_server_elsewhere(site: Site, form: str) -> None:
     site.write("there.toml", f'title = "there"\n{form}\n')
     assert site.prepare("there") == Environment(None)
     assert site.calls() == []

@@ -24,7 +24,7 @@ def pinned(
     return environment_lock.pin(installed.installed([folder])[name])
 
 
-def test_what_came_from_an_index_is_pinned_by_name_and_version(tmp_path: Path) -> None:
+def test_index_package_is_pinned_by_name_and_version(tmp_path: Path) -> None:
     assert pinned(tmp_path) == environment_lock.Pin("mine", "mine==1.2")
 
 
@@ -54,7 +54,7 @@ def test_what_came_from_an_index_is_pinned_by_name_and_version(tmp_path: Path) -
         ({"url": "https://host/m.whl", "archive_info": {}}, "mine @ https://host/m.whl"),
     ],
 )
-def test_what_came_from_a_url_is_pinned_with_what_it_needs(
+def test_url_package_is_pinned_with_its_url(
     tmp_path: Path, direct_url: dict[str, Any], line: str
 ) -> None:
     pin = pinned(tmp_path, direct_url=direct_url)
@@ -86,14 +86,14 @@ def test_what_came_from_a_url_is_pinned_with_what_it_needs(
         ),
     ],
 )
-def test_what_a_lock_cannot_say_is_named(
+def test_packages_a_lock_cannot_pin_are_named(
     tmp_path: Path, direct_url: dict[str, Any], problem: str
 ) -> None:
     pin = pinned(tmp_path, direct_url=direct_url)
     assert (pin.line, pin.problem) == ("", problem)
 
 
-def test_what_was_edited_in_place_is_named_with_its_files(tmp_path: Path) -> None:
+def test_edited_package_is_named_with_its_files(tmp_path: Path) -> None:
     distribution(tmp_path, "vllm", "0.32.0", {f"vllm/{name}.py": name for name in "abcde"})
     for name in "abcde":
         (tmp_path / f"vllm/{name}.py").write_text("hot fix")
@@ -103,7 +103,7 @@ def test_what_was_edited_in_place_is_named_with_its_files(tmp_path: Path) -> Non
     )
 
 
-def test_what_says_nothing_of_its_files_is_named(tmp_path: Path) -> None:
+def test_package_without_a_file_list_is_named(tmp_path: Path) -> None:
     metadata = distribution(tmp_path, "old", "1")
     (metadata / "RECORD").unlink()
     assert "neither pip nor uv installed it" in environment_lock.pin(
@@ -119,12 +119,12 @@ URL = environment_lock.Pin("mine", "mine @ https://host/m.whl")
 
 
 def ask(
-    *every: environment_lock.Pin, backend: str | None = None
+    *pins: environment_lock.Pin, backend: str | None = None
 ) -> tuple[Mapping[str, tuple[str, ...]], str]:
-    return environment_lock.checksums(every, Path("/python"), backend, lambda _: None)
+    return environment_lock.checksums(pins, Path("/python"), backend, lambda _: None)
 
 
-def test_checksums_are_what_the_sources_give(site: Site) -> None:
+def test_checksums_come_from_the_sources(site: Site) -> None:
     assert ask(ALPHA, TORCH, URL) == (
         {"alpha": ("--hash=sha256:alpha-1.0", "--hash=sha256:other")}, "",
     )  # fmt: skip
@@ -132,18 +132,16 @@ def test_checksums_are_what_the_sources_give(site: Site) -> None:
     assert call[:2] == ["pip", "compile"] and "--generate-hashes" in call and "--no-deps" in call
 
 
-def test_where_no_source_has_a_package_it_is_named_and_nothing_has_a_checksum(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_package_without_a_source_is_named(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_UV", "no-version")
     assert ask(ALPHA, TORCH) == ({}, "no configured source has alpha==1.0")
     assert len(site.calls()) == 1
 
 
-def test_torchs_own_index_is_asked_second(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_index_is_tried_second(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_UV", "no-torch")
-    found, why = ask(ALPHA, TORCH, backend="cpu")
-    assert (sorted(found), why) == (["alpha"], "")
+    hashes, reason = ask(ALPHA, TORCH, backend="cpu")
+    assert (sorted(hashes), reason) == (["alpha"], "")
     assert site.calls()[1][-2:] == ["--torch-backend", "cpu"]
 
 

@@ -22,7 +22,7 @@ def packages(python: Path) -> Path:
     return next(python.parent.parent.glob("lib/python*/site-packages"))
 
 
-def test_is_made_on_first_use_and_found_afterwards(site: Site) -> None:
+def test_environment_is_made_once_and_then_reused(site: Site) -> None:
     first = site.prepare()
     assert first.made
     assert first.python is not None
@@ -36,20 +36,20 @@ def test_is_made_on_first_use_and_found_afterwards(site: Site) -> None:
     assert len(site.calls()) == calls
 
 
-def test_is_installed_without_dependencies_and_compiled(site: Site) -> None:
+def test_packages_are_installed_without_dependencies(site: Site) -> None:
     site.prepare()
     venv, install = site.calls()
     assert venv[:2] == ["venv", "--relocatable"]
     assert {"--no-deps", "--compile-bytecode"} < set(install)
 
 
-def test_says_what_is_going_on(site: Site) -> None:
+def test_progress_is_reported(site: Site) -> None:
     site.prepare()
     assert any(line.startswith("lane small: installing 3 packages") for line in site.said)
     assert re.match(r"lane small: environment made in \d+ s, ", site.said[-1])
 
 
-def test_another_lock_is_another_environment(site: Site) -> None:
+def test_changed_lock_makes_another_environment(site: Site) -> None:
     first = site.prepare()
     site.write("small.txt", "alpha==2.0\nvllm-cpu==0.32.0\n")
     second = site.prepare()
@@ -59,7 +59,7 @@ def test_another_lock_is_another_environment(site: Site) -> None:
     assert first.python.exists()
 
 
-def test_a_vanished_python_has_it_made_again(site: Site) -> None:
+def test_vanished_python_makes_it_again(site: Site) -> None:
     first = site.prepare()
     assert first.python is not None
     first.python.unlink()
@@ -75,9 +75,9 @@ def test_a_drifted_environment_is_refused_with_the_difference(site: Site) -> Non
     (folder / "alpha-1.0.dist-info").rename(folder / "alpha-1.1.dist-info")
     shutil.rmtree(folder / "torch-2.13.0+cpu.dist-info")
     (folder / "stray-3.dist-info").mkdir()
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as raised:
         site.prepare()
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         f"lane small: what is installed is not what {site.project}/lanes/small.txt says:\n"
         "  - alpha 1.1 is installed, the lock says ==1.0\n"
         "  - stray 3 is installed, the lock does not have it\n"
@@ -104,23 +104,23 @@ def test_a_build_of_a_version_satisfies_its_pin(site: Site) -> None:
     assert site.prepare().versions == {"torchvision": "0.28.0+cpu"}
 
 
-def test_torch_comes_from_its_own_index_only_after_the_configured_sources(
+def test_torch_index_is_tried_after_the_configured_sources(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_UV", "no-torch")
     assert site.prepare().versions["torch"] == "2.13.0+cpu"
-    _, first, special, again = site.calls()
+    _, first, special, last = site.calls()
     assert "--torch-backend" not in first
     assert special[-3:] == ["--torch-backend", "cpu", "torch==2.13.0+cpu"]
-    assert again == first
+    assert last == first
 
 
-def test_configured_sources_that_have_torch_are_the_only_ones_asked(site: Site) -> None:
+def test_configured_sources_with_torch_are_enough(site: Site) -> None:
     site.prepare()
     assert not any("--torch-backend" in call for call in site.calls())
 
 
-def test_a_lane_without_a_torch_backend_never_leaves_the_configured_sources(
+def test_lane_without_torch_backend_uses_only_configured_sources(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_UV", "no-torch")
@@ -142,47 +142,49 @@ LANE = 'title = "small"\nlock = "small.txt"\nrequires_python = ">=3.11,<4"\n'
 
 def made_on(site: Site) -> str:
     """Return the Python that the lane's environment is made on; it is foretold."""
-    known = environment.at_hand(site.lane(), cache=site.cache).python_version
+    at_hand_version = environment.at_hand(site.lane(), cache=site.cache).python_version
     site.prepare()
     (venv,) = (call for call in site.calls() if call[0] == "venv")
     python = venv[venv.index("--python") + 1]
-    assert known == python
+    assert at_hand_version == python
     return python
 
 
-def test_a_lane_names_its_python_and_is_made_on_it_whatever_runs_here(
+def test_environment_is_made_on_the_lanes_python(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.write("small.toml", LANE + 'python_version = "3.99"\n')
     monkeypatch.setenv("FAKE_UV_PYTHON", "3.99.2")
     assert made_on(site) == "3.99.2"
-    asked = next(call for call in site.calls() if call[:2] == ["python", "find"])
-    assert asked[-1] == "3.99"
-    assert "--no-python-downloads" in asked
+    find_call = next(call for call in site.calls() if call[:2] == ["python", "find"])
+    assert find_call[-1] == "3.99"
+    assert "--no-python-downloads" in find_call
 
 
-def test_where_the_lanes_python_is_missing_it_is_made_on_this_one(site: Site) -> None:
+def test_missing_lane_python_falls_back_to_this_one(site: Site) -> None:
     site.write("small.toml", LANE + 'python_version = "3.99"\n')
     assert made_on(site) == platform.python_version()
 
 
-def test_the_lanes_python_is_not_looked_for_where_it_runs(site: Site) -> None:
+def test_uv_is_not_called_if_this_is_the_lanes_python(site: Site) -> None:
     version = ".".join(platform.python_version_tuple()[:2])
     site.write("small.toml", LANE + f'python_version = "{version}"\n')
     assert made_on(site) == platform.python_version()
     assert not any(call[0] == "python" for call in site.calls())
 
 
-def test_what_is_not_built_for_the_python_is_told_apart(
+def test_missing_wheel_for_this_python_has_its_own_message(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site.write("small.toml", LANE)
     monkeypatch.setenv("FAKE_UV", "no-abi")
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as raised:
         site.prepare()
-    said = str(refused.value)
-    assert "the configured package sources have no build for this Python of what the lock" in said
-    assert "install another Python that the lane allows (>=3.11,<4) and name it" in said
+    message = str(raised.value)
+    assert (
+        "the configured package sources have no build for this Python of what the lock" in message
+    )
+    assert "install another Python that the lane allows (>=3.11,<4) and name it" in message
 
 
 @pytest.mark.parametrize(
@@ -197,9 +199,9 @@ def test_a_lock_that_pins_nothing_is_refused_with_its_line(
     site: Site, line: str, complaint: str
 ) -> None:
     lock = site.write("small.txt", f"beta==1.0\n{line}\n")
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as raised:
         site.prepare()
-    assert str(refused.value).startswith(f"{lock}:2: {complaint}")
+    assert str(raised.value).startswith(f"{lock}:2: {complaint}")
 
 
 def test_the_cache_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

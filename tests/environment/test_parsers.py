@@ -25,9 +25,9 @@ def site(tmp_path: Path) -> Path:
 
 
 def test_a_parser_this_vllm_lacks_is_named_with_the_nearest(site: Path) -> None:
-    said = parsers.unknown([site], {"reasoning_parser": "qwen35", "tool_call_parser": "hermes"})
+    messages = parsers.unknown([site], {"reasoning_parser": "qwen35", "tool_call_parser": "hermes"})
     assert (
-        said
+        messages
         == "this vLLM has no reasoning parser 'qwen35'; did you mean 'qwen3'? it knows glm45, qwen3"
     )
 
@@ -40,9 +40,9 @@ def test_a_parser_this_vllm_lacks_is_named_with_the_nearest(site: Path) -> None:
         {"tool_call_parser": "ours", "tool_parser_plugin": "ours.py"},
     ],
 )
-def test_what_it_knows_or_is_brought_along_passes(site: Path, flags: dict[str, str]) -> None:
+def test_known_or_bundled_parser_passes(site: Path, flags: dict[str, str]) -> None:
     assert parsers.unknown([site], flags) is None
 
 
-def test_a_vllm_that_keeps_its_parsers_elsewhere_is_taken_on_trust(tmp_path: Path) -> None:
+def test_vllm_without_parser_tables_is_not_checked(tmp_path: Path) -> None:
     assert parsers.unknown([tmp_path], {"reasoning_parser": "anything"}) is None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.catalog import lane as lanes
-from pytest_vllm_gates.environment import installed, uv as environment_uv
+from pytest_vllm_gates.environment import installed, uv
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def test_every_package_of_a_shipped_lock_is_to_be_had(name: str, tmp_path: Path) -> None:
     lock = lanes.load(name, tmp_path).lock_path
     assert lock is not None
-    environ, arguments = environment_uv.for_uv(os.environ)
-    program, venv = str(environment_uv.find()), str(tmp_path / "venv")
+    environ, arguments = uv.for_uv(os.environ)
+    program, venv = str(uv.find()), str(tmp_path / "venv")
     subprocess.run([program, "venv", "-q", "--python", sys.executable, venv], check=True)
     done = subprocess.run(
         [program, "pip", "install", "--dry-run", "--no-deps", "-r", str(lock),
