@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-import socket
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from e2e import gates
 from e2e.served import LANE, ROOT, subject_of
+from servers import running
+from servers.raw import RawServer
 from sweeps import sweep
 
 from pytest_vllm_gates import files
@@ -139,9 +140,6 @@ def test_is_called_by_its_name(
 
 
 def test_a_port_that_is_taken(lane: Lane, tmp_path: Path, gates_progress: Progress) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        server = booted(Way("port", "PORT"), lane, tmp_path, gates_progress, port=port)
+    with running(RawServer(None)) as taken:
+        server = booted(Way("port", "PORT"), lane, tmp_path, gates_progress, port=taken.port)
         assert named(server) == "PORT"

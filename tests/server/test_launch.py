@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from servers import running
+from servers.raw import RawServer
 from survivors import alive, none_of, until
 
 from pytest_vllm_gates.client import ready
@@ -167,12 +169,10 @@ def test_a_server_that_died_while_serving_is_told(boots: Boots) -> None:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A port somebody listens on who never answers."""
+    """The port of a server that never answers."""
     monkeypatch.setattr(ready, "PROBE_TIMEOUT_S", 0.2)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        yield listener.getsockname()[1]
+    with running(RawServer(None)) as server:
+        yield server.port
 
 
 def test_a_port_taken_meanwhile_is_met_with_another_try(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import math
 import queue
 import random
 import selectors
@@ -85,15 +86,9 @@ class RawServer:
         with self._lock:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-        data = bytearray()
-        while b"\r\n\r\n" not in data:
-            data += connection.recv(2**16)
-        head = bytes(data).partition(b"\r\n\r\n")[0]
-        size = len(head) + 4 + int(head.rpartition(b"Content-Length: ")[2])
-        while len(data) < size:
-            data += connection.recv(2**16)
-        self.requests_seen.append(bytes(data))
-        self._answer(connection, bytes(data))
+        if data := _received(connection):
+            self.requests_seen.append(data)
+            self._answer(connection, data)
         with self._lock:
             self.at_once -= 1
         connection.close()
@@ -105,6 +100,21 @@ class RawServer:
 
     def server_close(self) -> None:
         self._socket.close()
+
+
+def _received(connection: socket.socket) -> bytes:
+    """Return a whole request; nothing where the client closes before its end."""
+    data = bytearray()
+    size: float = math.inf
+    while len(data) < size:
+        received = connection.recv(2**16)
+        if not received:
+            return b""
+        data += received
+        if size == math.inf and b"\r\n\r\n" in data:
+            head = bytes(data).partition(b"\r\n\r\n")[0]
+            size = len(head) + 4 + int(head.rpartition(b"Content-Length: ")[2])
+    return bytes(data)
 
 
 @dataclass(frozen=True)
