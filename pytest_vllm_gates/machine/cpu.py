@@ -27,6 +27,10 @@ FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 SPARE = ("idle", "iowait")
 """Time that any process may take. A nice process's time is not spare: it gives way
 within its own session or control group alone (sched(7), "The autogroup feature")."""
+PROGRAM = "pytest_vllm_gates.machine.cpu"
+ROUND_S = 0.15
+MOST_CORES = 8
+UNIT = 2000
 
 
 @dataclass(frozen=True)
@@ -99,12 +103,6 @@ def _server(processes: Sequence[int], root: Path) -> float | None:
         user, system = stat.rpartition(")")[2].split()[11:13]
         ticks += int(user) + int(system)
     return ticks / TICKS if processes else None
-
-
-PROGRAM = "pytest_vllm_gates.machine.cpu"
-ROUND_S = 0.15
-MOST_CORES = 8
-UNIT = 2000
 
 
 class Yardstick:

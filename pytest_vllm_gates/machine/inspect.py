@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 # A file that an engine creates in its containers, or a word in the control group of process 1.
 FILES = {".dockerenv": "docker", "run/.containerenv": "podman", ".singularity.d": "apptainer"}
 WORDS = {"kubepods": "kubernetes", "docker": "docker", "libpod": "podman", "lxc": "lxc"}
+# Variables that servers and their libraries read.
+PREFIXES = ("CUDA_", "NCCL_", "VLLM_", "HF_", "TORCH_", "NVIDIA_VISIBLE_", "OMP_NUM_")
+NAMES = ("LD_LIBRARY_PATH", "TRANSFORMERS_OFFLINE")
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only its size is read
+STATUS = Path("/proc/self/status")
+COMPATIBILITY = "cuda*/compat"
 
 
 def kind(root: Path = Path("/")) -> str | None:
@@ -40,14 +46,6 @@ def memory_limit(root: Path = Path("/")) -> int | None:
         with contextlib.suppress(OSError, ValueError):
             return int((root / file).read_text(encoding="utf-8"))
     return None
-
-
-# Variables that servers and their libraries read.
-PREFIXES = ("CUDA_", "NCCL_", "VLLM_", "HF_", "TORCH_", "NVIDIA_VISIBLE_", "OMP_NUM_")
-NAMES = ("LD_LIBRARY_PATH", "TRANSFORMERS_OFFLINE")
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only its size is read
-STATUS = Path("/proc/self/status")
-COMPATIBILITY = "cuda*/compat"
 
 
 def inspect() -> Machine:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NAME = "NVML"
+LOOK_S = 0.1
+MILLIWATTS = 1000
+PERCENT = 100
 
 
 def inspect_gpus() -> tuple[NvidiaDriver, tuple[Gpu, ...], tuple[tuple[str, ...], ...]]:
@@ -136,11 +139,6 @@ def _as_text(value: object) -> str | None:
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return str(value) if value else None
-
-
-LOOK_S = 0.1
-MILLIWATTS = 1000
-PERCENT = 100
 
 
 @contextlib.contextmanager

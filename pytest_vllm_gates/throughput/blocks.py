@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 CHUNKS = "chunks"
 SETTLE_S = 2.0
 LOOK_S = 0.02
+NAMES = ("output_tokens_per_s", "ttft_s", "itl_s")
+MOST = 200
+"""Blocks a side; of more, as many evenly taken."""
+Sides = dict[str, dict[str, list[float]]]
 
 
 @dataclass
@@ -205,12 +209,6 @@ def _settled(metrics: Metrics | None, before: Load | None, generated: int) -> Lo
             return now
         time.sleep(LOOK_S)
     return now
-
-
-NAMES = ("output_tokens_per_s", "ttft_s", "itl_s")
-MOST = 200
-"""Blocks a side; of more, as many evenly taken."""
-Sides = dict[str, dict[str, list[float]]]
 
 
 def side_by_side(ours: Iterable[Block], theirs: Iterable[Block]) -> Sides:

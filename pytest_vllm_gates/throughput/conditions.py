@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.plans import Block, Scatter, ThroughputPlan
     from pytest_vllm_gates.machine.types import Machine
 
+GIB = 2**30
+DIGITS = 16
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -68,10 +71,6 @@ class Calibration:
 
 def _as_text(value: object) -> str:
     return "not given" if value is None else str(value)
-
-
-GIB = 2**30
-DIGITS = 16
 
 
 def conditions(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 POWER = 2
+FEWEST = 8
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,6 @@ def holm(odds: dict[str, float], error: float) -> list[str]:
             break
         fallen.append(name)
     return fallen
-
-
-FEWEST = 8
 
 
 def warm_up(values: Sequence[float]) -> int:
