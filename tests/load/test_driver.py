@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from servers import running
 from servers.raw import RawServer
-from servers.scripted import Generation, ScriptedModel, ScriptedServer, Text
+from servers.scripted import CountingServer, Generation, ScriptedModel
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.plans import planned_traffic
@@ -26,8 +26,6 @@ from pytest_vllm_gates.long_context.prompts import metrics
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from servers.scripted import ServerAnswer
-
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.load.types import LoadResult, Phase
     from pytest_vllm_gates.server.metrics import Metrics
@@ -40,45 +38,6 @@ TRAFFIC = planned_traffic(
 )  # fmt: skip
 CHAT = "/v1/chat/completions"
 QUESTIONS = Questions(answer_tokens=8, filler="Hm. ", questions=("Why?", "Who?"))
-
-
-class CountingServer(ScriptedServer):
-    """Streams completions, answers chats and counts tokens; `hangs` leaves completions open."""
-
-    def __init__(self, *, hangs: bool) -> None:
-        super().__init__(self._route)
-        self.hangs = hangs
-        self.generated = self.read = 0
-
-    def _route(self, path: str, body: Any) -> ServerAnswer:
-        if body is None:
-            return 200, Text(
-                "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
-                f"vllm:generation_tokens_total {self.generated}\n"
-                f"vllm:prompt_tokens_total {self.read}\n"
-            )
-        if path == "/v1/completions":
-            return 200, self._completion(body)
-        choice = (body.get("structured_outputs") or {}).get("choice")
-        part = {"content": choice[0] if choice else body["messages"][-1]["content"]}
-        if body.get("stream"):
-            return 200, [{"choices": [{"delta": part, "finish_reason": "stop"}]}]
-        return 200, {"choices": [{"message": part, "finish_reason": "stop"}]}
-
-    def _completion(self, body: dict[str, Any]) -> list[dict[str, Any]]:
-        if self.hangs:
-            self.closing.wait(30)
-        prompt, tokens = len(body["prompt"]), body["max_tokens"]
-        with self.lock:
-            self.generated += tokens
-            self.read += prompt
-        return [
-            {
-                "choices": [{"text": "x", "token_ids": [7]}],
-                "usage": {"prompt_tokens": prompt, "completion_tokens": number},
-            }
-            for number in range(1, tokens + 1)
-        ]
 
 
 @pytest.fixture

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from load import test_driver as counting
+from servers import running
+from servers.scripted import CountingServer
 
 from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from servers.scripted import ServerAnswer, ServerRequest
 
     from conftest import Project
 
@@ -43,31 +44,21 @@ achieved = 0.2
 """
 
 
-class Handler(counting.Handler):
-    """Answers what attaching asks for, too; its context is of 512 tokens."""
+class AttachedServer(CountingServer):
+    """Answers the requests of attaching, too; its context is 512 tokens."""
 
-    def do_GET(self) -> None:  # noqa: N802 - its name above
-        if self.path == "/v1/models":
-            self._reply(json.dumps({"data": [{"id": "m", "max_model_len": 512}]}))
-        else:
-            super().do_GET()
-
-    def do_POST(self) -> None:  # noqa: N802
-        if self.path == "/tokenize":
-            text = self.rfile.read(int(self.headers["Content-Length"]))
-            self._reply(json.dumps({"tokens": [*range(len(text))]}))
-        else:
-            super().do_POST()
+    def answer_to(self, request: ServerRequest) -> ServerAnswer:
+        if request.path == "/v1/models":
+            return 200, {"data": [{"id": "m", "max_model_len": 512}]}
+        if request.path == "/tokenize":
+            return 200, {"tokens": [*range(len(request.data))]}
+        return super().answer_to(request)
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = counting.Server(hangs=False)
-    server.RequestHandlerClass = Handler
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield server.endpoint.base_url
-    server.shutdown()
-    server.server_close()
+    with running(AttachedServer()) as server:
+        yield server.endpoint.base_url
 
 
 @pytest.fixture(autouse=True)
@@ -96,10 +87,10 @@ def run(project: Project, url: str, *arguments: str, rate: float = 20.0) -> dict
 def test_a_trace_and_a_ramp(project: Project, url: str) -> None:
     project.write("trace.csv", AZURE)
     tests = run(project, url, "--load-trace", "trace.csv", "--ramp")
-    asked = tests["test_requests_go_out_as_asked"]
-    assert asked["outcome"] == "PASS", asked
-    assert asked["evidence"]["arrivals"]["trace"]["process"] == "trace"
-    assert asked["evidence"]["trace"] == {
+    arrivals = tests["test_requests_go_out_as_asked"]
+    assert arrivals["outcome"] == "PASS", arrivals
+    assert arrivals["evidence"]["arrivals"]["trace"]["process"] == "trace"
+    assert arrivals["evidence"]["trace"] == {
         "file": str(project.path / "trace.csv"), "format": "Azure LLM inference trace",
         "requests": 2, "left_out": 1, "cut": 1, "speed": 1.0,
     }  # fmt: skip
@@ -110,7 +101,7 @@ def test_a_trace_and_a_ramp(project: Project, url: str) -> None:
     assert ramp["outcome"] in {"PASS", "INCONCLUSIVE"}, ramp  # a busy machine may be the limit
 
 
-def test_without_asking_there_is_no_ramp(project: Project, url: str) -> None:
+def test_ramp_runs_only_with_its_option(project: Project, url: str) -> None:
     tests = run(project, url)
     ramp = tests["test_planned_rate_is_below_capacity"]
     assert (ramp["outcome"], ramp["reason"]) == (

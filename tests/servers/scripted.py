@@ -2,9 +2,9 @@
 
 Use `ScriptedServer` for exact statuses and bodies: its function gets a request's path and body. Use
 `ScriptedModel` for chats: its function gets a chat's body and returns what the model generates; the
-server applies stops and limits and sends the answer whole or streamed. Servers that count or wait
-are small subclasses in their tests. For a whole vLLM server use `stub`; for an answer that is not
-HTTP, or has to come in time, use `raw`.
+server applies stops and limits and sends the answer whole or streamed. Use `CountingServer` for
+loads of completions. A test that needs more subclasses one of them. For a whole vLLM server use
+`stub`; for an answer that is not HTTP, or has to come in time, use `raw`.
 """
 
 from __future__ import annotations
@@ -120,6 +120,46 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
+
+
+class CountingServer(ScriptedServer):
+    """Streams completions, answers chats with their last message, and counts tokens in metrics."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        """`hangs`: leave completions unanswered until the server ends."""
+        super().__init__(self._route)
+        self.hangs = hangs
+        self.generated = self.read = 0
+
+    def _route(self, path: str, body: Any) -> ServerAnswer:
+        if body is None:
+            return 200, Text(
+                "vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n"
+                f"vllm:generation_tokens_total {self.generated}\n"
+                f"vllm:prompt_tokens_total {self.read}\n"
+            )
+        if path == "/v1/completions":
+            return 200, self._completion(body)
+        choice = (body.get("structured_outputs") or {}).get("choice")
+        part = {"content": choice[0] if choice else body["messages"][-1]["content"]}
+        if body.get("stream"):
+            return 200, [{"choices": [{"delta": part, "finish_reason": "stop"}]}]
+        return 200, {"choices": [{"message": part, "finish_reason": "stop"}]}
+
+    def _completion(self, body: Body) -> list[Body]:
+        if self.hangs:
+            self.closing.wait(30)
+        prompt, tokens = len(body["prompt"]), body["max_tokens"]
+        with self.lock:
+            self.generated += tokens
+            self.read += prompt
+        return [
+            {
+                "choices": [{"text": "x", "token_ids": [7]}],
+                "usage": {"prompt_tokens": prompt, "completion_tokens": number},
+            }
+            for number in range(1, tokens + 1)
+        ]
 
 
 @dataclass

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from load.test_driver import Handler, Server as Completions
+from servers import running
+from servers.scripted import CountingServer
 
 from pytest_vllm_gates.catalog.plans import planned_throughput
 from pytest_vllm_gates.outcomes import Blocked
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from servers.scripted import ServerAnswer, ServerRequest
+
 FEW = {"pairs": [1, 2], "groups": 4, "margin": 0.9}
 PLAN = planned_throughput(
     {
@@ -35,17 +37,20 @@ PLAN = planned_throughput(
 SLOW_S = 0.1
 
 
-class Slow(Handler):
-    def do_POST(self) -> None:  # noqa: N802 - its name above
-        time.sleep(SLOW_S)
-        super().do_POST()
+class SlowServer(CountingServer):
+    """Answers each completion later."""
+
+    def answer_to(self, request: ServerRequest) -> ServerAnswer:
+        if request.method == "POST":
+            time.sleep(SLOW_S)
+        return super().answer_to(request)
 
 
 @dataclass
 class Booted:
     """A server that is up already, as a boot gives it."""
 
-    server: Completions
+    server: CountingServer
     up: list[Booted]
     process: None = None
 
@@ -59,7 +64,7 @@ class Booted:
 class Lane:
     """Stands in for a run of one lane: it boots whatever it is told to."""
 
-    server: Completions
+    server: CountingServer
     up: list[Booted]
     booted: list[str]
     fails: Callable[[list[Booted]], Boot | None] = lambda _: None
@@ -85,15 +90,12 @@ def lacks_memory(up: list[Booted]) -> Boot | None:
 
 
 @pytest.fixture
-def server() -> Iterator[Completions]:
-    found = Completions(hangs=False)
-    threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
-    yield found
-    found.shutdown()
-    found.server_close()
+def server() -> Iterator[CountingServer]:
+    with running(CountingServer()) as server:
+        yield server
 
 
-def compared(server: Completions, folder: Path, **theirs: Any) -> tuple[LaneComparison, Lane]:
+def compared(server: CountingServer, folder: Path, **theirs: Any) -> tuple[LaneComparison, Lane]:
     up: list[Booted] = []
     booted: list[str] = []
     ours = Lane(server, up, booted)
@@ -109,7 +111,7 @@ def compared(server: Completions, folder: Path, **theirs: Any) -> tuple[LaneComp
     ), ours
 
 
-def test_servers_that_fit_are_asked_in_turns(server: Completions, tmp_path: Path) -> None:
+def test_servers_that_fit_are_asked_in_turns(server: CountingServer, tmp_path: Path) -> None:
     comparison, ours = compared(server, tmp_path)
     assert comparison.measure(whole=False).answer is Conclusion.NO_REGRESSION
     (pair,) = comparison.pairs
@@ -121,7 +123,7 @@ def test_servers_that_fit_are_asked_in_turns(server: Completions, tmp_path: Path
 
 
 def test_all_of_a_server_is_held_still_but_the_guard_that_ends_it(
-    server: Completions, monkeypatch: pytest.MonkeyPatch
+    server: CountingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "descendants", lambda root: [root + 1, root + 2])
     booted = SimpleNamespace(process=SimpleNamespace(pid=40))
@@ -130,7 +132,7 @@ def test_all_of_a_server_is_held_still_but_the_guard_that_ends_it(
         assert (measured.processes(), measured.stoppable()) == ([40, 41, 42], [41, 42])
 
 
-def test_a_whole_run_uses_every_pair(server: Completions, tmp_path: Path) -> None:
+def test_a_whole_run_uses_every_pair(server: CountingServer, tmp_path: Path) -> None:
     comparison, _ = compared(server, tmp_path)
     comparison.measure(whole=True)
     assert len(comparison.pairs) == 2
@@ -138,7 +140,7 @@ def test_a_whole_run_uses_every_pair(server: Completions, tmp_path: Path) -> Non
     assert len(kept["pairs"]) == 2
 
 
-def test_servers_that_do_not_fit_follow_one_another(server: Completions, tmp_path: Path) -> None:
+def test_servers_that_do_not_fit_follow_one_another(server: CountingServer, tmp_path: Path) -> None:
     comparison, ours = compared(server, tmp_path, fails=lacks_memory)
     ours.fails = lacks_memory
     assert comparison.measure(whole=True).answer is Conclusion.NO_REGRESSION
@@ -156,7 +158,7 @@ def test_servers_that_do_not_fit_follow_one_another(server: Completions, tmp_pat
 
 
 def test_a_lane_that_does_not_boot_blocks_and_leaves_nothing(
-    server: Completions, tmp_path: Path
+    server: CountingServer, tmp_path: Path
 ) -> None:
     dead = Boot(failure=Failure("no such flag"))
     comparison, ours = compared(server, tmp_path, fails=lambda _: dead)
@@ -165,17 +167,11 @@ def test_a_lane_that_does_not_boot_blocks_and_leaves_nothing(
     assert ours.up == []
 
 
-def test_a_slower_lane_is_a_regression(server: Completions, tmp_path: Path) -> None:
-    slow = Completions(hangs=False)
-    slow.RequestHandlerClass = Slow
-    threading.Thread(target=slow.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+def test_a_slower_lane_is_a_regression(server: CountingServer, tmp_path: Path) -> None:
+    with running(SlowServer()) as slow:
         comparison, ours = compared(server, tmp_path)
         ours.server = slow
         assert comparison.measure(whole=False).answer is Conclusion.REGRESSION
-    finally:
-        slow.shutdown()
-        slow.server_close()
 
 
 def test_either_lane_boots_first_by_lot() -> None:

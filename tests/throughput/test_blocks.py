@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from load.test_driver import Server as Completions
+from servers import running
+from servers.scripted import CountingServer
 
 from pytest_vllm_gates.catalog.plans import planned_throughput
 from pytest_vllm_gates.long_context.prompts import metrics
@@ -20,19 +20,16 @@ PLAN = planned_throughput({"concurrency": 2, "requests": 4, "prompt_tokens": 6, 
 
 
 @pytest.fixture
-def server() -> Iterator[Completions]:
-    started = Completions(hangs=False)
-    threading.Thread(target=started.serve_forever, args=(0.01,), daemon=True).start()
-    yield started
-    started.shutdown()
-    started.server_close()
+def server() -> Iterator[CountingServer]:
+    with running(CountingServer()) as server:
+        yield server
 
 
 def driver(**more: object) -> BlockDriver:
     return BlockDriver(PLAN, range(40), 10.0, **more)  # type: ignore[arg-type]
 
 
-def test_block_has_client_and_server_counts(server: Completions) -> None:
+def test_block_has_client_and_server_counts(server: CountingServer) -> None:
     with metrics(server.endpoint) as server_metrics:
         (block,) = driver().blocks(MeasuredServer(server.endpoint, server_metrics), "seed", 1)
     assert (block.faults, block.output_tokens) == ((), 20)
@@ -43,7 +40,7 @@ def test_block_has_client_and_server_counts(server: Completions) -> None:
     assert block.context == {"preempted": 0.0}
 
 
-def test_tokens_the_server_does_not_count_are_a_fault(server: Completions) -> None:
+def test_tokens_the_server_does_not_count_are_a_fault(server: CountingServer) -> None:
     def generating() -> list[int]:
         server.generated += 3
         return []
@@ -56,21 +53,21 @@ def test_tokens_the_server_does_not_count_are_a_fault(server: Completions) -> No
 
 
 def test_requests_that_fail_are_a_fault() -> None:
-    gone = Completions(hangs=False)
+    gone = CountingServer()
     endpoint = gone.endpoint
     gone.server_close()
     (block,) = driver().blocks(MeasuredServer(endpoint, None), "seed", 1)
     assert block.faults[0].startswith("requests failed: ")
 
 
-def test_each_block_has_the_machines_speed(server: Completions) -> None:
+def test_each_block_has_the_machines_speed(server: CountingServer) -> None:
     speeds = iter([1.0, 3.0, 5.0])
     measured_server = MeasuredServer(server.endpoint, None)
     blocks = [*driver(speed=lambda: next(speeds)).blocks(measured_server, "seed", 2)]
     assert [block.speed for block in blocks] == [2.0, 4.0]
 
 
-def test_groups_send_both_servers_the_same_requests_once(server: Completions) -> None:
+def test_groups_send_both_servers_the_same_requests_once(server: CountingServer) -> None:
     ours, theirs = (MeasuredServer(server.endpoint, None) for _ in range(2))
     groups = [*driver().groups(ours, theirs, "seed", 6)]
     names = [[block.name for block in group.ours] for group in groups]
@@ -83,7 +80,7 @@ def test_groups_send_both_servers_the_same_requests_once(server: Completions) ->
     assert first.count("ours") == first.count("theirs") == 3
 
 
-def test_prompts_of_different_blocks_differ(server: Completions) -> None:
+def test_prompts_of_different_blocks_differ(server: CountingServer) -> None:
     block_driver = driver()
     requests, again, another = (
         block_driver._maker(server.endpoint, name).make(name, [None] * 4).planned
