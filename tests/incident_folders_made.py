@@ -32,7 +32,7 @@ SENT = Sent(
 
 def incident(**more: Any) -> Incident:
     """Return a plain incident."""
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "created": "2026-11-20T10:00:00+00:00",
         "tool": {"name": "pytest-vllm-gates", "version": "1"},
         "family": "qwen3.5",
@@ -45,7 +45,7 @@ def incident(**more: Any) -> Incident:
         "findings": (RecordedFinding(case="plain", says="content holds a marker"),),
         "command": "pytest --repro {path}",
     }
-    return Incident(**{**given, **more})
+    return Incident(**{**fields, **more})
 
 
 def written(folder: Path, **more: Any) -> Path:

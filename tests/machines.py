@@ -51,8 +51,8 @@ def put_in_place(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, gpus:
     document = (RECORDED / f"{name}.xml").read_text()
     before, first, _ = document.partition("\t<gpu ")
     gpu = (first + document.partition(first)[2]).partition("</gpu>")[0] + "</gpu>\n"
-    text = before + gpu * gpus + "</nvidia_smi_log>\n"
-    stand_in(folder, monkeypatch, text, CAPABILITIES[name])
+    output = before + gpu * gpus + "</nvidia_smi_log>\n"
+    stand_in(folder, monkeypatch, output, CAPABILITIES[name])
 
 
 def stand_in(

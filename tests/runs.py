@@ -9,7 +9,7 @@ from pytest_vllm_gates.history.types import HistoryEntry
 
 def entry(number: int = 0, **changes: Any) -> HistoryEntry:
     """Return a run; `number` is its day in November."""
-    whole: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "created": f"2026-11-{number + 1:02d}T08:37:08+00:00",
         "command": ("pytest", "--model", "qwen3.5"),
         "promotion": "PROMOTE",
@@ -22,4 +22,4 @@ def entry(number: int = 0, **changes: Any) -> HistoryEntry:
         "checkpoints": {"qwen3.5": "miniature"},
         "figures": {"qwen3.5": {"boot_s": 50.0 + number, "ttft_s": 0.0589}},
     }
-    return HistoryEntry(**{**whole, **changes})
+    return HistoryEntry(**{**fields, **changes})

@@ -52,19 +52,19 @@ DEEPSEEK: dict[str, Any] = {
 HOPPER = recorded("h100x8", driver=NvidiaDriver("580.95.05", "13.0", "NVML"))
 
 
-def situation(**given: Any) -> Situation:
-    known: dict[str, Any] = {
+def situation(**changes: Any) -> Situation:
+    defaults: dict[str, Any] = {
         "lane": "cuda", "machine": HOPPER, "bundle": LANE, "model": Model("org/model", QWEN),
     }  # fmt: skip
-    return Situation(**(known | given))
+    return Situation(**(defaults | changes))
 
 
-def check(name: str, **given: Any) -> Check:
-    (entry,) = preflight_checks.run(situation(**given), [name])
-    assert entry.name == name
-    if entry.state is CheckState.FAILS:
-        assert entry.cause and entry.fix
-    return entry
+def check(name: str, **changes: Any) -> Check:
+    (result,) = preflight_checks.run(situation(**changes), [name])
+    assert result.name == name
+    if result.state is CheckState.FAILS:
+        assert result.cause and result.fix
+    return result
 
 
 def with_gpus(machine: Machine, **changes: Any) -> Machine:

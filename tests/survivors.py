@@ -1,4 +1,4 @@
-"""Which processes live, and waiting for what is to happen."""
+"""Checks whether processes live, and waits for conditions."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ def alive(pid: int) -> bool:
 
 def zombies() -> set[int]:
     """Return this process's children that ended and were not waited for."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+    ended = set()
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
             try:
-                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+                state, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
             except OSError:
                 continue
             if state == "Z" and int(parent) == os.getpid():
-                found.add(int(entry.name))
-    return found
+                ended.add(int(process.name))
+    return ended
 
 
-def until(what: Callable[[], object], said: str = "it never happened") -> None:
-    """Wait until `what` is true."""
+def until(condition: Callable[[], object], message: str = "it never happened") -> None:
+    """Wait until `condition` is true."""
     deadline = time.monotonic() + LIMIT_S
-    while not what():
-        assert time.monotonic() < deadline, said
+    while not condition():
+        assert time.monotonic() < deadline, message
         time.sleep(0.01)
 
 

@@ -35,12 +35,12 @@ def loaded(path: Path) -> Any:
 
 def scripts(path: Path) -> Iterator[str]:
     """Yield every shell script of a recipe."""
-    whole = loaded(path)
+    recipe = loaded(path)
     if path == GITHUB:
-        for job in whole["jobs"].values():
+        for job in recipe["jobs"].values():
             yield from (step["run"] for step in job["steps"] if "run" in step)
     else:
-        for job in whole.values():
+        for job in recipe.values():
             if isinstance(job, dict):
                 yield from (*job.get("script", ()), *job.get("after_script", ()))
 
@@ -59,9 +59,9 @@ def checked(path: Path, schema: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @BOTH
-def test_a_recipe_is_what_its_schema_says(path: Path, tmp_path: Path) -> None:
-    found = checked(path, SCHEMAS[path])
-    assert found.returncode == 0, found.stdout
+def test_recipe_fits_its_schema(path: Path, tmp_path: Path) -> None:
+    result = checked(path, SCHEMAS[path])
+    assert result.returncode == 0, result.stdout
     broken = tmp_path / path.name
     text = path.read_text().replace("runs-on:", "run-on:").replace("exit_codes:", "exit_code:")
     broken.write_text(text)
@@ -69,16 +69,16 @@ def test_a_recipe_is_what_its_schema_says(path: Path, tmp_path: Path) -> None:
 
 
 @BOTH
-def test_the_page_has_the_recipe_as_it_is(path: Path) -> None:
+def test_page_has_the_recipe_unchanged(path: Path) -> None:
     assert f"```yaml\n{path.read_text()}```\n" in (DOCS / "ci.md").read_text()
 
 
 @BOTH
 def test_every_option_of_a_recipe_exists(path: Path, pytester: pytest.Pytester) -> None:
-    found = list(commands(path))
-    assert {Path(words[0]).name for words in found} == {"pytest", "vllm-gates"}
+    typed_commands = list(commands(path))
+    assert {Path(words[0]).name for words in typed_commands} == {"pytest", "vllm-gates"}
     config = pytester.parseconfig()
-    for words in found:
+    for words in typed_commands:
         typed.tried(words, config)
         with pytest.raises((pytest.UsageError, SystemExit)):
             typed.tried([*words, "--no-such-option"], config)
@@ -88,30 +88,28 @@ def test_every_option_of_a_recipe_exists(path: Path, pytester: pytest.Pytester) 
 def test_every_gate_and_lane_of_a_recipe_exists(path: Path) -> None:
     gates, shipped = session_collection.gate_files(), lanes.files(Path("/nowhere"))
     for words in commands(path):
-        given = dict(itertools.pairwise(words))
-        marked = set(given.get("-m", "").split()) - {"not", "or", "and"}
+        values = dict(itertools.pairwise(words))
+        marked = set(values.get("-m", "").split()) - {"not", "or", "and"}
         assert marked <= set(gates)
         for option in ("--lane", "--against"):
-            assert given.get(option, "cpu") in (*shipped, *OURS)
+            assert values.get(option, "cpu") in (*shipped, *OURS)
 
 
 @BOTH
-def test_every_script_is_one_for_the_shell(path: Path) -> None:
+def test_every_script_is_valid_bash(path: Path) -> None:
     for script in scripts(path):
-        found = subprocess.run(["bash", "-n"], input=script, text=True, check=False)
-        assert found.returncode == 0, script
+        result = subprocess.run(["bash", "-n"], input=script, text=True, check=False)
+        assert result.returncode == 0, script
 
 
 def step(name: str) -> str:
     steps = loaded(GITHUB)["jobs"]["promotion"]["steps"]
-    script: str = next(
-        entry["run"] for entry in steps if name in (entry.get("name"), entry.get("if"))
-    )
+    script: str = next(item["run"] for item in steps if name in (item.get("name"), item.get("if")))
     return script
 
 
 def gitlab(job: str, words: str) -> str:
-    script: str = next(entry for entry in loaded(GITLAB)[job]["script"] if words in entry)
+    script: str = next(line for line in loaded(GITLAB)[job]["script"] if words in line)
     return script
 
 
@@ -121,7 +119,7 @@ def shell(folder: Path, script: str, status: int = 0, **environment: str) -> tup
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(f'#!/bin/sh\necho "pytest $*"\nexit {status}\n')
     program.chmod(0o755)
-    found = subprocess.run(
+    result = subprocess.run(
         ["bash", "-e", "-o", "pipefail", "-c", script],
         cwd=folder,
         env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **environment},
@@ -129,11 +127,11 @@ def shell(folder: Path, script: str, status: int = 0, **environment: str) -> tup
         text=True,
         check=False,
     )
-    return found.returncode, found.stdout
+    return result.returncode, result.stdout
 
 
 @pytest.mark.parametrize(
-    ("status", "ends", "says"),
+    ("status", "ends", "message"),
     [
         (0, 0, "::notice title=PROMOTE::"),
         (6, 0, "::warning title=HOLD::"),
@@ -142,18 +140,18 @@ def shell(folder: Path, script: str, status: int = 0, **environment: str) -> tup
         (4, 4, None),
     ],
 )
-def test_on_github_only_what_broke_is_red(
-    tmp_path: Path, status: int, ends: int, says: str | None
+def test_github_fails_only_where_something_broke(
+    tmp_path: Path, status: int, ends: int, message: str | None
 ) -> None:
     output = tmp_path / "output"
-    found = shell(tmp_path, step("canary against stable"), status, GITHUB_OUTPUT=str(output))
-    assert found[0] == ends
-    assert (says or "pytest --model all") in found[1]
-    assert says or "title=" not in found[1]
+    result = shell(tmp_path, step("canary against stable"), status, GITHUB_OUTPUT=str(output))
+    assert result[0] == ends
+    assert (message or "pytest --model all") in result[1]
+    assert message or "title=" not in result[1]
     assert output.read_text() == f"status={status}\n"
 
 
-def test_on_github_only_a_promotion_is_deployed() -> None:
+def test_github_deploys_only_a_promotion() -> None:
     deploy = loaded(GITHUB)["jobs"]["deploy"]
     assert deploy["if"] == "${{ needs.promotion.outputs.status == '0' }}"
     assert deploy["needs"] == "promotion"
@@ -167,32 +165,32 @@ def test_on_github_only_a_promotion_is_deployed() -> None:
     ],
     ids=["github", "gitlab"],
 )
-def test_calibrating_ends_well_where_it_held_as_recording_does(
+def test_calibration_that_holds_exits_with_0(
     tmp_path: Path, script: str, environment: dict[str, str]
 ) -> None:
     for status, ends in ((6, 0), (0, 0), (1, 1)):
-        found = shell(tmp_path, script, status, **environment)
-        assert found[0] == ends
-        assert "--against stable -m throughput --update-baseline" in found[1]
+        result = shell(tmp_path, script, status, **environment)
+        assert result[0] == ends
+        assert "--against stable -m throughput --update-baseline" in result[1]
 
 
-def test_on_gitlab_it_calibrates_only_when_asked(tmp_path: Path) -> None:
+def test_gitlab_calibrates_only_on_request(tmp_path: Path) -> None:
     assert shell(tmp_path, gitlab("promotion", "CALIBRATE"), 1) == (0, "")
 
 
 @pytest.mark.parametrize("promotion", ["PROMOTE", "HOLD", "REJECT"])
-def test_on_gitlab_the_verdict_decides_what_is_deployed(tmp_path: Path, promotion: str) -> None:
+def test_gitlab_deploys_only_a_promotion(tmp_path: Path, promotion: str) -> None:
     (tmp_path / "gates-report").mkdir()
-    text = f'{{"promotion": "{promotion}", "against": {{"promotion": "PROMOTE"}}}}'
-    (tmp_path / "gates-report" / "verdict.json").write_text(text)
-    whole = loaded(GITLAB)
-    found = shell(tmp_path, gitlab("deploy", "verdict.json"))
-    assert found == (0 if promotion == "PROMOTE" else 6, f"{promotion}\n")
+    verdict = f'{{"promotion": "{promotion}", "against": {{"promotion": "PROMOTE"}}}}'
+    (tmp_path / "gates-report" / "verdict.json").write_text(verdict)
+    recipe = loaded(GITLAB)
+    result = shell(tmp_path, gitlab("deploy", "verdict.json"))
+    assert result == (0 if promotion == "PROMOTE" else 6, f"{promotion}\n")
     for job in ("promotion", "deploy"):
-        assert whole[job]["allow_failure"] == {"exit_codes": [6]}
+        assert recipe[job]["allow_failure"] == {"exit_codes": [6]}
 
 
-def test_on_gitlab_the_last_word_of_the_gate_is_pytests(tmp_path: Path) -> None:
+def test_gitlab_gate_ends_with_pytests_exit_status(tmp_path: Path) -> None:
     *_, last = loaded(GITLAB)["promotion"]["script"]
     for status in (0, 1, 6):
         assert shell(tmp_path, last, status)[0] == status

@@ -10,7 +10,7 @@ import pytest
 from pytest_vllm_gates.files import write_together, write_whole
 
 
-def test_text_is_written_as_it_stands_and_folders_are_made(tmp_path: Path) -> None:
+def test_text_is_written_unchanged_and_folders_are_made(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "file.txt"
     write_whole(path, "one\r\ntwo\n☃")
     assert path.read_bytes() == "one\r\ntwo\n☃".encode()
@@ -20,7 +20,7 @@ def test_text_is_written_as_it_stands_and_folders_are_made(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-def test_a_failure_half_way_leaves_the_old_file_and_nothing_else(
+def test_failed_write_leaves_only_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
 ) -> None:
     path = tmp_path / "file.txt"
@@ -38,7 +38,7 @@ def test_a_failure_half_way_leaves_the_old_file_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_text_that_cannot_be_encoded_leaves_the_old_file(tmp_path: Path) -> None:
+def test_unencodable_text_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "file.txt"
     path.write_text("old")
     with pytest.raises(UnicodeEncodeError):
@@ -56,7 +56,7 @@ def test_several_files_are_written_together(tmp_path: Path) -> None:
     assert (file.read_text(), two.read_text()) == ("3", "4")
 
 
-def test_of_several_files_all_are_written_or_none(tmp_path: Path) -> None:
+def test_several_files_are_all_written_or_none(tmp_path: Path) -> None:
     old, new, last = tmp_path / "old", tmp_path / "new", tmp_path / "last"
     old.write_text("before")
     last.mkdir()  # a file cannot take the place of a folder

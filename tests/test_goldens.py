@@ -38,7 +38,7 @@ def rendering(*pieces: str) -> Rendering:
 WHOLE = prompt_golden("a greeting", rendering(*PIECES))
 
 
-def test_a_prompt_is_laid_out_line_by_line_with_its_tokens() -> None:
+def test_prompt_is_laid_out_in_lines_with_its_tokens() -> None:
     assert prompt_golden("a greeting", rendering(*PIECES)).splitlines() == [
         "golden 1: prompt, 8 tokens: a greeting",
         "",
@@ -59,7 +59,7 @@ def test_a_token_with_several_line_breaks_ends_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "visible_text"),
     [
         ("a\nb", "a↵b"),
         ("a\tb", "a␉b"),
@@ -77,8 +77,8 @@ def test_a_token_with_several_line_breaks_ends_one_line() -> None:
         ("naïve 日本 שלום", "naïve 日本 שלום"),
     ],
 )
-def test_what_the_eye_would_miss_is_shown(text: str, shown: str) -> None:
-    assert visible(text) == shown
+def test_invisible_characters_are_shown(text: str, visible_text: str) -> None:
+    assert visible(text) == visible_text
 
 
 @given(texts)
@@ -121,49 +121,49 @@ def sha256(*lines: str) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def test_of_a_very_long_prompt_the_middle_is_its_hash() -> None:
+def test_middle_of_a_very_long_prompt_is_its_hash() -> None:
     ends = [f"{number}\n" for number in range(10_000)]
-    whole = [line for end in ends for line in (f"| {visible(end)}", "  7")]
+    all_lines = [line for end in ends for line in (f"| {visible(end)}", "  7")]
     lines = prompt_golden("x", Rendering("", (7,) * len(ends), tuple(ends))).splitlines()
-    middle = whole[38:-40]
+    middle = all_lines[38:-40]
     assert lines == [
         "golden 1: prompt, 10000 tokens: x",
         "",
-        *whole[:38],
+        *all_lines[:38],
         f"  … {len(middle)} lines, sha256 {sha256(*middle)}",
-        *whole[-40:],
+        *all_lines[-40:],
         "",
         "end of golden",
     ]
 
 
 @pytest.mark.parametrize(("tokens", "lines"), [(39, 80), (40, 81)])
-def test_so_many_wide_lines_are_shown_by_their_beginnings(tokens: int, lines: int) -> None:
+def test_wide_lines_are_shortened_to_their_beginnings(tokens: int, lines: int) -> None:
     wide = "x" * 1997 + "\n"
     wider = "x" * 1998 + "\n"
     pieces = (wide, *[wider] * (tokens - 1))
-    found = prompt_golden("x", Rendering("", tuple(range(tokens)), pieces)).splitlines()
-    assert len(found) - 2 == lines
-    assert found[2] == f"| {'x' * 1997}↵"
+    golden = prompt_golden("x", Rendering("", tuple(range(tokens)), pieces)).splitlines()
+    assert len(golden) - 2 == lines
+    assert golden[2] == f"| {'x' * 1997}↵"
     line = f"| {'x' * 1998}↵"
-    assert found[4] == f"{line[:2000]} … 2001 characters, sha256 {sha256(line)}"
+    assert golden[4] == f"{line[:2000]} … 2001 characters, sha256 {sha256(line)}"
 
 
-def test_a_prompt_that_is_just_not_too_long_is_laid_out_whole() -> None:
+def test_prompt_just_below_the_limit_is_laid_out_whole() -> None:
     head = len("golden 1: prompt, 1 tokens: x") + len("  5")
     text = "y" * (60_000 - head - len("| "))
     assert prompt_golden("x", Rendering("", (5,), (text,))).splitlines()[2] == f"| {text}"
     assert "sha256" in prompt_golden("x", Rendering("", (5,), (f"{text}y",)))
 
 
-def test_a_whole_golden_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_golden_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_bytes(WHOLE.encode())
     assert read(path) == WHOLE
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "starts with 'nothing', not with 'golden 1'"),
         (b"\n\n", "starts with 'nothing'"),
@@ -184,23 +184,21 @@ def test_a_whole_golden_is_read_as_it_was_written(tmp_path: Path) -> None:
         "merge at the head",
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_whole_golden_is_refused(
-    tmp_path: Path, content: bytes, said: str
-) -> None:
+def test_damaged_golden_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.txt"
     path.write_bytes(content)
     with pytest.raises(CorruptGolden) as caught:
         read(path)
     assert str(caught.value).startswith(f"{path} ")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_a_golden_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_unreadable_golden_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorruptGolden, match=r"cannot be read: Is a directory"):
         read(tmp_path)
 
 
-def test_a_prompt_that_speaks_of_merges_is_no_merge(tmp_path: Path) -> None:
+def test_prompt_with_conflict_markers_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text(prompt_golden("x", rendering("<<<<<<< HEAD", "\n", ">>>>>>> a")))
     assert read(path)
@@ -222,7 +220,7 @@ def test_the_same_tokens_have_no_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("token_ids", "message"),
     [
         (
             [100, 101, 102, 7, 104, 105, 106, 107],
@@ -237,15 +235,15 @@ def test_the_same_tokens_have_no_difference() -> None:
     ],
     ids=["one", "shorter", "shorter, counted", "longer", "one before"],
 )
-def test_the_first_token_that_differs_is_told_with_its_text(found: list[int], said: str) -> None:
-    assert said in str(first_difference(rendering(*PIECES), found))
+def test_first_difference_names_the_token_and_its_text(token_ids: list[int], message: str) -> None:
+    assert message in str(first_difference(rendering(*PIECES), token_ids))
 
 
 REFUSED = Refused("no such turn")
 
 
 @pytest.mark.parametrize(
-    ("expected", "served", "said"),
+    ("expected", "served", "message"),
     [
         (rendering("a"), [100], None),
         (REFUSED, REFUSED, None),
@@ -259,19 +257,19 @@ REFUSED = Refused("no such turn")
     ],
     ids=["same", "both refuse", "other tokens", "rendered", "refused"],
 )
-def test_a_server_disagrees_in_prompts_and_in_refusals(
-    expected: Rendering | Refused, served: list[int] | Refused, said: str | None
+def test_disagreement_in_prompts_and_in_refusals(
+    expected: Rendering | Refused, served: list[int] | Refused, message: str | None
 ) -> None:
-    found = disagreement(expected, served)
-    assert found is None if said is None else said in str(found)
+    problem = disagreement(expected, served)
+    assert problem is None if message is None else message in str(problem)
 
 
-def test_a_prompt_that_begins_otherwise_with_more_turns_is_told() -> None:
+def test_prompt_with_another_prefix_is_reported() -> None:
     before = rendering("a", "b", "c")
     assert prefix_lost(before, rendering("a", "b", "c", "d")) is None
     assert prefix_lost(before, Rendering("", (100, 101, 7, 8), ())) is None, "the last may merge"
-    found = prefix_lost(before, Rendering("", (100, 7, 102, 103), ()))
-    assert found == (
+    problem = prefix_lost(before, Rendering("", (100, 7, 102, 103), ()))
+    assert problem == (
         "with turns added the earlier tokens are others: from token 1 on, after 'a': expected 'b' "
         "(ids [101]), found ids [7]; 2 tokens expected, 2 found\nEvery turn is computed from there "
         "on anew, for no prefix of it is in the cache."
@@ -279,7 +277,7 @@ def test_a_prompt_that_begins_otherwise_with_more_turns_is_told() -> None:
     assert prefix_lost(REFUSED, before) is prefix_lost(before, REFUSED) is None
 
 
-def test_a_refusal_is_a_golden_too() -> None:
+def test_refusal_is_a_golden_too() -> None:
     assert conversation_golden("x", REFUSED) == (
         "golden 1: refusal: x\n\nno such turn\n\nend of golden\n"
     )

@@ -56,17 +56,17 @@ def in_wheel(built: tuple[Path, Path]) -> list[str]:
         return wheel.namelist()
 
 
-def test_a_wheel_holds_the_whole_package_the_goldens_and_nothing_else(in_wheel: list[str]) -> None:
+def test_wheel_has_exactly_the_package_and_the_goldens(in_wheel: list[str]) -> None:
     # Built from the sdist: what that lacked would be missing here.
     assert len(in_wheel) == len(set(in_wheel))
-    wanted = files(PACKAGE, NAME) | files(wheels.ROOT / "golden", f"{NAME}/golden")
-    found = {name for name in in_wheel if ".dist-info/" not in name}
-    assert found == wanted
+    expected = files(PACKAGE, NAME) | files(wheels.ROOT / "golden", f"{NAME}/golden")
+    packed = {name for name in in_wheel if ".dist-info/" not in name}
+    assert packed == expected
     for kind in ("py.typed", "model.safetensors", "page.html", ".jinja", "cpu.txt", "schema.json"):
-        assert any(name.endswith(kind) for name in found), kind
+        assert any(name.endswith(kind) for name in packed), kind
 
 
-def test_a_wheel_carries_the_licence(built: tuple[Path, Path], in_wheel: list[str]) -> None:
+def test_wheel_has_the_licence(built: tuple[Path, Path], in_wheel: list[str]) -> None:
     (licence,) = (name for name in in_wheel if name.endswith(".dist-info/licenses/LICENSE"))
     with zipfile.ZipFile(built[0]) as wheel:
         text = wheel.read(licence).decode()
@@ -75,21 +75,21 @@ def test_a_wheel_carries_the_licence(built: tuple[Path, Path], in_wheel: list[st
     assert "END OF TERMS AND CONDITIONS" in text
 
 
-def test_an_sdist_holds_what_its_tests_need(built: tuple[Path, Path]) -> None:
+def test_sdist_has_everything_its_tests_need(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[1]) as sdist:
-        found = {name.partition("/")[2] for name in sdist.getnames()}
-    wanted = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "conftest.py"}
+        packed = {name.partition("/")[2] for name in sdist.getnames()}
+    expected = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "conftest.py"}
     for folder in (NAME, "golden", "tests", "docs", "benchmarks"):
-        wanted |= files(wheels.ROOT / folder, folder)
-    assert not wanted - found
-    assert not any("baselines/" in name for name in found)
+        expected |= files(wheels.ROOT / folder, folder)
+    assert not expected - packed
+    assert not any("baselines/" in name for name in packed)
 
 
-def test_the_metadata_is_complete_and_true(built: tuple[Path, Path]) -> None:
+def test_metadata_is_complete(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[0]) as wheel:
-        (name,) = (item for item in wheel.namelist() if item.endswith(".dist-info/METADATA"))
-        text = wheel.read(name)
-    metadata = Metadata.from_email(text, validate=True)
+        (name,) = (entry for entry in wheel.namelist() if entry.endswith(".dist-info/METADATA"))
+        content = wheel.read(name)
+    metadata = Metadata.from_email(content, validate=True)
     project = tomllib.loads((wheels.ROOT / "pyproject.toml").read_text())["project"]
     assert str(metadata.version) == pytest_vllm_gates.__version__
     assert "version" in project["dynamic"]
@@ -129,7 +129,7 @@ def run(programs: Path, folder: Path, program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_the_installed_wheel_works_in_an_empty_folder(programs: Path, tmp_path: Path) -> None:
+def test_installed_wheel_works_in_an_empty_folder(programs: Path, tmp_path: Path) -> None:
     (package,) = programs.parent.glob(f"lib/python*/site-packages/{NAME}")
     assert (package / "py.typed").is_file()
     assert "preflight" in run(programs, tmp_path, "vllm-gates", "--help")

@@ -70,5 +70,5 @@ def test_docs_describe_every_exported_name() -> None:
 )
 def test_docs_import_public_names_alone(page: Path) -> None:
     for line in page.read_text(encoding="utf-8").splitlines():
-        if found := IMPORT.match(line):
-            assert (found[1] or found[2]) == "pytest_vllm_gates", line
+        if match := IMPORT.match(line):
+            assert (match[1] or match[2]) == "pytest_vllm_gates", line

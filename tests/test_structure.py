@@ -132,8 +132,12 @@ def imported_module(name: str) -> str | None:
 
 def own_imports(module: str, *, typed: bool = True) -> set[str]:
     """Return the package's modules that a module imports, with those for annotations alone."""
-    found = {imported_module(one.name) for one in imports(FILES[module]) if typed or not one.typed}
-    return {name for name in found if name and name != module}
+    names = {
+        imported_module(imported.name)
+        for imported in imports(FILES[module])
+        if typed or not imported.typed
+    }
+    return {name for name in names if name and name != module}
 
 
 def folder_of(module: str) -> str:
@@ -146,7 +150,7 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -161,12 +165,12 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
             members = stack[stack.index(node) :]
             del stack[stack.index(node) :]
             if len(members) > 1:
-                found.append(sorted(members))
+                groups.append(sorted(members))
 
     for node in graph:
         if node not in index:
             visit(node)
-    return found
+    return groups
 
 
 def test_folders_hold_at_most_25_modules() -> None:
@@ -206,15 +210,17 @@ def test_rules_and_records_do_no_io(module: str) -> None:
     chains = {module: [module]}
     waiting = [module]
     while waiting:
-        here = waiting.pop()
-        for one in imports(FILES[here]):
-            if one.typed:
+        module_name = waiting.pop()
+        for imported in imports(FILES[module_name]):
+            if imported.typed:
                 continue
-            io = {one.name.partition(".")[0], one.name} & DOES_IO
-            assert not io, f"{' imports '.join(chains[here])} imports {one.name}, which does I/O"
-            name = imported_module(one.name)
+            io = {imported.name.partition(".")[0], imported.name} & DOES_IO
+            assert not io, (
+                f"{' imports '.join(chains[module_name])} imports {imported.name}, which does I/O"
+            )
+            name = imported_module(imported.name)
             if name and name not in chains:
-                chains[name] = [*chains[here], name]
+                chains[name] = [*chains[module_name], name]
                 waiting.append(name)
 
 
@@ -233,14 +239,16 @@ def test_class_names_are_unique() -> None:
 
 @pytest.mark.parametrize("module", FILES)
 def test_imports_go_down(module: str) -> None:
-    here = folder_of(module)
-    if not here or module == "miniatures.__main__":
+    folder = folder_of(module)
+    if not folder or module == "miniatures.__main__":
         return
     for name in own_imports(module):
-        there = folder_of(name)
-        if there in RUN and there != here:
-            assert there in BELOW.get(here, ()), f"{module} imports {name}"
-        assert there not in {"gates", "cli"} or there == here, f"{module} imports {name}"
+        other_folder = folder_of(name)
+        if other_folder in RUN and other_folder != folder:
+            assert other_folder in BELOW.get(folder, ()), f"{module} imports {name}"
+        assert other_folder not in {"gates", "cli"} or other_folder == folder, (
+            f"{module} imports {name}"
+        )
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if folder_of(name) == "gates"])
@@ -251,16 +259,16 @@ def test_gates_import_the_session_and_fixtures_for_types_alone(module: str) -> N
 
 @pytest.mark.parametrize("module", FILES)
 def test_private_names_stay_in_their_module(module: str) -> None:
-    for one in imports(FILES[module]):
-        last = one.name.rpartition(".")[2]
+    for imported in imports(FILES[module]):
+        last = imported.name.rpartition(".")[2]
         private = last.startswith("_") and not last.startswith("__")
-        assert not (private and imported_module(one.name)), f"{module} imports {one.name}"
+        assert not (private and imported_module(imported.name)), f"{module} imports {imported.name}"
 
 
 @pytest.mark.parametrize("module", FILES)
 def test_only_a_runs_modules_import_pytest(module: str) -> None:
     allowed = folder_of(module) in KNOW_PYTEST and module not in WITHOUT_PYTEST
-    packages = {one.name.partition(".")[0] for one in imports(FILES[module])}
+    packages = {imported.name.partition(".")[0] for imported in imports(FILES[module])}
     assert allowed or not packages & {"pytest", "_pytest", "syrupy"}, f"{module} imports pytest"
 
 
@@ -268,20 +276,26 @@ def test_only_a_runs_modules_import_pytest(module: str) -> None:
 def test_gevent_is_imported_in_programs_alone(module: str) -> None:
     if module in PATCHED:
         return
-    for one in imports(FILES[module]):
-        package = one.name.partition(".")[0]
-        assert one.typed or package not in {"gevent", "locust"}, f"{module} imports {one.name}"
-        assert imported_module(one.name) not in PATCHED, f"{module} imports {one.name}"
+    for imported in imports(FILES[module]):
+        package = imported.name.partition(".")[0]
+        assert imported.typed or package not in {"gevent", "locust"}, (
+            f"{module} imports {imported.name}"
+        )
+        assert imported_module(imported.name) not in PATCHED, f"{module} imports {imported.name}"
 
 
 @pytest.mark.parametrize("module", ["plugin", *(name.partition(".")[2] for name in LIGHT)])
 def test_an_inert_plugin_imports_little(module: str) -> None:
-    for one in imports(FILES[module]):
-        if one.typed or not one.top:
+    for imported in imports(FILES[module]):
+        if imported.typed or not imported.top:
             continue
-        inner = imported_module(one.name)
-        assert inner is None or f"{NAME}.{inner}" in LIGHT, f"{module} imports {one.name} at once"
-        assert one.name.partition(".")[0] not in HEAVY, f"{module} imports {one.name} at once"
+        inner = imported_module(imported.name)
+        assert inner is None or f"{NAME}.{inner}" in LIGHT, (
+            f"{module} imports {imported.name} at once"
+        )
+        assert imported.name.partition(".")[0] not in HEAVY, (
+            f"{module} imports {imported.name} at once"
+        )
 
 
 ARCHITECTURE = (PACKAGE.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -298,11 +312,11 @@ def test_architecture_names_files_that_exist() -> None:
 
 def test_architecture_lays_out_every_folder_and_file_at_the_top() -> None:
     laid_out = set(re.findall(r"(\w+)/|(\w+\.py)", LAYOUT))
-    named = {folder or file for folder, file in laid_out}
-    there = {path.name for path in PACKAGE.iterdir() if path.suffix == ".py"} | {
+    described = {folder or file for folder, file in laid_out}
+    existing = {path.name for path in PACKAGE.iterdir() if path.suffix == ".py"} | {
         path.name
         for path in PACKAGE.iterdir()
         if path.is_dir() and path.name not in {"__pycache__", "golden"}
     }
-    assert there - named == set()
-    assert {name for name in named if "." in name} <= there
+    assert existing - described == set()
+    assert {name for name in described if "." in name} <= existing

@@ -1,4 +1,4 @@
-"""Commands as people type them: found in scripts and pages, and read by the real parsers."""
+"""Finds commands in scripts and pages, and parses them with the real parsers."""
 
 from __future__ import annotations
 
@@ -71,20 +71,20 @@ def commands(script: str) -> Iterator[list[str]]:
     script = re.sub(r"\$\([^()]*\)", "x", script)
     parts = shlex.shlex(script.replace("\n", " ; "), posix=True, punctuation_chars=True)
     parts.whitespace_split, parts.commenters = True, ""
-    found: list[str] = []
+    words_so_far: list[str] = []
     into = False
     for operator, words in itertools.groupby(parts, lambda word: not set(word) - set(";|&<>()")):
-        given = [*words]
+        group = [*words]
         if operator:
-            into = ">" in given[0] or "<" in given[0]
-            if not into and found:
-                yield found
-                found = []
+            into = ">" in group[0] or "<" in group[0]
+            if not into and words_so_far:
+                yield words_so_far
+                words_so_far = []
             continue
-        found += given[1:] if into else given
+        words_so_far += group[1:] if into else group
         into = False
-    if found:
-        yield found
+    if words_so_far:
+        yield words_so_far
 
 
 def is_ours(word: str) -> bool:
@@ -139,7 +139,7 @@ def tried(words: Sequence[str], config: pytest.Config) -> None:
 
 
 def _python(words: Sequence[str]) -> None:
-    target, given = (words[1], words[2:]) if words[1] != "-m" else (words[2], words[3:])
+    target, arguments = (words[1], words[2:]) if words[1] != "-m" else (words[2], words[3:])
     if words[1] == "-m":
         if importlib.util.find_spec(target) is None:
             raise NoCommand(f"there is no module {target}")
@@ -149,8 +149,8 @@ def _python(words: Sequence[str]) -> None:
         return
     elif not (ROOT / target).is_file():
         raise NoCommand(f"there is no file {target}")
-    asked = {word.partition("=")[0] for word in given if word.startswith("--")}
-    if unknown := asked - known_options(words[1] == "-m", target):
+    used_options = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    if unknown := used_options - known_options(words[1] == "-m", target):
         raise NoCommand(f"{target} has no option {', '.join(sorted(unknown))}")
 
 
@@ -160,8 +160,8 @@ def known_options(module: bool, target: str) -> frozenset[str]:
     place = Path(importlib.util.find_spec(target).origin or "") if module else ROOT / target  # type: ignore[union-attr]
     if "argparse" not in place.read_text(encoding="utf-8"):
         return frozenset()
-    asked = subprocess.run(
+    help_output = subprocess.run(
         [sys.executable, *(["-m"] if module else []), target, "--help"],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return frozenset(re.findall(r"--[\w-]+", asked.stdout))
+    return frozenset(re.findall(r"--[\w-]+", help_output.stdout))

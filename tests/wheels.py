@@ -25,12 +25,12 @@ def build(checkout: Path, folder: Path) -> tuple[Path, Path]:
 def newer_python() -> str | None:
     """Return the newest Python of this machine that the project names besides its oldest."""
     for version in NEWER:
-        found = shutil.which(f"python{version}")
+        program = shutil.which(f"python{version}")
         # A shim of pyenv's runs what was chosen, and says no where nothing was.
         env = os.environ | {"PYENV_VERSION": version}
-        if found and (python := _said([found, "-c", ASK], env)):
+        if program and (python := _output_of([program, "-c", ASK], env)):
             return python
-        if python := _said(
+        if python := _output_of(
             [str(environment_uv.find()), "python", "find", "--no-python-downloads", version]
         ):
             return python
@@ -50,13 +50,17 @@ def run_uv(folder: Path, *arguments: str) -> str:
     env, more = environment_uv.for_uv(os.environ)
     more = more if arguments[0] == "pip" else []
     done = subprocess.run(
-        [environment_uv.find(), *arguments, *more], env=env, cwd=folder, capture_output=True, text=True,
+        [environment_uv.find(), *arguments, *more],
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def _said(command: list[str], env: dict[str, str] | None = None) -> str | None:
+def _output_of(command: list[str], env: dict[str, str] | None = None) -> str | None:
     done = subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, check=False)
     return done.stdout.strip() or None if done.returncode == 0 else None
