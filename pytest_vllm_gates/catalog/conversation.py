@@ -83,9 +83,9 @@ def _filled(value: Any, words: Mapping[str, str]) -> Any:
             value = value.replace(f"${{{word}}}", text)
         return value
     if isinstance(value, list | tuple):
-        return [_filled(item, words) for item in value]
+        return [_filled(member, words) for member in value]
     if isinstance(value, dict):
-        return {key: _filled(item, words) for key, item in value.items()}
+        return {key: _filled(member, words) for key, member in value.items()}
     return value
 
 

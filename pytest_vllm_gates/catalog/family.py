@@ -1,7 +1,7 @@
 """A family: a line of models served the same way, read from `families/<name>.toml`.
 
-The file says what is true of the family's main line; a variant that differs is a table
-`[members.<name>]` with only what differs, and is asked for as `<family>/<member>`.
+The file describes the family's main line. A variant that differs is a table `[members.<name>]` with
+only its differences, and its name is `<family>/<member>`.
 """
 
 from __future__ import annotations
@@ -165,20 +165,22 @@ class Family(toml.Record):
     @property
     def markers(self) -> tuple[str, ...]:
         """Every piece of wire format that must never reach a client's fields."""
-        found = [*self.prompt.special_tokens]
+        markers = [*self.prompt.special_tokens]
         if self.prompt.end_of_turn:
-            found.append(self.prompt.end_of_turn)
+            markers.append(self.prompt.end_of_turn)
         if self.thinking:
-            found += [self.thinking.open, self.thinking.close]
+            markers += [self.thinking.open, self.thinking.close]
         if self.tools:
-            found += self.tools.markers
-        return tuple(dict.fromkeys(marker.strip() for marker in found))
+            markers += self.tools.markers
+        return tuple(dict.fromkeys(marker.strip() for marker in markers))
 
     def recognises(self, architectures: tuple[str, ...], model_type: str, source: str) -> bool:
         """Return whether a checkpoint's `config.json` and name say that it is of this member."""
-        known = model_type in self.model_types or set(architectures) & set(self.architectures)
+        is_of_family = model_type in self.model_types or set(architectures) & set(
+            self.architectures
+        )
         base = source.rstrip("/").rpartition("/")[2].lower()
-        return bool(known) and any(fnmatch(base, text.lower()) for text in self.recognise)
+        return bool(is_of_family) and any(fnmatch(base, text.lower()) for text in self.recognise)
 
 
 def files(project: Path) -> dict[str, Path]:
@@ -195,16 +197,16 @@ def load(name: str, project: Path) -> Family:
 
     Raises `UserError` for an unknown name, and for any fault in the file, in whichever member.
     """
-    known = files(project)
-    wanted, _, member = name.partition("/")
-    family = choose("family", wanted, known)
-    line, *members = _lines(family, known[family])
+    family_files = files(project)
+    family_name, _, member = name.partition("/")
+    family = choose("family", family_name, family_files)
+    line, *members = _lines(family, family_files[family])
     if not member or fold(member) == fold(line.line):
         return line
-    by_name = {other.name: other for other in members}
-    spelled = [f"{family}/{line.line}", *by_name]
-    found = choose("member", f"{family}/{member}", spelled)
-    return by_name.get(found, line)
+    by_name = {member_family.name: member_family for member_family in members}
+    known_names = [f"{family}/{line.line}", *by_name]
+    chosen = choose("member", f"{family}/{member}", known_names)
+    return by_name.get(chosen, line)
 
 
 def recognise(
@@ -235,8 +237,8 @@ def _lines(family: str, path: Path) -> Iterator[Family]:
     members = table.pop(MEMBERS, {})
     yield toml.validated(path, text, {**table, "name": family}, Family)
     for member, changes in members.items():
-        whole = {**toml.merged(table, changes), "name": f"{family}/{member}", "line": member}
-        yield toml.validated(path, text, whole, Family, (MEMBERS, member))
+        member_table = {**toml.merged(table, changes), "name": f"{family}/{member}", "line": member}
+        yield toml.validated(path, text, member_table, Family, (MEMBERS, member))
 
 
 def _refuse_taken(family: str, path: Path, text: str, members: Iterable[str]) -> None:
@@ -248,17 +250,17 @@ def _refuse_taken(family: str, path: Path, text: str, members: Iterable[str]) ->
         )
     for member in members:
         if member.lower() == MAIN:
-            where = toml.place(path, text, (MEMBERS, member))
+            place = toml.place(path, text, (MEMBERS, member))
             raise UserError(
-                f"{where}: a member cannot be called {member!r}: golden/{family}/{MAIN}/ holds the "
+                f"{place}: a member cannot be called {member!r}: golden/{family}/{MAIN}/ holds the "
                 f"main line's goldens\nrename [{MEMBERS}.{member}]; if golden/{family}/{member}/ "
                 "holds its goldens, rename that folder, too"
             )
 
 
-def _place_folders(table: Any, beside: Path) -> None:
+def _place_folders(table: Any, folder: Path) -> None:
     """Make the checkpoints' folders absolute; what is no such table is told when it is read."""
-    entries = table.get("checkpoints") if isinstance(table, dict) else None
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("folder"), str):
-            entry["folder"] = str((beside / Path(entry["folder"]).expanduser()).resolve())
+    checkpoints = table.get("checkpoints") if isinstance(table, dict) else None
+    for checkpoint in checkpoints if isinstance(checkpoints, list) else ():
+        if isinstance(checkpoint, dict) and isinstance(checkpoint.get("folder"), str):
+            checkpoint["folder"] = str((folder / Path(checkpoint["folder"]).expanduser()).resolve())

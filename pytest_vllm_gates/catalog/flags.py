@@ -1,7 +1,4 @@
-"""vLLM's command line, made from the flags that lane, family and checkpoint set.
-
-Command lines as people type them.
-"""
+"""vLLM's command line, made from the flags of lane, family and checkpoint, and command lines as typed."""
 
 from __future__ import annotations
 
@@ -64,8 +61,8 @@ def started(
             part = part.replace(word, value)  # noqa: PLW2901 - that is the substitution
         prefix.append(part)
     if "{flags}" in prefix:
-        at = prefix.index("{flags}")
-        return [*prefix[:at], *arguments, *prefix[at + 1 :]]
+        position = prefix.index("{flags}")
+        return [*prefix[:position], *arguments, *prefix[position + 1 :]]
     return prefix if lane.served_model_name else [*prefix, *arguments]
 
 
@@ -80,21 +77,21 @@ def without(
     A value stands in the next argument, after `=`, or, for an option of one letter, right behind.
     Those that are `optional` may be without one, before another option or at the end.
     """
-    left: list[str] = []
-    rest = iter(arguments)
+    kept_arguments: list[str] = []
+    remaining = iter(arguments)
     may_follow = False
-    for argument in rest:
+    for argument in remaining:
         follows, may_follow = may_follow, argument in optional
         if follows and not argument.startswith("-"):
             continue
         if argument in valued:
-            next(rest, None)
-        elif may_follow or any(_holds(argument, option) for option in optional):
+            next(remaining, None)
+        elif may_follow or any(_carries_value(argument, option) for option in optional):
             continue
-        elif not (argument in flags or any(_holds(argument, option) for option in valued)):
-            left.append(argument)
-    return left
+        elif not (argument in flags or any(_carries_value(argument, option) for option in valued)):
+            kept_arguments.append(argument)
+    return kept_arguments
 
 
-def _holds(argument: str, option: str) -> bool:
+def _carries_value(argument: str, option: str) -> bool:
     return argument.startswith(f"{option}=" if option.startswith("--") else option)

@@ -1,9 +1,7 @@
-"""Known defects of released vLLM: a family's own, and those of every family.
+"""Known defects of released vLLM, and which findings of a check they cover.
 
-A family file lists what only its parsers do; `known_defects.toml` lists the rest. A project adds
-its own in a `known_defects.toml` beside its `pyproject.toml`.
-
-Which findings of a check are defects the family file knows, and which known ones are gone.
+A family file lists the defects of its own parsers; `known_defects.toml` lists the others. A project
+adds its own in a `known_defects.toml` beside its `pyproject.toml`.
 """
 
 from __future__ import annotations
@@ -103,30 +101,39 @@ def sort(
     a case and no finding, is gone: its entry can go, too; a case in which something else is wrong
     tells nothing of it. Where the version is not known nothing is covered.
     """
-    here = [defect for defect in defects if defect.check == check and _of_version(defect, version)]
-    covered = [
-        (defect, tuple(each for each in findings if _covers(defect, each))) for defect in here
+    applicable = [
+        defect for defect in defects if defect.check == check and _of_version(defect, version)
     ]
-    new = tuple(each for each in findings if not any(_covers(defect, each) for defect in here))
-    wrong = [each.case for each in new]
+    covered = [
+        (defect, tuple(finding for finding in findings if _covers(defect, finding)))
+        for defect in applicable
+    ]
+    new = tuple(
+        finding
+        for finding in findings
+        if not any(_covers(defect, finding) for defect in applicable)
+    )
+    wrong = [finding.case for finding in new]
     traits = [case.traits for case in cases if case not in wrong]
     return SortedFindings(
         new=new,
-        known=tuple((defect, some) for defect, some in covered if some),
+        known=tuple(
+            (defect, covered_findings) for defect, covered_findings in covered if covered_findings
+        ),
         gone=tuple(
             defect
-            for defect, some in covered
-            if not some and any(_has(defect, trait) for trait in traits)
+            for defect, covered_findings in covered
+            if not covered_findings and any(_has(defect, trait) for trait in traits)
         ),
     )
 
 
 def _of_version(defect: KnownDefect, version: str | None) -> bool:
     try:
-        found = Version(version or "")
+        parsed = Version(version or "")
     except InvalidVersion:
         return False
-    return SpecifierSet(defect.versions).contains(found, prereleases=True)
+    return SpecifierSet(defect.versions).contains(parsed, prereleases=True)
 
 
 def _covers(defect: KnownDefect, finding: Finding) -> bool:

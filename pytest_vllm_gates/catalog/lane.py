@@ -95,21 +95,21 @@ class Lane(toml.Record):
 
     @model_validator(mode="after")
     def _one_form(self) -> Lane:
-        given = [form for form in FORMS if getattr(self, form) is not None]
-        if len(given) != 1:
+        forms = [form for form in FORMS if getattr(self, form) is not None]
+        if len(forms) != 1:
             raise ValueError(
                 f"a lane is exactly one of {', '.join(FORMS)}; this one has "
-                f"{' and '.join(given) or 'none of them'}"
+                f"{' and '.join(forms) or 'none of them'}"
             )
         if self.served_model_name is not None and self.command is None:
             raise ValueError(
                 "served_model_name here is for a command that takes none of vLLM's flags; "
                 "elsewhere it is a flag, in [serve]"
             )
-        idle = [key for key in IDLE[given[0]] if key in self.model_fields_set]
+        idle = [key for key in IDLE[forms[0]] if key in self.model_fields_set]
         if idle:
             raise ValueError(
-                f"{', '.join(idle)} would do nothing in a lane that has {given[0]}; leave it out"
+                f"{', '.join(idle)} would do nothing in a lane that has {forms[0]}; leave it out"
             )
         return self
 
@@ -129,8 +129,8 @@ class Lane(toml.Record):
         return self._beside(self.overlay) if self.overlay else None
 
     def _beside(self, name: str) -> Path:
-        own, shipped = self.file.parent / name, SHIPPED / name
-        return shipped if shipped.exists() and not own.exists() else own
+        beside, shipped = self.file.parent / name, SHIPPED / name
+        return shipped if shipped.exists() and not beside.exists() else beside
 
 
 def files(project: Path) -> dict[str, Path]:
@@ -144,9 +144,9 @@ def files(project: Path) -> dict[str, Path]:
 
 def load(name: str, project: Path) -> Lane:
     """Read the lane called `name`; raises `UserError` for an unknown name or a faulty file."""
-    known = files(project)
-    name = choose("lane", name, known)
-    lane = toml.load(known[name], Lane, name=name, file=known[name])
+    lane_files = files(project)
+    name = choose("lane", name, lane_files)
+    lane = toml.load(lane_files[name], Lane, name=name, file=lane_files[name])
     if lane.lock_path is not None and not lane.lock_path.is_file():
         raise UserError(
             f"{lane.file}: the lock {str(lane.lock_path)!r} does not exist\n"

@@ -67,9 +67,9 @@ class ConversationRule(toml.Record):
 
     def body(self, cell: Cell, conversation: Conversation, family: Family) -> dict[str, Any]:
         """Return the request's body but for its stop, its model and its sampling."""
-        asked = conversation.model_copy(update={"thinking": cell.thinking})
-        body = asked.body(family)
-        if not asked.thinks(family):
+        with_thinking = conversation.model_copy(update={"thinking": cell.thinking})
+        body = with_thinking.body(family)
+        if not with_thinking.thinks(family):
             # A client sends back the reasoning it was given, and it was given none.
             body["messages"] = [_without_reasoning(message) for message in body["messages"]]
         if cell.tools == "named":
@@ -128,13 +128,13 @@ class Matrix(toml.Record):
     def cells(self) -> tuple[Cell, ...]:
         """Return the cells to walk, each whose stop is set after the one whose stop is not."""
         plain = {name: values[0] for name, values in self.dimensions.items()}
-        wanted = [Cell(**{**plain, **other.cell}) for other in self.dangerous]
-        wanted += self._pairs()
-        found: dict[Cell, None] = {}
-        for cell in wanted:
-            found[cell.unstopped] = None
-        found |= dict.fromkeys(wanted)
-        return tuple(found)
+        required_cells = [Cell(**{**plain, **combination.cell}) for combination in self.dangerous]
+        required_cells += self._pairs()
+        ordered: dict[Cell, None] = {}
+        for cell in required_cells:
+            ordered[cell.unstopped] = None
+        ordered |= dict.fromkeys(required_cells)
+        return tuple(ordered)
 
     def _pairs(self) -> Iterator[Cell]:
         """Yield cells that together hold every pair of values which a sensible cell can hold.
@@ -153,8 +153,8 @@ class Matrix(toml.Record):
 
     def _sensible(self, cell: Cell) -> bool:
         left_out = any(
-            all(cell.traits[name] in values for name, values in other.when.items())
-            for other in self.senseless
+            all(cell.traits[name] in values for name, values in combination.when.items())
+            for combination in self.senseless
         )
         return self._asking(cell) is not None and not left_out
 

@@ -1,6 +1,7 @@
-"""What the throughput gate measures: its plan, from `throughput.toml`, and the blocks it keeps.
+"""The plans of the throughput gate and of the load gate.
 
-What a load gate sends and asks for, from `load.toml`, a family's `[load]` and a lane's.
+Throughput comes from `throughput.toml`, load from `load.toml`; a family's and a lane's `[throughput]`
+and `[load]` change single keys.
 """
 
 from __future__ import annotations
@@ -108,16 +109,16 @@ class Scatter(toml.Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_a_table(cls, given: object) -> object:
-        if isinstance(given, (int, float)):
+    def _is_a_table(cls, value: object) -> object:
+        if isinstance(value, (int, float)):
             names = ", ".join(cls.model_fields)
             raise ValueError(f"a key for each figure ({names}), no number")  # noqa: TRY004 - pydantic's
-        return given
+        return value
 
     def of(self, figure: str) -> float:
         """Return that of a figure by its name."""
-        found: float = getattr(self, figure)
-        return found
+        scatter: float = getattr(self, figure)
+        return scatter
 
 
 class AgainstBaseline(toml.Record):
@@ -187,13 +188,13 @@ class ThroughputPlan(toml.Record):
 
     def calibrated(self, pair_sd: Scatter, pairs: int) -> ThroughputPlan:
         """Return the plan with what so many pairs of boots of one lane have shown."""
-        here = {"pair_sd": pair_sd, "degrees": pairs}
-        against = self.against.model_copy(update=here)
+        changes = {"pair_sd": pair_sd, "degrees": pairs}
+        against = self.against.model_copy(update=changes)
         return self.model_copy(update={"against": against, "host_bound": None})
 
-    def of_pairs(self, most: int) -> ThroughputPlan:
+    def of_pairs(self, most_pairs: int) -> ThroughputPlan:
         """Return the plan with so many pairs of boots at most."""
-        pairs = (min(self.against.pairs[0], most), most)
+        pairs = (min(self.against.pairs[0], most_pairs), most_pairs)
         return self.model_copy(update={"against": self.against.model_copy(update={"pairs": pairs})})
 
     @property

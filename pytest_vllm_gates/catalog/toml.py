@@ -1,6 +1,6 @@
-"""TOML files read strictly: an unknown key is an error with file, line and the nearest key.
+"""TOML files read strictly, and names found despite case, punctuation and near misses.
 
-Names as people type them: case and punctuation do not count, and a near miss gets a guess.
+An unknown key is an error with file, line and the nearest key.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Record(BaseModel):
 RecordT = TypeVar("RecordT", bound=Record)
 
 
-def load(path: Path, record: type[RecordT], **given: object) -> RecordT:
-    """Read the TOML file at `path` into `record`; `given` fills fields the file does not carry.
+def load(path: Path, record: type[RecordT], **extra_fields: object) -> RecordT:
+    """Read the TOML file at `path` into `record`; `extra_fields` fill fields the file does not carry.
 
     Raises `UserError` naming the file, the line and, for an unknown key, the nearest known one.
     """
     text, table = read(path)
-    return validated(path, text, {**table, **given}, record)
+    return validated(path, text, {**table, **extra_fields}, record)
 
 
 def read(path: Path) -> tuple[str, dict[str, Any]]:
@@ -91,18 +91,20 @@ def validated(
     text: str,
     table: Mapping[str, Any],
     record: type[RecordT],
-    inside: tuple[str, ...] = (),
+    table_path: tuple[str, ...] = (),
 ) -> RecordT:
     """Return `table`, read from `text`, as a record; raises `UserError` as `load` does.
 
-    `inside` names a table of the file whose keys were laid over those of the top, and in which a
+    `table_path` names a table of the file whose keys were laid over those of the top, and in which a
     faulty key is therefore looked for first.
     """
     try:
         # As JSON, because only there may an array stand for a tuple while types stay strict.
         return record.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        complaints = [_complain(path, text, record, other, inside) for other in error.errors()]
+        complaints = [
+            _complain(path, text, record, line_error, table_path) for line_error in error.errors()
+        ]
         raise UserError("\n".join(complaints)) from error
 
 
@@ -143,7 +145,7 @@ def layered(path: Path, record: type[RecordT], name: str, *changes: Mapping[str,
     try:
         return record.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        complaints = [_complain_of_change(name, other) for other in error.errors()]
+        complaints = [_complain_of_change(name, line_error) for line_error in error.errors()]
         raise ValueError("; ".join(complaints)) from error
 
 
@@ -154,21 +156,23 @@ def _complain_of_change(table: str, error: Any) -> str:
 
 
 def _complain(
-    path: Path, text: str, record: type[Record], error: Any, inside: tuple[str, ...]
+    path: Path, text: str, record: type[Record], error: Any, table_path: tuple[str, ...]
 ) -> str:
     location: tuple[str | int, ...] = error["loc"]
-    line = (inside and _line_of(text, (*inside, *location))) or _line_of(text, location)
-    where = f"{path}:{line}" if line else str(path)
+    line = (table_path and _line_of(text, (*table_path, *location))) or _line_of(text, location)
+    position = f"{path}:{line}" if line else str(path)
     name = ".".join(str(part) for part in location)
     if error["type"] == "extra_forbidden":
-        known = _keys_beside(record, location)
-        guess = nearest(str(location[-1]), known)
-        hint = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(sorted(known))}"
-        return f"{where}: unknown key {name!r}; {hint}"
+        known_keys = _keys_beside(record, location)
+        guess = nearest(str(location[-1]), known_keys)
+        hint = (
+            f"did you mean {guess!r}?" if guess else f"known here: {', '.join(sorted(known_keys))}"
+        )
+        return f"{position}: unknown key {name!r}; {hint}"
     if error["type"] == "missing":
         return f"{path}: the key {name!r} is missing"
     message = error["msg"].removeprefix("Value error, ")
-    return f"{where}: {name or 'the file'}: {message} (found {error['input']!r})"
+    return f"{position}: {name or 'the file'}: {message} (found {error['input']!r})"
 
 
 def _keys_beside(record: type[Record], location: tuple[str | int, ...]) -> set[str]:
@@ -184,17 +188,17 @@ def _table_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
-        found = _table_in(argument)
-        if found:
-            return found
+        record = _table_in(argument)
+        if record:
+            return record
     return None
 
 
 def _line_of(text: str, location: tuple[str | int, ...]) -> int | None:
     """Return the 1-based line of the key at `location`; its table's head where the key is not."""
-    wanted = [part for part in location if isinstance(part, str)]
+    keys = [part for part in location if isinstance(part, str)]
     indexes = [part for part in location if isinstance(part, int)]
-    seen: dict[str, int] = {}
+    table_counts: dict[str, int] = {}
     table: list[str] = []
     best: int | None = None
     for number, line in enumerate(text.splitlines(), start=1):
@@ -202,20 +206,25 @@ def _line_of(text: str, location: tuple[str | int, ...]) -> int | None:
         if head:
             table = [part.strip().strip("\"'") for part in _split_key(head[2])]
             if head[1] == "[[":
-                seen[".".join(table)] = seen.get(".".join(table), -1) + 1
+                table_counts[".".join(table)] = table_counts.get(".".join(table), -1) + 1
             # Of an array's tables, and of those inside them, only the one that is meant counts.
             above = [".".join(table[:length]) for length in range(1, len(table) + 1)]
-            array = next((name for name in above if name in seen), None)
-            if array and indexes and table == wanted[: len(table)] and seen[array] != indexes[0]:
+            array = next((name for name in above if name in table_counts), None)
+            if (
+                array
+                and indexes
+                and table == keys[: len(table)]
+                and table_counts[array] != indexes[0]
+            ):
                 table = ["\0"]
-            if table == wanted[: len(table)]:
+            if table == keys[: len(table)]:
                 best = number
             continue
         key = re.match(r"\s*([A-Za-z0-9_.\"'-]+)\s*=", line)
         if (
             key
             and table + [part.strip("\"'") for part in _split_key(key[1])]
-            == (wanted[: len(table) + len(_split_key(key[1]))])
+            == (keys[: len(table) + len(_split_key(key[1]))])
         ):
             return number
     return best

@@ -1,8 +1,7 @@
-"""Waivers: failures that may pass for a while, each with who says so, why and until when.
+"""Waivers: failures that may pass for a while, each with its owner, its reason and its last day.
 
-They are listed in a `waivers.toml` beside the project's `pyproject.toml`; none ship.
-
-Which failures are waived, and what became of every waiver in a run.
+They are listed in a `waivers.toml` beside the project's `pyproject.toml`; none are shipped. A run
+applies them to failures and reports the state of every waiver.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ MOST_DAYS = 90
 ANY = "*"
 SEPARATOR = ": "
 PARTS = (2, 3)
-Told = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 
 class Waiver(toml.Record):
@@ -41,8 +40,8 @@ class Waiver(toml.Record):
     """
 
     check: str
-    who: Told
-    why: Told
+    who: Sentence
+    why: Sentence
     until: datetime.date
     lane: str | None = None
 
@@ -96,12 +95,12 @@ def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[W
         return ()
     waivers = toml.load(path, _WaiverFile).waiver
     text, _ = toml.read(path)
-    known = [family.name for family in families.every(project)] if waivers else []
+    family_names = [family.name for family in families.every(project)] if waivers else []
     own_lanes = [*lanes.files(project), lanes.ATTACHED]
     for number, waiver in enumerate(waivers):
         faults = {
             "until": _too_far(waiver, day),
-            "check": _no_family(waiver, known) or _no_gate(waiver, project, [*gates]),
+            "check": _no_family(waiver, family_names) or _no_gate(waiver, project, [*gates]),
             "lane": _unknown("lane", waiver.lane, own_lanes) if waiver.lane is not None else None,
         }
         for key, fault in faults.items():
@@ -120,10 +119,10 @@ def _too_far(waiver: Waiver, day: datetime.date) -> str | None:
     )
 
 
-def _no_family(waiver: Waiver, known: Iterable[str]) -> str | None:
-    if any(matches(waiver.family, name) for name in known):
+def _no_family(waiver: Waiver, family_names: Iterable[str]) -> str | None:
+    if any(matches(waiver.family, name) for name in family_names):
         return None
-    return _unknown("family", waiver.family, known)
+    return _unknown("family", waiver.family, family_names)
 
 
 def _no_gate(waiver: Waiver, project: Path, gates: Iterable[str]) -> str | None:
@@ -133,12 +132,12 @@ def _no_gate(waiver: Waiver, project: Path, gates: Iterable[str]) -> str | None:
     return _unknown("gate", waiver.gate, gates)
 
 
-def _unknown(kind: str, name: str, known: Iterable[str]) -> str | None:
-    known = sorted(known)
-    if name in known:
+def _unknown(kind: str, name: str, known_names: Iterable[str]) -> str | None:
+    known_names = sorted(known_names)
+    if name in known_names:
         return None
-    guess = nearest(name, known)
-    hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(known)}"
+    guess = nearest(name, known_names)
+    hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(known_names)}"
     return f"unknown {kind} {name!r}; {hint}"
 
 
@@ -171,8 +170,10 @@ class Waivers:
 
         It is WAIVED where a waiver is for it, and stays FAIL where that has expired.
         """
-        found = [other for other in self.waivers if _covers(other, family, gate, test)]
-        waiver = max(found, key=lambda other: other.until, default=None)
+        covering = [
+            candidate for candidate in self.waivers if _covers(candidate, family, gate, test)
+        ]
+        waiver = max(covering, key=lambda candidate: candidate.until, default=None)
         if waiver is None:
             return Outcome.FAIL, failure
         who, why, until = waiver.who, waiver.why, waiver.until
@@ -183,9 +184,16 @@ class Waivers:
     def settle(self, results: Sequence[TestResult]) -> tuple[SettledWaiver, ...]:
         """Say what became of each waiver in a run; one whose gate did not run is not told."""
         return tuple(
-            _settle(waiver, [each for each in results if _covers_test(waiver, each)], self.today)
+            _settle(
+                waiver,
+                [test_result for test_result in results if _covers_test(waiver, test_result)],
+                self.today,
+            )
             for waiver in self.waivers
-            if any(_covers(waiver, each.family, each.gate, None) for each in results)
+            if any(
+                _covers(waiver, test_result.family, test_result.gate, None)
+                for test_result in results
+            )
         )
 
 
@@ -198,16 +206,16 @@ def _settle(waiver: Waiver, covered: Sequence[TestResult], today: datetime.date)
     outcomes = {test_result.outcome for test_result in covered}
     whose = f"{waiver.check} (by {waiver.who}, until {waiver.until}: {waiver.why})"
     if not covered:
-        gone = "; no test of this run is called that (mend its check, or delete it)"
+        advice = "; no test of this run is called that (mend its check, or delete it)"
     elif outcomes <= {Outcome.PASS, Outcome.KNOWN, Outcome.NOT_APPLICABLE}:
-        gone = "; nothing fails there any more (delete it)"
+        advice = "; nothing fails there any more (delete it)"
     else:
-        gone = ""
+        advice = ""
     if waiver.expired(today):
-        return SettledWaiver(waiver, WaiverState.EXPIRED, f"waiver, expired: {whose}{gone}")
+        return SettledWaiver(waiver, WaiverState.EXPIRED, f"waiver, expired: {whose}{advice}")
     if Outcome.WAIVED in outcomes:
         return SettledWaiver(waiver, WaiverState.USED, f"waived: {whose}")
-    return SettledWaiver(waiver, WaiverState.UNUSED, f"waiver, unused: {whose}{gone}")
+    return SettledWaiver(waiver, WaiverState.UNUSED, f"waiver, unused: {whose}{advice}")
 
 
 def _covers_test(waiver: Waiver, result: TestResult) -> bool:

@@ -1,4 +1,4 @@
-"""The environment a lane's server runs in: an existing one, or one made from the lock on first use."""
+"""The environment of a lane's server: an existing one, or one made from the lock on first use."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def wanted(lock: Path, python_version: str) -> dict[str, Requirement]:
 
 
 def difference(pins: Mapping[str, Requirement], installed_versions: Mapping[str, str]) -> list[str]:
-    """Return one line for each package whose installed version is not what the lock's `pins` say."""
+    """Return one line for each package that is not installed as the lock's `pins` say."""
     lines = []
     for name in sorted({*pins, *installed_versions}):
         pin, version = pins.get(name), installed_versions.get(name)

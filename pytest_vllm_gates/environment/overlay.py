@@ -70,7 +70,7 @@ def lane_environment(
     variables: Mapping[str, str],
     defaults: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the environment of a process in a lane: this one's, `defaults`, the lane's and `variables`."""
+    """Return a lane process's environment: this one, `defaults`, the lane's, then `variables`."""
     env = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     env |= {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1"} | dict(defaults or {})
     if python:

@@ -101,11 +101,9 @@ def relock(path: Path) -> Path:
     requirements = narrowed(resolved(path, "--universal", "--python-version", PYTHONS[0]))
     # Universally, uv believes one wheel of a release for all of them; here is what this machine's
     # wheels say.
-    lost_names = {package.name for package in resolved(path)} - {
-        package.name for package in requirements
-    }
-    if lost_names:
-        raise UserError(f"{path}: the universal resolution has lost {', '.join(sorted(lost_names))}\n"
+    lost = {package.name for package in resolved(path)} - {package.name for package in requirements}
+    if lost:
+        raise UserError(f"{path}: the universal resolution has lost {', '.join(sorted(lost))}\n"
                         f"name them, with the version and a marker, in {path}")  # fmt: skip
     refused_builds = refusals(path)
     for requirement in requirements:

@@ -100,9 +100,8 @@ def _check(method: str) -> None:
     if method.lower() not in known_methods:
         guess = nearest(method, known_methods)
         hint = f"; did you mean {guess!r}?" if guess else ""
-        raise UserError(
-            f"--quantization {method!r} is not known{hint}\nknown: {', '.join(sorted(known_methods))}"
-        )
+        known = ", ".join(sorted(known_methods))
+        raise UserError(f"--quantization {method!r} is not known{hint}\nknown: {known}")
 
 
 def _bytes_of(shape: ModelShape, serving: Serving) -> dict[Role, float] | None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_source_that_is_a_folder_lies_here(tmp_path: Path) -> None:
+def test_folder_source_is_local(tmp_path: Path) -> None:
     assert Checkpoint("mine", str(tmp_path)).folder == tmp_path
     assert Checkpoint("mine", "org/model").folder is None
     (tmp_path / "file").touch()

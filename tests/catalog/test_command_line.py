@@ -7,11 +7,13 @@ from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.catalog.flags import without
 
-OTHERS = st.lists(st.sampled_from(["--model", "qwen3.5", "-q", "--pairs-of=3", "m", "mine/"]))
+OTHER_ARGUMENTS = st.lists(
+    st.sampled_from(["--model", "qwen3.5", "-q", "--pairs-of=3", "m", "mine/"])
+)
 
 
 @pytest.mark.parametrize(
-    ("typed", "left"),
+    ("typed", "remaining"),
     [
         (["-m", "boot or load", "-q"], ["-q"]),
         (["-mboot", "-q"], ["-q"]),
@@ -26,17 +28,21 @@ OTHERS = st.lists(st.sampled_from(["--model", "qwen3.5", "-q", "--pairs-of=3", "
         ([], []),
     ],
 )
-def test_an_option_goes_with_its_value(typed: list[str], left: list[str]) -> None:
-    assert without(typed, ["-m", "--pairs"], ["--golden"]) == left
+def test_option_is_removed_with_its_value(typed: list[str], remaining: list[str]) -> None:
+    assert without(typed, ["-m", "--pairs"], ["--golden"]) == remaining
 
 
-@given(OTHERS, OTHERS, st.sampled_from([["-m", "x"], ["-mx"], ["--pairs=x"], ["--golden"]]))
-def test_what_is_beside_it_stays(before: list[str], after: list[str], option: list[str]) -> None:
+@given(
+    OTHER_ARGUMENTS,
+    OTHER_ARGUMENTS,
+    st.sampled_from([["-m", "x"], ["-mx"], ["--pairs=x"], ["--golden"]]),
+)
+def test_other_arguments_are_kept(before: list[str], after: list[str], option: list[str]) -> None:
     assert without([*before, *option, *after], ["-m", "--pairs"], ["--golden"]) == before + after
 
 
 @pytest.mark.parametrize(
-    ("typed", "left"),
+    ("typed", "remaining"),
     [
         (["--keep", "15m", "-q"], ["-q"]),
         (["--keep=15m", "-q"], ["-q"]),
@@ -46,7 +52,7 @@ def test_what_is_beside_it_stays(before: list[str], after: list[str], option: li
         (["--keep", "-m", "x", "y"], ["y"]),
     ],
 )
-def test_an_option_that_may_stand_alone_goes_with_the_value_it_has(
-    typed: list[str], left: list[str]
+def test_option_with_optional_value_is_removed_with_it(
+    typed: list[str], remaining: list[str]
 ) -> None:
-    assert without(typed, ["-m"], (), ["--keep"]) == left
+    assert without(typed, ["-m"], (), ["--keep"]) == remaining

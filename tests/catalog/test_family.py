@@ -31,29 +31,29 @@ reasoning_parser = "none"
 """
 
 
-def test_every_shipped_family_and_member_is_sound() -> None:
+def test_every_shipped_family_and_member_loads() -> None:
     names = [family.name for family in families.every(NOWHERE)]
     assert {"qwen3.5", "glm", "deepseek", "gemma"} <= set(names)
     assert {"qwen3.5/moe", "glm/flash", "deepseek/r1", "gemma/3"} <= set(names)
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("spelling", "name"),
     [
         ("GLM", "glm"), ("glm/4.7", "glm"), ("Glm/Flash", "glm/flash"),
         ("qwen-3.5", "qwen3.5"), ("deepseek/R1", "deepseek/r1"), ("gemma/4", "gemma"),
     ],
 )  # fmt: skip
-def test_names_are_found_as_people_spell_them(asked: str, found: str) -> None:
-    assert families.load(asked, NOWHERE).name == found
+def test_names_are_found_as_people_spell_them(spelling: str, name: str) -> None:
+    assert families.load(spelling, NOWHERE).name == name
 
 
-def test_an_unknown_member_is_told_the_known_ones() -> None:
+def test_unknown_member_lists_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"unknown member 'glm/flsh'; did you mean 'glm/flash'"):
         families.load("glm/flsh", NOWHERE)
 
 
-def test_a_member_says_only_what_differs(tmp_path: Path) -> None:
+def test_member_states_only_what_differs(tmp_path: Path) -> None:
     (tmp_path / "families").mkdir()
     (tmp_path / "families" / "small.toml").write_text(SMALL)
     member = families.load("small/other", tmp_path)
@@ -78,9 +78,9 @@ def test_a_member_cannot_have_the_name_of_the_main_lines_folder(
     path = tmp_path / "families" / "small.toml"
     path.write_text(f"{SMALL}\n[members.{member}]\ntitle = 'M'\n")
     line = 1 + path.read_text().splitlines().index(f"[members.{member}]")
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as raised:
         families.load("small", tmp_path)
-    assert str(refused.value).splitlines() == [
+    assert str(raised.value).splitlines() == [
         f"{path}:{line}: a member cannot be called {member!r}: golden/small/main/ holds the main "
         "line's goldens",
         f"rename [members.{member}]; if golden/small/{member}/ holds its goldens, rename that "
@@ -95,15 +95,13 @@ def test_a_main_line_may_be_called_main(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["incidents", "baselines", "Baselines"])
-def test_a_family_cannot_have_the_name_of_another_folder_beside_the_goldens(
-    tmp_path: Path, name: str
-) -> None:
+def test_family_cannot_be_named_like_a_golden_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "families").mkdir()
     path = tmp_path / "families" / f"{name}.toml"
     path.write_text(SMALL)
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(UserError) as raised:
         families.load(name, tmp_path)
-    assert str(refused.value).splitlines() == [
+    assert str(raised.value).splitlines() == [
         f"{path}: a family cannot be called {name!r}: golden/{name}/ holds the project's "
         f"{name.lower()}",
         "rename the file",
@@ -111,7 +109,7 @@ def test_a_family_cannot_have_the_name_of_another_folder_beside_the_goldens(
 
 
 @pytest.mark.parametrize(
-    ("architecture", "source", "found"),
+    ("architecture", "source", "name"),
     [
         ("Glm4MoeForCausalLM", "zai-org/GLM-4.7", "glm"),
         ("Glm4MoeForCausalLM", "/models/GLM-4.5-Air", "glm/4.5"),
@@ -123,6 +121,8 @@ def test_a_family_cannot_have_the_name_of_another_folder_beside_the_goldens(
         ("LlamaForCausalLM", "meta/Llama", None),
     ],
 )
-def test_a_checkpoint_tells_its_family(architecture: str, source: str, found: str | None) -> None:
+def test_family_is_recognised_from_a_checkpoint(
+    architecture: str, source: str, name: str | None
+) -> None:
     family = families.recognise((architecture,), "", source, NOWHERE)
-    assert (family and family.name) == found
+    assert (family and family.name) == name

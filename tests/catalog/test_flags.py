@@ -27,15 +27,15 @@ from pytest_vllm_gates.catalog.flags import command_line, merged
         ("chat_template", "a b; rm -rf", ["--chat-template", "a b; rm -rf"]),
     ],
 )
-def test_a_flag_is_spelled_as_vllm_spells_it(
+def test_flags_are_spelled_for_the_command_line(
     name: str, value: object, arguments: list[str]
 ) -> None:
     assert command_line({name: value}) == arguments
 
 
-def test_later_layers_win_however_the_flag_is_spelled() -> None:
-    found = merged({"max_model_len": 1, "dtype": "auto"}, {}, {"max-model-len": 2})
-    assert found == {"max_model_len": 2, "dtype": "auto"}
+def test_later_layers_win_with_dashes_or_underscores() -> None:
+    flags = merged({"max_model_len": 1, "dtype": "auto"}, {}, {"max-model-len": 2})
+    assert flags == {"max_model_len": 2, "dtype": "auto"}
 
 
 def test_no_flags_give_no_arguments() -> None:

@@ -15,8 +15,8 @@ LOST = Finding(STREAMED, "content: empty in the streamed answer")
 SHORT = Finding(STREAMED, "usage: whole 5, streamed 4")
 
 
-def defect(**more: Any) -> KnownDefect:
-    given: dict[str, Any] = {
+def defect(**changes: Any) -> KnownDefect:
+    fields: dict[str, Any] = {
         "check": "a_check",
         "what": "content is lost",
         "versions": ">=0.30,<0.34",
@@ -24,23 +24,25 @@ def defect(**more: Any) -> KnownDefect:
         "shows": "^content: empty",
         "when": {"mode": ("streamed",)},
     }
-    return KnownDefect(**{**given, **more})
+    return KnownDefect(**{**fields, **changes})
 
 
-def sorted_out(*findings: Finding, version: str | None = "0.32.0", **more: Any) -> SortedFindings:
-    return sort("a_check", findings, [STREAMED, WHOLE], [defect(**more)], version)
+def sorted_out(
+    *findings: Finding, version: str | None = "0.32.0", **changes: Any
+) -> SortedFindings:
+    return sort("a_check", findings, [STREAMED, WHOLE], [defect(**changes)], version)
 
 
-def test_a_finding_its_entry_describes_is_known_and_not_new() -> None:
+def test_described_finding_is_known_and_not_new() -> None:
     findings = sorted_out(LOST)
     assert (findings.new, findings.gone) == ((), ())
-    ((known, some),) = findings.known
-    assert known.reference == "vllm#1"
-    assert some == (LOST,)
+    ((known_defect, covered),) = findings.known
+    assert known_defect.reference == "vllm#1"
+    assert covered == (LOST,)
 
 
 @pytest.mark.parametrize(
-    "more",
+    "changes",
     [
         {"check": "another_check"},
         {"versions": "<0.32"},
@@ -51,32 +53,32 @@ def test_a_finding_its_entry_describes_is_known_and_not_new() -> None:
         {"when": {"mode": ("streamed",), "stop": ("occurs",)}},
     ],
 )
-def test_an_entry_covers_only_what_it_describes(more: dict[str, Any]) -> None:
-    findings = sorted_out(LOST, **more)
+def test_an_entry_covers_only_what_it_describes(changes: dict[str, Any]) -> None:
+    findings = sorted_out(LOST, **changes)
     assert findings.new == (LOST,)
     assert findings.known == ()
 
 
-def test_a_known_finding_hides_no_other_of_the_same_case() -> None:
+def test_known_finding_hides_no_other_of_its_case() -> None:
     findings = sorted_out(LOST, SHORT)
     assert findings.new == (SHORT,)
-    assert [some for _, some in findings.known] == [(LOST,)]
+    assert [covered for _, covered in findings.known] == [(LOST,)]
 
 
-def test_a_known_finding_hides_not_the_same_sentence_of_another_case() -> None:
+def test_known_finding_does_not_cover_other_cases() -> None:
     elsewhere = Finding(WHOLE, LOST.says)
     assert sorted_out(LOST, elsewhere).new == (elsewhere,)
 
 
-def test_any_of_a_traits_values_will_do() -> None:
+def test_any_listed_trait_value_matches() -> None:
     assert sorted_out(LOST, when={"mode": ("whole", "streamed")}).new == ()
     assert sorted_out(LOST, when={}).new == ()
 
 
-def test_a_finding_that_two_entries_describe_stands_under_both() -> None:
-    both = [defect(), defect(reference="vllm#2")]
-    findings = sort("a_check", [LOST], [STREAMED], both, "0.32.0")
-    assert [known.reference for known, _ in findings.known] == ["vllm#1", "vllm#2"]
+def test_finding_of_two_entries_is_listed_under_both() -> None:
+    defects = [defect(), defect(reference="vllm#2")]
+    findings = sort("a_check", [LOST], [STREAMED], defects, "0.32.0")
+    assert [known_defect.reference for known_defect, _ in findings.known] == ["vllm#1", "vllm#2"]
     assert findings.new == ()
 
 
@@ -86,22 +88,22 @@ def test_versions_are_compared_as_packages_compare_them(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", [None, "", "nightly", "0.34.0", "0.29.9"])
-def test_another_version_or_none_is_covered_by_nothing(version: str | None) -> None:
+def test_other_or_unknown_version_covers_nothing(version: str | None) -> None:
     findings = sorted_out(LOST, version=version)
     assert findings.new == (LOST,)
     assert findings.gone == ()
 
 
-def test_an_entry_that_shows_no_longer_is_gone() -> None:
+def test_entry_without_a_finding_is_gone() -> None:
     assert [known_defect.reference for known_defect in sorted_out().gone] == ["vllm#1"]
     elsewhere = Finding(WHOLE, SHORT.says)
     assert [known_defect.reference for known_defect in sorted_out(elsewhere).gone] == ["vllm#1"]
 
 
-def test_a_case_in_which_something_else_is_wrong_tells_of_no_entry_that_it_is_gone() -> None:
+def test_case_with_a_new_finding_marks_no_entry_as_gone() -> None:
     assert sorted_out(SHORT).gone == ()
-    again = Case("again", {"mode": "streamed", "tools": "auto"})
-    findings = sort("a_check", [SHORT], [STREAMED, again], [defect()], "0.32.0")
+    second_case = Case("again", {"mode": "streamed", "tools": "auto"})
+    findings = sort("a_check", [SHORT], [STREAMED, second_case], [defect()], "0.32.0")
     assert [known_defect.reference for known_defect in findings.gone] == ["vllm#1"]
 
 

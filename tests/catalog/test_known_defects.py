@@ -28,7 +28,7 @@ def written(folder: Path, **changes: str | None) -> Path:
     return folder
 
 
-def test_a_projects_own_come_after_the_shipped(tmp_path: Path) -> None:
+def test_project_entries_follow_the_shipped_ones(tmp_path: Path) -> None:
     shipped = known_defects.load_all(NOWHERE)
     defects = known_defects.load_all(written(tmp_path))
     assert defects[: len(shipped)] == shipped
@@ -55,7 +55,7 @@ def test_a_projects_own_come_after_the_shipped(tmp_path: Path) -> None:
         ({"check": "7"}, "check"),
     ],
 )
-def test_a_mistake_is_told_with_its_file(
+def test_invalid_entry_is_reported_with_its_file(
     tmp_path: Path, changes: dict[str, str | None], complaint: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -77,13 +77,13 @@ SHIPPED = [
 
 
 @pytest.mark.parametrize(
-    "one", SHIPPED, ids=[f"{defect.check}-{defect.shows}" for defect in SHIPPED]
+    "known_defect", SHIPPED, ids=[f"{defect.check}-{defect.shows}" for defect in SHIPPED]
 )
-def test_a_shipped_entry_names_a_check_and_traits_there_are(one: KnownDefect) -> None:
-    assert one.check in CHECKS
-    assert re.search(r"#\d+|seen on vLLM \d", one.reference)
+def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDefect) -> None:
+    assert known_defect.check in CHECKS
+    assert re.search(r"#\d+|seen on vLLM \d", known_defect.reference)
     dimensions = matrix.load().dimensions
-    for name, values in one.when.items():
+    for name, values in known_defect.when.items():
         if name in dimensions:
             assert set(values) <= set(dimensions[name])
         else:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 TITLE = 'title = "mine"\n'
 
 
-def own(folder: Path, text: str, name: str = "mine") -> Path:
+def write_lane(folder: Path, text: str, name: str = "mine") -> Path:
     path = folder / "lanes" / f"{name}.toml"
     path.parent.mkdir(exist_ok=True)
     path.write_text(TITLE + text)
@@ -32,12 +32,12 @@ def own(folder: Path, text: str, name: str = "mine") -> Path:
     ],
 )
 def test_a_lane_has_one_of_four_forms(tmp_path: Path, text: str, form: str) -> None:
-    own(tmp_path, text)
+    write_lane(tmp_path, text)
     assert lane.load("mine", tmp_path).form == form
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "exactly one of python, lock, command, base_url; this one has none of them"),
         ('python = "p"\nbase_url = "u"\n', "this one has python and base_url"),
@@ -52,30 +52,30 @@ def test_a_lane_has_one_of_four_forms(tmp_path: Path, text: str, form: str) -> N
         ('python = "p"\n[throughput]\nblocks = "many"\n', "mine.toml"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_a_lane_is_told_with_its_file(tmp_path: Path, text: str, said: str) -> None:
-    own(tmp_path, text)
+def test_invalid_lane_is_reported_with_its_file(tmp_path: Path, text: str, message: str) -> None:
+    write_lane(tmp_path, text)
     with pytest.raises(UserError) as caught:
         lane.load("mine", tmp_path)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "mine.toml" in str(caught.value)
 
 
-def test_what_a_lane_names_lies_beside_it_or_is_shipped(tmp_path: Path) -> None:
-    own(tmp_path, 'lock = "cpu.txt"\noverlay = "repairs"\n')
+def test_lane_paths_are_beside_the_lane_or_shipped(tmp_path: Path) -> None:
+    write_lane(tmp_path, 'lock = "cpu.txt"\noverlay = "repairs"\n')
     folder = tmp_path / "lanes"
     (folder / "repairs").mkdir()
-    found = lane.load("mine", tmp_path)
-    assert found.lock_path == lane.SHIPPED / "cpu.txt"
-    assert found.overlay_path == folder / "repairs"
+    loaded = lane.load("mine", tmp_path)
+    assert loaded.lock_path == lane.SHIPPED / "cpu.txt"
+    assert loaded.overlay_path == folder / "repairs"
     (folder / "cpu.txt").write_text("vllm==1\n")
     assert lane.load("mine", tmp_path).lock_path == folder / "cpu.txt"
-    own(tmp_path, 'python = "p"\n')
+    write_lane(tmp_path, 'python = "p"\n')
     plain = lane.load("mine", tmp_path)
     assert (plain.lock_path, plain.overlay_path) == (None, None)
 
 
 def test_a_projects_lane_replaces_the_shipped_one(tmp_path: Path) -> None:
-    path = own(tmp_path, 'python = "p"\n', "cpu")
+    path = write_lane(tmp_path, 'python = "p"\n', "cpu")
     assert lane.files(tmp_path)["cpu"] == path
     assert lane.load("cpu", tmp_path).title == "mine"
     with pytest.raises(UserError, match="did you mean 'cpu'"):

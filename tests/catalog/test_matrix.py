@@ -33,12 +33,12 @@ def every_cell() -> list[Cell]:
 
 def senseless(cell: Cell) -> bool:
     return any(
-        all(cell.traits[name] in values for name, values in entry.when.items())
-        for entry in SHIPPED.senseless
+        all(cell.traits[name] in values for name, values in combination.when.items())
+        for combination in SHIPPED.senseless
     )
 
 
-def asked(cell: Cell) -> bool:
+def is_covered(cell: Cell) -> bool:
     return any(
         (rule.turns, rule.format) == (cell.turns, cell.format) and cell.tools in rule.tools
         for rule in SHIPPED.asked
@@ -49,21 +49,21 @@ def pairs(cell: Cell) -> set[Any]:
     return set(itertools.combinations(sorted(cell.traits.items()), 2))
 
 
-def test_every_pair_that_makes_sense_is_asked() -> None:
-    wanted = set().union(
-        *(pairs(cell) for cell in every_cell() if asked(cell) and not senseless(cell))
+def test_every_sensible_pair_is_covered() -> None:
+    sensible_pairs = set().union(
+        *(pairs(cell) for cell in every_cell() if is_covered(cell) and not senseless(cell))
     )
     covered = set().union(*(pairs(cell) for cell in CELLS))
-    assert wanted - covered == set()
-    assert len(wanted) > 100
+    assert sensible_pairs - covered == set()
+    assert len(sensible_pairs) > 100
 
 
-def test_pairs_are_not_bought_with_every_combination() -> None:
-    assert len(CELLS) < len([cell for cell in every_cell() if asked(cell)]) / 2
+def test_pairs_need_few_cells() -> None:
+    assert len(CELLS) < len([cell for cell in every_cell() if is_covered(cell)]) / 2
     assert len(set(CELLS)) == len(CELLS)
 
 
-def test_what_has_failed_in_a_release_is_asked() -> None:
+def test_combinations_that_failed_before_are_covered() -> None:
     plain = {name: values[0] for name, values in SHIPPED.dimensions.items()}
     assert [
         dangerous
@@ -84,19 +84,19 @@ def test_what_has_failed_in_a_release_is_asked() -> None:
         {"thinking": "on", "tools": "named"},
     ],
 )
-def test_the_well_known_triples_are_asked(cell: dict[str, str]) -> None:
+def test_known_triples_are_covered(cell: dict[str, str]) -> None:
     plain = {name: values[0] for name, values in SHIPPED.dimensions.items()}
     assert Cell(**{**plain, **cell}) in CELLS
 
 
-def test_a_request_that_stops_comes_after_the_one_that_does_not() -> None:
-    at = {cell: number for number, cell in enumerate(CELLS)}
+def test_cell_with_a_stop_follows_its_unstopped_cell() -> None:
+    position_of = {cell: number for number, cell in enumerate(CELLS)}
     for cell in CELLS:
-        assert at[cell.unstopped] <= at[cell]
+        assert position_of[cell.unstopped] <= position_of[cell]
 
 
-def test_nothing_senseless_is_asked_and_everything_has_its_conversation() -> None:
-    assert [other for other in CELLS if senseless(other)] == []
+def test_cells_are_sensible_and_have_conversations() -> None:
+    assert [each for each in CELLS if senseless(each)] == []
     for cell in CELLS:
         assert SHIPPED.asks(cell).conversation in CONVERSATIONS
 
@@ -106,18 +106,18 @@ def test_every_value_of_every_dimension_is_used() -> None:
         assert {cell.traits[name] for cell in CELLS} == set(values)
 
 
-def test_the_senseless_and_the_dangerous_speak_of_values_there_are() -> None:
-    spoken = [item for entry in SHIPPED.senseless for item in entry.when.items()]
-    spoken += [
+def test_senseless_and_dangerous_entries_use_known_values() -> None:
+    used_values = [pair for combination in SHIPPED.senseless for pair in combination.when.items()]
+    used_values += [
         (name, (value,))
         for dangerous in SHIPPED.dangerous
         for name, value in dangerous.cell.items()
     ]
-    for name, values in spoken:
+    for name, values in used_values:
         assert set(values) <= set(SHIPPED.dimensions[name])
 
 
-def test_the_same_matrix_is_walked_every_time() -> None:
+def test_matrix_is_deterministic() -> None:
     assert matrix.load().cells() == CELLS
 
 
@@ -130,7 +130,7 @@ PLAIN = Cell("unset", "undeclared", "text", UNSET, "single")
 
 
 @pytest.mark.parametrize(
-    ("cell", "wanted", "absent"),
+    ("cell", "expected", "absent"),
     [
         (PLAIN, {}, ["tools", "tool_choice", "response_format", "structured_outputs", "stop"]),
         (
@@ -147,13 +147,15 @@ PLAIN = Cell("unset", "undeclared", "text", UNSET, "single")
         (Cell("on", "none", "regex", UNSET, "single"), {"tool_choice": "none"}, []),
     ],
 )
-def test_a_cell_is_asked_as_it_says(cell: Cell, wanted: dict[str, Any], absent: list[str]) -> None:
+def test_request_body_follows_the_cell(
+    cell: Cell, expected: dict[str, Any], absent: list[str]
+) -> None:
     body = body_of(cell)
-    assert {name: body[name] for name in wanted} == wanted
+    assert {name: body[name] for name in expected} == expected
     assert [name for name in absent if name in body] == []
 
 
-def test_a_format_is_asked_for_with_its_schema_or_pattern() -> None:
+def test_format_is_sent_with_its_schema_or_pattern() -> None:
     for_json = Cell("on", "undeclared", "json_schema", UNSET, "single")
     schema = SHIPPED.asks(for_json).json_schema
     assert schema and schema["type"] == "object"
@@ -167,7 +169,7 @@ def test_a_format_is_asked_for_with_its_schema_or_pattern() -> None:
     assert body_of(for_regex)["structured_outputs"] == {"regex": regex}
 
 
-def test_reasoning_is_sent_back_only_where_there_was_any() -> None:
+def test_reasoning_is_sent_back_only_if_the_cell_thinks() -> None:
     def sent(thinking: str) -> list[str]:
         return [
             message["reasoning"]
@@ -179,19 +181,19 @@ def test_reasoning_is_sent_back_only_where_there_was_any() -> None:
     assert CONVERSATIONS["tool-result"].messages != ()
 
 
-def test_a_cell_tells_its_values() -> None:
+def test_cell_name_has_its_values() -> None:
     assert PLAIN.name == ("thinking unset, tools undeclared, format text, stop unset, turns single")
     assert Cell("on", "auto", "text", "never", "multi").unstopped.stop == UNSET
 
 
-def test_a_conversation_besides_the_matrix_has_a_cell_of_its_own() -> None:
+def test_extra_conversation_has_its_own_cell() -> None:
     cell = matrix.cell_of(CONVERSATIONS["tool-one"])
     assert cell == Cell("unset", "auto", "text", UNSET, "tool-one")
     assert matrix.asked_of(cell).conversation == "tool-one"
     assert matrix.cell_of(CONVERSATIONS["thinking-off"]).tools == "undeclared"
 
 
-def test_what_nothing_asks_for_is_a_mistake_in_the_file() -> None:
+def test_cell_without_a_rule_is_an_error() -> None:
     with pytest.raises(UserError, match=r"matrix.toml: no \[\[asked\]\] entry asks for"):
         SHIPPED.asks(Cell("on", "named", "json_schema", UNSET, "multi"))
 
@@ -206,7 +208,7 @@ def test_what_nothing_asks_for_is_a_mistake_in_the_file() -> None:
         ("[[asked]]\nturn = 'single'\n", "did you mean 'turns'"),
     ],
 )
-def test_a_mistake_in_the_file_is_told(tmp_path: Path, text: str, complaint: str) -> None:
+def test_invalid_matrix_file_is_reported(tmp_path: Path, text: str, complaint: str) -> None:
     file = tmp_path / "matrix.toml"
     file.write_text(text)
     with pytest.raises(UserError) as caught:

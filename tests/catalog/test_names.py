@@ -13,21 +13,21 @@ KNOWN = ("deepseek", "gemma", "glm", "qwen3.5")
 
 
 @pytest.mark.parametrize(
-    "spelled", ["qwen3.5", "Qwen3.5", "qwen-3.5", "QWEN 3.5", "qwen_3_5", "qwen35", " Qwen3.5 "]
+    "spelling", ["qwen3.5", "Qwen3.5", "qwen-3.5", "QWEN 3.5", "qwen_3_5", "qwen35", " Qwen3.5 "]
 )
-def test_case_and_punctuation_do_not_count(spelled: str) -> None:
-    assert choose("family", spelled, KNOWN) == "qwen3.5"
+def test_case_and_punctuation_do_not_count(spelling: str) -> None:
+    assert choose("family", spelling, KNOWN) == "qwen3.5"
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    ("typed", "guess"),
     [("qwne3.5", "qwen3.5"), ("qwen3", "qwen3.5"), ("gema", "gemma"), ("deep-sek", "deepseek")],
 )
-def test_a_near_miss_gets_a_guess_and_the_known_names(typed: str, meant: str) -> None:
+def test_a_near_miss_gets_a_guess_and_the_known_names(typed: str, guess: str) -> None:
     with pytest.raises(UserError) as caught:
         choose("family", typed, KNOWN)
     assert str(caught.value) == (
-        f"unknown family {typed!r}; did you mean {meant!r}?\nknown: deepseek, gemma, glm, qwen3.5"
+        f"unknown family {typed!r}; did you mean {guess!r}?\nknown: deepseek, gemma, glm, qwen3.5"
     )
 
 
@@ -36,7 +36,7 @@ def test_a_name_like_no_other_gets_the_known_names_alone() -> None:
         choose("lane", "xyzzy", KNOWN)
 
 
-def test_where_nothing_is_known_that_is_said() -> None:
+def test_message_says_if_no_name_is_known() -> None:
     with pytest.raises(UserError, match=r"^unknown lane 'cpu'\nknown: none$"):
         choose("lane", "cpu", ())
 
@@ -54,5 +54,5 @@ def test_folding_twice_changes_nothing(name: str) -> None:
 
 
 @given(st.sampled_from(KNOWN), st.sampled_from(["-", "_", ".", " ", "/"]), st.integers(0, 8))
-def test_punctuation_anywhere_finds_the_name(name: str, mark: str, at: int) -> None:
-    assert choose("family", (name[:at] + mark + name[at:]).upper(), KNOWN) == name
+def test_punctuation_anywhere_finds_the_name(name: str, mark: str, position: int) -> None:
+    assert choose("family", (name[:position] + mark + name[position:]).upper(), KNOWN) == name

@@ -23,12 +23,12 @@ def write(project: Path, name: str, text: str) -> Path:
 
 
 def test_the_shipped_family_is_found(tmp_path: Path) -> None:
-    found = family.load("Qwen-3.5", tmp_path)
-    assert (found.name, found.title) == ("qwen3.5", "Qwen 3.5")
-    assert {"<think>", "</think>", "<|im_end|>", "<tool_call>"} <= set(found.markers)
+    loaded = family.load("Qwen-3.5", tmp_path)
+    assert (loaded.name, loaded.title) == ("qwen3.5", "Qwen 3.5")
+    assert {"<think>", "</think>", "<|im_end|>", "<tool_call>"} <= set(loaded.markers)
 
 
-def test_a_family_file_of_the_project_takes_the_shipped_ones_place(tmp_path: Path) -> None:
+def test_project_family_file_replaces_the_shipped_one(tmp_path: Path) -> None:
     write(tmp_path, "families/qwen3.5.toml", QWEN.replace('title = "Qwen 3.5"', 'title = "Ours"'))
     assert family.load("qwen3.5", tmp_path).title == "Ours"
 
@@ -39,12 +39,12 @@ def test_a_new_family_is_one_new_file(tmp_path: Path) -> None:
     assert "house-model" in family.files(tmp_path)
 
 
-def test_an_unknown_family_is_met_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_family_suggests_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"unknown family 'qwne3\.5'; did you mean 'qwen3\.5'\?"):
         family.load("qwne3.5", tmp_path)
 
 
-def test_a_typo_in_a_family_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_typo_in_a_family_file_is_reported_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, "families/mine.toml", QWEN.replace("switch =", "swich =", 1))
     line = 1 + QWEN[: QWEN.index("\nswitch =") + 1].count("\n")
     with pytest.raises(UserError) as caught:
@@ -54,7 +54,7 @@ def test_a_typo_in_a_family_file_is_told_with_its_line(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_of_weights_lies_beside_the_familys_file(tmp_path: Path) -> None:
+def test_weights_folder_is_relative_to_the_family_file(tmp_path: Path) -> None:
     text = QWEN.replace('miniature = "qwen3.5"', 'folder = "../weights"')
     write(tmp_path, "families/mine.toml", text)
     folders = [
@@ -74,30 +74,30 @@ def test_a_checkpoint_with_two_sources_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["on", "off"])
-def test_thinking_is_switched_by_the_familys_own_keyword(tmp_path: Path, state: str) -> None:
-    found = family.load("qwen3.5", tmp_path)
-    assert found.thinking_kwargs(state) == {"enable_thinking": state == "on"}  # type: ignore[arg-type]
-    assert found.thinking_kwargs("unset") == {}
-    deaf = found.model_copy(update={"thinking": None})
+def test_thinking_uses_the_keyword_of_the_family(tmp_path: Path, state: str) -> None:
+    loaded = family.load("qwen3.5", tmp_path)
+    assert loaded.thinking_kwargs(state) == {"enable_thinking": state == "on"}  # type: ignore[arg-type]
+    assert loaded.thinking_kwargs("unset") == {}
+    deaf = loaded.model_copy(update={"thinking": None})
     assert deaf.thinking_kwargs(state) == {}  # type: ignore[arg-type]
 
 
-def test_conversations_ship_and_each_fits_its_name(tmp_path: Path) -> None:
+def test_shipped_conversations_have_titles_and_messages(tmp_path: Path) -> None:
     shipped = conversation.load_all(tmp_path)
-    assert {"plain", "tool-one", "multi-turn"} <= {entry.name for entry in shipped}
-    assert all(entry.title and entry.messages for entry in shipped)
+    assert {"plain", "tool-one", "multi-turn"} <= {each.name for each in shipped}
+    assert all(each.title and each.messages for each in shipped)
 
 
-def test_a_projects_conversation_is_added_or_takes_a_shipped_ones_place(tmp_path: Path) -> None:
+def test_project_conversation_is_added_or_replaces_a_shipped_one(tmp_path: Path) -> None:
     text = 'title = "{}"\n[[messages]]\nrole = "user"\ncontent = "Hi"\n'
     before = len(conversation.load_all(tmp_path))
     write(tmp_path, "conversations/plain.toml", text.format("ours"))
     write(tmp_path, "conversations/extra.toml", text.format("more"))
-    found = {entry.name: entry.title for entry in conversation.load_all(tmp_path)}
-    assert (found["plain"], found["extra"], len(found)) == ("ours", "more", before + 1)
+    loaded = {entry.name: entry.title for entry in conversation.load_all(tmp_path)}
+    assert (loaded["plain"], loaded["extra"], len(loaded)) == ("ours", "more", before + 1)
 
 
-def test_a_typo_in_a_conversation_is_told(tmp_path: Path) -> None:
+def test_typo_in_a_conversation_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path, "conversations/x.toml", 'title = "x"\nthinkin = "on"\nmessages = []\n')
     with pytest.raises(UserError) as caught:
         conversation.load_all(tmp_path)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_lane_has_the_last_word_key_by_key() -> None:
+def test_lane_overrides_single_keys() -> None:
     plan = planned_throughput(
         {"requests": 8, "against": {"groups": 9}}, {"against": {"margin": 0.2}}
     )
@@ -24,16 +24,16 @@ def test_a_lane_has_the_last_word_key_by_key() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("most", "pairs"), [(16, (3, 16)), (3, (3, 3)), (2, (2, 2))])
-def test_a_run_may_take_more_pairs_or_fewer(most: int, pairs: tuple[int, int]) -> None:
+@pytest.mark.parametrize(("most_pairs", "pairs"), [(16, (3, 16)), (3, (3, 3)), (2, (2, 2))])
+def test_a_run_may_take_more_pairs_or_fewer(most_pairs: int, pairs: tuple[int, int]) -> None:
     plan = planned_throughput({"against": {"pairs": [3, 8], "groups": 9}}, {})
-    throughput_plan = plan.of_pairs(most)
+    throughput_plan = plan.of_pairs(most_pairs)
     assert throughput_plan.against.pairs == pairs
     assert (throughput_plan.against.groups, throughput_plan.work) == (9, plan.work)
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"requests": 0}, "throughput.requests"),
         ({"output_tokens": 1}, "throughput.output_tokens"),
@@ -42,12 +42,12 @@ def test_a_run_may_take_more_pairs_or_fewer(most: int, pairs: tuple[int, int]) -
         ({"odds": {"alhpa": 0.1}}, "throughput.odds.alhpa"),
     ],
 )
-def test_what_is_no_plan_is_refused_by_name(change: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_invalid_plan_is_refused_with_the_key(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         planned_throughput(change)
 
 
-def test_a_fault_in_a_lane_is_told_with_the_file(tmp_path: Path) -> None:
+def test_invalid_throughput_of_a_lane_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "lanes").mkdir()
     file = tmp_path / "lanes" / "mine.toml"
     file.write_text('title = "x"\ncommand = ["x"]\n[throughput]\nrequests = 0\n', encoding="utf-8")
@@ -55,6 +55,6 @@ def test_a_fault_in_a_lane_is_told_with_the_file(tmp_path: Path) -> None:
         lanes.load("mine", tmp_path)
 
 
-def test_a_number_for_all_figures_is_refused_with_their_names() -> None:
+def test_single_number_for_all_figures_is_refused() -> None:
     with pytest.raises(ValueError, match=r"pair_sd: a key for each figure \(output_tokens_per_s, "):
         planned_throughput({"against": {"pair_sd": 0.02}})

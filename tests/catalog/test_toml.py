@@ -96,20 +96,20 @@ def test_a_whole_file_is_read_with_arrays_as_tuples(file: Path) -> None:
         pytest.param('"dooors" = 5\n', 2, "dooors", "doors", id="quoted"),
     ],
 )
-def test_an_unknown_key_is_named_with_its_line_and_the_nearest_key(
+def test_unknown_key_has_its_line_and_the_nearest_key(
     file: Path, text: str, line: int, name: str, guess: str
 ) -> None:
-    told = complaint(file, TITLE + text)
-    assert f"{file}:{line}: unknown key {name!r}; did you mean {guess!r}?" in told
+    message = complaint(file, TITLE + text)
+    assert f"{file}:{line}: unknown key {name!r}; did you mean {guess!r}?" in message
 
 
-def test_an_unknown_key_like_no_other_is_told_what_may_stand_there(file: Path) -> None:
-    told = complaint(file, TITLE + "[engine]\npower = 1.0\nxyzzy = 1\n")
-    assert told == f"{file}:4: unknown key 'engine.xyzzy'; known here: power, wheels"
+def test_unknown_key_without_a_guess_lists_the_known_keys(file: Path) -> None:
+    message = complaint(file, TITLE + "[engine]\npower = 1.0\nxyzzy = 1\n")
+    assert message == f"{file}:4: unknown key 'engine.xyzzy'; known here: power, wheels"
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "name", "found"),
+    ("text", "line", "name", "value"),
     [
         ("doors = '4'\n", 2, "doors", "'4'"),
         ("doors = 4.5\n", 2, "doors", "4.5"),
@@ -121,11 +121,11 @@ def test_an_unknown_key_like_no_other_is_told_what_may_stand_there(file: Path) -
     ],
 )
 def test_a_value_of_the_wrong_type_is_shown_with_its_line(
-    file: Path, text: str, line: int, name: str, found: str
+    file: Path, text: str, line: int, name: str, value: str
 ) -> None:
-    told = complaint(file, TITLE + text)
-    assert told.startswith(f"{file}:{line}: {name}: Input should be")
-    assert told.endswith(f"(found {found})")
+    message = complaint(file, TITLE + text)
+    assert message.startswith(f"{file}:{line}: {name}: Input should be")
+    assert message.endswith(f"(found {value})")
 
 
 @pytest.mark.parametrize(
@@ -135,25 +135,25 @@ def test_a_missing_key_is_named(file: Path, text: str, name: str) -> None:
     assert complaint(file, text) == f"{file}: the key {name!r} is missing"
 
 
-def test_every_mistake_is_told_at_once(file: Path) -> None:
-    told = complaint(file, "dors = 5\n[engine]\npower = 'x'\n").splitlines()
-    assert len(told) == 3
-    assert all(line.startswith(str(file)) for line in told)
+def test_all_mistakes_are_reported_at_once(file: Path) -> None:
+    messages = complaint(file, "dors = 5\n[engine]\npower = 'x'\n").splitlines()
+    assert len(messages) == 3
+    assert all(line.startswith(str(file)) for line in messages)
 
 
-def test_what_is_no_toml_is_told_with_its_line(file: Path) -> None:
-    told = complaint(file, TITLE + "doors = = 4\n")
-    assert told.startswith(f"{file}: not valid TOML: ")
-    assert "line 2" in told
+def test_invalid_toml_is_reported_with_its_line(file: Path) -> None:
+    message = complaint(file, TITLE + "doors = = 4\n")
+    assert message.startswith(f"{file}: not valid TOML: ")
+    assert "line 2" in message
 
 
-def test_what_is_no_text_is_told(file: Path) -> None:
+def test_file_that_is_not_text_is_reported(file: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not valid TOML"):
         toml.load(file, Car, name="car")
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nothing\.toml: cannot be read: No such file"):
         toml.load(tmp_path / "nothing.toml", Car, name="car")
     with pytest.raises(UserError, match=r"cannot be read: Is a directory"):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_lane_has_the_last_word_key_by_key() -> None:
+def test_lane_overrides_single_keys() -> None:
     family = {"concurrency": 32, "limits": {"ttft_p95_s": 2.0, "itl_p95_s": 0.05}}
     lane = {"concurrency": 16, "limits": {"itl_p95_s": 0.1}}
     traffic = planned_traffic(family, lane)
@@ -25,7 +25,7 @@ def test_a_lane_has_the_last_word_key_by_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"concurrency": 0}, "load.concurrency"),
         ({"rate": 0.0}, "load.rate"),
@@ -41,12 +41,12 @@ def test_a_lane_has_the_last_word_key_by_key() -> None:
         ({"shared_tokens": 500}, "must leave room in the shortest prompt"),
     ],
 )
-def test_what_is_no_traffic_is_refused_by_name(change: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_invalid_traffic_is_refused_with_the_key(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         planned_traffic(change)
 
 
-def test_a_lane_whose_load_is_none_names_its_file(tmp_path: Path) -> None:
+def test_invalid_load_of_a_lane_names_its_file(tmp_path: Path) -> None:
     (tmp_path / "lanes").mkdir()
     text = 'title = "own"\nbase_url = "http://127.0.0.1:1/v1"\n[load]\nconcurency = 4\n'
     (tmp_path / "lanes" / "own.toml").write_text(text)

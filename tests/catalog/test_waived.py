@@ -16,9 +16,9 @@ TODAY = datetime.date(2026, 11, 22)
 TEST = "test_usage[qwen3.5-plain]"
 
 
-def waiver(check: str, days: int = 5, lane: str | None = None, who: str = "Jane") -> Waiver:
+def waiver(check: str, days: int = 5, lane: str | None = None, owner: str = "Jane") -> Waiver:
     until = TODAY + datetime.timedelta(days=days)
-    return Waiver(check=check, who=who, why="a fix is on its way", until=until, lane=lane)
+    return Waiver(check=check, who=owner, why="a fix is on its way", until=until, lane=lane)
 
 
 def applied(*waivers: Waiver, test: str = TEST) -> tuple[Outcome, str]:
@@ -29,8 +29,8 @@ def result(outcome: Outcome, test: str = TEST, gate: str = "streaming") -> TestR
     return TestResult("qwen3.5", gate, test, outcome)
 
 
-def settled(entry: Waiver, *results: TestResult) -> list[SettledWaiver]:
-    return list(of_lane([entry], "cpu", TODAY).settle(results))
+def settled(the_waiver: Waiver, *results: TestResult) -> list[SettledWaiver]:
+    return list(of_lane([the_waiver], "cpu", TODAY).settle(results))
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def settled(entry: Waiver, *results: TestResult) -> list[SettledWaiver]:
     ],
 )
 def test_a_check_that_names_the_failure_covers_it(check: str) -> None:
-    told = "waived by Jane until 2026-11-27 (a fix is on its way): it broke"
-    assert applied(waiver(check)) == (Outcome.WAIVED, told)
+    reason = "waived by Jane until 2026-11-27 (a fix is on its way): it broke"
+    assert applied(waiver(check)) == (Outcome.WAIVED, reason)
 
 
-def test_a_test_without_its_brackets_is_all_of_its_cases() -> None:
-    entry = waiver("qwen3.5: streaming: test_usage")
-    assert applied(entry, test="test_usage[qwen3.5-stop[0]]")[0] is Outcome.WAIVED
+def test_test_name_without_brackets_covers_all_cases() -> None:
+    of_test = waiver("qwen3.5: streaming: test_usage")
+    assert applied(of_test, test="test_usage[qwen3.5-stop[0]]")[0] is Outcome.WAIVED
 
 
 @pytest.mark.parametrize(
@@ -70,28 +70,28 @@ def test_a_test_without_its_brackets_is_all_of_its_cases() -> None:
         "qwen3.5: streaming: test_usag[e]",
     ],
 )
-def test_a_check_that_names_something_else_does_not(check: str) -> None:
+def test_check_that_names_something_else_covers_nothing(check: str) -> None:
     assert applied(waiver(check)) == (Outcome.FAIL, "it broke")
 
 
-def test_one_for_another_lane_does_not() -> None:
+def test_waiver_for_another_lane_covers_nothing() -> None:
     assert applied(waiver("qwen3.5: streaming", lane="cuda"))[0] is Outcome.FAIL
     assert applied(waiver("qwen3.5: streaming", lane="cpu"))[0] is Outcome.WAIVED
 
 
-def test_one_that_expired_lets_fail_and_says_whose_it_was() -> None:
+def test_expired_waiver_fails_and_names_its_owner() -> None:
     assert applied(waiver("qwen3.5: streaming", days=-1)) == (
         Outcome.FAIL,
         "its waiver expired on 2026-11-21 (by Jane: a fix is on its way): it broke",
     )
 
 
-def test_the_last_day_counts() -> None:
+def test_last_day_is_included() -> None:
     assert applied(waiver("qwen3.5: streaming", days=0))[0] is Outcome.WAIVED
 
 
-def test_of_several_the_one_that_lasts_longest_speaks() -> None:
-    waivers = [waiver("qwen3.5: streaming", days, who=f"{days}") for days in (-3, 7, 2)]
+def test_longest_lasting_waiver_is_used() -> None:
+    waivers = [waiver("qwen3.5: streaming", days, owner=f"{days}") for days in (-3, 7, 2)]
     assert applied(*waivers)[1].startswith("waived by 7 ")
     assert applied(*waivers[:1])[1].startswith("its waiver expired")
 
@@ -105,7 +105,7 @@ NAMELESS = "; no test of this run is called that (mend its check, or delete it)"
 
 
 @pytest.mark.parametrize(
-    ("days", "outcomes", "state", "told"),
+    ("days", "outcomes", "state", "message"),
     [
         (5, [Outcome.WAIVED], "used", USED),
         (5, [Outcome.PASS, Outcome.WAIVED], "used", USED),
@@ -121,20 +121,20 @@ NAMELESS = "; no test of this run is called that (mend its check, or delete it)"
         (-1, [], "expired", EXPIRED + NAMELESS),
     ],
 )
-def test_what_became_of_a_waiver_is_told(
-    days: int, outcomes: list[Outcome], state: str, told: str
+def test_state_of_a_waiver_is_reported(
+    days: int, outcomes: list[Outcome], state: str, message: str
 ) -> None:
     results = [result(outcome) for outcome in outcomes] + [result(Outcome.PASS, "test_other")]
-    entry = waiver(W, days)
-    (settled_waiver,) = settled(entry, *results)
+    unsettled = waiver(W, days)
+    (settled_waiver,) = settled(unsettled, *results)
     assert (settled_waiver.waiver, settled_waiver.state, settled_waiver.told) == (
-        entry,
+        unsettled,
         state,
-        told,
+        message,
     )
 
 
-def test_one_whose_gate_or_family_or_lane_is_not_in_the_run_is_not_told() -> None:
+def test_waiver_outside_the_run_is_not_reported() -> None:
     ran = result(Outcome.PASS, "test_call", "tools")
     assert settled(waiver(W), ran) == []
     assert settled(waiver("glm: tools"), ran) == []
@@ -146,13 +146,13 @@ def test_one_whose_gate_or_family_or_lane_is_not_in_the_run_is_not_told() -> Non
     st.sampled_from([outcome for outcome in Outcome if outcome is not Outcome.WAIVED]),
     st.integers(-3, 3),
 )
-def test_only_a_waived_failure_uses_one_that_holds(outcome: Outcome, days: int) -> None:
+def test_only_a_waived_failure_uses_a_waiver(outcome: Outcome, days: int) -> None:
     (settled_waiver,) = settled(waiver(W, days), result(outcome))
     assert settled_waiver.state == ("expired" if days < 0 else "unused")
 
 
 @given(st.text(max_size=8), st.text("ab*[]?.", max_size=8))
-def test_a_pattern_is_the_name_with_any_text_for_its_stars(name: str, pattern: str) -> None:
+def test_star_in_a_pattern_matches_any_text(name: str, pattern: str) -> None:
     stars = re.compile(re.escape(pattern).replace(r"\*", "(?s:.)*"))
     assert matches(pattern, name) == bool(stars.fullmatch(name))
     assert matches(name, name)

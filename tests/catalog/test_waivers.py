@@ -57,7 +57,7 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     time.tzset()
 
 
-def test_a_day_ends_everywhere_at_once(zone: Callable[[str], None]) -> None:
+def test_waiver_days_are_utc(zone: Callable[[str], None]) -> None:
     days = set()
     for name in ("west+12", "east-14"):
         zone(name)
@@ -71,7 +71,7 @@ def test_a_project_without_the_file_waives_nothing(tmp_path: Path) -> None:
     assert load(tmp_path) == ()
 
 
-def test_a_waiver_has_its_parts(tmp_path: Path) -> None:
+def test_waiver_has_all_fields(tmp_path: Path) -> None:
     written(tmp_path, check='"glm*: tools"', lane='"cpu-previous"')
     first, second = load(tmp_path)
     assert (first.family, first.gate, first.test) == ("qwen3.5", "streaming", "test_usage")
@@ -81,7 +81,7 @@ def test_a_waiver_has_its_parts(tmp_path: Path) -> None:
     assert second.lane == "cpu-previous"
 
 
-def test_it_holds_to_the_end_of_its_last_day(tmp_path: Path) -> None:
+def test_waiver_lasts_to_the_end_of_its_last_day(tmp_path: Path) -> None:
     written(tmp_path)
     first = load(tmp_path)[0]
     assert not first.expired(first.until)
@@ -89,7 +89,7 @@ def test_it_holds_to_the_end_of_its_last_day(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "line", "told"),
+    ("changes", "line", "message"),
     [
         ({"untill": '"x"'}, 12, "unknown key 'waiver.1.untill'; did you mean 'until'?"),
         ({"who": None}, None, "the key 'waiver.1.who' is missing"),
@@ -112,17 +112,17 @@ def test_it_holds_to_the_end_of_its_last_day(tmp_path: Path) -> None:
         ({"lane": '"gpu"'}, 12, "unknown lane 'gpu'; "),
     ],
 )
-def test_a_fault_is_told_with_its_place(
-    tmp_path: Path, changes: dict[str, str | None], line: int | None, told: str
+def test_invalid_waiver_is_reported_with_its_line(
+    tmp_path: Path, changes: dict[str, str | None], line: int | None, message: str
 ) -> None:
     path = written(tmp_path, **changes)
     with pytest.raises(UserError) as raised:
         load(tmp_path)
     assert str(raised.value).startswith(f"{path}:{line}: " if line else f"{path}: ")
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_the_furthest_day_it_may_name_is_told_and_taken(tmp_path: Path) -> None:
+def test_last_allowed_day_is_named_and_accepted(tmp_path: Path) -> None:
     written(tmp_path, until="2030-01-01")
     with pytest.raises(UserError, match="until = 2027-02-20 is the last day it may name today"):
         load(tmp_path)
@@ -130,14 +130,14 @@ def test_the_furthest_day_it_may_name_is_told_and_taken(tmp_path: Path) -> None:
     assert len(load(tmp_path)) == 2
 
 
-def test_a_gate_of_the_projects_own_is_one(tmp_path: Path) -> None:
+def test_gate_of_the_project_is_accepted(tmp_path: Path) -> None:
     written(tmp_path, check='"*: weather"')
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "test_weather.py").write_text("")
     assert load(tmp_path)[1].gate == "weather"
 
 
-def test_a_lane_of_the_projects_own_is_one_and_so_is_a_running_server(tmp_path: Path) -> None:
+def test_project_lane_and_running_server_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "lanes").mkdir()
     (tmp_path / "lanes" / "canary.toml").write_text('title = "x"\npython = "/py"\n')
     for lane in ("canary", "base-url", "cpu"):
@@ -145,7 +145,7 @@ def test_a_lane_of_the_projects_own_is_one_and_so_is_a_running_server(tmp_path: 
         assert load(tmp_path)[1].lane == lane
 
 
-def test_the_example_of_the_docs_is_one(tmp_path: Path) -> None:
+def test_documented_example_is_a_valid_waiver(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "verdict.md").read_text(encoding="utf-8")
     (example,) = (part for part in page.split("```toml\n") if part.startswith("[[waiver]]"))
     (tmp_path / waivers.NAME).write_text(example.partition("```")[0])
