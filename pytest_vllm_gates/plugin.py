@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates import option_list, options
+from pytest_vllm_gates.options import names, read, table
+from pytest_vllm_gates.options.record import options_of
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    option_list.declare(parser)
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    options = options_of(table.Options)
+    names.declare(parser, options)
+    names.give_way(parser, pluginmanager, options)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     try:
-        given = options.parse(config)
+        given = read.parse(config)
+        names.release(config, options_of(table.Options))
         if given is None and not config.option.markers:
             return
         from pytest_vllm_gates import pytest_hooks  # noqa: PLC0415 - what is inert imports nothing

@@ -16,6 +16,7 @@ from pytest_vllm_gates.fixtures import (
     long_context,
     throughput,
 )
+from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.server.kept.record import span
 from pytest_vllm_gates.session import (
     against,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-    from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.options.table import Options
 
 DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.INVOCATION_DIR,
@@ -82,7 +83,9 @@ class GatesSession:
     def pytest_report_header(self) -> list[str]:
         """Say what is judged, where, and why there."""
         lane = self.run.lane
+        options = self.run.options
         lines = [f"vllm gates: lane {lane.name} ({self.run.lane_why}): {lane.title}"]
+        lines += [f"vllm gates: {claim}" for claim in options.claimed]
         lines += [
             f"vllm gates: {subject.family.name}, checkpoint {subject.checkpoint.name}{subject.why}"
             for subject in self.run.subjects
@@ -93,22 +96,23 @@ class GatesSession:
                 for repair in self.run.repairs
             ]
         elif lane.overlay_path:
-            lines.append("vllm gates: the lane's overlay is left out (--no-overlay)")
+            left_out = spelling.name(options, "overlay")
+            lines.append(f"vllm gates: the lane's overlay is left out ({left_out})")
         if repro := self.run.replays.repro:
             lines += [
                 f"vllm gates: replaying {repro.folder}",
                 *(f"vllm gates: {note}" for note in self.run.replays.notes),
             ]
-        if self.run.options.keep_server_s:
-            idle = span(self.run.options.keep_server_s)
+        if options.keep_server_s:
+            idle, keep = span(options.keep_server_s), spelling.name(options, "keep_server_s")
             lines.append(
-                "vllm gates: nothing is booted, and so nothing kept (--keep-server)"
+                f"vllm gates: nothing is booted, and so nothing kept ({keep})"
                 if lane.base_url
-                else f"vllm gates: a server is left up until it is idle for {idle} (--keep-server)"
+                else f"vllm gates: a server is left up until it is idle for {idle} ({keep})"
             )
         lines += [
-            f"vllm gates: overlay without {name} (--without-repair)"
-            for name in self.run.options.without_repairs
+            f"vllm gates: overlay without {name} ({spelling.name(options, 'without_repairs')})"
+            for name in options.without_repairs
         ]
         return lines
 

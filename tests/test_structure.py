@@ -22,7 +22,7 @@ MOST_MODULES = 25
 MOST_LINES = 320
 
 # The modules of one pytest run, from the highest to the lowest. A topic imports none of them.
-RUN = ("plugin", "pytest_hooks", "cli", "gates", "fixtures", "session", "options", "option_parsing")
+RUN = ("plugin", "pytest_hooks", "cli", "gates", "fixtures", "session", "options")
 # What each of them may import of the others.
 BELOW: dict[str, set[str]] = {
     "__init__": {"fixtures", "session"},  # the public API, imported when it is used
@@ -32,8 +32,7 @@ BELOW: dict[str, set[str]] = {
     "gates": {"fixtures", "session"},
     "fixtures": {"session", "options"},
     "session": {"options"},
-    "options": {"option_parsing"},
-    "option_parsing": set(),
+    "options": set(),
 }
 KNOW_PYTEST = {
     "plugin",
@@ -42,7 +41,6 @@ KNOW_PYTEST = {
     "fixtures",
     "session",
     "options",
-    "option_parsing",
 }
 # A run's record is passed on to code that does not know pytest.
 WITHOUT_PYTEST = {"session.run"}
@@ -59,7 +57,7 @@ HEAVY = {
     "gevent", "httpx2", "huggingface_hub", "locust", "openai", "packaging", "pydantic", "pynvml",
     "safetensors", "syrupy", "torch", "transformers", "urllib3", "uv",
 }  # fmt: skip
-LIGHT = {f"{NAME}.{name}" for name in ("options", "option_parsing")}
+LIGHT = {f"{NAME}.options{name}" for name in ("", ".kinds", ".names", ".read", ".record", ".table")}
 # Programs of their own that import locust, and gevent, which patches the standard library.
 PATCHED = {f"load.generator.{name}" for name in ("locust_master", "locust_user", "worker_program")}
 

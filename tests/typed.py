@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from _pytest.mark.expression import Expression
 
-from pytest_vllm_gates import options
 from pytest_vllm_gates.cli import main as cli_main
+from pytest_vllm_gates.options import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,7 +125,7 @@ def tried(words: Sequence[str], config: pytest.Config) -> None:
         config.option = parser.parse(list(words[1:]), argparse.Namespace())
         Expression.compile(config.option.markexpr)
         Expression.compile(config.option.keyword)
-        options.parse(config)
+        read.parse(config)
     elif name == "vllm-gates":
         try:
             cli_main.parser().parse_args(words[1:])

@@ -99,10 +99,11 @@ class _Trials:
         self.made = 0
         self.most = options.tries
         self._paths = options.paths
-        self._options = ["--times", str(options.times)]
+        # The long names: another plugin of the project may have taken the short ones.
+        self._options = ["--gates-times", str(options.times)]
         for name in ("base_url", "lane", "checkpoint", "api_key_env"):
             if value := getattr(options, name):
-                self._options += [f"--{name.replace('_', '-')}", value]
+                self._options += [f"--gates-{name.replace('_', '-')}", value]
 
     def answer(self, incident_folder: Path) -> str:
         """Return what a replay comes to; raises `UserError` where there was none."""
@@ -110,7 +111,7 @@ class _Trials:
         with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as report:
             command = [
                 sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                "--repro", str(incident_folder), "--gates-report", report,
+                "--gates-repro", str(incident_folder), "--gates-report", report,
                 *self._options, *self._paths,
             ]  # fmt: skip
             done = subprocess.run(

@@ -90,10 +90,13 @@ def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "", f"    and {len(lines) - DIFF_LINES} lines more, in verdict.json"
 
 
-def left_lines(incidents: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    """Yield where a run's incidents lie and what sends each again; `path` as a shell finds it."""
+def left_lines(incidents: Sequence[Mapping[str, str]], repro: str) -> Iterator[tuple[str, str]]:
+    """Yield where a run's incidents lie and what sends each again.
+
+    `path` as a shell finds it, and `repro` the name of the option in this run.
+    """
     for incident in incidents:
-        yield "", f"  incident: {incident['gate']}: pytest --repro {shlex.quote(incident['path'])}"
+        yield "", f"  incident: {incident['gate']}: pytest {repro} {shlex.quote(incident['path'])}"
 
 
 def _first(text: str) -> str:

@@ -23,6 +23,8 @@ from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
 from pytest_vllm_gates.long_context.types import load
 from pytest_vllm_gates.machine import nvml
+from pytest_vllm_gates.options import spelling
+from pytest_vllm_gates.options.record import options_of
 from pytest_vllm_gates.outcomes import Blocked
 from pytest_vllm_gates.preflight.types import CheckState
 from pytest_vllm_gates.process.process import GuardedProcess
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_vllm_gates.catalog.plans import Block, ThroughputPlan
-    from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.options.record import Option
+    from pytest_vllm_gates.options.table import Options
     from pytest_vllm_gates.server import launch as server_launch
     from pytest_vllm_gates.server.types import Boot
     from pytest_vllm_gates.session.run import Run, Subject
@@ -239,27 +242,12 @@ LAST_LINES = 5
 # Measured for both lanes at once, pair by pair, by our own run.
 NOT_THERE = "throughput"
 
-# Options that are this run's alone: with a value, and without.
-VALUED = (
-    "--against", "--pairs", "--lane", "--gates-report", "--gates-history", "--junitxml",
-    "--junit-xml", "--html", "--maxfail", "-m",
-)  # fmt: skip
+# Others' options that are this run's alone: with a value, and without.
+VALUED = ("--junitxml", "--junit-xml", "--html", "--maxfail", "-m")
 FLAGS = (
-    "--update-golden", "--update-baseline", "--require-promotion", "--lf", "--last-failed", "--ff",
-    "--failed-first", "--nf", "--new-first", "--sw", "--stepwise", "--exitfirst", "-x",
+    "--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise",
+    "--exitfirst", "-x",
 )  # fmt: skip
-
-# The same as a project's settings.
-INI = {
-    "gates_against": "",
-    "gates_pairs": "",
-    "gates_lane": "",
-    "gates_report": "",
-    "gates_no_history": "true",
-    "gates_update_golden": "false",
-    "gates_update_baseline": "false",
-    "gates_require_promotion": "false",
-}
 
 
 def run(config: pytest.Config, options: Options, progress: Callable[[str], None]) -> OtherRun:
@@ -270,7 +258,7 @@ def run(config: pytest.Config, options: Options, progress: Callable[[str], None]
     log = folder / LOG
     log.unlink(missing_ok=True)
     process = GuardedProcess(
-        command(config, options.against, folder),
+        command(config, options, folder),
         env=dict(os.environ),
         log=log,
         cwd=config.invocation_params.dir,
@@ -291,16 +279,34 @@ def run(config: pytest.Config, options: Options, progress: Callable[[str], None]
         return OtherRun(folder, None, problem)
 
 
-def command(config: pytest.Config, lane: str, folder: Path) -> list[str]:
-    """Return the command that runs this run's gates on another lane."""
+def command(config: pytest.Config, options: Options, folder: Path) -> list[str]:
+    """Return the command that runs this run's gates on the other lane."""
+    assert options.against  # noqa: S101 - or nothing asks for it
+    names = spelling.by_field(options)
     arguments = [str(argument) for argument in config.invocation_params.args]
     selection = f"not {NOT_THERE}"
     if config.option.markexpr:
         selection = f"({config.option.markexpr}) and {selection}"
-    overrides = [word for pair in INI.items() for word in ("-o", "=".join(pair))]
+    overrides = [word for setting in _settings(options) for word in ("-o", setting)]
     return [
         *(sys.executable, "-m", "pytest"),
-        *without(arguments, VALUED, FLAGS),
-        *("--lane", lane, "--gates-report", str(folder), "-m", selection),
-        *("-p", "no:cacheprovider", *overrides),
+        *handed_on(arguments, options),
+        *(names["lane"][0], options.against, names["report_dir"][0], str(folder)),
+        *(names["keep_history"][0], "-m", selection, "-p", "no:cacheprovider", *overrides),
     ]
+
+
+def handed_on(arguments: Sequence[str], options: Options) -> list[str]:
+    """Return pytest's arguments without those that are this run's alone."""
+    valued, flags, optional = spelling.spelled(options, _is_this_runs)
+    return without(arguments, (*VALUED, *valued), (*FLAGS, *flags), optional)
+
+
+def _settings(options: Options) -> Iterator[str]:
+    """Yield settings in place of the project's for the options that are this run's alone."""
+    for option in filter(_is_this_runs, options_of(type(options))):
+        yield f"{option.ini}={'false' if option.kind.ini == 'bool' else ''}"
+
+
+def _is_this_runs(option: Option) -> bool:
+    return not option.other_lane

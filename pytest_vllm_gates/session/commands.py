@@ -5,12 +5,14 @@ What of a run the commands are made of that come after it.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates import option_list as given
+from pytest_vllm_gates.catalog.flags import without
+from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.report import checks as report_checks
 from pytest_vllm_gates.session import collection
@@ -18,10 +20,11 @@ from pytest_vllm_gates.verdict import next_steps
 from pytest_vllm_gates.verdict.next_steps import JudgedFamily, RunSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     import pytest
 
+    from pytest_vllm_gates.options.table import Options
     from pytest_vllm_gates.session.run import Run, Subject
     from pytest_vllm_gates.verdict.verdict import Verdict
 
@@ -56,52 +59,25 @@ def command(run: Run, subject: Subject, gate: str, test: str, files: Mapping[str
 
     `files` are those of gates that do not ship: the file is named, for no marker selects them.
     """
-    words = ["pytest", "--model", subject.family.name, *_where(run, subject), *_how(run, gate)]
+    words = ["pytest", *spelling.repeated(_options_for(run, subject), gate)]
     words += [files[gate]] if gate in files else ["-m", gate]
     if names := [entry for entry in NAME.findall(test) if entry.lower() not in OPERATORS]:
         words += ["-k", " and ".join(names)]
     return shlex.join(words)
 
 
-def _where(run: Run, subject: Subject) -> Iterator[str]:
-    """Yield what names the server and the weights."""
-    options = run.options
-    if run.lane.base_url:
-        yield from ("--base-url", run.lane.base_url)
-    else:
-        yield from ("--lane", run.lane.name)
-    if options.api_key_env_named:
-        yield from ("--api-key-env", options.api_key_env)
-    if options.checkpoint:
-        yield from ("--checkpoint", options.checkpoint)
-    elif subject.why:  # the family was found from its weights, which were named in its place
-        yield from ("--checkpoint", subject.checkpoint.source)
-    if not options.overlay:
-        yield "--no-overlay"
-    for name in options.without_repairs:
-        yield from ("--without-repair", name)
-
-
-def _how(run: Run, gate: str) -> Iterator[str]:
-    """Yield what changes how the gate judges."""
-    options = run.options
-    if options.answer_tokens != given.ANSWER_TOKENS:
-        yield from ("--answer-tokens", str(options.answer_tokens))
-    if gate == "tools" and options.samples != given.SAMPLES:
-        yield from ("--samples", str(options.samples))
-    if gate == "throughput" and options.against:
-        yield from ("--against", options.against)
-    if gate != "load":
-        return
-    if options.soak_s:
-        yield from ("--soak", f"{options.soak_s:g}s")
-    if options.trace:
-        yield from ("--load-trace", str(options.trace))
-    if options.ramp:
-        yield "--ramp"
-    if workers := options.load_workers:
-        far = f"@{workers.listen}" if workers.listen else ""
-        yield from ("--load-workers", f"{workers.count}{far}") if workers.count else ()
+def _options_for(run: Run, subject: Subject) -> Options:
+    """Return the options of a run that judges one family alone, where this run judged it."""
+    url, checkpoint = run.lane.base_url, run.options.checkpoint
+    if not checkpoint and subject.why:  # the weights were named in place of the family
+        checkpoint = subject.checkpoint.source
+    return dataclasses.replace(
+        run.options,
+        models=(subject.family.name,),
+        base_url=url,
+        lane=None if url else run.lane.name,
+        checkpoint=checkpoint,
+    )
 
 
 def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, ...]:
@@ -111,12 +87,21 @@ def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, .
 
 def _ran(config: pytest.Config, run: Run) -> RunSummary:
     named = [entry for entry in config.option.file_or_dir if str(collection.GATES) in entry]
-    arguments = map(str, config.invocation_params.args)
+    arguments = [str(argument) for argument in config.invocation_params.args]
     return RunSummary(
-        arguments=tuple(argument for argument in arguments if argument not in named),
+        arguments=promoting(
+            [argument for argument in arguments if argument not in named], run.options
+        ),
         families={subject.family.name: _judged(subject, run) for subject in run.subjects},
         gates=frozenset(collection.gate_files()),
+        names=spelling.by_field(run.options),
     )
+
+
+def promoting(arguments: Sequence[str], options: Options) -> tuple[str, ...]:
+    """Return pytest's arguments without the options of a run that never promotes."""
+    left_out = spelling.spelled(options, lambda option: not option.promotes)
+    return tuple(without(arguments, *left_out))
 
 
 def _judged(subject: Subject, run: Run) -> JudgedFamily:

@@ -21,6 +21,7 @@ from pytest_vllm_gates.history.types import entry
 from pytest_vllm_gates.incidents.types import CAPTURED
 from pytest_vllm_gates.lanes import describe as descriptions
 from pytest_vllm_gates.lanes.diff import differences
+from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.report import (
     document as report_document,
@@ -230,7 +231,8 @@ def _last_words(run: Run, ending: End, folder: Path) -> Iterator[tuple[str, str]
         commands = ending.rollback["command"].splitlines()
         yield "", f"  go back to lane {ending.rollback['lane']}:"
         yield from (("", f"    {line}") for line in commands)
-    yield from incidents_report.left_lines(incidents(run, folder))
+    repro = spelling.name(run.options, "repro")
+    yield from incidents_report.left_lines(incidents(run, folder), repro)
     if replayed := run.replays.document():
         yield from incidents_report.replay_lines(replayed)
     yield from (("", f"  recorded ({kind}): {path}") for path, kind in sorted(run.recorded.items()))

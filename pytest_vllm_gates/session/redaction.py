@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.options.table import Options
     from pytest_vllm_gates.redaction.redactor import Redactor
 
 REPORT_PARTS = (

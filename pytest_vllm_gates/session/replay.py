@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.options.table import Options
     from pytest_vllm_gates.session.run import Attempt, Run
 
 KEPT = "golden/incidents"

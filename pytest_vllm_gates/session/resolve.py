@@ -22,7 +22,7 @@ from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
 from pytest_vllm_gates.load import traces
 from pytest_vllm_gates.machine import inspect as machine_inspect
-from pytest_vllm_gates.options import ALL
+from pytest_vllm_gates.options.table import ALL
 from pytest_vllm_gates.redaction import prompts
 from pytest_vllm_gates.session import collection, redaction
 from pytest_vllm_gates.session.replay import resolve as resolve_replays
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.machine.types import Machine
-    from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.options.table import Options
 
 
 def resolve(options: Options) -> Run:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.machine.types import Machine
-    from pytest_vllm_gates.options import Options
+    from pytest_vllm_gates.options.table import Options
     from pytest_vllm_gates.outcomes import TestResult
     from pytest_vllm_gates.redaction.redactor import Redactor
     from pytest_vllm_gates.server.types import Boot, Failure

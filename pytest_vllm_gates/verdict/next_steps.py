@@ -16,15 +16,12 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.verdict.verdict import GateResult, Verdict
 
-# What keeps a run from seeing everything, or makes it a recording one; with a value, and without.
+# pytest's options that keep a run from seeing everything: with a value, and without.
 SELECTING = ("-m", "-k", "--deselect", "--ignore", "--ignore-glob", "--maxfail")
 PARTIAL = (
     "-x", "--exitfirst", "--lf", "--last-failed", "--sw", "--stepwise", "--sw-skip",
-    "--stepwise-skip", "--update-golden", "--update-baseline",
+    "--stepwise-skip",
 )  # fmt: skip
-KEEPING = ("--keep-server",)
-MODEL = "--model"
-PAIRS = "--pairs"
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,12 @@ class RunSummary:
     """A run, as far as the next one follows from it."""
 
     arguments: tuple[str, ...]
-    """pytest's, as typed, without paths that name single gates."""
+    """pytest's, as typed, without paths that name single gates and options that never promote."""
     families: Mapping[str, JudgedFamily]
     gates: frozenset[str]
     """Those that ship: each has a marker of its name."""
+    names: Mapping[str, tuple[str, ...]]
+    """The names of the plugin's options by the field that each fills, the one to print first."""
 
 
 def commands(verdict: Verdict, run: RunSummary) -> tuple[str, ...]:
@@ -59,12 +58,12 @@ def commands(verdict: Verdict, run: RunSummary) -> tuple[str, ...]:
     open_reasons = [reason for reason in verdict.reasons[failed:] if reason != NOTHING_PASSED]
     if verdict.promotion is not Promotion.HOLD or not open_reasons:
         return ()
-    arguments = without(run.arguments, SELECTING, PARTIAL, KEEPING)
+    arguments = without(run.arguments, SELECTING, PARTIAL)
     steps = [
         *_why_blocked(verdict.gates, run),
-        *_recordings(verdict.gates, run, arguments, "--update-golden", golden=True),
-        *_recordings(verdict.gates, run, arguments, "--update-baseline", golden=False),
-        _typed(_with_more_pairs(verdict.gates, arguments)),
+        *_recordings(verdict.gates, run, arguments, "update_golden", golden=True),
+        *_recordings(verdict.gates, run, arguments, "update_baseline", golden=False),
+        _typed(_with_more_pairs(verdict.gates, arguments, run.names["pairs"])),
     ]
     return tuple(dict.fromkeys(steps))
 
@@ -84,7 +83,7 @@ def _recordings(
     gates: Iterable[GateResult],
     run: RunSummary,
     full_run: Sequence[str],
-    flag: str,
+    option: str,
     *,
     golden: bool,
 ) -> Iterator[str]:
@@ -96,20 +95,23 @@ def _recordings(
     alike: dict[tuple[str, ...], list[str]] = {}
     for family, missed in missing.items():
         alike.setdefault(tuple(missed), []).append(family)
+    model_names, flag = run.names["models"], run.names[option][0]
     for names, families in alike.items():
         arguments = full_run
         if set(families) != set(run.families):
             models = [run.families[family].model for family in families]
-            arguments = [MODEL, ",".join(models), *without(full_run, [MODEL])]
+            arguments = [model_names[0], ",".join(models), *without(full_run, model_names)]
         marked = [name for name in names if name in run.gates]
         # A gate of the project's own need not have a marker; its file has its name.
         own = [f"test_{name}" for name in names if name not in run.gates]
-        for option, chosen in (("-m", marked), ("-k", own)):
+        for selector, chosen in (("-m", marked), ("-k", own)):
             if chosen:
-                yield _typed([*arguments, option, " or ".join(chosen), flag])
+                yield _typed([*arguments, selector, " or ".join(chosen), flag])
 
 
-def _with_more_pairs(gates: Iterable[GateResult], arguments: Sequence[str]) -> Sequence[str]:
+def _with_more_pairs(
+    gates: Iterable[GateResult], arguments: Sequence[str], names: Sequence[str]
+) -> Sequence[str]:
     """Return the run with twice the pairs of boots, where so many could not decide."""
     tried = [
         len(test.evidence["pairs"])
@@ -118,7 +120,7 @@ def _with_more_pairs(gates: Iterable[GateResult], arguments: Sequence[str]) -> S
         if test.outcome is Outcome.INCONCLUSIVE and gate.gate == "throughput"
         if test.evidence.get("pairs")
     ]
-    return [*without(arguments, [PAIRS]), PAIRS, str(2 * max(tried))] if tried else arguments
+    return [*without(arguments, names), names[0], str(2 * max(tried))] if tried else arguments
 
 
 def _typed(arguments: Sequence[str]) -> str:

@@ -27,9 +27,12 @@ def test_nothing_is_registered_and_nothing_heavy_is_imported(pytester: pytest.Py
     names, registered = json.loads(line.removeprefix("LOADED"))
     assert not HEAVY & set(names)
     assert {name for name in names if name.startswith("pytest_vllm_gates.")} == {
-        "pytest_vllm_gates.option_list",
-        "pytest_vllm_gates.option_values",
         "pytest_vllm_gates.options",
+        "pytest_vllm_gates.options.kinds",
+        "pytest_vllm_gates.options.names",
+        "pytest_vllm_gates.options.read",
+        "pytest_vllm_gates.options.record",
+        "pytest_vllm_gates.options.table",
         "pytest_vllm_gates.plugin",
     }
     assert registered == ["vllm_gates"]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import option_list, option_values, options
 from pytest_vllm_gates.load.types import Workers
+from pytest_vllm_gates.options import kinds, read, table
+from pytest_vllm_gates.options.record import options_of
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -101,11 +102,18 @@ def test_a_mistake_is_refused_with_what_was_probably_meant(
     assert told in refused(project, *arguments.split())
 
 
-def test_load_workers_need_locust(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_workers_need_locust(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def workers(value: str) -> Workers:
+        given = kinds.Given("--load-workers", value, typed=True, config=pytestconfig)
+        found: Workers = kinds.WORKERS.read(given)
+        return found
+
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(pytest.UsageError, match=r"pip install 'pytest-vllm-gates\[load-workers\]'"):
-        option_values.workers("--load-workers", "2")
-    assert option_values.workers("--load-workers", "0").count == 0
+        workers("2")
+    assert workers("0").count == 0
 
 
 def test_spreading_one_machine_over_workers_is_refused(project: Project) -> None:
@@ -176,9 +184,9 @@ def test_names_may_be_spelled_freely(project: Project) -> None:
     assert "gates/test_boot.py::test_boots[qwen3.5]" in result.outlines
 
 
-def parsed(project: Project, *arguments: str) -> options.Options:
+def parsed(project: Project, *arguments: str) -> table.Options:
     config = project.pytester.parseconfig(*arguments)
-    found = options.parse(config)
+    found = read.parse(config)
     assert found is not None
     return found
 
@@ -221,7 +229,7 @@ def test_every_option_has_a_twin_in_the_settings(
     )
     project.pytester.makeini(f"[pytest]\ngates_model = a,b c\n{settings}\n")
     assert parsed(project, "--strict-config") == by_flag
-    assert by_flag == options.Options(
+    assert by_flag == table.Options(
         models=("a", "b", "c"),
         checkpoint="miniature",
         lane="fake",
@@ -229,11 +237,11 @@ def test_every_option_has_a_twin_in_the_settings(
         pairs=12,
         base_url=None,
         api_key_env="A_KEY",
-        api_key_env_named=True,
         update_golden=True,
         update_baseline=True,
         report_dir=project.path / "out",
         history=project.path / "kept.sqlite",
+        keep_history=True,
         boot_timeout_s=12.5,
         stall_timeout_s=3.0,
         overlay=False,
@@ -258,9 +266,20 @@ def test_every_option_has_a_twin_in_the_settings(
 def test_no_option_is_ignored_without_a_model(project: Project) -> None:
     told = project.pytest("--help").stdout.str()
     ours = told[told.index("vLLM gates (inert") :].partition("\n\n")[0]
-    flags = set(re.findall(r"^  (--[a-z-]+)", ours, re.MULTILINE))
-    assert flags - {"--model", "--repro", "--times"} == set(options.NEED_MODEL)
-    assert project.pytest("--times", "2").ret == pytest.ExitCode.USAGE_ERROR
+    shown = re.findall(r"^  (--[a-z-]+)", ours, re.MULTILINE)
+    assert shown == [option.name for option in options_of(table.Options)]
+    for option in options_of(table.Options):
+        for name in {option.name, option.long}:
+            if option.name in {"--model", "--repro"}:
+                continue
+            config = project.pytester.parseconfig(
+                name if option.kind.ini == "bool" else f"{name}=2"
+            )
+            needed = "repro" if option.name == "--times" else "model"
+            with pytest.raises(
+                pytest.UsageError, match=f"^{option.name} needs --{needed}: pytest --"
+            ):
+                read.parse(config)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +295,7 @@ def test_a_server_is_kept_for_as_long_as_is_said(
 
 
 def test_the_defaults_ask_for_little(project: Project) -> None:
-    assert parsed(project, "--model", "a") == options.Options(
+    assert parsed(project, "--model", "a") == table.Options(
         models=("a",),
         checkpoint=None,
         lane=None,
@@ -284,17 +303,17 @@ def test_the_defaults_ask_for_little(project: Project) -> None:
         pairs=None,
         base_url=None,
         api_key_env="OPENAI_API_KEY",
-        api_key_env_named=False,
         update_golden=False,
         update_baseline=False,
         report_dir=None,
         history=project.path / ".vllm-gates" / "history.sqlite",
-        boot_timeout_s=option_list.BOOT_TIMEOUT_S,
-        stall_timeout_s=option_list.STALL_TIMEOUT_S,
+        keep_history=True,
+        boot_timeout_s=table.BOOT_TIMEOUT_S,
+        stall_timeout_s=table.STALL_TIMEOUT_S,
         overlay=True,
         without_repairs=(),
-        answer_tokens=option_list.ANSWER_TOKENS,
-        samples=option_list.SAMPLES,
+        answer_tokens=table.ANSWER_TOKENS,
+        samples=table.SAMPLES,
         soak_s=0.0,
         load_workers=Workers(),
         trace=None,

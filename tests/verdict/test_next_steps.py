@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_vllm_gates.options import spelling
+from pytest_vllm_gates.options.table import Options
 from pytest_vllm_gates.outcomes import Outcome, TestResult
+from pytest_vllm_gates.session import commands as session_commands
 from pytest_vllm_gates.verdict.next_steps import JudgedFamily, RunSummary, commands
 from pytest_vllm_gates.verdict.verdict import Verdict, decide
 
+OPTIONS = Options(rootdir=Path("/nowhere"), verbose=False)
 GATES = ("boot", "tools", "words", "throughput")
 PREFLIGHT = "vllm-gates preflight --model glm --checkpoint miniature --lane cpu"
 
@@ -19,7 +24,8 @@ def run_summary(
     typed: str, *models: str, log: str | None = None, preflight: str | None = None
 ) -> RunSummary:
     families = {model: JudgedFamily(model, log, preflight) for model in models or ("glm",)}
-    return RunSummary(tuple(shlex.split(typed)), families, frozenset(GATES))
+    arguments = session_commands.promoting(shlex.split(typed), OPTIONS)
+    return RunSummary(arguments, families, frozenset(GATES), spelling.by_field(OPTIONS))
 
 
 def result(

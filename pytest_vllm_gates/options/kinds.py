@@ -1,0 +1,218 @@
+"""The kinds of values that options have: how each is read, and how it is written again.
+
+Reading raises `pytest.UsageError` for a text without a meaning.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from pytest_vllm_gates.load.types import Workers
+
+UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True)
+class Given:
+    """The value of an option, from the command line or the settings; never an empty one."""
+
+    name: str
+    """The option as this run spells it."""
+    value: Any
+    typed: bool
+    """Whether it stands on the command line."""
+    config: pytest.Config
+
+
+def _once(value: Any) -> tuple[str]:
+    return (str(value),)
+
+
+def _bare(_: Any) -> tuple[None]:
+    return (None,)
+
+
+@dataclass(frozen=True)
+class ValueKind:
+    """One kind of value."""
+
+    read: Callable[[Given], Any]
+    write: Callable[[Any], Iterable[str | None]] = _once
+    """Gives the word after each mention of the option; None where the option has no value."""
+    action: str = "store"
+    """What argparse does with it."""
+
+    @property
+    def ini(self) -> str:
+        """The type of the setting."""
+        return {"store_true": "bool", "append": "args"}.get(self.action, "string")
+
+
+def _url(given: Given) -> str:
+    """Return a URL that has a host."""
+    text: str = given.value
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises ValueError for a port that is not a number
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        whole = False
+    if not whole:
+        raise pytest.UsageError(
+            f"{given.name} {text!r} is not a URL; for example http://127.0.0.1:8000/v1"
+        )
+    return text
+
+
+def listed(values: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in values that may hold several, with commas."""
+    names = (name.strip() for value in values for name in value.split(","))
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+def _variable(given: Given) -> str:
+    """Return the name of an environment variable that is set."""
+    name: str = given.value
+    if name not in os.environ:
+        raise pytest.UsageError(f"{given.name} names {name!r}, which is not set: export {name}=...")
+    return name
+
+
+def _folder(given: Given) -> Path:
+    """Return a folder, relative to where pytest was called."""
+    found = Path(given.config.invocation_params.dir, given.value).resolve()
+    if found.exists() and not found.is_dir():
+        raise pytest.UsageError(f"{given.name} {given.value!r} is a file: name a folder")
+    return found
+
+
+def _path(given: Given) -> Path:
+    """Return a path: typed from where pytest was called, set from where the settings are."""
+    config = given.config
+    settings = config.inipath.parent if config.inipath else config.rootpath
+    root = config.invocation_params.dir if given.typed else settings
+    return Path(root, given.value).resolve()
+
+
+def _seconds(given: Given) -> float:
+    """Return a time above zero."""
+    try:
+        found = float(given.value)
+    except ValueError:
+        found = -1.0
+    if not 0 < found < math.inf:
+        raise pytest.UsageError(
+            f"{given.name} {given.value!r} is not a number of seconds above zero"
+        )
+    return found
+
+
+def _redaction(given: Given) -> str:
+    """Return one of the ways to treat prompts."""
+    from pytest_vllm_gates.redaction.prompts import WAYS  # noqa: PLC0415 - an inert plugin is light
+
+    if given.value not in WAYS:
+        raise pytest.UsageError(f"{given.name} {given.value!r} is none of {', '.join(WAYS)}")
+    return str(given.value)
+
+
+def no_workers() -> Workers:
+    """Return the default: one process sends the load."""
+    from pytest_vllm_gates.load.types import ALONE  # noqa: PLC0415
+
+    return ALONE
+
+
+def _workers(given: Given) -> Workers:
+    """Return the processes that share the sending of a load."""
+    from pytest_vllm_gates.load.generator import messages  # noqa: PLC0415
+    from pytest_vllm_gates.load.types import ALONE, Workers  # noqa: PLC0415
+
+    name, value = given.name, given.value
+    number, far, listen = value.partition("@")
+    try:
+        found = int(number) if number.isdecimal() else -1
+        if far:
+            messages.address(listen)
+    except ValueError:
+        found = -1
+    if found < (1 if far else 0):
+        raise pytest.UsageError(
+            f"{name} {value!r} is no number of workers: 2 starts two here, and 2@HOST:PORT waits "
+            "there for two of other machines"
+        )
+    if found and importlib.util.find_spec("locust") is None:
+        raise pytest.UsageError(
+            f"{name} needs locust, which is not installed: "
+            "pip install 'pytest-vllm-gates[load-workers]'"
+        )
+    secret = os.environ.get(messages.SECRET_VARIABLE, "") if far else ""
+    if far and len(secret) < messages.LEAST_SECRET:
+        raise pytest.UsageError(
+            f"{name} {value!r} lets in who knows ${messages.SECRET_VARIABLE}, which has "
+            f"{len(secret)} characters of at least {messages.LEAST_SECRET}: "
+            f"export {messages.SECRET_VARIABLE}=$(openssl rand -hex 32), the same for the workers"
+        )
+    return Workers(found, listen, secret) if found else ALONE
+
+
+def _written_workers(workers: Workers) -> tuple[str]:
+    far = f"@{workers.listen}" if workers.listen else ""
+    return (f"{workers.count}{far}",)
+
+
+def whole_number(least: int) -> ValueKind:
+    """Return the kind of whole numbers from `least` on."""
+
+    def read(given: Given) -> int:
+        text: str = given.value
+        if not text.isdecimal() or int(text) < least:
+            raise pytest.UsageError(f"{given.name} {text!r} is not a whole number from {least} on")
+        return int(text)
+
+    return ValueKind(read)
+
+
+def duration(least_s: float) -> ValueKind:
+    """Return the kind of times with a unit, in seconds once they are read."""
+
+    def read(given: Given) -> float:
+        text: str = given.value
+        number, unit = (text[:-1], text[-1]) if text[-1] in UNITS_S else (text, "s")
+        try:
+            found = float(number) * UNITS_S[unit]
+        except ValueError:
+            found = math.nan
+        if not least_s <= found < math.inf:
+            raise pytest.UsageError(
+                f"{given.name} {text!r} is no duration of at least {least_s:.0f}s: 90s, 30m, 2h"
+            )
+        return found
+
+    return ValueKind(read, lambda seconds: (f"{seconds:g}s",))
+
+
+TEXT = ValueKind(lambda given: str(given.value))
+NAMES = ValueKind(lambda given: listed(given.value), tuple, action="append")
+FLAG = ValueKind(lambda _: True, _bare, action="store_true")
+OFF = ValueKind(lambda _: False, _bare, action="store_true")
+"""A flag that switches something off."""
+URL = ValueKind(_url)
+VARIABLE = ValueKind(_variable)
+PATH = ValueKind(_path)
+FOLDER = ValueKind(_folder)
+BUNDLE = ValueKind(lambda given: Path(given.config.invocation_params.dir, given.value).absolute())
+SECONDS = ValueKind(_seconds, lambda seconds: (f"{seconds:g}",))
+REDACTION = ValueKind(_redaction)
+WORKERS = ValueKind(_workers, _written_workers)

@@ -1,0 +1,197 @@
+"""The names of the options on the command line, beside other plugins that want the same ones.
+
+Each option has a long name of its own, `--gates-lane`. The short one, `--lane`, is an alias that
+gives way to every other plugin and conftest.py that declares it, before or after this plugin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pytest_vllm_gates.options.record import Option
+
+GROUP = "vllm-gates"
+TITLE = "vLLM gates (inert without --model)"
+SOMEBODY = "another plugin"
+
+
+@dataclass(frozen=True)
+class ClaimedName:
+    """A short name that belongs to another plugin."""
+
+    short: str
+    long: str
+    owner: str
+
+    def __str__(self) -> str:
+        return f"{self.short} belongs to {self.owner} here; use {self.long}"
+
+
+claimed_key = pytest.StashKey[tuple[ClaimedName, ...]]()
+
+
+def declare(parser: pytest.Parser, options: Sequence[Option]) -> None:
+    """Declare every option under the names that are free, and its setting."""
+    group = parser.getgroup(GROUP, TITLE)
+    for option in options:
+        # Looked up for each option: two may be given the same short name by mistake.
+        free = option.short and option.short not in _declared(parser)
+        names = [option.short, option.long] if free else [option.long]
+        group.addoption(
+            *filter(None, names), dest=option.ini, default=None, help=option.help,
+            **option.arguments,
+        )  # fmt: skip
+        parser.addini(
+            option.ini, f"{option.help} (as {option.name})", type=option.kind.ini, default=None  # type: ignore[arg-type]
+        )  # fmt: skip
+
+
+class ShortNames:
+    """The aliases of one parser, which can be taken back and offered again.
+
+    argparse and pytest have no way to remove a name, so this edits what they keep: the strings of
+    an action and of an `Argument`, and the tables that find an action by its string.
+    """
+
+    def __init__(self, parser: pytest.Parser, options: Sequence[Option]) -> None:
+        self._parser = parser
+        self._short = {option.ini: option.short for option in options if option.short}
+        self._depth = 0
+
+    def withdraw(self) -> None:
+        """Leave the short names to another plugin, which may declare them now."""
+        self._depth += 1
+        for short, argument in self._all():
+            for names in _strings(argument):
+                if short in names:
+                    names.remove(short)
+                    self._forget(short)
+
+    def offer(self) -> None:
+        """Take the short names that are free."""
+        self._depth -= 1
+        if self._depth:  # a plugin that registers another one while it declares its own options
+            return
+        declared = _declared(self._parser)
+        for short, argument in self._all():
+            if short not in declared:
+                for names in _strings(argument):
+                    names.insert(0, short)
+                self._remember(short, argument)
+
+    def _all(self) -> Iterator[tuple[str, Any]]:
+        for argument in self._parser.getgroup(GROUP).options:
+            if short := self._short.get(argument.dest):
+                yield short, argument
+
+    def _forget(self, short: str) -> None:
+        for table in self._tables():
+            table.pop(short, None)
+
+    def _remember(self, short: str, argument: Any) -> None:
+        actions, *destinations = self._tables() or ({},)
+        if action := getattr(argument, "_action", None):
+            actions[short] = action
+        for table in destinations:
+            table[short] = argument.dest
+
+    def _tables(self) -> tuple[dict[str, Any], ...]:
+        """Return the tables by option string; pytest before 9 fills them when it parses."""
+        optparser = getattr(self._parser, "optparser", None)
+        destinations = getattr(self._parser, "_opt2dest", None)
+        if optparser is None or destinations is None:
+            return ()
+        return optparser._option_string_actions, destinations  # noqa: SLF001
+
+
+def _strings(argument: Any) -> tuple[list[str], ...]:
+    """Return the lists of names that pytest and argparse keep of an option."""
+    action = getattr(argument, "_action", None)
+    return (argument._long_opts,) if action is None else (action.option_strings,)  # noqa: SLF001
+
+
+def _declared(parser: pytest.Parser) -> set[str]:
+    """Return every name that any plugin has declared so far."""
+    groups = [*parser._groups, parser._anonymous]  # noqa: SLF001
+    return {name for group in groups for option in group.options for name in option.names()}
+
+
+def give_way(
+    parser: pytest.Parser, manager: pytest.PytestPluginManager, options: Sequence[Option]
+) -> None:
+    """Leave the short names to the plugins and conftest.py files that are loaded from now on.
+
+    The short names are away while one of them declares its options. They come back in between,
+    for pytest reads the command line several times until everything is loaded.
+    """
+    short_names = ShortNames(parser, options)
+    watching = True
+
+    def stop() -> None:
+        nonlocal watching
+        if watching:
+            watching = False
+            undo()
+
+    def before(hook: str, *_: object) -> None:
+        if hook == "pytest_addoption":
+            short_names.withdraw()
+        elif hook == "pytest_configure":  # where a conftest.py loaded this plugin
+            stop()
+
+    def after(_: object, hook: str, *__: object) -> None:
+        if hook == "pytest_addoption":
+            short_names.offer()
+        elif hook == "pytest_load_initial_conftests":
+            stop()
+
+    undo = manager.add_hookcall_monitoring(before, after)
+
+
+def release(config: pytest.Config, options: Sequence[Option]) -> None:
+    """Give the short names up once the command line is read.
+
+    A conftest.py of a folder is loaded when its tests are collected, and may declare them then.
+    """
+    if not config.option.help:  # which lists the names that can be typed
+        ShortNames(config._parser, options).withdraw()  # noqa: SLF001
+
+
+def claimed(config: pytest.Config, options: Sequence[Option]) -> tuple[ClaimedName, ...]:
+    """Return the short names that are not this plugin's; the first call must precede `release`."""
+    if claimed_key not in config.stash:
+        group = config._parser.getgroup(GROUP)  # noqa: SLF001
+        ours = {name for argument in group.options for name in argument.names()}
+        config.stash[claimed_key] = tuple(
+            ClaimedName(option.short, option.long, _owner(config.pluginmanager, option.short))
+            for option in options
+            if option.short and option.short not in ours
+        )
+    return config.stash[claimed_key]
+
+
+def _owner(manager: pytest.PytestPluginManager, name: str) -> str:
+    """Return the package or plugin in whose `pytest_addoption` a name is written."""
+    packages = {id(plugin): dist.project_name for plugin, dist in manager.list_plugin_distinfo()}
+    for hook in manager.hook.pytest_addoption.get_hookimpls():
+        code = getattr(hook.function, "__code__", None)
+        if code and name in _constants(code):
+            return packages.get(id(hook.plugin)) or hook.plugin_name
+    return SOMEBODY
+
+
+def _constants(code: CodeType) -> Iterator[object]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _constants(constant)
+        elif isinstance(constant, tuple):
+            yield from constant
+        else:
+            yield constant

@@ -1,0 +1,297 @@
+"""Every option of the plugin, once: its names, value, help, default and effects.
+
+The parser, the settings, `--help`, the table in docs/running.md, the commands that repeat a check
+and the parsed record are made from the fields of `Options`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.options import kinds
+from pytest_vllm_gates.options.record import ALWAYS, option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_vllm_gates.load.types import Workers
+    from pytest_vllm_gates.options.names import ClaimedName
+
+ALL = "all"
+REPORT = "gates-report"
+"""Where a run with --against writes its report when nothing else is asked for."""
+HISTORY = ".vllm-gates/history.sqlite"
+KEEP_SERVER = "15m"
+KEY_VARIABLE = "OPENAI_API_KEY"
+BOOT_TIMEOUT_S = 1800.0
+STALL_TIMEOUT_S = 300.0
+ANSWER_TOKENS = 1024
+SAMPLES = 20
+LEAST_SOAK_S = 30.0
+LEAST_IDLE_S = 1.0
+
+ONE_SERVER = "{base_url} judges a server that already runs and {lane} boots one: give only one"
+NO_LANE = (
+    "{against} holds two lanes against each other, and {base_url} is none: name the running server "
+    'in a lane of its own: base_url = "..." in lanes/NAME.toml, then {lane}'
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What was asked for. Paths are absolute, times in seconds."""
+
+    rootdir: Path
+    verbose: bool
+    claimed: tuple[ClaimedName, ...] = ()
+    """The short names that belong to other plugins in this run."""
+
+    # The server, as a command that repeats a check names it.
+    models: tuple[str, ...] = option(
+        "--model",
+        kinds.NAMES,
+        "Boot the real server for these families and run the gates: a name, several with commas, "
+        f"or '{ALL}'. May be repeated.",
+        metavar="NAME[,NAME...]",
+        default=(),
+        wakes=True,
+        from_incident=True,
+        with_repro=False,
+        repeat=ALWAYS,
+    )
+    lane: str | None = option(
+        "--lane",
+        kinds.TEXT,
+        "The pinned bundle that serves.",
+        metavar="NAME",
+        shown_default="'cuda' where an NVIDIA GPU answers, else 'cpu'",
+        from_incident=True,
+        other_lane=False,
+        repeat=ALWAYS,
+    )
+    base_url: str | None = option(
+        "--base-url",
+        kinds.URL,
+        "Judge a server that already runs, such as http://host:8000/v1; nothing is booted. "
+        f"The key is read from ${KEY_VARIABLE}.",
+        metavar="URL",
+        from_incident=True,
+        excludes={"lane": ONE_SERVER, "against": NO_LANE},
+        repeat=ALWAYS,
+    )
+    api_key_env: str = option(
+        "--api-key-env",
+        kinds.VARIABLE,
+        "The environment variable that holds the key for --base-url.",
+        metavar="NAME",
+        default=KEY_VARIABLE,
+        shown_default=KEY_VARIABLE,
+        repeat=ALWAYS,
+    )
+    checkpoint: str | None = option(
+        "--checkpoint",
+        kinds.TEXT,
+        "The weights: a checkpoint the family file names, a local folder, or a Hub id.",
+        metavar="NAME",
+        shown_default="the lane's, else the family's first",
+        from_incident=True,
+        repeat=ALWAYS,
+    )
+    overlay: bool = option(
+        "--no-overlay",
+        kinds.OFF,
+        "Boot without the lane's overlay of documented repairs.",
+        default=True,
+        repeat=ALWAYS,
+    )
+    without_repairs: tuple[str, ...] = option(
+        "--without-repair",
+        kinds.NAMES,
+        "Boot without this repair of the lane's overlay, or these. May be repeated.",
+        metavar="NAME[,NAME...]",
+        default=(),
+        repeat=ALWAYS,
+    )
+    boot_timeout_s: float = option(
+        "--boot-timeout",
+        kinds.SECONDS,
+        "Seconds a boot may take.",
+        metavar="SECONDS",
+        default=BOOT_TIMEOUT_S,
+        shown_default=f"{BOOT_TIMEOUT_S:.0f}",
+    )
+    stall_timeout_s: float = option(
+        "--stall-timeout",
+        kinds.SECONDS,
+        "Seconds a booting server's log may stay silent.",
+        metavar="SECONDS",
+        default=STALL_TIMEOUT_S,
+        shown_default=f"{STALL_TIMEOUT_S:.0f}",
+    )
+    keep_server_s: float = option(
+        "--keep-server",
+        kinds.duration(LEAST_IDLE_S),
+        "Leave the server up for the next run that asks for the same with this option. It stops "
+        f"after IDLE without requests, after {KEEP_SERVER} if IDLE is left out. Such a run never "
+        "promotes. `vllm-gates servers` lists and stops them.",
+        metavar="IDLE",
+        default=0.0,
+        const=KEEP_SERVER,
+        promotes=False,
+    )
+
+    # How the gates judge.
+    answer_tokens: int = option(
+        "--answer-tokens",
+        kinds.whole_number(1),
+        "Tokens an answer may have, thinking included, in the conversation gates; models that "
+        "think at length need more.",
+        metavar="N",
+        default=ANSWER_TOKENS,
+        shown_default=f"{ANSWER_TOKENS}",
+        repeat=ALWAYS,
+    )
+    samples: int = option(
+        "--samples",
+        kinds.whole_number(0),
+        "Sampled answers of which the rate of valid tool calls is taken; 0 for none.",
+        metavar="N",
+        default=SAMPLES,
+        shown_default=f"{SAMPLES}",
+        repeat="tools",
+    )
+    against: str | None = option(
+        "--against",
+        kinds.TEXT,
+        "Compare --lane with this lane: its gates run first and both reports are laid side by "
+        "side, and throughput is measured boot by boot in place of a baseline. The same lane "
+        "twice shows how small a difference this machine can detect.",
+        metavar="NAME",
+        with_repro=False,
+        other_lane=False,
+        repeat="throughput",
+    )
+    pairs: int | None = option(
+        "--pairs",
+        kinds.whole_number(2),
+        "How many pairs of boots --against may take at most.",
+        metavar="N",
+        shown_default="the lane's plan",
+        needs=("against", "{pairs} counts the boots of {against} NAME: give both"),
+        other_lane=False,
+    )
+    soak_s: float = option(
+        "--soak",
+        kinds.duration(LEAST_SOAK_S),
+        "How long the load gate keeps up its streams to look for drift: 90s, 30m, 2h; "
+        f"at least {LEAST_SOAK_S:.0f}s.",
+        metavar="DURATION",
+        default=0.0,
+        shown_default="not at all",
+        repeat="load",
+    )
+    trace: Path | None = option(
+        "--load-trace",
+        kinds.PATH,
+        "What the load gate replays in place of arrivals it makes up: a published trace (Azure LLM "
+        "inference, BurstGPT, Mooncake) or a batch file of OpenAI's.",
+        metavar="FILE",
+        repeat="load",
+    )
+    ramp: bool = option(
+        "--ramp",
+        kinds.FLAG,
+        "Raise the load gate's rate until the server no longer keeps its limits, and report the "
+        "highest rate at which it does.",
+        default=False,
+        repeat="load",
+    )
+    load_workers: Workers = option(
+        "--load-workers",
+        kinds.WORKERS,
+        "Drive the load gate's load with locust from N worker processes; N@HOST:PORT listens "
+        "there and waits for N workers of other machines.",
+        metavar="N[@HOST:PORT]",
+        default_factory=kinds.no_workers,
+        shown_default="one process without locust",
+        repeat="load",
+    )
+
+    # What is recorded, reported and kept.
+    update_golden: bool = option(
+        "--update-golden",
+        kinds.FLAG,
+        "Record goldens for the tests that run. A recording run never promotes.",
+        default=False,
+        with_repro=False,
+        other_lane=False,
+        promotes=False,
+    )
+    update_baseline: bool = option(
+        "--update-baseline",
+        kinds.FLAG,
+        "Record the throughput of this boot as a baseline of this machine, beside those recorded "
+        "before. A recording run never promotes.",
+        default=False,
+        with_repro=False,
+        other_lane=False,
+        promotes=False,
+    )
+    require_promotion: bool = option(
+        "--require-promotion",
+        kinds.FLAG,
+        "Exit 0 only for PROMOTE: 1 for REJECT, 6 for HOLD. Implied by --against.",
+        default=False,
+        other_lane=False,
+    )
+    report_dir: Path | None = option(
+        "--gates-report",
+        kinds.FOLDER,
+        "Write verdict.json and the server's log into this folder.",
+        metavar="DIR",
+        shown_default=f"none; with --against {REPORT}",
+        other_lane=False,
+    )
+    history: Path | None = option(
+        "--gates-history",
+        kinds.PATH,
+        "The SQLite file that remembers the verdicts of this project's runs.",
+        metavar="PATH",
+        shown_default=HISTORY,
+        other_lane=False,
+    )
+    keep_history: bool = option(
+        "--no-gates-history", kinds.OFF, "Remember nothing of this run.", default=True
+    )
+    incidents: bool = option(
+        "--no-incidents", kinds.OFF, "Leave no incident behind where a test fails.", default=True
+    )
+    redact_prompts: str = option(
+        "--redact-prompts",
+        kinds.REDACTION,
+        "What becomes of prompts and answers in reports, bundles and logs: keep, hash (equal texts "
+        "stay comparable) or drop. Secrets never get there.",
+        metavar="keep|hash|drop",
+        default="keep",
+        shown_default="keep",
+    )
+
+    # An incident that is sent again.
+    repro: Path | None = option(
+        "--repro",
+        kinds.BUNDLE,
+        "Send an incident again: its requests, judged by its own test. Takes family, checkpoint "
+        "and lane from the bundle where they are not given.",
+        metavar="BUNDLE",
+        wakes=True,
+    )
+    times: int = option(
+        "--times",
+        kinds.whole_number(1),
+        "Replay the incident so many times and report how often it happens.",
+        metavar="N",
+        default=1,
+        shown_default="1",
+        needs=("repro", "{times} needs {repro}: pytest {repro} BUNDLE {times} N"),
+    )
