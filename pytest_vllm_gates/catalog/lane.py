@@ -148,9 +148,10 @@ def load(name: str, project: Path) -> Lane:
     name = choose("lane", name, lane_files)
     lane = toml.load(lane_files[name], Lane, name=name, file=lane_files[name])
     if lane.lock_path is not None and not lane.lock_path.is_file():
+        source = lane.lock_path.with_suffix(".in")
         raise UserError(
             f"{lane.file}: the lock {str(lane.lock_path)!r} does not exist\n"
-            f"make it: python -m pytest_vllm_gates.environment.relock {lane.lock_path.with_suffix('.in')}"
+            f"make it: python -m pytest_vllm_gates.environment.relock {source}"
         )
     if lane.overlay_path is not None and not lane.overlay_path.is_dir():
         raise UserError(f"{lane.file}: the overlay {str(lane.overlay_path)!r} is not a folder")

@@ -1,7 +1,7 @@
 """The plans of the throughput gate and of the load gate.
 
-Throughput comes from `throughput.toml`, load from `load.toml`; a family's and a lane's `[throughput]`
-and `[load]` change single keys.
+Throughput comes from `throughput.toml`, load from `load.toml`; a family's and a lane's
+`[throughput]` and `[load]` change single keys.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ RecordT = TypeVar("RecordT", bound=Record)
 
 
 def load(path: Path, record: type[RecordT], **extra_fields: object) -> RecordT:
-    """Read the TOML file at `path` into `record`; `extra_fields` fill fields the file does not carry.
+    """Read the TOML file at `path` into `record`; `extra_fields` are added to its own.
 
     Raises `UserError` naming the file, the line and, for an unknown key, the nearest known one.
     """

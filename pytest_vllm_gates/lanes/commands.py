@@ -34,10 +34,10 @@ def commands(
     if lane.base_url is not None:
         (url,) = redacted_words([lane.base_url])
         return [f"# lane {lane.name} runs at {url}: send the requests there"]
-    made = []
+    make_command = []
     if lane.command is None:
-        made = [f'PYTHON="$(vllm-gates lane make {shlex.quote(lane.name)})"']
-    return made + [
+        make_command = [f'PYTHON="$(vllm-gates lane make {shlex.quote(lane.name)})"']
+    return make_command + [
         _serve(lane, family, checkpoint, overlay, env or {}) for family, checkpoint in subjects
     ]
 
@@ -64,19 +64,21 @@ def _serve(
         start = [_quoted(word) for word in redacted_words(prefix)]
         if lane.served_model_name:
             return " ".join([*variables, *start])
-        at = start.index(_quoted("{here}"))
-        return " ".join([*variables, *start[:at], *words, *start[at + 1 :]])
+        position = start.index(_quoted("{here}"))
+        return " ".join([*variables, *start[:position], *words, *start[position + 1 :]])
     return " ".join([*variables, PYTHON, *map(_quoted, lane.start.server), *words])
 
 
 def _variables(lane: Lane, overlay: Path | None, env: Mapping[str, str]) -> list[str]:
     """Return what is set before the command; a secret is in the environment already."""
-    shown = redacted(lane.env)
-    found = {name: value for name, value in lane.env.items() if shown[name] == value} | dict(env)
+    redacted_env = redacted(lane.env)
+    values = {
+        name: value for name, value in lane.env.items() if redacted_env[name] == value
+    } | dict(env)
     if overlay is not None:
-        after = f":{found['PYTHONPATH']}" if found.get("PYTHONPATH") else ""
-        found["PYTHONPATH"] = f"{overlay}{after}"
-    words = [f"{name}={_quoted(value)}" for name, value in found.items()]
+        after = f":{values['PYTHONPATH']}" if values.get("PYTHONPATH") else ""
+        values["PYTHONPATH"] = f"{overlay}{after}"
+    words = [f"{name}={_quoted(value)}" for name, value in values.items()]
     if lane.command is None:
         # What its packages start is found as it is when the gates start the server.
         words.append('PATH="${PYTHON%/*}:$PATH"')

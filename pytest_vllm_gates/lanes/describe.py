@@ -1,7 +1,4 @@
-"""What a lane serves families with, in plain words, to be held against another's.
-
-What one side of a comparison serves with, and what two sides differ in.
-"""
+"""What a lane serves families with, in plain words, and the differences between two lanes."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.machine.types import Machine
 
-Told = Mapping[str, str | None]
+NamedValues = Mapping[str, str | None]
 """Values by name; one that is None cannot be known."""
 
 
@@ -50,7 +47,7 @@ class BundleDescription:
     driver: str | None = None
     """The NVIDIA driver's version; `none` where none answers."""
     driver_cuda: str | None = None
-    machine: Told | None = None
+    machine: NamedValues | None = None
     flags: Mapping[str, Mapping[str, str]] | None = None
     """vLLM's flags as they are set, by family; those of the lane alone under no name."""
     environment: Mapping[str, str] | None = None
@@ -59,11 +56,11 @@ class BundleDescription:
     """What tells two secrets apart, by the name that has one; nothing outside this process."""
     overlay: Mapping[str, str] | None = None
     """sha256 of each file of the overlay that takes effect, by its path inside."""
-    templates: Told | None = None
+    templates: NamedValues | None = None
     """sha256 of the chat template, by family; `none` where there is none."""
-    tokenizers: Told | None = None
+    tokenizers: NamedValues | None = None
     """sha256 of the tokenizer's files, by family."""
-    checkpoints: Mapping[str, Told] | None = None
+    checkpoints: Mapping[str, NamedValues] | None = None
     """Source, revision and sha256 of the config, by family."""
 
 
@@ -118,7 +115,7 @@ def of(
         return BundleDescription(
             lane.name, {"base_url": url}, seals={"base_url": seal(lane.base_url)}
         )
-    here = machine if gather.serves_here(lane) else None
+    this_machine = machine if gather.serves_here(lane) else None
     device, cuda = bundle.serves_on(environment.folders, environment.versions)
     serve = {
         family.name: catalog_flags.serving(family, checkpoint, lane)
@@ -127,10 +124,10 @@ def of(
     if not subjects:
         serve = {"": catalog_flags.merged(lane.serve)}
     # In a container or elsewhere the Hub's cache is another.
-    own = lane.form in ("lock", "python") and not gather.reads_elsewhere(lane)
+    reads_files = lane.form in ("lock", "python") and not gather.reads_elsewhere(lane)
     prints = {
         family.name: fingerprint.of(checkpoint, serve[family.name])
-        if own or checkpoint.folder
+        if reads_files or checkpoint.folder
         else fingerprint.Fingerprint()
         for family, checkpoint in subjects
     }
@@ -141,18 +138,18 @@ def of(
         contents=installed.contents(environment.folders) or freeze.contents(lane),
         python=environment.python_version,
         cuda=cuda or (NONE if device == "cpu" else None),
-        driver=(here.driver.version or NONE) if here else None,
-        driver_cuda=(here.driver.cuda or NONE) if here else None,
-        machine=_machine(here) if here else None,
+        driver=(this_machine.driver.version or NONE) if this_machine else None,
+        driver_cuda=(this_machine.driver.cuda or NONE) if this_machine else None,
+        machine=_machine(this_machine) if this_machine else None,
         flags={
-            name: {flag: _flag(flag, entry) for flag, entry in set_.items()}
+            name: {flag: _flag(flag, value) for flag, value in set_.items()}
             for name, set_ in serve.items()
         },
         environment=redacted(lane.env),
         seals=_seals(lane, serve.values()),
         overlay=_overlay(overlay, without),
-        templates={name: entry.template for name, entry in prints.items()} or None,
-        tokenizers={name: entry.tokenizer for name, entry in prints.items()} or None,
+        templates={name: value.template for name, value in prints.items()} or None,
+        tokenizers={name: value.tokenizer for name, value in prints.items()} or None,
         checkpoints={
             family.name: _checkpoint(checkpoint, prints[family.name])
             for family, checkpoint in subjects
@@ -163,13 +160,13 @@ def of(
 
 def _seals(lane: Lane, serve: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
     """Return what tells secrets apart, by the variable, the flag or the key that has one."""
-    shown = redacted(lane.env)
-    found = {name: value for name, value in lane.env.items() if shown[name] != value}
+    redacted_env = redacted(lane.env)
+    secrets = {name: value for name, value in lane.env.items() if redacted_env[name] != value}
     for flag_set in serve:
-        found |= {name: str(entry) for name, entry in flag_set.items() if is_secret_flag(name)}
+        secrets |= {name: str(value) for name, value in flag_set.items() if is_secret_flag(name)}
     if lane.command is not None:
-        found[COMMAND] = shlex.join(lane.command)
-    return {name: seal(value) for name, value in found.items()}
+        secrets[COMMAND] = shlex.join(lane.command)
+    return {name: seal(value) for name, value in secrets.items()}
 
 
 def _start(lane: Lane) -> dict[str, str]:
@@ -189,28 +186,28 @@ def _flag(name: str, value: Any) -> str:
 def _overlay(overlay: Path | None, without: Collection[str]) -> dict[str, str]:
     if overlay is None:
         return {}
-    found = fingerprint.folder(overlay)
+    digests = fingerprint.folder(overlay)
     return {
         path: digest
-        for path, digest in found.items()
+        for path, digest in digests.items()
         if path.rpartition("/")[2].removesuffix(".py") not in without
     }
 
 
-def _checkpoint(checkpoint: Checkpoint, found: fingerprint.Fingerprint) -> Told:
+def _checkpoint(checkpoint: Checkpoint, prints: fingerprint.Fingerprint) -> NamedValues:
     """Return what a checkpoint is: a folder has no revision, and is told by its config."""
-    told: dict[str, str | None] = {"source": checkpoint.source, "config": found.config}
+    values: dict[str, str | None] = {"source": checkpoint.source, "config": prints.config}
     if checkpoint.folder is None:
-        told["revision"] = found.revision or checkpoint.revision
-    return told
+        values["revision"] = prints.revision or checkpoint.revision
+    return values
 
 
 def _machine(machine: Machine) -> dict[str, str | None]:
     gpus = [f"{device.name} ({device.capability or 'unknown'})" for device in machine.devices]
-    counted = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
+    gpu_counts = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
     memory = machine.memory_bytes
     return {
-        "GPU": ", ".join(counted) or NONE,
+        "GPU": ", ".join(gpu_counts) or NONE,
         "processor": f"{machine.cpu}, {machine.cores} cores",
         "memory": f"{memory / GIB:.0f} GiB" if memory else None,
         "system": machine.os,

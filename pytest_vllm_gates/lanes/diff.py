@@ -16,18 +16,18 @@ from pytest_vllm_gates.lanes.describe import BundleChange, BundleDiff
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.lanes.describe import BundleDescription, Told
+    from pytest_vllm_gates.lanes.describe import BundleDescription, NamedValues
 
 TABLE = data.FOLDER / "bundle_diff.toml"
-OTHERS = "other packages"
+OTHER_PACKAGES = "other packages"
 CUDA, DRIVER, TORCH, FLAGS = "CUDA", "driver", "torch", "flags"
 OF_TORCH, OF_DRIVER = "CUDA of torch", "CUDA of the driver"
 AXES = (
-    DRIVER, CUDA, TORCH, "vllm", "transformers", "tokenizers", OTHERS, "Python", "start", FLAGS,
+    DRIVER, CUDA, TORCH, "vllm", "transformers", "tokenizers", OTHER_PACKAGES, "Python", "start", FLAGS,
     "environment", "overlay", "chat template", "tokenizer", "checkpoint", "machine",
 )  # fmt: skip
 """Every axis, in the order in which they are told."""
-PACKAGES = (TORCH, "vllm", "transformers", "tokenizers", OTHERS)
+PACKAGES = (TORCH, "vllm", "transformers", "tokenizers", OTHER_PACKAGES)
 Patterns = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -51,45 +51,47 @@ def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDif
     """Return what differs between two bundles, axis by axis."""
     changed: list[BundleChange] = []
     unknown: dict[str, str] = {}
-    for axis, entry, other in _plain(ours, theirs):
-        if entry is None or other is None:
+    for axis, our_values, their_values in _plain(ours, theirs):
+        if our_values is None or their_values is None:
             unknown[axis] = axis
             continue
-        names = [*dict.fromkeys([*entry, *other])]
-        hidden = [name for name in names if None in (entry.get(name, ""), other.get(name, ""))]
+        names = [*dict.fromkeys([*our_values, *their_values])]
+        hidden = [
+            name for name in names if None in (our_values.get(name, ""), their_values.get(name, ""))
+        ]
         if hidden:
             unknown[axis] = axis if hidden == names else f"{axis} ({', '.join(hidden)})"
         changed += [
-            BundleChange(axis, name, entry.get(name), other.get(name))
+            BundleChange(axis, name, our_values.get(name), their_values.get(name))
             for name in names
-            if name not in hidden and entry.get(name) != other.get(name)
+            if name not in hidden and our_values.get(name) != their_values.get(name)
         ]
     changed += _secrets(ours, theirs)
     versions = _versions(ours, theirs, changed)
     if versions is None:
         unknown |= {name: name for name in PACKAGES}
-    changed = [_goes_along(item, changed) for item in [*changed, *(versions or ())]]
+    changed = [_goes_along(each, changed) for each in [*changed, *(versions or ())]]
     changed.sort(key=lambda change: AXES.index(change.axis))
-    moved = [axis for axis in AXES if any(change.axis == axis for change in changed)]
-    same = tuple(axis for axis in AXES if axis not in unknown and axis not in moved)
+    changed_axes = [axis for axis in AXES if any(change.axis == axis for change in changed)]
+    same = tuple(axis for axis in AXES if axis not in unknown and axis not in changed_axes)
     not_known = tuple(unknown[axis] for axis in AXES if axis in unknown)
-    warning = _warning(moved, not_known)
+    warning = _warning(changed_axes, not_known)
     return BundleDiff(ours.lane, theirs.lane, tuple(changed), same, not_known, warning)
 
 
 def _warning(axes: Sequence[str], unknown: Sequence[str]) -> str | None:
     if len(axes) <= 1:
         return None
-    more = f", and {len(unknown)} cannot be known" if unknown else ""
+    suffix = f", and {len(unknown)} cannot be known" if unknown else ""
     return (
-        f"{len(axes)} axes changed at once ({', '.join(axes)}){more}: the rule is one, so that "
+        f"{len(axes)} axes changed at once ({', '.join(axes)}){suffix}: the rule is one, so that "
         "what breaks has one cause"
     )
 
 
 def _plain(
     ours: BundleDescription, theirs: BundleDescription
-) -> Iterator[tuple[str, Told | None, Told | None]]:
+) -> Iterator[tuple[str, NamedValues | None, NamedValues | None]]:
     """Yield the axes that are compared name by name."""
     yield DRIVER, {DRIVER: ours.driver}, {DRIVER: theirs.driver}
     yield CUDA, _cuda(ours), _cuda(theirs)
@@ -104,19 +106,21 @@ def _plain(
     yield "machine", ours.machine, theirs.machine
 
 
-def _cuda(side: BundleDescription) -> Told:
+def _cuda(side: BundleDescription) -> NamedValues:
     return {OF_TORCH: side.cuda, OF_DRIVER: side.driver_cuda}
 
 
 def _collapsed(
-    ours: Mapping[str, Told] | None, theirs: Mapping[str, Told] | None
-) -> tuple[Told | None, Told | None]:
+    ours: Mapping[str, NamedValues] | None, theirs: Mapping[str, NamedValues] | None
+) -> tuple[NamedValues | None, NamedValues | None]:
     """Return what families have, by `family: name`, or by the name where all have the same."""
     if ours is None or theirs is None:
         return None, None
     families = [*dict.fromkeys([*ours, *theirs])]
     names = [
-        *dict.fromkeys(name for side in (ours, theirs) for entry in side.values() for name in entry)
+        *dict.fromkeys(
+            name for side in (ours, theirs) for values in side.values() for name in values
+        )
     ]
     flat: tuple[dict[str, str | None], dict[str, str | None]] = ({}, {})
     for name in names:
@@ -127,23 +131,29 @@ def _collapsed(
             )
             for family in families
         ]
-        alike = len(families) > 1 and len(set(pairs)) == 1
+        all_equal = len(families) > 1 and len(set(pairs)) == 1
         for family, pair in zip(families, pairs, strict=True):
-            for side, (there, value) in zip(flat, pair, strict=True):
-                if there:
-                    side[name if alike or not family else f"{family}: {name}"] = value
+            for side, (is_set, value) in zip(flat, pair, strict=True):
+                if is_set:
+                    side[name if all_equal or not family else f"{family}: {name}"] = value
     return flat
 
 
 def _secrets(ours: BundleDescription, theirs: BundleDescription) -> Iterator[BundleChange]:
     """Yield the changes of secrets that look alike where they are shown."""
-    for axis, entry, other in _plain(ours, theirs):
-        if axis not in ("environment", "start", "flags") or entry is None or other is None:
+    for axis, our_values, their_values in _plain(ours, theirs):
+        if (
+            axis not in ("environment", "start", "flags")
+            or our_values is None
+            or their_values is None
+        ):
             continue
-        for name in sorted({*entry} & {*other}):
+        for name in sorted({*our_values} & {*their_values}):
             sealed = name.rpartition(": ")[2]
-            if entry[name] == other[name] and ours.seals.get(sealed) != theirs.seals.get(sealed):
-                yield BundleChange(axis, name, entry[name], other[name])
+            if our_values[name] == their_values[name] and ours.seals.get(
+                sealed
+            ) != theirs.seals.get(sealed):
+                yield BundleChange(axis, name, our_values[name], their_values[name])
 
 
 def _versions(
@@ -152,38 +162,42 @@ def _versions(
     """Return the packages that differ, each under its axis; None where they cannot be known."""
     if ours.versions is None or theirs.versions is None:
         return None
-    moved = any(change.axis == CUDA and change.name == OF_TORCH for change in plain)
-    leaders = {CUDA} if moved else set()
+    torch_cuda_changed = any(change.axis == CUDA and change.name == OF_TORCH for change in plain)
+    leaders = {CUDA} if torch_cuda_changed else set()
     direct: list[BundleChange] = []
-    rest: list[BundleChange] = []
+    undecided: list[BundleChange] = []
     for name in sorted({*ours.versions, *theirs.versions}):
-        text, other = ours.versions.get(name), theirs.versions.get(name)
-        if text == other:
-            text, other = (_build(side, name) for side in (ours, theirs))
-            if text is None or other is None or text == other:
+        our_version, their_version = ours.versions.get(name), theirs.versions.get(name)
+        if our_version == their_version:
+            our_version, their_version = (_build(side, name) for side in (ours, theirs))
+            if our_version is None or their_version is None or our_version == their_version:
                 continue
-        if axis := _own(name, text, other, moved=moved):
+        if axis := _own_axis(
+            name, our_version, their_version, torch_cuda_changed=torch_cuda_changed
+        ):
             leaders.add(axis)
-            direct.append(BundleChange(axis, name, text, other))
+            direct.append(BundleChange(axis, name, our_version, their_version))
         else:
-            rest.append(BundleChange(OTHERS, name, text, other))
+            undecided.append(BundleChange(OTHER_PACKAGES, name, our_version, their_version))
     followed = [
         BundleChange(_leader(change.name, leaders), change.name, change.ours, change.theirs)
-        for change in rest
+        for change in undecided
     ]
     return direct + followed
 
 
 def _build(side: BundleDescription, name: str) -> str | None:
     """Return a package's version with what tells its build from another of the same version."""
-    found = side.contents.get(name)
-    return f"{(side.versions or {})[name]} (sha256 {found})" if found else None
+    digest = side.contents.get(name)
+    return f"{(side.versions or {})[name]} (sha256 {digest})" if digest else None
 
 
-def _own(name: str, ours: str | None, theirs: str | None, *, moved: bool) -> str | None:
+def _own_axis(
+    name: str, ours: str | None, theirs: str | None, *, torch_cuda_changed: bool
+) -> str | None:
     for axis in _table().axes:
         if any(fnmatchcase(name, pattern) for pattern in axis.packages):
-            if axis.name == TORCH and moved and _public(ours) == _public(theirs):
+            if axis.name == TORCH and torch_cuda_changed and _public(ours) == _public(theirs):
                 return CUDA
             return axis.name
     return None
@@ -198,7 +212,7 @@ def _leader(name: str, leaders: set[str]) -> str:
     for axis in _table().axes:
         if axis.name in leaders and any(fnmatchcase(name, follow) for follow in axis.follows):
             return axis.name
-    return OTHERS
+    return OTHER_PACKAGES
 
 
 def _goes_along(change: BundleChange, changed: Iterable[BundleChange]) -> BundleChange:

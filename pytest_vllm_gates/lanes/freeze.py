@@ -1,6 +1,6 @@
-"""Makes a lane of an environment that serves: its lock with checksums, and its inventory.
+"""Makes a lane from an environment that serves: its lock with checksums, and its inventory.
 
-The inventory beside a frozen lane: what was installed when it was frozen, by checksum.
+The inventory lies beside the frozen lane and lists what was installed then, with checksums.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ def read(lane: Lane) -> dict[str, Any] | None:
     if lane.form not in ("lock", "python") or not place.is_file():
         return None
     try:
-        found = json.loads(place.read_text(encoding="utf-8"))
+        inventory = json.loads(place.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{place}: cannot be read as JSON: {error}") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(inventory, dict) or inventory.get("format") != FORMAT:
         raise UserError(
             f"{place}: not an inventory of a frozen lane\n"
             f"write it again: vllm-gates lane freeze {lane.name} --force"
         )
-    return found
+    return inventory
 
 
 def contents(lane: Lane) -> dict[str, str]:
     """Return the checksum of what each package brought when the lane was frozen."""
     recorded = read(lane) or {}
-    return {str(name): str(entry) for name, entry in (recorded.get("contents") or {}).items()}
+    return {str(name): str(digest) for name, digest in (recorded.get("contents") or {}).items()}
 
 
 def tampered(lane: Lane, folders: Sequence[Path]) -> list[str]:
@@ -68,8 +68,10 @@ def tampered(lane: Lane, folders: Sequence[Path]) -> list[str]:
     recorded = contents(lane)
     if not recorded or not folders:
         return []
-    found = installed.contents(folders)
-    return [name for name in sorted(recorded) if found.get(name, recorded[name]) != recorded[name]]
+    digests = installed.contents(folders)
+    return [
+        name for name in sorted(recorded) if digests.get(name, recorded[name]) != recorded[name]
+    ]
 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -93,7 +95,7 @@ class FrozenLane:
     notes: tuple[str, ...]
 
 
-def target(name: str, project: Path, known: Mapping[str, Path], *, force: bool) -> Path:
+def target(name: str, project: Path, lanes_by_name: Mapping[str, Path], *, force: bool) -> Path:
     """Return the file a frozen lane will have.
 
     Raises `UserError` for a name that cannot be one, or is one already where `force` is not set.
@@ -103,11 +105,15 @@ def target(name: str, project: Path, known: Mapping[str, Path], *, force: bool) 
             f"lane name {name!r}: letters, digits, '.', '_' and '-' only\n"
             "try: vllm-gates lane freeze stable"
         )
-    taken = next((text for text in known if fold(text) == fold(name)), None)
-    if taken is not None and (taken != name or not force):
-        hint = "" if taken != name else f"\nor write over it: vllm-gates lane freeze {name} --force"
+    taken_name = next((text for text in lanes_by_name if fold(text) == fold(name)), None)
+    if taken_name is not None and (taken_name != name or not force):
+        hint = (
+            ""
+            if taken_name != name
+            else f"\nor write over it: vllm-gates lane freeze {name} --force"
+        )
         raise UserError(
-            f"there is a lane {taken!r} already: {known[taken]}\ntake another name{hint}"
+            f"there is a lane {taken_name!r} already: {lanes_by_name[taken_name]}\ntake another name{hint}"
         )
     return project / "lanes" / f"{name}.toml"
 
@@ -129,17 +135,17 @@ def compose(
     """
     assert environment.python is not None  # noqa: S101 - there is none to freeze without
     say("reading what is installed")
-    found = installed.installed(environment.folders)
-    every = [environment_lock.pin(distribution) for distribution in found.values()]
-    missing = sorted({*environment.versions} - {*found})
-    problems = [pin.problem for pin in every if pin.problem]
+    distributions = installed.installed(environment.folders)
+    pins = [environment_lock.pin(distribution) for distribution in distributions.values()]
+    missing = sorted({*environment.versions} - {*distributions})
+    problems = [pin.problem for pin in pins if pin.problem]
     problems += [
         f"{name} {environment.versions[name]} has no metadata of pip's or uv's" for name in missing
     ]
     date = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
-    told = {"date": date, "python": str(environment.python)}
+    template_fields = {"date": date, "python": str(environment.python)}
     table, notes = _table(source, variables)
-    table["title"] = TITLE.format(**told)
+    table["title"] = TITLE.format(**template_fields)
     files: dict[Path, str] = {}
     hashes: Mapping[str, tuple[str, ...]] = {}
     if keep_python:
@@ -154,16 +160,16 @@ def compose(
             )
         lock = file.with_suffix(".txt")
         table |= _own_lock(lock.name, environment)
-        hashes, why = environment_lock.checksums(
-            every, environment.python, table.get("torch_backend"), say
+        hashes, reason = environment_lock.checksums(
+            pins, environment.python, table.get("torch_backend"), say
         )
-        notes += [f"{pin.line}: the lock names its URL" for pin in every if not pin.indexed]
-        notes += _without(every, hashes, why)
-        header = HEADER.format(**told, version=environment.python_version)
-        files[lock] = header + "".join(_lines(pin, hashes) for pin in every)
-    files[path_of(file)] = _inventory(environment, found, source, inventory, files)
+        notes += [f"{pin.line}: the lock names its URL" for pin in pins if not pin.indexed]
+        notes += _without(pins, hashes, reason)
+        header = HEADER.format(**template_fields, version=environment.python_version)
+        files[lock] = header + "".join(_lines(pin, hashes) for pin in pins)
+    files[path_of(file)] = _inventory(environment, distributions, source, inventory, files)
     files[file] = _toml(file, table)
-    return FrozenLane(files, len(every), len(hashes), tuple(notes))
+    return FrozenLane(files, len(pins), len(hashes), tuple(notes))
 
 
 def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
@@ -179,13 +185,13 @@ def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any
         for name in left_out:
             del table[key][name]
             notes.append(f"left out, for it is a secret: {name} in [{key}]")
-    if given := dict(map(_variable, variables)):
-        table["env"] = table.get("env", {}) | given
+    if assigned := dict(map(_variable, variables)):
+        table["env"] = table.get("env", {}) | assigned
     return table, notes
 
 
-def _variable(given: str) -> tuple[str, str]:
-    name, assigned, value = given.partition("=")
+def _variable(assignment: str) -> tuple[str, str]:
+    name, assigned, value = assignment.partition("=")
     if names_a_secret(name):
         raise UserError(
             f"{name} speaks of a secret, which no lane's file holds\n"
@@ -206,13 +212,13 @@ def _own_lock(name: str, environment: Environment) -> dict[str, str]:
 
 
 def _without(
-    every: Iterable[environment_lock.Pin], hashes: Mapping[str, tuple[str, ...]], why: str
+    pins: Iterable[environment_lock.Pin], hashes: Mapping[str, tuple[str, ...]], reason: str
 ) -> list[str]:
-    without = [pin.line for pin in every if pin.indexed and pin.name not in hashes]
+    without = [pin.line for pin in pins if pin.indexed and pin.name not in hashes]
     if not without:
         return []
-    who = "all packages" if not hashes else ", ".join(without)
-    return [f"without a checksum in the lock: {who} ({why or 'its source gives none'})"]
+    packages = "all packages" if not hashes else ", ".join(without)
+    return [f"without a checksum in the lock: {packages} ({reason or 'its source gives none'})"]
 
 
 def _lines(pin: environment_lock.Pin, hashes: Mapping[str, tuple[str, ...]]) -> str:
@@ -221,7 +227,7 @@ def _lines(pin: environment_lock.Pin, hashes: Mapping[str, tuple[str, ...]]) -> 
 
 def _inventory(
     environment: Environment,
-    found: Mapping[str, installed.Distribution],
+    distributions: Mapping[str, installed.Distribution],
     source: Lane | None,
     inventory: Mapping[str, Any],
     files: Mapping[Path, str],
@@ -241,7 +247,7 @@ def _inventory(
         "versions": dict(environment.versions),
         "contents": {
             name: distribution.contents()
-            for name, distribution in found.items()
+            for name, distribution in distributions.items()
             if distribution.recorded
         },
     }
@@ -251,12 +257,15 @@ def _inventory(
 def _toml(file: Path, table: dict[str, Any]) -> str:
     import tomli_w  # noqa: PLC0415 - only where a lane is written
 
-    first = ["title", "lock", "python", "command", *MAKING]
-    ordered = {name: table[name] for name in sorted(table, key=_place(first))}
+    leading_keys = ["title", "lock", "python", "command", *MAKING]
+    ordered = {name: table[name] for name in sorted(table, key=_place(leading_keys))}
     text = tomli_w.dumps(ordered)
     toml.validated(file, text, {**ordered, "name": file.stem, "file": file}, Lane)
     return text
 
 
-def _place(first: list[str]) -> Callable[[str], tuple[int, str]]:
-    return lambda name: (first.index(name) if name in first else len(first), name)
+def _place(leading_keys: list[str]) -> Callable[[str], tuple[int, str]]:
+    return lambda name: (
+        leading_keys.index(name) if name in leading_keys else len(leading_keys),
+        name,
+    )

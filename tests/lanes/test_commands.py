@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.catalog import family as families, lane as lanes
-from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
-from pytest_vllm_gates.lanes import commands as lanes_commands
+from pytest_vllm_gates.checkpoints.resolve import resolve
+from pytest_vllm_gates.lanes import commands as lane_commands
 from pytest_vllm_gates.server import launch
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ SHOW = "import os, sys; print(sys.argv[1:]); print({n: os.environ.get(n) for n i
 
 def subject(name: str = "qwen3.5") -> tuple[Family, Checkpoint]:
     family = families.load(name, NOWHERE)
-    return family, checkpoints_resolve.resolve(family, "miniature")
+    return family, resolve(family, "miniature")
 
 
 def lane(tmp_path: Path, text: str) -> lanes.Lane:
@@ -42,19 +42,19 @@ def ran(commands: list[str], folder: Path, *names: str, **env: str) -> tuple[lis
     path.chmod(0o755)
     (folder / "vllm-gates").write_text(f"#!/bin/sh\necho {path}\n")
     (folder / "vllm-gates").chmod(0o755)
-    given = {"PATH": f"{folder}:{os.environ['PATH']}", **env}
-    done = subprocess.run(
+    environ = {"PATH": f"{folder}:{os.environ['PATH']}", **env}
+    result = subprocess.run(
         ["bash", "-eu", "-c", "\n".join(commands)],
-        env=given, capture_output=True, check=True, text=True,
+        env=environ, capture_output=True, check=True, text=True,
     )  # fmt: skip
-    arguments, environment = map(ast.literal_eval, done.stdout.splitlines())
+    arguments, environment = map(ast.literal_eval, result.stdout.splitlines())
     return arguments, environment
 
 
-def test_a_lane_of_packages_is_made_and_served_as_the_gates_serve_it(tmp_path: Path) -> None:
+def test_package_lane_commands_equal_the_gates_command(tmp_path: Path) -> None:
     cpu = lanes.load("cpu", NOWHERE)
     family, checkpoint = subject()
-    commands = lanes_commands.commands(cpu, [(family, checkpoint)], overlay=cpu.overlay_path)
+    commands = lane_commands.commands(cpu, [(family, checkpoint)], overlay=cpu.overlay_path)
     assert commands[0] == 'PYTHON="$(vllm-gates lane make cpu)"'
     arguments, env = ran(commands, tmp_path, "PYTHONPATH", "VLLM_CPU_KVCACHE_SPACE", "PATH")
     plan = launch.LaunchPlan(
@@ -62,9 +62,9 @@ def test_a_lane_of_packages_is_made_and_served_as_the_gates_serve_it(tmp_path: P
         folder=tmp_path, limits=launch.BootLimits(1, 1),
     )  # fmt: skip
     started = launch.command(plan, 1234, "alias")[1:]
-    ours = {"--served-model-name", "--host", "--port", "1234", "8000", "127.0.0.1", "alias"}
-    assert [argument for argument in arguments if argument not in ours] == [
-        text for text in started if text not in ours
+    generated = {"--served-model-name", "--host", "--port", "1234", "8000", "127.0.0.1", "alias"}
+    assert [argument for argument in arguments if argument not in generated] == [
+        text for text in started if text not in generated
     ]
     assert arguments[arguments.index("--served-model-name") + 1] == "qwen3.5"
     assert env["PYTHONPATH"] == str(cpu.overlay_path)
@@ -73,13 +73,13 @@ def test_a_lane_of_packages_is_made_and_served_as_the_gates_serve_it(tmp_path: P
 
 
 def test_every_family_is_served_from_one_environment() -> None:
-    commands = lanes_commands.commands(lanes.load("cpu", NOWHERE), [subject(), subject("glm")])
+    commands = lane_commands.commands(lanes.load("cpu", NOWHERE), [subject(), subject("glm")])
     assert len(commands) == 3
     assert "--served-model-name glm " in commands[2]
 
 
-def test_values_are_quoted_and_secrets_are_the_shells_own(tmp_path: Path) -> None:
-    own = lane(
+def test_values_are_quoted_and_secrets_are_shell_variables(tmp_path: Path) -> None:
+    own_lane = lane(
         tmp_path,
         """
 python = "python3"
@@ -91,7 +91,7 @@ api_key = "s3cret"
 override_generation_config = { temperature = 0.5 }
 """,
     )
-    commands = lanes_commands.commands(own, [subject()])
+    commands = lane_commands.commands(own_lane, [subject()])
     assert "s3cret" not in "\n".join(commands)
     arguments, env = ran(commands, tmp_path, "PLAIN", "MY_TOKEN", API_KEY="k e y", MY_TOKEN="t")
     assert arguments[arguments.index("--api-key") + 1] == "k e y"
@@ -101,17 +101,17 @@ override_generation_config = { temperature = 0.5 }
 
 @pytest.mark.parametrize("flags", ["", ', "{flags}", "last"'])
 def test_a_command_lane_is_served_through_its_prefix(tmp_path: Path, flags: str) -> None:
-    own = lane(tmp_path, f'command = ["shown", "-p", "{{port}}", "{{model}}"{flags}]\n')
+    own_lane = lane(tmp_path, f'command = ["shown", "-p", "{{port}}", "{{model}}"{flags}]\n')
     checkpoint = subject()[1]
-    commands = lanes_commands.commands(own, [subject()])
+    commands = lane_commands.commands(own_lane, [subject()])
     arguments, _ = ran(commands, tmp_path)
     assert arguments[:3] == ["-p", "8000", checkpoint.source]
     assert arguments[3:5] == ["--model", checkpoint.source]
     assert (arguments[-1] == "last") is bool(flags)
 
 
-def test_what_runs_already_is_where_requests_go(tmp_path: Path) -> None:
-    own = lane(tmp_path, 'base_url = "http://me:pass@host/v1"\n')
-    assert lanes_commands.commands(own, [subject()]) == [
+def test_running_server_needs_no_command(tmp_path: Path) -> None:
+    own_lane = lane(tmp_path, 'base_url = "http://me:pass@host/v1"\n')
+    assert lane_commands.commands(own_lane, [subject()]) == [
         "# lane own runs at http://[redacted]@host/v1: send the requests there"
     ]

@@ -10,9 +10,10 @@ from environment.site_packages import distribution, interpreter
 from machines import recorded
 
 from pytest_vllm_gates.catalog import family as families, lane as lanes
-from pytest_vllm_gates.checkpoints import miniatures, resolve as checkpoints_resolve
+from pytest_vllm_gates.checkpoints import miniatures
+from pytest_vllm_gates.checkpoints.resolve import resolve
 from pytest_vllm_gates.environment import environment
-from pytest_vllm_gates.lanes import describe as lanes_describe
+from pytest_vllm_gates.lanes import describe as lane_description
 from pytest_vllm_gates.lanes.diff import differences
 
 if TYPE_CHECKING:
@@ -38,14 +39,14 @@ def write(project: Path, name: str, text: str) -> lanes.Lane:
     return lanes.load(name, project)
 
 
-def describe(lane: lanes.Lane, *models: str, **given: Any) -> BundleDescription:
-    known = [families.load(model, NOWHERE) for model in models]
+def describe(lane: lanes.Lane, *models: str, **arguments: Any) -> BundleDescription:
+    chosen = [families.load(model, NOWHERE) for model in models]
     at_hand = environment.at_hand(lane, cache=NOWHERE)
-    subjects = [(family, checkpoints_resolve.resolve(family, "miniature")) for family in known]
-    return lanes_describe.of(lane, at_hand, MACHINE, subjects, **given)
+    subjects = [(family, resolve(family, "miniature")) for family in chosen]
+    return lane_description.of(lane, at_hand, MACHINE, subjects, **arguments)
 
 
-def test_an_environment_is_described_by_its_files(project: Path) -> None:
+def test_environment_is_described_from_its_files(project: Path) -> None:
     lane = write(project, "mine", 'python = "../bin/python"\n[serve]\nmax-model-len = 8192\n')
     description = describe(lane, "glm")
     assert description.versions == {"vllm": "0.32.0", "torch": "2.13.0"}
@@ -66,20 +67,20 @@ def test_an_environment_is_described_by_its_files(project: Path) -> None:
     assert description.checkpoints["glm"]["source"] == str(miniatures.path("glm-4.7"))
 
 
-def test_a_lane_against_itself_differs_in_nothing(project: Path) -> None:
+def test_lane_does_not_differ_from_itself(project: Path) -> None:
     lane = write(project, "mine", 'python = "../bin/python"\n')
     diff = differences(describe(lane, "glm", "gemma"), describe(lane, "glm", "gemma"))
     assert (diff.changed, diff.unknown) == ((), ())
 
 
-def test_a_lane_that_is_not_made_yet_is_known_by_its_lock() -> None:
+def test_unbuilt_lane_is_described_from_its_lock() -> None:
     description = describe(lanes.load("cuda", NOWHERE), "glm")
     assert description.versions is not None
     assert description.versions["vllm"] == "0.32.0"
     assert (description.contents, description.cuda) == ({}, "13.0")
 
 
-def test_without_a_family_the_lanes_own_flags_are_compared(project: Path) -> None:
+def test_lane_flags_are_compared_without_a_family(project: Path) -> None:
     lane = write(project, "one", 'python = "../bin/python"\n[serve]\nseed = 1\n')
     two = write(project, "two", 'python = "../bin/python"\n[serve]\nseed = 2\n')
     diff = differences(describe(lane), describe(two))
@@ -88,17 +89,17 @@ def test_without_a_family_the_lanes_own_flags_are_compared(project: Path) -> Non
     assert diff.unknown == ("chat template", "tokenizer", "checkpoint")
 
 
-def test_only_what_takes_effect_of_an_overlay_is_described(project: Path) -> None:
+def test_only_active_repairs_of_an_overlay_are_described(project: Path) -> None:
     lane = lanes.load("cpu", NOWHERE)
     assert describe(lane).overlay == {}
-    whole = describe(lane, overlay=lane.overlay_path).overlay
+    all_repairs = describe(lane, overlay=lane.overlay_path).overlay
     less = describe(lane, overlay=lane.overlay_path, without=["rotary_embedding"]).overlay
-    assert whole is not None and less is not None
-    assert {*whole} - {*less} == {"vllm_gates_repairs/rotary_embedding.py"}
+    assert all_repairs is not None and less is not None
+    assert {*all_repairs} - {*less} == {"vllm_gates_repairs/rotary_embedding.py"}
     assert project
 
 
-def test_what_runs_elsewhere_is_not_known(project: Path) -> None:
+def test_server_elsewhere_is_unknown(project: Path) -> None:
     ssh = describe(write(project, "there", 'command = ["ssh", "host", "vllm", "serve"]\n'))
     assert (ssh.versions, ssh.cuda, ssh.driver, ssh.machine) == (None, None, None, None)
     docker = describe(write(project, "docker", 'command = ["docker", "run", "vllm/vllm-openai"]\n'))
@@ -108,7 +109,7 @@ def test_what_runs_elsewhere_is_not_known(project: Path) -> None:
     assert (url.flags, url.environment, url.templates) == (None, None, None)
 
 
-def test_no_secret_is_in_it_and_a_changed_one_shows(project: Path) -> None:
+def test_secret_is_hidden_and_its_change_is_reported(project: Path) -> None:
     lane = """
 command = ["docker", "run", "--env=HF_TOKEN=hf_{0}", "--api-key", "sk_{0}", "image"]
 [env]

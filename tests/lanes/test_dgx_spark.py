@@ -12,7 +12,7 @@ from machines import recorded
 from lanes.test_overlay import OVERLAY as CPU_OVERLAY, module, run
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
-from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.checkpoints.resolve import resolve
 from pytest_vllm_gates.environment import environment, overlay
 from pytest_vllm_gates.machine.types import NvidiaDriver
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
@@ -55,21 +55,21 @@ class CutlassFP8ScaledMMLinearKernel(CutlassFp8BlockScaledMMKernel):
 """
 
 
-def checks(machine: Any = SPARK, **given: Any) -> dict[str, Check]:
+def checks(machine: Any = SPARK, **arguments: Any) -> dict[str, Check]:
     """Return what preflight says of the lane on a machine, as the gates ask it."""
     family = families.load("qwen3.5", NOWHERE)
     situation = gather.gather(
         family,
-        checkpoints_resolve.resolve(family, "miniature"),
+        resolve(family, "miniature"),
         LANE,
         environment.at_hand(LANE, cache=NOWHERE),
         machine,
-        **given,
+        **arguments,
     )
     return {check.name: check for check in preflight_checks.run(situation)}
 
 
-def test_the_lane_is_the_cuda_lanes_lock_with_what_a_gb10_needs() -> None:
+def test_lane_uses_the_cuda_lock_with_gb10_settings() -> None:
     assert LANE.lock_path == lanes.SHIPPED / "cuda.txt"
     assert LANE.overlay_path == OVERLAY
     assert LANE.env["RAY_memory_usage_threshold"] == "0.99"
@@ -80,16 +80,16 @@ def test_the_lane_is_the_cuda_lanes_lock_with_what_a_gb10_needs() -> None:
     assert not {"VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "VLLM_NCCL_SO_PATH"} & {*LANE.env}
 
 
-def test_a_recorded_gb10_is_what_the_lane_expects() -> None:
-    found = checks()
-    assert found["gpu"].what == "1 of 1: NVIDIA GB10, sharing the machine's memory"
-    assert found["driver"].state is found["lane_expects"].state is CheckState.OK
-    assert "580.95.05 runs CUDA 13.0, the lane's torch is 13.0" in found["driver"].what
-    assert not preflight_checks.failed(found.values())
+def test_recorded_gb10_passes_preflight() -> None:
+    results = checks()
+    assert results["gpu"].what == "1 of 1: NVIDIA GB10, sharing the machine's memory"
+    assert results["driver"].state is results["lane_expects"].state is CheckState.OK
+    assert "580.95.05 runs CUDA 13.0, the lane's torch is 13.0" in results["driver"].what
+    assert not preflight_checks.failed(results.values())
 
 
 @pytest.mark.parametrize(
-    ("machine", "said"),
+    ("machine", "message"),
     [
         (recorded("h100x8"), "expects driver 580, and this machine has 550.90.07"),
         (recorded("rtx5090"), "gpu GB10, and this machine has NVIDIA GeForce RTX 5090"),
@@ -99,11 +99,11 @@ def test_a_recorded_gb10_is_what_the_lane_expects() -> None:
         ),
     ],
 )
-def test_another_machine_is_told(machine: Any, said: str) -> None:
-    assert said in checks(machine)["lane_expects"].what
+def test_other_machine_fails_lane_expects(machine: Any, message: str) -> None:
+    assert message in checks(machine)["lane_expects"].what
 
 
-def test_its_share_is_of_the_memory_that_the_machine_has_free() -> None:
+def test_utilization_is_a_share_of_the_free_memory() -> None:
     assert checks()["free_memory"].state is CheckState.OK
     short = checks(recorded("gb10", available_bytes=90 * GIB))["free_memory"]
     assert short.state is CheckState.FAILS
@@ -120,30 +120,30 @@ def node(name: str, vllm: str, address: str) -> Node:
     return Node(name, machine, versions)
 
 
-def test_two_sparks_need_the_same_versions_and_addresses_of_their_own() -> None:
-    text, two = "192.168.100.10", "192.168.100.11"
-    alike = checks(nodes=[node("head", "0.32.0", text), node("worker", "0.32.0", two)])
-    assert alike["nodes"].state is CheckState.OK
-    other = checks(nodes=[node("head", "0.32.0", text), node("worker", "0.31.0", two)])
-    assert other["nodes"].what == "the nodes differ: vllm: 0.32.0 on head, 0.31.0 on worker"
-    copied = checks(nodes=[node("head", "0.32.0", text), node("worker", "0.32.0", text)])
+def test_two_sparks_need_equal_versions_and_own_addresses() -> None:
+    first, second = "192.168.100.10", "192.168.100.11"
+    equal = checks(nodes=[node("head", "0.32.0", first), node("worker", "0.32.0", second)])
+    assert equal["nodes"].state is CheckState.OK
+    different = checks(nodes=[node("head", "0.32.0", first), node("worker", "0.31.0", second)])
+    assert different["nodes"].what == "the nodes differ: vllm: 0.32.0 on head, 0.31.0 on worker"
+    copied = checks(nodes=[node("head", "0.32.0", first), node("worker", "0.32.0", first)])
     assert copied["nodes"].state is CheckState.FAILS
 
 
-def test_two_sparks_are_held_to_their_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = [node("head", "0.32.0", "a"), node("worker", "0.32.0", "b")]
+def test_interfaces_of_two_sparks_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node("head", "0.32.0", "a"), node("worker", "0.32.0", "b")]
     for name in ("VLLM_HOST_IP", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "VLLM_NCCL_SO_PATH"):
         monkeypatch.delenv(name, raising=False)
     assert checks()["network"].state is CheckState.NOT_APPLICABLE
-    assert checks(nodes=both)["network"].state is CheckState.UNKNOWN
+    assert checks(nodes=nodes)["network"].state is CheckState.UNKNOWN
     monkeypatch.setenv("VLLM_HOST_IP", "127.0.0.1")
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "enp1s0f1np1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "enp1s0f1np1")
-    assert checks(nodes=both)["network"].state is CheckState.OK
+    assert checks(nodes=nodes)["network"].state is CheckState.OK
     monkeypatch.setenv("VLLM_HOST_IP", "192.0.2.1")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "enp1s0f9np9")
     monkeypatch.setenv("VLLM_NCCL_SO_PATH", "/nowhere/libnccl.so.2")
-    check = checks(nodes=both)["network"]
+    check = checks(nodes=nodes)["network"]
     assert check.what == (
         "VLLM_HOST_IP=192.0.2.1 is no address of this machine; "
         "VLLM_NCCL_SO_PATH=/nowhere/libnccl.so.2 is not there; "
@@ -151,15 +151,15 @@ def test_two_sparks_are_held_to_their_interfaces(monkeypatch: pytest.MonkeyPatch
     )
 
 
-def test_the_overlays_share_what_follows_an_import() -> None:
-    own, other = (
+def test_overlays_share_the_after_import_module() -> None:
+    spark_module, cpu_module = (
         path.read_text()
         for path in (
             OVERLAY / "gb10_repairs/_after_import.py",
             CPU_OVERLAY / "vllm_gates_repairs/_after_import.py",
         )
     )
-    assert own == other
+    assert spark_module == cpu_module
 
 
 ASK = """
@@ -173,7 +173,7 @@ print(cutlass.ops.asked)
 """
 
 
-def asked(tmp_path: Path, refuses: str, **env: str) -> list[str]:
+def probed(tmp_path: Path, refuses: str, **env: str) -> list[str]:
     package = Path("vllm/model_executor/kernels/linear/scaled_mm")
     for folder in (package, *package.parents):
         if folder.name:
@@ -186,34 +186,34 @@ def asked(tmp_path: Path, refuses: str, **env: str) -> list[str]:
         return run("python", ASK.format(refuses=refuses), OVERLAY, tmp_path).stdout.splitlines()
 
 
-def test_a_kernel_that_refuses_is_no_longer_supported_on_a_gb10_alone(tmp_path: Path) -> None:
-    said = "does not run on this GPU: Error Internal"
-    *told, shapes = asked(tmp_path, "Error Internal")
-    assert told == [
-        "80 False too old 0", "90 True  0", f"120 False {said} 2", f"121 False {said} 2",
-        f"121 False {said} 2",
-        "80 False too old 2", "90 True  2", f"120 False {said} 4", f"121 False {said} 4",
-        f"121 False {said} 4",
+def test_refusing_kernel_is_unsupported_only_on_a_gb10(tmp_path: Path) -> None:
+    reason = "does not run on this GPU: Error Internal"
+    *lines, shapes = probed(tmp_path, "Error Internal")
+    assert lines == [
+        "80 False too old 0", "90 True  0", f"120 False {reason} 2", f"121 False {reason} 2",
+        f"121 False {reason} 2",
+        "80 False too old 2", "90 True  2", f"120 False {reason} 4", f"121 False {reason} 4",
+        f"121 False {reason} 4",
     ]  # fmt: skip
-    (entry, many, whole, _) = ast.literal_eval(shapes)
-    assert entry == ((1, 5120), (5120, 16384), (1, 40), (40, 128))
-    assert many == ((1024, 5120), (5120, 16384), (1024, 40), (40, 128))
-    assert whole == ((1, 5120), (5120, 16384), (1,), (1,))
+    (one_row, many_rows, per_tensor, _) = ast.literal_eval(shapes)
+    assert one_row == ((1, 5120), (5120, 16384), (1, 40), (40, 128))
+    assert many_rows == ((1024, 5120), (5120, 16384), (1024, 40), (40, 128))
+    assert per_tensor == ((1, 5120), (5120, 16384), (1,), (1,))
 
 
-def test_a_kernel_that_runs_is_asked_once_and_used(tmp_path: Path) -> None:
-    *told, _ = asked(tmp_path, "")
-    assert told[2:5] == ["120 True  2", "121 True  2", "121 True  2"]
+def test_working_kernel_is_probed_once_and_used(tmp_path: Path) -> None:
+    *lines, _ = probed(tmp_path, "")
+    assert lines[2:5] == ["120 True  2", "121 True  2", "121 True  2"]
 
 
 def test_the_repair_can_be_left_out(tmp_path: Path) -> None:
-    *told, shapes = asked(tmp_path, "Error", VLLM_GATES_WITHOUT_REPAIRS="fp8_fallback")
-    assert [line.split()[1] for line in told[2:5]] == ["True"] * 3
+    *lines, shapes = probed(tmp_path, "Error", VLLM_GATES_WITHOUT_REPAIRS="fp8_fallback")
+    assert [line.split()[1] for line in lines[2:5]] == ["True"] * 3
     assert shapes == "[]"
 
 
 @pytest.mark.real
-def test_the_kernels_that_are_guarded_are_those_of_the_real_vllm() -> None:
+def test_guarded_kernels_exist_in_the_real_vllm() -> None:
     """Their names and the operator's arguments hold in the vLLM of the lane's version."""
     cpu = environment.prepare(
         lanes.load("cpu", NOWHERE), cache=files.default_cache(), progress=print

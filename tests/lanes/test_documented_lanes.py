@@ -1,7 +1,7 @@
-"""The lanes of docs/other-servers.md: each is one, and what its command is given makes a server.
+"""The lanes of docs/other-servers.md load, and their commands start a server.
 
-No docker, podman, srun or openllm runs here. A stand-in for each notes what it was given, and then
-becomes a server that answers, with the key only where the real program would hand it on.
+No docker, podman, srun or openllm runs here. A stand-in for each notes its arguments and then
+becomes a server that answers; it has the key only where the real program would pass it on.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def stand_in(project: Project, monkeypatch: pytest.MonkeyPatch, name: str) -> Pa
     """Put a stand-in for the lane's program on PATH; return where it notes what it is given."""
     lane = lanes.load(name, project.path)
     noted = project.path / "noted.json"
-    more = {"FAKE": "no-health", "FAKE_NAME": lane.served_model_name or ""}
+    fake_environ = {"FAKE": "no-health", "FAKE_NAME": lane.served_model_name or ""}
     text = STAND_IN.format(
         python=sys.executable,
         noted=str(noted),
         container=name in ("docker", "podman"),
-        more=more if lane.served_model_name else {},
+        more=fake_environ if lane.served_model_name else {},
         server=stub.__file__,
     )
     program = project.write(f"bin/{PROGRAMS.get(name, name)}", text)
@@ -70,18 +70,18 @@ def stand_in(project: Project, monkeypatch: pytest.MonkeyPatch, name: str) -> Pa
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_lane_of_the_page_is_one_and_the_page_names_it(name: str, documented: Project) -> None:
+def test_documented_lanes_load_and_are_named_on_the_page(name: str, documented: Project) -> None:
     assert lanes.load(name, documented.path).file.parent == documented.path / "lanes"
     assert f"(lanes/{name}.toml)" in PAGE.read_text(encoding="utf-8")
 
 
-def test_every_lane_with_a_command_is_tried_here(documented: Project) -> None:
-    found = [name for name in NAMES if lanes.load(name, documented.path).form == "command"]
-    assert found == list(COMMANDS)
+def test_every_documented_command_lane_has_a_test(documented: Project) -> None:
+    command_lanes = [name for name in NAMES if lanes.load(name, documented.path).form == "command"]
+    assert command_lanes == list(COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_its_command_starts_what_the_boot_gate_passes(
+def test_documented_command_starts_a_server_that_boots(
     name: str, documented: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = stand_in(documented, monkeypatch, name)
@@ -91,24 +91,24 @@ def test_its_command_starts_what_the_boot_gate_passes(
     )  # fmt: skip
     assert result.ret == 0, result.stdout.str()
     assert set(documented.outcomes().values()) == {"PASS"}
-    given = json.loads(noted.read_text())
-    text = " ".join(given)
+    arguments = json.loads(noted.read_text())
+    text = " ".join(arguments)
     assert not re.search(r"\{\w+\}", text), "a placeholder was left"
     lane = lanes.load(name, documented.path)
     if lane.served_model_name:
-        assert "--host" not in given
-        assert "--model" not in given
-        assert len(given) == len(lane.command or ()) - 1
+        assert "--host" not in arguments
+        assert "--model" not in arguments
+        assert len(arguments) == len(lane.command or ()) - 1
         return
     assert "--host 127.0.0.1" in text
     assert "--served-model-name qwen3.5 qwen3.5-" in text
-    model = given[given.index("--model") + 1]
+    model = arguments[arguments.index("--model") + 1]
     if name != "slurm":
-        assert f"--volume={model}:{model}:ro" in given
+        assert f"--volume={model}:{model}:ro" in arguments
     assert "VLLM_API_KEY=" not in text, "the key stands among the arguments"
 
 
-def test_ranks_that_a_command_starts_are_not_tried_from_here(
+def test_ranks_of_a_command_lane_are_not_started_here(
     documented: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(documented, monkeypatch, "slurm")
@@ -124,7 +124,7 @@ def test_ranks_that_a_command_starts_are_not_tried_from_here(
     }
 
 
-def test_a_server_of_another_name_is_not_taken_for_it(
+def test_server_with_another_model_name_is_refused(
     documented: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(documented, monkeypatch, "openllm")
@@ -138,7 +138,7 @@ def test_a_server_of_another_name_is_not_taken_for_it(
     result.stdout.re_match_lines([r".*the server was not ready after \d+ s \(--boot-timeout\)"])
 
 
-def test_the_pages_own_blocks_are_whole() -> None:
+def test_code_blocks_of_the_page_are_complete() -> None:
     yaml = pytest.importorskip("yaml")
     blocks = re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (job,) = [yaml.safe_load(text) for kind, text in blocks if kind == "yaml"]
@@ -152,8 +152,8 @@ def test_the_pages_own_blocks_are_whole() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_vllm_has_the_flags_that_a_lane_sets(name: str, documented: Project) -> None:
     lane = lanes.load("cpu", documented.path)
-    found = environment.prepare(lane, cache=files.default_cache(), progress=print)
-    (packages,) = found.folders
+    prepared = environment.prepare(lane, cache=files.default_cache(), progress=print)
+    (packages,) = prepared.folders
     configs = [path.read_text() for path in (packages / "vllm" / "config").glob("*.py")]
     for flag in lanes.load(name, documented.path).serve:
         assert any(re.search(rf"^    {flag}\b", text, re.MULTILINE) for text in configs), flag

@@ -25,21 +25,19 @@ def write(project: Path, name: str, text: str) -> Path:
     return path
 
 
-def refused(project: Path, text: str) -> str:
+def refusal(project: Path, text: str) -> str:
     path = write(project, "mine.toml", 'title = "mine"\n' + text)
     with pytest.raises(UserError) as error:
         lanes.load("mine", project)
     return str(error.value).replace(str(path), "FILE")
 
 
-def test_the_shipped_lanes_are_these(tmp_path: Path) -> None:
+def test_shipped_lanes_are_listed(tmp_path: Path) -> None:
     assert sorted(lanes.files(tmp_path)) == list(SHIPPED)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_lane_starts_server_and_renderer_by_their_undeprecated_names(
-    name: str, tmp_path: Path
-) -> None:
+def test_shipped_lane_uses_no_deprecated_entry_point(name: str, tmp_path: Path) -> None:
     lane = lanes.load(name, tmp_path)
     assert lane.form == "lock"
     assert lane.start.server == ("-m", "vllm.entrypoints.launchers.api_server.entry")
@@ -61,15 +59,15 @@ def test_a_shipped_lane_pins_its_vllm(name: str, pin: str, tmp_path: Path) -> No
     assert pin in lock.read_text().splitlines()
 
 
-def test_the_lane_of_two_ranks_is_the_cpu_lane_but_for_its_ranks(tmp_path: Path) -> None:
+def test_two_rank_lane_differs_from_cpu_only_in_ranks(tmp_path: Path) -> None:
     lane, two = (lanes.load(name, tmp_path) for name in ("cpu", "cpu-tp2"))
     assert two.serve == lane.serve | {"tensor_parallel_size": 2}
     assert two.env == lane.env | {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    same = ("lock", "overlay", "checkpoint", *lanes.MAKING, "start")
-    assert [getattr(two, key) for key in same] == [getattr(lane, key) for key in same]
+    equal_keys = ("lock", "overlay", "checkpoint", *lanes.MAKING, "start")
+    assert [getattr(two, key) for key in equal_keys] == [getattr(lane, key) for key in equal_keys]
 
 
-def test_the_cpu_lanes_serve_the_miniature_with_repairs_and_the_cuda_lane_does_not(
+def test_cpu_lanes_use_miniature_and_repairs_and_cuda_does_not(
     tmp_path: Path,
 ) -> None:
     for name in ("cpu", "cpu-previous"):
@@ -85,7 +83,7 @@ def test_the_cpu_lanes_serve_the_miniature_with_repairs_and_the_cuda_lane_does_n
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 @pytest.mark.parametrize("python", ["3.11.7", "3.14.0"])
-def test_a_shipped_lock_pins_everything_and_names_no_place(lock: Path, python: str) -> None:
+def test_shipped_lock_pins_everything_and_has_no_index(lock: Path, python: str) -> None:
     assert len(installed.wanted(lock, python)) > 140
     assert not re.search(r"https?:|file:|--|/", lock.read_text().partition("\nagent")[2])
 
@@ -101,15 +99,15 @@ def test_a_projects_lane_may_use_a_shipped_lock_and_overlay(tmp_path: Path) -> N
     lane = lanes.load("ours", tmp_path)
     assert lane.lock_path == lanes.SHIPPED / "cpu.txt"
     assert lane.overlay_path == lanes.SHIPPED / "cpu-overlay"
-    own = write(tmp_path, "cpu.txt", "vllm==1\n")
-    assert lanes.load("ours", tmp_path).lock_path == own
+    own_lock = write(tmp_path, "cpu.txt", "vllm==1\n")
+    assert lanes.load("ours", tmp_path).lock_path == own_lock
 
 
-def test_a_name_is_found_whatever_its_case_and_punctuation(tmp_path: Path) -> None:
+def test_name_is_found_in_any_case_and_punctuation(tmp_path: Path) -> None:
     assert lanes.load("CPU_Previous", tmp_path).name == "cpu-previous"
 
 
-def test_an_unknown_lane_is_answered_with_the_known_ones_and_the_nearest(tmp_path: Path) -> None:
+def test_unknown_lane_lists_the_known_ones_and_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UserError) as error:
         lanes.load("cpu-previus", tmp_path)
     assert str(error.value) == (
@@ -119,40 +117,40 @@ def test_an_unknown_lane_is_answered_with_the_known_ones_and_the_nearest(tmp_pat
 
 
 def test_two_forms_are_refused(tmp_path: Path) -> None:
-    said = refused(tmp_path, 'python = "python3"\nlock = "cpu.txt"\n')
-    assert "a lane is exactly one of python, lock, command, base_url" in said
-    assert "this one has python and lock" in said
+    message = refusal(tmp_path, 'python = "python3"\nlock = "cpu.txt"\n')
+    assert "a lane is exactly one of python, lock, command, base_url" in message
+    assert "this one has python and lock" in message
 
 
 def test_no_form_is_refused(tmp_path: Path) -> None:
-    assert "this one has none of them" in refused(tmp_path, "")
+    assert "this one has none of them" in refusal(tmp_path, "")
 
 
-def test_keys_that_would_do_nothing_are_refused(tmp_path: Path) -> None:
-    said = refused(tmp_path, 'base_url = "http://h/v1"\n[serve]\nmax_model_len = 1\n')
-    assert "serve would do nothing in a lane that has base_url; leave it out" in said
+def test_keys_without_effect_are_refused(tmp_path: Path) -> None:
+    message = refusal(tmp_path, 'base_url = "http://h/v1"\n[serve]\nmax_model_len = 1\n')
+    assert "serve would do nothing in a lane that has base_url; leave it out" in message
 
 
-def test_a_name_of_its_own_is_for_a_command_alone(tmp_path: Path) -> None:
-    said = refused(tmp_path, 'python = "python3"\nserved_model_name = "m"\n')
-    assert "served_model_name here is for a command that takes none of vLLM's flags" in said
+def test_served_model_name_needs_a_command(tmp_path: Path) -> None:
+    message = refusal(tmp_path, 'python = "python3"\nserved_model_name = "m"\n')
+    assert "served_model_name here is for a command that takes none of vLLM's flags" in message
     write(tmp_path, "mine.toml", 'title = "t"\ncommand = ["a"]\nserved_model_name = "m"\n')
     assert lanes.load("mine", tmp_path).served_model_name == "m"
 
 
-def test_a_misspelt_key_is_answered_with_its_line_and_the_nearest(tmp_path: Path) -> None:
-    said = refused(tmp_path, 'lock = "cpu.txt"\noverlai = "cpu-overlay"\n')
-    assert said == "FILE:3: unknown key 'overlai'; did you mean 'overlay'?"
+def test_misspelt_key_has_its_line_and_the_nearest_key(tmp_path: Path) -> None:
+    message = refusal(tmp_path, 'lock = "cpu.txt"\noverlai = "cpu-overlay"\n')
+    assert message == "FILE:3: unknown key 'overlai'; did you mean 'overlay'?"
 
 
-def test_a_missing_lock_is_answered_with_the_command_that_makes_it(tmp_path: Path) -> None:
+def test_missing_lock_names_the_command_that_makes_it(tmp_path: Path) -> None:
     lock = tmp_path / "lanes" / "none.txt"
-    assert refused(tmp_path, 'lock = "none.txt"\n') == (
+    assert refusal(tmp_path, 'lock = "none.txt"\n') == (
         f"FILE: the lock '{lock}' does not exist\n"
         f"make it: python -m pytest_vllm_gates.environment.relock {lock.with_suffix('.in')}"
     )
 
 
 def test_a_missing_overlay_is_named(tmp_path: Path) -> None:
-    said = refused(tmp_path, 'lock = "cpu.txt"\noverlay = "nothing"\n')
-    assert said == f"FILE: the overlay '{tmp_path}/lanes/nothing' is not a folder"
+    message = refusal(tmp_path, 'lock = "cpu.txt"\noverlay = "nothing"\n')
+    assert message == f"FILE: the overlay '{tmp_path}/lanes/nothing' is not a folder"

@@ -155,22 +155,22 @@ def test_a_repair_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["Repairs: ", "Versions: ", "Found by: ", "Idle "])
-def test_every_repair_says_what_where_how_found_and_when_idle(part: str) -> None:
+def test_every_repair_documents_its_cause_and_scope(part: str) -> None:
     for file in OVERLAY.glob("vllm_gates_repairs/[!_]*.py"):
         assert f"\n{part}" in file.read_text(), file.name
 
 
 def test_the_overlay_is_silent_and_imports_nothing_heavy() -> None:
     code = "import sys; print([name for name in ('torch', 'vllm') if name in sys.modules])"
-    done = run(sys.executable, code, OVERLAY)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
+    result = run(sys.executable, code, OVERLAY)
+    assert (result.stdout, result.stderr) == ("[]\n", "")
 
 
-def test_missing_operators_are_declared_once_torchvision_has_looked_for_its_own(
+def test_missing_operators_are_declared_after_torchvision_looked(
     tmp_path: Path,
 ) -> None:
-    done = run(sys.executable, "import torchvision", OVERLAY, torchvision(tmp_path))
-    assert done.stdout.splitlines() == [
+    result = run(sys.executable, "import torchvision", OVERLAY, torchvision(tmp_path))
+    assert result.stdout.splitlines() == [
         "torchvision FRAGMENT defines nms",
         "torchvision FRAGMENT defines qnms",
     ]
@@ -178,36 +178,36 @@ def test_missing_operators_are_declared_once_torchvision_has_looked_for_its_own(
 
 def test_operators_that_exist_are_left_alone(tmp_path: Path) -> None:
     loads = "import torch\nfor name in ('nms', 'qnms'): setattr(torch.ops.torchvision, name, 1)\n"
-    done = run(sys.executable, "import torchvision", OVERLAY, torchvision(tmp_path, loads))
-    assert done.stdout == ""
+    result = run(sys.executable, "import torchvision", OVERLAY, torchvision(tmp_path, loads))
+    assert result.stdout == ""
 
 
-def test_asking_for_a_module_without_importing_it_does_not_use_a_repair_up(tmp_path: Path) -> None:
+def test_finding_a_module_without_import_keeps_the_repair(tmp_path: Path) -> None:
     code = "import importlib.util as u; u.find_spec('torchvision'); import torchvision"
     module(torchvision(tmp_path), "torchvision/__init__.py", (
         "import importlib.util as u\nu.find_spec('torchvision.extension')\n"
         "import torchvision.extension\n"
     ))  # fmt: skip
-    done = run(sys.executable, code, OVERLAY, tmp_path)
-    assert len(done.stdout.splitlines()) == 2
+    result = run(sys.executable, code, OVERLAY, tmp_path)
+    assert len(result.stdout.splitlines()) == 2
 
 
-def test_a_repair_watches_no_longer_than_it_must(tmp_path: Path) -> None:
+def test_repair_stops_watching_after_its_import(tmp_path: Path) -> None:
     code = (
         "import sys; before = len(sys.meta_path); import torchvision; "
         "print(before - len(sys.meta_path))"
     )
-    done = run(sys.executable, code, OVERLAY, torchvision(tmp_path))
-    assert done.stdout.splitlines()[-1] == "1"
+    result = run(sys.executable, code, OVERLAY, torchvision(tmp_path))
+    assert result.stdout.splitlines()[-1] == "1"
 
 
 def test_the_environments_own_sitecustomize_still_runs(tmp_path: Path) -> None:
     module(tmp_path, "sitecustomize.py", "print('own', __file__)\n")
-    done = run(sys.executable, "import sitecustomize", OVERLAY, tmp_path)
-    assert done.stdout == f"own {tmp_path}/sitecustomize.py\n"
+    result = run(sys.executable, "import sitecustomize", OVERLAY, tmp_path)
+    assert result.stdout == f"own {tmp_path}/sitecustomize.py\n"
 
 
-def test_a_kernel_that_was_mended_is_used_again(tmp_path: Path) -> None:
+def test_repaired_kernel_is_used_again(tmp_path: Path) -> None:
     """The guard asks the kernel, not the version."""
     package = "vllm/model_executor/layers/rotary_embedding"
     for folder in ("vllm", "vllm/model_executor", "vllm/model_executor/layers", package):
@@ -274,9 +274,9 @@ for style, mended in ((True, True), (False, False)):
 )
 def python(request: pytest.FixtureRequest) -> Path:
     lane = lanes.load(request.param, Path("/nowhere"))
-    found = environment.prepare(lane, cache=files.default_cache(), progress=print)
-    assert found.python is not None
-    return found.python
+    prepared = environment.prepare(lane, cache=files.default_cache(), progress=print)
+    assert prepared.python is not None
+    return prepared.python
 
 
 @pytest.mark.real
@@ -289,9 +289,7 @@ def test_real_torchvision_is_imported_only_with_the_overlay(python: Path) -> Non
 
 
 @pytest.mark.real
-def test_real_rotary_embeddings_are_right_in_every_shape_with_the_overlay(
-    python: Path, tmp_path: Path
-) -> None:
+def test_real_rotary_embeddings_are_right_with_the_overlay(python: Path, tmp_path: Path) -> None:
     repaired = run(python, WRONG_WITHOUT_RIGHT_WITH, OVERLAY).stdout.splitlines()
     assert repaired == ["neox 2 right", "neox 3 right", "gptj 2 right", "gptj 3 right", "untouched"]
     # Without this one repair: its own file stands in the way as one that does nothing.
@@ -315,7 +313,7 @@ def test_real_convolutions_take_one_token_with_the_overlay(
     ]
 
 
-def test_draws_that_do_not_count_are_taken_back(tmp_path: Path) -> None:
+def test_unused_random_draws_are_undone(tmp_path: Path) -> None:
     for folder in ("vllm", "vllm/v1", "vllm/v1/worker"):
         module(tmp_path, f"{folder}/__init__.py", "")
     module(tmp_path, "vllm/v1/worker/gpu_model_runner.py", SEEDED)
@@ -326,5 +324,5 @@ print(runner._sample(1), runner._bookkeeping_sync(2))
 print([one.drawn for one in runner.input_batch.generators.values()])
 """
     assert run(sys.executable, code, OVERLAY, tmp_path).stdout.splitlines() == ["1 2", "[0, 1]"]
-    bare = run(sys.executable, code, tmp_path, check=False)
-    assert "CPU Generator does not use offset" in bare.stderr
+    without_overlay = run(sys.executable, code, tmp_path, check=False)
+    assert "CPU Generator does not use offset" in without_overlay.stderr
