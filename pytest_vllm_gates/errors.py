@@ -1,4 +1,4 @@
-"""The one error for mistakes a person can mend: bad option, bad file, bad name."""
+"""The error for mistakes that a user can correct: a bad option, file or name."""
 
 
 class UserError(Exception):

@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Writes files whole or not at all, and finds the cache folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machines as their drivers tell of them, for checks that nothing here could turn red."""
+"""Recorded machines, as their drivers report them, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of a project as its history has them, for tests."""
+"""Entries of a project's history, for tests."""
 
 from __future__ import annotations
 

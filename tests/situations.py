@@ -1,4 +1,4 @@
-"""What is known before a boot, of recorded machines and real models' configs."""
+"""Situations before a boot, of recorded machines and real models' configs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many cases of one kind on a real server: a few in every run, all of them with `-m slow`."""
+"""Many cases of one kind on a real server: a few in every run, all with `-m slow`."""
 
 from __future__ import annotations
 

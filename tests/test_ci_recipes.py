@@ -1,4 +1,4 @@
-"""The recipes in docs/ are valid, name only what exists, and follow each exit status rightly."""
+"""The recipes in docs/ are valid, name only what exists, and handle each exit status."""
 
 from __future__ import annotations
 

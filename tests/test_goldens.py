@@ -1,4 +1,4 @@
-"""Goldens are laid out for a reader's eye, and what is not a whole golden is refused."""
+"""Goldens are laid out for readers, and damaged goldens are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is built holds all that it needs and no more, and works where nothing else is installed."""
+"""The distributions have everything they need and nothing more, and work when installed alone."""
 
 from __future__ import annotations
 

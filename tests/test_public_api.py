@@ -1,4 +1,4 @@
-"""The names that a gate of a project's own imports from the package."""
+"""The public names that a project's own gates import from the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts for properties: some characters of every kind, for all of Unicode is slow to list."""
+"""Texts for property tests: some characters of every kind, since all of Unicode is slow to list."""
 
 from hypothesis import strategies as st
 

@@ -1,4 +1,4 @@
-"""What a run says at its end, for tests."""
+"""The lines at the end of a run, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into an incident besides its requests: logs, metrics, prompt files, sends."""
+"""The contents of an incident besides its requests: logs, metrics, prompt files, seeds."""
 
 from __future__ import annotations
 

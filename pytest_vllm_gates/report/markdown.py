@@ -1,4 +1,4 @@
-"""The verdict as GitHub's Markdown: what a CI job's page shows."""
+"""The verdict as GitHub Markdown, for the summary of a CI job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A memory plan as a person reads it, and as JSON."""
+"""A memory plan as text for people, and as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request is captured, or made of what was seen elsewhere, and sent again by --repro."""
+"""A request is captured, or imported from a log, and sent again by --repro."""
 
 from __future__ import annotations
 

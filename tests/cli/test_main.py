@@ -1,4 +1,4 @@
-"""What every command does alike."""
+"""The behaviour that all commands share."""
 
 from __future__ import annotations
 

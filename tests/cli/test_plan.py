@@ -1,4 +1,4 @@
-"""`vllm-gates plan` as a person types it."""
+"""`vllm-gates plan`, as it is typed."""
 
 from __future__ import annotations
 

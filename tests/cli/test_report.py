@@ -1,4 +1,4 @@
-"""`vllm-gates report` makes the report once more."""
+"""`vllm-gates report` writes the report again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kept servers are listed, and ended by name, by process and all at once."""
+"""Kept servers are listed, and stopped by name, by process id or all at once."""
 
 from __future__ import annotations
 

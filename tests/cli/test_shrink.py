@@ -1,4 +1,4 @@
-"""The least of an incident that still happens is found, and written beside the incident."""
+"""The smallest incident that still reproduces is found, and written beside the original."""
 
 from __future__ import annotations
 

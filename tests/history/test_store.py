@@ -1,4 +1,4 @@
-"""The history keeps every run whole, whoever else writes, and harms no file that is not its own."""
+"""The history stores every run whole, with concurrent writers, and changes no foreign file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A trend is of one figure on one lane and machine, and of nothing else."""
+"""A trend compares one figure on one lane and machine only."""
 
 from __future__ import annotations
 

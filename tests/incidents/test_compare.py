@@ -1,4 +1,4 @@
-"""A replay is the incident again, gone, or something else."""
+"""A replay reproduces the incident, does not reproduce it, or differs from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is expected of an answer is read, and judged on the answer as it arrived."""
+"""Expectations are parsed, and judged on the answer as it arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into an incident besides its requests, and what does not."""
+"""An incident has the logs, metrics, prompt files and requests that a replay needs."""
 
 from __future__ import annotations
 

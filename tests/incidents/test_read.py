@@ -1,4 +1,4 @@
-"""Incidents are read as they were written, and what is none is refused with the reason."""
+"""Incidents are read as they were written, and damaged ones are refused with the reason."""
 
 from __future__ import annotations
 
@@ -194,7 +194,9 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         "'../x' leads out of it",
     ),
     "a path outside, later": (
-        changed(lambda data: data["files"].update({"requests/../../x": {"sha256": "", "bytes": 1}})),
+        changed(
+            lambda data: data["files"].update({"requests/../../x": {"sha256": "", "bytes": 1}})
+        ),
         "leads out of it",
     ),
     "an absolute path": (

@@ -1,4 +1,4 @@
-"""An incident's requests go out again, in the same bytes but for the model's name."""
+"""A replay sends an incident's requests in the same bytes, except for the model's name."""
 
 from __future__ import annotations
 

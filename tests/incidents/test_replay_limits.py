@@ -1,4 +1,4 @@
-"""What an incident may set when it is replayed, as it ships."""
+"""The shipped limits of what an incident's lane can set in a replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An incident is replayed with its own lane and checkpoint, or with what may stand in for them."""
+"""A replay uses the incident's own lane and checkpoint, or a substitute for them."""
 
 from __future__ import annotations
 

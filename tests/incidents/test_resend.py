@@ -1,4 +1,4 @@
-"""A request goes out again as it was, for a server of another name."""
+"""A request is sent again unchanged, except for the model's name."""
 
 from __future__ import annotations
 

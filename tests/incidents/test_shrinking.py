@@ -1,4 +1,4 @@
-"""What is left shows the fault, and nothing of it can be left out."""
+"""The shrunk parts show the fault, and none of them can be left out."""
 
 from __future__ import annotations
 

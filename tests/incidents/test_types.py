@@ -1,4 +1,4 @@
-"""What an incident holds of a request, and of the lane it was sent to."""
+"""An incident's records of a request, and of the lane that served it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the load gate is asked for on the command line is driven, judged and written down."""
+"""The load gate drives, judges and records what the command line requests."""
 
 from __future__ import annotations
 

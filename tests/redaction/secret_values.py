@@ -1,4 +1,4 @@
-"""Secrets as tests have them."""
+"""Strategies and values of secrets for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompts and answers are hashed or dropped wherever they are told, and nothing else is."""
+"""Prompts and answers are hashed or dropped everywhere, and nothing else is."""
 
 from __future__ import annotations
 

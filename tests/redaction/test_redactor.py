@@ -1,4 +1,4 @@
-"""What is secret is found in every spelling, and what is none stays as it is."""
+"""Secrets are found in every spelling, and other text stays unchanged."""
 
 from __future__ import annotations
 

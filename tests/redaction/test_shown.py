@@ -1,4 +1,4 @@
-"""Environments and command lines are shown whole, but for their secrets."""
+"""Environments and command lines are shown without their secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing secret gets through in pieces, and nothing is held back for ever."""
+"""A stream passes on no secret in pieces, and delays nothing forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bundle's difference as JSON and as a person reads it."""
+"""The difference of two bundles as JSON, and as text for people."""
 
 from __future__ import annotations
 

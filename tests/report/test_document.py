@@ -1,4 +1,4 @@
-"""`verdict.json` is what its schema says, whatever a run came to, and holds no secret."""
+"""`verdict.json` fits its schema for any run, and has no secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary says the verdict of any document, and no sign of it means what it should not."""
+"""The summary shows any document's verdict, and escapes all foreign text."""
 
 from __future__ import annotations
 

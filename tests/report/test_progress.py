@@ -1,4 +1,4 @@
-"""Long waits are one line that rewrites itself on a terminal, and plain lines elsewhere."""
+"""Progress is one line that rewrites itself on a terminal, and plain lines elsewhere."""
 
 from __future__ import annotations
 

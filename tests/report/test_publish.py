@@ -1,4 +1,4 @@
-"""A report is written from its document; what is no document is told in words."""
+"""A report is written from its document; an invalid document is refused with the reason."""
 
 from __future__ import annotations
 

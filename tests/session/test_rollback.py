@@ -1,4 +1,4 @@
-"""What the verdict of a REJECT says to go back to."""
+"""The verdict of a REJECT names the lane to go back to, with its commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
 
 def run(project: Path, against: str | None = "stable", lane: str = "canary") -> Run:
     family = families.load("glm", project)
-    found = SimpleNamespace(
+    stand_in = SimpleNamespace(
         lane=lanes.load(lane, project),
         against=lanes.load(against, project) if against else None,
         options=SimpleNamespace(rootdir=project, overlay=True),
@@ -45,18 +45,18 @@ def run(project: Path, against: str | None = "stable", lane: str = "canary") -> 
         ],
         server_env={},
     )
-    return cast("Run", found)
+    return cast("Run", stand_in)
 
 
 def promoted(lane: str, created: str = "2026-02-01T00:00:00+00:00") -> dict[str, Any]:
     return {"promotion": "PROMOTE", "lane": lane, "created": created}
 
 
-def test_the_lane_that_serves_is_named_with_its_lock_and_how_to_serve_it(project: Path) -> None:
-    found = rollback(run(project), Promotion.REJECT)
-    assert found is not None
-    command = found.pop("command").splitlines()
-    assert found == {
+def test_rollback_names_the_serving_lane_its_lock_and_commands(project: Path) -> None:
+    document = rollback(run(project), Promotion.REJECT)
+    assert document is not None
+    command = document.pop("command").splitlines()
+    assert document == {
         "lane": "stable",
         "lock": str(project / "lanes/stable.txt"),
         "lock_sha256": hashlib.sha256(LOCK.encode()).hexdigest(),
@@ -65,25 +65,25 @@ def test_the_lane_that_serves_is_named_with_its_lock_and_how_to_serve_it(project
     assert "-m vllm.entrypoints.openai.api_server --model " in command[1]
 
 
-def test_nothing_is_gone_back_to_where_nothing_was_rejected(project: Path) -> None:
+def test_no_rollback_without_a_reject(project: Path) -> None:
     assert rollback(run(project), Promotion.PROMOTE) is None
     assert rollback(run(project, None), Promotion.REJECT) is None
 
 
-def test_what_was_promoted_last_is_gone_back_to(project: Path) -> None:
-    found = rollback(run(project, None), Promotion.REJECT, [promoted("stable")])
-    assert found is not None
-    assert (found["lane"], found["lock"]) == ("stable", str(project / "lanes/stable.txt"))
+def test_rollback_to_the_last_promoted_lane(project: Path) -> None:
+    document = rollback(run(project, None), Promotion.REJECT, [promoted("stable")])
+    assert document is not None
+    assert (document["lane"], document["lock"]) == ("stable", str(project / "lanes/stable.txt"))
 
 
-def test_a_lane_that_is_gone_is_named_with_where_it_went(project: Path) -> None:
-    found = rollback(run(project, None), Promotion.REJECT, [promoted("retired")])
-    assert found is not None
-    assert (found["lane"], found["lock"]) == ("retired", None)
-    assert found["command"].endswith("git log --stat -- lanes/retired.toml")
+def test_removed_lane_is_named_with_its_git_history(project: Path) -> None:
+    document = rollback(run(project, None), Promotion.REJECT, [promoted("retired")])
+    assert document is not None
+    assert (document["lane"], document["lock"]) == ("retired", None)
+    assert document["command"].endswith("git log --stat -- lanes/retired.toml")
 
 
-def test_a_lane_that_changed_since_goes_back_to_what_it_was(project: Path) -> None:
+def test_changed_lane_is_checked_out_as_it_was_promoted(project: Path) -> None:
     def git(*words: str, date: str = "2026-01-01T00:00:00+00:00") -> None:
         env = {"GIT_COMMITTER_DATE": date, "GIT_AUTHOR_DATE": date, "HOME": str(project)}
         who = ["-c", "user.name=n", "-c", "user.email=e"]
@@ -95,20 +95,20 @@ def test_a_lane_that_changed_since_goes_back_to_what_it_was(project: Path) -> No
     lock = project / "lanes/canary.txt"
     lock.write_text("vllm==0.32.0\n")
     git("commit", "-am", "upgraded", date="2026-03-01T00:00:00+00:00")
-    found = rollback(run(project, None), Promotion.REJECT, [promoted("canary")])
-    assert found is not None
-    assert (found["lane"], found["lock"], found["lock_sha256"]) == ("canary", None, None)
-    back, made, *_ = found["command"].splitlines()
+    document = rollback(run(project, None), Promotion.REJECT, [promoted("canary")])
+    assert document is not None
+    assert (document["lane"], document["lock"], document["lock_sha256"]) == ("canary", None, None)
+    back, made, *_ = document["command"].splitlines()
     assert made == 'PYTHON="$(vllm-gates lane make canary)"'
     subprocess.run(["bash", "-eu", "-c", back], cwd=project, check=True, capture_output=True)
     assert lock.read_text() == LOCK
 
 
-def test_a_shipped_lane_is_not_gone_back_to_from_itself(project: Path) -> None:
+def test_shipped_lane_has_no_rollback_to_itself(project: Path) -> None:
     assert rollback(run(project, None, "cpu"), Promotion.REJECT, [promoted("cpu")]) is None
 
 
-def test_a_package_installed_inside_the_project_is_not_of_it(
+def test_package_installed_in_the_project_is_not_its_own(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipped = shutil.copytree(lanes.SHIPPED, project / ".venv/lib/pytest_vllm_gates/lanes")
@@ -116,6 +116,6 @@ def test_a_package_installed_inside_the_project_is_not_of_it(
     assert rollback(run(project, None, "cpu"), Promotion.REJECT, [promoted("cpu")]) is None
     # The project's own lane of a shipped lock: the file alone has a history here.
     (project / "lanes/own.toml").write_text('title = "own"\nlock = "cpu.txt"\n')
-    found = rollback(run(project, None, "own"), Promotion.REJECT, [promoted("own")])
-    assert found is not None
-    assert found["command"].splitlines()[0].endswith("-- lanes/own.toml")
+    document = rollback(run(project, None, "own"), Promotion.REJECT, [promoted("own")])
+    assert document is not None
+    assert document["command"].splitlines()[0].endswith("-- lanes/own.toml")

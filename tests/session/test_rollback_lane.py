@@ -1,4 +1,4 @@
-"""Where to go back to."""
+"""The choice of the lane to go back to."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ HISTORY = [
 ]
 
 
-def test_a_reject_goes_back_to_what_it_was_held_against() -> None:
+def test_rollback_to_the_compared_lane() -> None:
     assert back(Promotion.REJECT, "canary", "stable", HISTORY[:1]) == RollbackTarget("stable")
 
 
-def test_without_it_a_reject_goes_back_to_what_was_promoted_last() -> None:
+def test_rollback_to_the_last_promoted_lane() -> None:
     assert back(Promotion.REJECT, "canary", None, HISTORY) == RollbackTarget("stable", "2026-02-01")
     assert back(Promotion.REJECT, "stable", None, HISTORY) == RollbackTarget("stable", "2026-02-01")
 
 
-def test_a_lane_held_against_itself_is_not_gone_back_to() -> None:
+def test_lane_compared_with_itself_is_not_the_target() -> None:
     assert back(Promotion.REJECT, "canary", "canary", HISTORY) == RollbackTarget(
         "stable", "2026-02-01"
     )
     assert back(Promotion.REJECT, "canary", "canary") is None
 
 
-def test_where_nothing_was_ever_promoted_there_is_nothing_to_go_back_to() -> None:
+def test_no_rollback_without_any_promotion() -> None:
     assert back(Promotion.REJECT, "canary", None, HISTORY[2:]) is None
     assert back(Promotion.REJECT, "canary", None) is None
 
 
 @pytest.mark.parametrize("promotion", [Promotion.PROMOTE, Promotion.HOLD])
-def test_nobody_goes_back_from_what_was_not_rejected(promotion: Promotion) -> None:
+def test_no_rollback_without_a_reject(promotion: Promotion) -> None:
     assert back(promotion, "canary", "stable", HISTORY) is None

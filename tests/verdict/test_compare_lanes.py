@@ -1,4 +1,4 @@
-"""Two lanes side by side: regressions, defects of the deployment, and what changed unnoticed."""
+"""Two lanes are compared: regressions, defects of both lanes, and drift."""
 
 from __future__ import annotations
 

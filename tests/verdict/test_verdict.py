@@ -1,4 +1,4 @@
-"""From outcomes to a verdict: nothing unseen passes, and anything that failed rejects."""
+"""Outcomes become a verdict: nothing unseen passes, and any failure rejects."""
 
 from __future__ import annotations
 

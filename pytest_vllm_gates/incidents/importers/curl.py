@@ -1,4 +1,4 @@
-"""A curl command line as somebody pasted it: read as a shell and curl would, and never run."""
+"""Imports the request of a curl command line: parsed as a shell and curl would, never run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A HAR file (HTTP Archive 1.2), as browsers and proxies save it."""
+"""Imports requests from a HAR file (HTTP Archive 1.2), as browsers and proxies save it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The debug log of the `openai` client (`OPENAI_LOG=debug`), as its releases before 3 write it."""
+"""Imports requests from the debug log (`OPENAI_LOG=debug`) of `openai` clients before release 3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that were seen elsewhere are read as they were sent; nothing that is read is run."""
+"""Importers read requests as they were sent, and run nothing of what they read."""
 
 from __future__ import annotations
 

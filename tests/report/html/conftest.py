@@ -1,4 +1,4 @@
-"""Real headless Chromium, for what only a browser can say of a page."""
+"""A real headless Chromium, for tests that need a browser."""
 
 from __future__ import annotations
 

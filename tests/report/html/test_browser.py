@@ -1,4 +1,4 @@
-"""The page in a real browser: read from disk by anybody, on any screen, on paper, by keyboard."""
+"""The page works in a real browser: on any screen, on paper, by keyboard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures become drawings that say the same in words."""
+"""Figures become drawings, with the same content in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page says the verdict of any document, is never too large, and nothing in it is alive."""
+"""The page shows any document's verdict, is never too large, and runs nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of a stream become a time line, wherever they come from."""
+"""Pieces of a stream become a time line, from evidence or from an incident."""
 
 from __future__ import annotations
 
