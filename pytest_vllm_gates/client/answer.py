@@ -1,7 +1,4 @@
-"""One cell of the matrix as it was asked: the requests, and everything that came back.
-
-An answer as a client sees it: the API's fields, whole or put together from a stream.
-"""
+"""An answer as a client sees it, a response as it arrived, and the exchange of one matrix cell."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ class Answer:
     reasoning_key: str | None = None
     """The key that carried the reasoning; vLLM has called it by two names."""
     token_ids: tuple[int, ...] = ()
-    """Ids of the generated tokens, where they were asked for and the server tells them."""
+    """Ids of the generated tokens, if they were requested and the server returns them."""
     delta_tokens: tuple[int, ...] = ()
     """How many tokens each delta of a stream held, under the same condition."""
 
@@ -71,7 +68,7 @@ class Recording:
     kind: str = ""
     """The content type."""
     pieces: tuple[tuple[float, bytes], ...] = ()
-    """What arrived, with the seconds since the request was sent."""
+    """The chunks that arrived, with the seconds since the request was sent."""
 
     @property
     def body(self) -> bytes:
@@ -83,8 +80,8 @@ class Recording:
 class Exchange:
     """A cell's answers: whole, streamed, and streamed with several tokens a delta.
 
-    `error` says why there are none. `raw` is the text of the whole answer's tokens, markers and
-    special tokens included, None where the server tells no token ids.
+    `error` is the reason if there are none. `raw` is the text of the whole answer's tokens, markers
+    and special tokens included, None if the server returns no token ids.
     """
 
     cell: Cell

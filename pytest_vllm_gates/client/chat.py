@@ -1,4 +1,4 @@
-"""Asks the served family as its users do, through the openai client, whole or streamed."""
+"""Sends chat requests through the openai client, as users do, whole or streamed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAMPLING = {"temperature": 0, "seed": 0}
 
 
 class Chat:
-    """A family at an endpoint. Sampling is greedy and nothing is retried: a gate sees each try."""
+    """A family at an endpoint. Sampling is greedy, and a failed request is not retried."""
 
     def __init__(
         self, endpoint: Endpoint, family: Family, transport: httpx.BaseTransport | None = None
@@ -87,18 +87,18 @@ class Chat:
         self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Iterable[ChatCompletionChunk]:
         """Send a request's body and return the chunks of its stream, usage last."""
-        asked = {**body, "stream": True, "stream_options": {"include_usage": True}}
+        request = {**body, "stream": True, "stream_options": {"include_usage": True}}
         chunks: Iterable[ChatCompletionChunk] = self.client.chat.completions.create(
-            **self._arguments(asked), extra_headers=headers
+            **self._arguments(request), extra_headers=headers
         )
         return chunks
 
     def _arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of `chat.completions.create` for a body; greedy unless it says."""
-        given: dict[str, Any] = {"model": self._endpoint.model, **SAMPLING, **body}
-        given = {key: value for key, value in given.items() if value is not None}
-        arguments = {key: value for key, value in given.items() if key in STANDARD}
-        if extra := {key: value for key, value in given.items() if key not in STANDARD}:
+        parameters: dict[str, Any] = {"model": self._endpoint.model, **SAMPLING, **body}
+        parameters = {key: value for key, value in parameters.items() if value is not None}
+        arguments = {key: value for key, value in parameters.items() if key in STANDARD}
+        if extra := {key: value for key, value in parameters.items() if key not in STANDARD}:
             arguments["extra_body"] = extra
         return arguments
 
@@ -107,7 +107,7 @@ def assemble(chunks: Iterable[ChatCompletionChunk]) -> Answer:
     """Put a streamed answer together by OpenAI's rules: text appends, calls merge by index."""
     texts = {"reasoning": "", "content": ""}
     calls: dict[int, dict[str, str]] = {}
-    seen: dict[str, Any] = {"finish_reason": None, "stop_reason": None, "reasoning_key": None}
+    fields: dict[str, Any] = {"finish_reason": None, "stop_reason": None, "reasoning_key": None}
     usage: Usage | None = None
     deltas: list[tuple[int, ...]] = []
     carrying = 0
@@ -125,14 +125,14 @@ def assemble(chunks: Iterable[ChatCompletionChunk]) -> Answer:
                 if part.function:
                     call["name"] += _text(part.function.name)
                     call["arguments"] += _text(part.function.arguments)
-            seen["finish_reason"] = choice.finish_reason or seen["finish_reason"]
-            seen["stop_reason"] = getattr(choice, "stop_reason", None) or seen["stop_reason"]
-            seen["reasoning_key"] = key or seen["reasoning_key"]
+            fields["finish_reason"] = choice.finish_reason or fields["finish_reason"]
+            fields["stop_reason"] = getattr(choice, "stop_reason", None) or fields["stop_reason"]
+            fields["reasoning_key"] = key or fields["reasoning_key"]
             if ids := getattr(choice, "token_ids", None):
                 deltas.append(tuple(ids))
     return Answer(
         **texts,
-        **seen,
+        **fields,
         tool_calls=tuple(
             ToolCall(call["name"], call["arguments"], call["id"] or None)
             for _, call in sorted(calls.items())
@@ -152,7 +152,7 @@ def _choice(reply: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Return a field that is to be text; what is none is told as Python writes it."""
+    """Return a field as text: '' for None, and another type as Python writes it."""
     return "" if value is None else str(value)
 
 

@@ -1,7 +1,4 @@
-"""Asks for answers with their tokens and candidates, one after the other or all at once.
-
-What a server said to one request, with its tokens and what else it might have said there.
-"""
+"""Requests completions with their tokens and candidates, one by one or all at once."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class Completion:
     candidates: tuple[Mapping[int, float], ...] = ()
     """For each token the likeliest ones at its place with their log-probabilities, in nats."""
     error: str = ""
-    """What came in place of an answer."""
+    """The reason if there is no answer."""
     request: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -66,7 +63,7 @@ ERROR_CHARACTERS = 300
 
 
 class CompletionClient:
-    """A served model, asked greedily and with all there is to know of its tokens."""
+    """Sends greedy requests to a model; answers come with token ids and log-probabilities."""
 
     def __init__(self, endpoint: Endpoint, timeout_s: float) -> None:
         """`timeout_s` is how long an answer may take altogether."""
@@ -75,7 +72,7 @@ class CompletionClient:
         self.requests = 0
 
     def ask(self, body: Mapping[str, Any]) -> Completion:
-        """Return what is said to a chat request; what goes wrong is its `error`."""
+        """Return the completion of a chat request; a failure is its `error`."""
         request = {"model": self._endpoint.model, **EXACT, **body}
         self.requests += 1
         try:
@@ -90,7 +87,7 @@ class CompletionClient:
             return Completion(error=f"{type(error).__name__}: {error}", request=request)
 
     def together(self, bodies: Sequence[Mapping[str, Any]]) -> list[Completion]:
-        """Ask everything at the same time and return what is said to each."""
+        """Send all requests at the same time and return their completions."""
         start = threading.Barrier(len(bodies))
 
         def ask(body: Mapping[str, Any]) -> Completion:
@@ -130,7 +127,7 @@ def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any
 def _numbered(top: Iterable[Mapping[str, Any]]) -> dict[int, float]:
     """Return the candidates of one place by token id, where the server numbers them."""
     return {
-        int(entry["token"].removeprefix(TOKEN_PREFIX)): float(entry["logprob"])
-        for entry in top
-        if str(entry["token"]).startswith(TOKEN_PREFIX)
+        int(candidate["token"].removeprefix(TOKEN_PREFIX)): float(candidate["logprob"])
+        for candidate in top
+        if str(candidate["token"]).startswith(TOKEN_PREFIX)
     }

@@ -10,7 +10,7 @@ from pytest_vllm_gates.redaction.redactor import REDACTED
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Headers whose values say nothing of who asked.
+# Headers whose values do not identify the client.
 TOLD_HEADERS = {
     "accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type",
     "date", "host", "server", "transfer-encoding", "user-agent", "x-request-id",
@@ -32,7 +32,7 @@ class Sent:
     """The response's body as it arrived, with the seconds since the request was sent."""
     error: str = ""
     cut_bytes: int = 0
-    """How much of the response came after what is kept of it."""
+    """Bytes of the response after the part that is kept."""
 
     @property
     def answer(self) -> bytes:

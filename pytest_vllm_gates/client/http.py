@@ -40,13 +40,13 @@ def client(endpoint: Endpoint, *, api_key: str | None = None) -> httpx.Client:
 
 
 def transport(endpoint: Endpoint) -> Recorder:
-    """Return what carries requests to a server and keeps them on its tape, where it has one."""
+    """Return the transport that sends requests to a server and records them on its tape, if any."""
     root = urlsplit(endpoint.root_url).path
     return Recorder(verify=encrypted(endpoint), tape=endpoint.tape, root=root)
 
 
 def encrypted(endpoint: Endpoint) -> bool:
-    """Return whether the server is asked over TLS; certificates take long to load for nothing."""
+    """Return whether the server is reached over TLS; loading certificates needlessly is slow."""
     return endpoint.base_url.lower().startswith("https:")
 
 
@@ -80,23 +80,23 @@ def token_ids(endpoint: Endpoint, text: str) -> list[int]:
 def recorded(endpoint: Endpoint, body: Mapping[str, Any]) -> Recording:
     """Return the answer to a chat completion request as it arrived on the wire."""
     begun = time.monotonic()
-    asked = {"model": endpoint.model, **body}
-    with client(endpoint) as http, http.stream("POST", CHAT, json=asked) as reply:
+    request = {"model": endpoint.model, **body}
+    with client(endpoint) as http, http.stream("POST", CHAT, json=request) as reply:
         pieces = [(time.monotonic() - begun, piece) for piece in reply.iter_raw()]
         return Recording(reply.headers.get("content-type", ""), tuple(pieces))
 
 
 def effective_sampling(endpoint: Endpoint, body: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the sampling parameters a chat request comes to, or None where the server hides them.
+    """Return the effective sampling parameters of a chat request, None if the server hides them.
 
-    vLLM tells them with the rendered prompt (`POST /v1/chat/completions/render`), its renderer
+    vLLM returns them with the rendered prompt (`POST /v1/chat/completions/render`), its renderer
     always and its server with `--enable-scale-out`.
     """
     reply = post(endpoint, RENDER, body)
     if reply.status_code in HIDDEN:
         return None
-    found: dict[str, Any] = reply.raise_for_status().json()["sampling_params"]
-    return found
+    sampling: dict[str, Any] = reply.raise_for_status().json()["sampling_params"]
+    return sampling
 
 
 def tokenize(endpoint: Endpoint, body: dict[str, Any]) -> list[int]:
@@ -108,11 +108,11 @@ def tokenize(endpoint: Endpoint, body: dict[str, Any]) -> list[int]:
 
 
 def context(endpoint: Endpoint, planned: int) -> int:
-    """Return the tokens of context the server says it has, `planned` where it does not."""
+    """Return the tokens of context that the server reports, `planned` if it reports none."""
     with client(endpoint) as connection:
         try:
             models = connection.get("/v1/models").raise_for_status().json()["data"]
         except (httpx.HTTPError, ValueError, KeyError, TypeError):
             return planned
-    found = [model.get("max_model_len") for model in models if model.get("id") == endpoint.model]
-    return next((int(entry) for entry in found if entry), planned)
+    lengths = [model.get("max_model_len") for model in models if model.get("id") == endpoint.model]
+    return next((int(length) for length in lengths if length), planned)

@@ -1,9 +1,4 @@
-"""Requests whose answers can be told from any other's, whatever model gives them.
-
-Does an answer hold its own nonce, and nobody else's?
-
-What the isolation gate asks, read from `isolation.toml`.
-"""
+"""Requests with a nonce and the check of their answers, and the questions of `isolation.toml`."""
 
 from __future__ import annotations
 
@@ -36,24 +31,24 @@ def question(family: Family, text: str, answer_tokens: int) -> dict[str, Any]:
 
 
 def ticket(family: Family, beginning: str, nonce: str, *, streamed: bool) -> dict[str, Any]:
-    """Return a request whose answer can only be its own nonce."""
+    """Return a request whose grammar allows only its own nonce as the answer."""
     text = f"ticket {nonce}"
     body = question(family, f"{beginning}Say {text}.", NONCE_TOKENS)
     return {**body, "structured_outputs": {"choice": [text]}, "stream": streamed}
 
 
-def faults(said: Completion, nonces: Sequence[str], own: int) -> list[str]:
-    """Return what is wrong with the answer to request number `own`, one sentence each."""
-    if said.error:
-        return [f"no answer: {said.error}"]
-    found = [
-        f"the answer holds {nonce!r}, which is request {number + 1}'s: {said.shown}"
+def faults(completion: Completion, nonces: Sequence[str], own: int) -> list[str]:
+    """Return the faults of the answer to request number `own`, one sentence each."""
+    if completion.error:
+        return [f"no answer: {completion.error}"]
+    sentences = [
+        f"the answer holds {nonce!r}, which is request {number + 1}'s: {completion.shown}"
         for number, nonce in enumerate(nonces)
-        if number != own and nonce in said.text
+        if number != own and nonce in completion.text
     ]
-    if nonces[own] not in said.text:
-        found.append(f"the answer does not hold its own {nonces[own]!r}: {said.shown}")
-    return found
+    if nonces[own] not in completion.text:
+        sentences.append(f"the answer does not hold its own {nonces[own]!r}: {completion.shown}")
+    return sentences
 
 
 FILE = data.FOLDER / "isolation.toml"

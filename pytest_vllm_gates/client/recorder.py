@@ -1,9 +1,7 @@
-"""Keeps what is sent and what comes back, as it arrives on the wire: on a tape, and by request.
+"""Records requests and responses as they pass on the wire, in memory: on a tape, and by request id.
 
-A response goes onto the endpoint's tape once it has ended. That of a request with an
-`x-request-id` is kept under it as well, for whoever asked to take.
-
-What was sent to a server and what came back, kept in memory until a test has passed.
+A response goes onto the endpoint's tape once it has ended. The response to a request with an
+`x-request-id` is kept under that id as well, until it is taken.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PART_BYTES = 64 * 2**20
-"""Of one part: the oldest of its sends go first."""
+"""Limit of one part: its oldest sends are dropped first."""
 TAPE_BYTES = 192 * 2**20
-"""Of all parts: the part that was longest not sent from goes first."""
+"""Limit of all parts: the part that has been idle longest is dropped first."""
 WALK = "the walk of the matrix"
 BOOT = "the boot"
 
@@ -33,7 +31,7 @@ BOOT = "the boot"
 class Tape:
     """The sends of one server, by the part of the run that sent them: a test, or the walk.
 
-    Safe to use from several threads. Bounded: what is lost of a part is counted.
+    Safe to use from several threads. Bounded: the sends that are dropped are counted.
     """
 
     def __init__(self, part_bytes: int = PART_BYTES, tape_bytes: int = TAPE_BYTES) -> None:
@@ -64,7 +62,7 @@ class Tape:
         """Keep a send under the present part."""
         with self._lock:
             name = self._part
-            # The part that is at work stands last.
+            # The part in use is last.
             part = self._parts[name] = self._parts.pop(name, deque())
             part.append(sent)
             self._bytes[name] = self._bytes.get(name, 0) + sent.size
@@ -78,7 +76,7 @@ class Tape:
                 del self._bytes[oldest]
 
     def of(self, *parts: str) -> list[Sent]:
-        """Return what is kept of these parts, or of all: as it was sent, part by part."""
+        """Return the sends of these parts, or of all, in the order of sending, part by part."""
         with self._lock:
             return [sent for name in parts or self._parts for sent in self._parts.get(name, ())]
 
@@ -89,19 +87,19 @@ class Tape:
             self._bytes.pop(part, None)
 
     def parts(self) -> list[str]:
-        """Return the parts there are, the one at work last."""
+        """Return the names of all parts, the one in use last."""
         with self._lock:
             return list(self._parts)
 
 
 HEADER = "x-request-id"
 
-# Asked again and again while something else goes on, and without a body.
+# Polled while something else goes on, and without a body.
 POLLED = ("/health", "/metrics", "/load")
 
 
 class Recorder(httpx.HTTPTransport):
-    """An HTTP transport that keeps what passes. Safe to use from several threads."""
+    """An HTTP transport that records requests and responses. Safe to use from several threads."""
 
     def __init__(self, *, verify: bool, tape: Tape | None = None, root: str = "") -> None:
         """Keep it on `tape`; `root` is the path of the server's root, which is left out."""
@@ -113,14 +111,14 @@ class Recorder(httpx.HTTPTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request and put a listener on the response's body."""
-        sent = time.monotonic()
+        sent_at = time.monotonic()
         try:
             response = super().handle_request(request)
         except Exception as error:
             self._put(request, error=f"{type(error).__name__}: {error}")
             raise
         if isinstance(response.stream, httpx.SyncByteStream):
-            response.stream = _Listener(response.stream, self, request, response, sent)
+            response.stream = _Listener(response.stream, self, request, response, sent_at)
         return response
 
     def keep(
@@ -174,13 +172,13 @@ class _Listener(httpx.SyncByteStream):
         recorder: Recorder,
         request: httpx.Request,
         response: httpx.Response,
-        sent: float,
+        sent_at: float,
     ) -> None:
         self._stream = stream
         self._recorder = recorder
         self._request = request
         self._response = response
-        self._sent = sent
+        self._sent_at = sent_at
         self._error = ""
         self._pieces: list[tuple[float, bytes]] = []
         self._closed = False
@@ -188,7 +186,7 @@ class _Listener(httpx.SyncByteStream):
     def __iter__(self) -> Iterator[bytes]:
         try:
             for piece in self._stream:
-                self._pieces.append((time.monotonic() - self._sent, piece))
+                self._pieces.append((time.monotonic() - self._sent_at, piece))
                 yield piece
         except httpx.HTTPError as error:
             self._error = f"{type(error).__name__}: {error}"

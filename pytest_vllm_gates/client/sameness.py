@@ -1,7 +1,4 @@
-"""Is an answer the one that was given before, or one that rounding alone can make of it?
-
-Does an answer make sense, for any model: is it language, and not a broken kernel's output?
-"""
+"""Compares an answer with an earlier one up to rounding, and checks that a text is language."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ or two, and by a few where it sends a token to another expert. See `numerics.tom
 
 @dataclass(frozen=True)
 class Sameness:
-    """How an answer compares with the one given alone."""
+    """The comparison of an answer with the one given alone."""
 
     fault: str | None = None
     """What is wrong, as a sentence; None for the same answer and for an equivalent one."""
@@ -34,54 +31,54 @@ class Sameness:
     """How much less likely than the first answer's token the other one was there."""
 
 
-def compare(alone: Completion, other: Completion, *, invariant: bool) -> Sameness:
+def compare(alone: Completion, answer: Completion, *, invariant: bool) -> Sameness:
     """Compare an answer with the one given alone; `invariant`: only the same one will do.
 
     Otherwise an answer is equivalent where the token in which it parts was nearly as likely.
     """
-    if other.error:
-        return Sameness(f"no answer: {other.error}")
-    same_text = (alone.reasoning, alone.content) == (other.reasoning, other.content)
-    if same_text and alone.finish_reason == other.finish_reason:
+    if answer.error:
+        return Sameness(f"no answer: {answer.error}")
+    same_text = (alone.reasoning, alone.content) == (answer.reasoning, answer.content)
+    if same_text and alone.finish_reason == answer.finish_reason:
         return Sameness()
-    fault = f"alone {alone.shown}, now {other.shown}"
+    fault = f"alone {alone.shown}, now {answer.shown}"
     if same_text:
-        fault = f"finish_reason: alone {alone.finish_reason!r}, now {other.finish_reason!r}"
-    at = _parts_at(alone.token_ids, other.token_ids)
+        fault = f"finish_reason: alone {alone.finish_reason!r}, now {answer.finish_reason!r}"
+    at = _parts_at(alone.token_ids, answer.token_ids)
     if at is None:
-        known = bool(alone.token_ids and other.token_ids)
-        return Sameness(f"{fault}{', of the same tokens' if known else ''}")
-    behind = None if invariant else _behind(alone, other, at)
+        have_tokens = bool(alone.token_ids and answer.token_ids)
+        return Sameness(f"{fault}{', of the same tokens' if have_tokens else ''}")
+    behind = None if invariant else _behind(alone, answer, at)
     if behind is not None and behind <= MARGIN_NATS:
         return Sameness(parts_at=at, behind_nats=round(behind, 3))
     why = "" if behind is None else f", where that token was {behind:.2f} nats less likely"
     return Sameness(f"{fault} (from token {at} on{why})")
 
 
-def _parts_at(pair: tuple[int, ...], other: tuple[int, ...]) -> int | None:
+def _parts_at(first: tuple[int, ...], second: tuple[int, ...]) -> int | None:
     """Return the first place where two answers' tokens differ, None where they do not."""
-    if pair == other or not pair or not other:
+    if first == second or not first or not second:
         return None
-    pairs = enumerate(zip(pair, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(pair), len(other)))
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(first), len(second)))
 
 
-def _behind(alone: Completion, other: Completion, at: int) -> float | None:
+def _behind(alone: Completion, answer: Completion, at: int) -> float | None:
     """Return how far the other answer's token was behind where they part, by either's candidates.
 
     None where it was no candidate, or where one answer merely ends before the other.
     """
-    if at >= min(len(alone.token_ids), len(other.token_ids)):
+    if at >= min(len(alone.token_ids), len(answer.token_ids)):
         return None
-    pairs = ((alone, other), (other, alone))
-    found = [
+    pairs = ((alone, answer), (answer, alone))
+    differences = [
         completion.candidates[at][completion.token_ids[at]]
         - completion.candidates[at][rival.token_ids[at]]
         for completion, rival in pairs
         if at < len(completion.candidates)
         and {completion.token_ids[at], rival.token_ids[at]} <= set(completion.candidates[at])
     ]
-    return min(found, default=None)
+    return min(differences, default=None)
 
 
 REPEATS = 8
@@ -96,9 +93,9 @@ LONG_ENOUGH_WORDS = 30
 
 
 def why_degenerate(text: str, markers: Iterable[str] = ()) -> str | None:
-    """Return what is wrong with a text no healthy model writes, or None when it reads as language.
+    """Return why no healthy model writes this text, or None when it reads as language.
 
-    Found are: nothing at all, only punctuation ("!!!!", what NaN logits print), characters that do
+    Faults are: an empty text, only punctuation ("!!!!", what NaN logits print), characters that do
     not decode, special tokens in the text, and loops of a character, a word or a phrase.
     """
     stripped = text.strip()

@@ -1,7 +1,7 @@
-"""Is everything still there that clients and dashboards rely on, and of the same type?
+"""Compares the contracts of a server with the recorded ones.
 
-What a golden does not hold is not pinned. What is gone or of another type is a finding; what is
-new is drift.
+A contract that a golden does not hold is not pinned. One that is gone or of another type is a
+finding; a new one is drift.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pytest_vllm_gates.contracts.shapes import (
     STATUS,
     UNKNOWN,
     Contracts,
-    asked,
+    request_name,
 )
 from pytest_vllm_gates.goldens import END, VERSION, CorruptGolden
 from pytest_vllm_gates.outcomes import Case, Finding
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 NOTE = "# What nobody relies on may go: a line that is not here is not pinned."
 SEPARATOR = ": "
 BELOW = (".", "[", "{")
-"""How the path of a field goes on below another one's."""
+"""How the path of a field below another one continues."""
 
 
-def written(what: str, title: str, contracts: Contracts) -> str:
+def written(kind: str, title: str, contracts: Contracts) -> str:
     """Lay out contracts as a golden, one line each."""
-    head = [f"{VERSION}: contracts, {what}: {title}", "", NOTE, ""]
+    head = [f"{VERSION}: contracts, {kind}: {title}", "", NOTE, ""]
     return "\n".join([*head, *lines(contracts), "", END, ""])
 
 
@@ -47,157 +47,165 @@ def lines(contracts: Contracts) -> list[str]:
 
 def parsed(text: str) -> Contracts:
     """Read what `written` lays out; raises `CorruptGolden` for a line that is no contract."""
-    found: dict[str, tuple[str, ...]] = {}
+    contracts: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines()[1:-1]:
         if not line.strip() or line.startswith("#"):
             continue
         name, _, terms = line.rpartition(SEPARATOR)
         if not name or not terms.strip():
             raise CorruptGolden(f"the line {line!r} is no contract, which is a name and its terms")
-        found[name] = tuple(term.strip() for term in terms.split(","))
-    return found
+        contracts[name] = tuple(term.strip() for term in terms.split(","))
+    return contracts
 
 
-def pinnable(what: str, now: Contracts) -> Contracts:
-    """Return what is worth a golden: no answers that were refused, and nothing always null."""
-    if what in (ROUTES, METRICS):
+def pinnable(kind: str, now: Contracts) -> Contracts:
+    """Return the contracts to record: no refused answers, and no fields that are always null."""
+    if kind in (ROUTES, METRICS):
         return now
-    given = {asked(name) for name, terms in now.items() if _is_status(name) and terms == (OK,)}
+    answered = {
+        request_name(name) for name, terms in now.items() if _is_status(name) and terms == (OK,)
+    }
     return {
         name: terms
         for name, terms in now.items()
-        if {*terms} != {NULL} and (what != FIELDS or asked(name) in given)
+        if {*terms} != {NULL} and (kind != FIELDS or request_name(name) in answered)
     }
 
 
-def judgeable(what: str, recorded: Contracts, observed: Observed, plan: ContractPlan) -> Contracts:
-    """Return what of a golden can be judged: what this server was asked for, or told of itself."""
-    if what == METRICS or (what == ROUTES and observed.listed):
+def judgeable(kind: str, recorded: Contracts, observed: Observed, plan: ContractPlan) -> Contracts:
+    """Return the recorded contracts that can be judged: those of requests that were sent."""
+    if kind == METRICS or (kind == ROUTES and observed.listed):
         return recorded
-    if what == ROUTES:
+    if kind == ROUTES:
         known = {
             path: tuple(method for method in methods if f"{method} {path}" in plan.routes)
             for path, methods in recorded.items()
         }
         return {path: methods for path, methods in known.items() if methods}
     names = {reply.name for reply in (*observed.answers, *observed.refusals)}
-    return {name: terms for name, terms in recorded.items() if asked(name) in names}
+    return {name: terms for name, terms in recorded.items() if request_name(name) in names}
 
 
 def broken(
-    what: str, recorded: Contracts, now: Contracts, replies: Sequence[ContractReply] = ()
+    kind: str, recorded: Contracts, now: Contracts, replies: Sequence[ContractReply] = ()
 ) -> tuple[list[Finding], list[Case]]:
-    """Find the contracts that are not kept; all that were looked at come with them.
+    """Find the contracts that are broken; return them with all cases.
 
-    Of several `replies` of one name the first shows what was asked.
+    Of several `replies` of one name the first one's request is in the case.
     """
-    find = {ROUTES: _routes, METRICS: _metrics}.get(what, _fields)
+    find = {ROUTES: _routes, METRICS: _metrics}.get(kind, _fields)
     requests = {reply.name: reply.request for reply in reversed(replies)}
     cases = {
-        name: Case(name, {"contract": name}, requests.get(name)) for name in map(asked, recorded)
+        name: Case(name, {"contract": name}, requests.get(name))
+        for name in map(request_name, recorded)
     }
-    findings = [Finding(cases[asked(name)], says) for name, says in find(recorded, now)]
+    findings = [
+        Finding(cases[request_name(name)], sentence) for name, sentence in find(recorded, now)
+    ]
     return findings, list(cases.values())
 
 
-def drift(what: str, recorded: Contracts, now: Contracts) -> list[dict[str, Any]]:
-    """Return what is new and breaks nobody; `theirs` is what was recorded, `ours` what is now."""
-    broken_by = _lost if what in (ROUTES, METRICS) else _foreign
-    found = []
+def drift(kind: str, recorded: Contracts, now: Contracts) -> list[dict[str, Any]]:
+    """Return changes that break no client: `theirs` as recorded, `ours` as now."""
+    broken_by = _lost if kind in (ROUTES, METRICS) else _foreign
+    changes = []
     for name, terms in now.items():
         before = recorded.get(name, ())
         if {*terms} <= {*before} or (before and broken_by(before, terms)):
             continue
-        ours, theirs = (", ".join(some) or None for some in (terms, before))
-        found.append({"where": what, "name": name, "ours": ours, "theirs": theirs})
-    return found
+        ours, theirs = (", ".join(listed) or None for listed in (terms, before))
+        changes.append({"where": kind, "name": name, "ours": ours, "theirs": theirs})
+    return changes
 
 
 def _routes(recorded: Contracts, now: Contracts) -> Iterator[tuple[str, str]]:
     for path, methods in recorded.items():
         for method in _lost(methods, now.get(path, ())):
             hint = _hint(path, (new for new in now.keys() - recorded if method in now[new]))
-            says = f"{method} {path} is gone: whoever asks for it is refused{hint}"
-            yield path, says
+            sentence = f"{method} {path} is gone: whoever asks for it is refused{hint}"
+            yield path, sentence
 
 
 def _metrics(recorded: Contracts, now: Contracts) -> Iterator[tuple[str, str]]:
     if recorded and not now:
-        says = "the server tells no metrics at all: every dashboard is empty"
-        yield next(iter(recorded)), says
+        sentence = "the server tells no metrics at all: every dashboard is empty"
+        yield next(iter(recorded)), sentence
         return
     for name, terms in recorded.items():
-        kind = terms[0]
+        metric_type = terms[0]
         if name not in now:
-            hint = _hint(name, (new for new in now.keys() - recorded if now[new][0] == kind))
-            says = f"the metric {name} is gone: dashboards that use it show nothing{hint}"
-            yield name, says
+            hint = _hint(name, (new for new in now.keys() - recorded if now[new][0] == metric_type))
+            sentence = f"the metric {name} is gone: dashboards that use it show nothing{hint}"
+            yield name, sentence
             continue
         for term in _lost(terms, now[name]):
-            if term == kind:
-                says = (
-                    f"{name} is a {now[name][0]} and was a {kind}: its queries mean something else"
+            if term == metric_type:
+                sentence = (
+                    f"{name} is a {now[name][0]} and was a {metric_type}: "
+                    "its queries mean something else"
                 )
             else:
                 hint = _hint(term, {*now[name][1:]} - {*terms})
-                says = f"{name} has no label {term}: queries that select or group by it fail{hint}"
-            yield name, says
+                sentence = (
+                    f"{name} has no label {term}: queries that select or group by it fail{hint}"
+                )
+            yield name, sentence
 
 
 def _fields(recorded: Contracts, now: Contracts) -> Iterator[tuple[str, str]]:
-    come = {_reply(name) for name in now}
-    told: list[str] = []
-    """Beginnings of names of which nothing more is to be said."""
+    replies = {_reply(name) for name in now}
+    reported: list[str] = []
+    """Prefixes of names that an earlier finding covers."""
     for name in sorted(recorded, key=_status_first):
-        if any(name.startswith(text) for text in told):
+        if any(name.startswith(prefix) for prefix in reported):
             continue
-        if _reply(name) not in come:
-            told.append(_reply(name) + SEPARATOR)
-            says = f"no {_reply(name)} came: clients wait for it in vain"
+        if _reply(name) not in replies:
+            reported.append(_reply(name) + SEPARATOR)
+            sentence = f"no {_reply(name)} came: clients wait for it in vain"
         elif name not in now:
-            told += [name + more for more in BELOW]
-            says = (
+            reported += [name + suffix for suffix in BELOW]
+            sentence = (
                 f"{name} is gone: clients that read it find nothing{_renamed(name, recorded, now)}"
             )
         elif _foreign(recorded[name], now[name]):
-            told += [name + more for more in BELOW]
+            reported += [name + suffix for suffix in BELOW]
             if _is_status(name):
-                told += [asked(name) + more for more in (SEPARATOR, ",")]
-            says = f"{name} is {' or '.join(now[name])} and was {' or '.join(recorded[name])}"
+                reported += [request_name(name) + suffix for suffix in (SEPARATOR, ",")]
+            sentence = f"{name} is {' or '.join(now[name])} and was {' or '.join(recorded[name])}"
         else:
             continue
-        yield name, says
+        yield name, sentence
 
 
 def _lost(recorded: Sequence[str], now: Sequence[str]) -> list[str]:
-    """Return what was offered and is not any more; what nobody knows yet is not lost."""
+    """Return the recorded terms that are gone; unknown labels do not count."""
     offered = recorded[:1] if UNKNOWN in now else recorded
     return [term for term in offered if term not in (*now, UNKNOWN)]
 
 
 def _foreign(recorded: Sequence[str], now: Sequence[str]) -> list[str]:
-    """Return what comes now and a client is not prepared for: another type, or always null."""
+    """Return the terms that break a client: another type, or always null."""
     if {*now} == {NULL} != {*recorded}:
         return [NULL]
     return [term for term in now if not {term, _wider(term)} & {*recorded}]
 
 
 def _wider(term: str) -> str:
-    """Return the type that a client takes a term for, who takes more than that term."""
+    """Return the wider type that covers a term."""
     if term.startswith('"'):
         return "string"
     return "integer" if term.lstrip("-").isdigit() else "number" if term == "integer" else term
 
 
 def _renamed(name: str, recorded: Contracts, now: Contracts) -> str:
-    """Return under which name a field may be found now, of those that are new beside it."""
+    """Return a hint at the new name of a field, from the new fields in the same object."""
     parent, key = _parent(name)
     new = map(_parent, now.keys() - recorded)
-    return _hint(key, (other for beside, other in new if beside == parent))
+    return _hint(key, (key_now for above, key_now in new if above == parent))
 
 
 def _parent(name: str) -> tuple[str, str]:
-    """Return what a field is in, and its key there."""
+    """Return the name of a field's object, and its key there."""
     reply, _, path = name.partition(SEPARATOR)
     above, _, key = path.rpartition(".")
     return f"{reply}{SEPARATOR}{above}", key
@@ -217,4 +225,4 @@ def _is_status(name: str) -> bool:
 
 
 def _status_first(name: str) -> tuple[str, bool, str]:
-    return asked(name), not _is_status(name), name
+    return request_name(name), not _is_status(name), name

@@ -1,4 +1,4 @@
-"""Asks a server for everything clients and dashboards rely on, several requests at a time."""
+"""Observes what clients and dashboards rely on: a server's routes, metrics, answers and errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ METHODS = frozenset({"get", "put", "post", "delete", "patch"})
 
 
 class ContractClient:
-    """Asks one server everything of a plan; nothing is retried."""
+    """Sends one server every request of a plan; nothing is retried."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class ContractClient:
         conversations: Sequence[Conversation],
         max_tokens: int,
     ) -> None:
-        """`max_tokens` is what an answer may have at most, whatever the plan allows."""
+        """`max_tokens` is the most that an answer may have, whatever the plan allows."""
         self._endpoint = endpoint
         self._family = family
         self._plan = plan
@@ -51,7 +51,7 @@ class ContractClient:
         self._not_asked: dict[str, str] = {}
 
     def observe(self) -> Observed:
-        """Ask, and look at the metrics last: some come only when there is something to tell."""
+        """Send everything, and read the metrics last: some appear only after they have a value."""
         begun = time.monotonic()
         context = http.context(self._endpoint, self._family.context.planned)
         answers, mistakes = self._answers(), list(self._mistakes())
@@ -60,48 +60,57 @@ class ContractClient:
         client = clients["right"]
         try:
             with ThreadPoolExecutor(AT_A_TIME) as pool:
-                listed = pool.submit(_listed, client)
-                answered = pool.map(lambda item: _answer(client, *item), answers)
+                listing = pool.submit(_listed, client)
+                answered = pool.map(lambda request: _answer(client, *request), answers)
                 refused = pool.map(
-                    lambda item: _refusal(clients[item.key], self._endpoint.model, item, context),
+                    lambda mistake: _refusal(
+                        clients[mistake.key], self._endpoint.model, mistake, context
+                    ),
                     mistakes,
                 )
-                found = pool.map(lambda item: self._there(client, item), self._plan.routes)
-                replies, refusals, there = [*answered], [*refused], [*found]
-            routes = _joined(listed.result(), dict(zip(self._plan.routes, there, strict=True)))
+                probes = pool.map(lambda route: self._is_served(client, route), self._plan.routes)
+                replies, refusals, available = [*answered], [*refused], [*probes]
+            routes = _merged_routes(
+                listing.result(), dict(zip(self._plan.routes, available, strict=True))
+            )
         finally:
-            for entry in clients.values():
-                entry.close()
+            for open_client in clients.values():
+                open_client.close()
         return Observed(
             routes=routes,
-            listed=listed.result() is not None,
-            metrics=metric_families.told(self._endpoint),
+            listed=listing.result() is not None,
+            metrics=metric_families.fetch(self._endpoint),
             answers=tuple(replies),
             refusals=tuple(refusals),
             model=self._endpoint.model,
             not_asked=self._not_asked,
-            requests=len(replies) + len(refusals) + len(there) + 2,
+            requests=len(replies) + len(refusals) + len(available) + 2,
             seconds=round(time.monotonic() - begun, 1),
         )
 
     def _answers(self) -> list[tuple[ContractRequest, dict[str, Any] | None]]:
-        """Return what is asked, with the body to send: all that the family can have."""
-        found: list[tuple[ContractRequest, dict[str, Any] | None]] = []
+        """Return the requests of the plan that fit the family, each with the body to send."""
+        requests: list[tuple[ContractRequest, dict[str, Any] | None]] = []
         why_not: dict[str, str] = {}
-        for answer in self._plan.answers:
+        for planned_answer in self._plan.answers:
             body: dict[str, Any] = {"model": self._endpoint.model}
-            if answer.path.startswith(GENERATING):
+            if planned_answer.path.startswith(GENERATING):
                 body |= {**SAMPLING, "max_tokens": self._max_tokens}
-            if answer.conversation:
-                conversation = self._conversations[answer.conversation]
+            if planned_answer.conversation:
+                conversation = self._conversations[planned_answer.conversation]
                 if reason := conversation.why_not(self._family):
-                    why_not[answer.name] = reason
+                    why_not[planned_answer.name] = reason
                     continue
                 body |= conversation.body(self._family)
-            found.append((answer, None if answer.method == "GET" else {**body, **answer.body}))
-        sent = {request.name for request, _ in found}
-        self._not_asked |= {name: why for name, why in why_not.items() if name not in sent}
-        return found
+            requests.append(
+                (
+                    planned_answer,
+                    None if planned_answer.method == "GET" else {**body, **planned_answer.body},
+                )
+            )
+        planned = {request.name for request, _ in requests}
+        self._not_asked |= {name: why for name, why in why_not.items() if name not in planned}
+        return requests
 
     def _mistakes(self) -> Iterator[Mistake]:
         for mistake in self._plan.mistakes:
@@ -110,8 +119,8 @@ class ContractClient:
             else:
                 self._not_asked[mistake.name] = "the server is used without a key"
 
-    def _there(self, client: httpx.Client, route: str) -> bool | None:
-        """Return whether a route is there; None where nothing came back."""
+    def _is_served(self, client: httpx.Client, route: str) -> bool | None:
+        """Return whether the server has a route; None if there was no reply."""
         method, _, path = route.partition(" ")
         body = None if method == "GET" else {"model": self._endpoint.model}
         try:
@@ -132,26 +141,26 @@ def _listed(client: httpx.Client) -> dict[str, frozenset[str]] | None:
         return None
 
 
-def _joined(
-    listed: Mapping[str, frozenset[str]] | None, there: Mapping[str, bool | None]
+def _merged_routes(
+    listed: Mapping[str, frozenset[str]] | None, probed: Mapping[str, bool | None]
 ) -> dict[str, frozenset[str]]:
-    """Return the routes: what was asked for itself says more than any list of them."""
-    found = {path: set(methods) for path, methods in (listed or {}).items()}
-    for route, is_there in there.items():
+    """Return the routes: a probe of a route overrides the server's list."""
+    methods_by_path = {path: set(methods) for path, methods in (listed or {}).items()}
+    for route, available in probed.items():
         method, _, path = route.partition(" ")
-        if is_there:
-            found.setdefault(path, set()).add(method)
-        elif is_there is False:
-            found.get(path, set()).discard(method)
-    return {path: frozenset(methods) for path, methods in found.items() if methods}
+        if available:
+            methods_by_path.setdefault(path, set()).add(method)
+        elif available is False:
+            methods_by_path.get(path, set()).discard(method)
+    return {path: frozenset(methods) for path, methods in methods_by_path.items() if methods}
 
 
 def _answer(
-    client: httpx.Client, asked: ContractRequest, body: dict[str, Any] | None
+    client: httpx.Client, planned: ContractRequest, body: dict[str, Any] | None
 ) -> ContractReply:
-    request = client.build_request(asked.method, asked.path, json=body, timeout=LIMIT_S)
-    told = {"method": asked.method, "path": asked.path, "body": body}
-    return _sent(client, request, asked.name, told)
+    request = client.build_request(planned.method, planned.path, json=body, timeout=LIMIT_S)
+    request_shown = {"method": planned.method, "path": planned.path, "body": body}
+    return _sent(client, request, planned.name, request_shown)
 
 
 def _refusal(client: httpx.Client, model: str, mistake: Mistake, context: int) -> ContractReply:
@@ -161,30 +170,34 @@ def _refusal(client: httpx.Client, model: str, mistake: Mistake, context: int) -
     request = client.build_request(
         mistake.method, path, content=data, headers=headers, timeout=LIMIT_S
     )
-    # What is long stays as it is in the file.
-    told = {"method": mistake.method, "path": path, "differs_in": mistake.body}
-    return _sent(client, request, mistake.name, told | {"without": list(mistake.without)})
+    # A `repeat` stays as it is in the file.
+    request_shown = {"method": mistake.method, "path": path, "differs_in": mistake.body}
+    return _sent(client, request, mistake.name, request_shown | {"without": list(mistake.without)})
 
 
 def _sent(
-    client: httpx.Client, request: httpx.Request, name: str, told: Mapping[str, Any]
+    client: httpx.Client, request: httpx.Request, name: str, request_shown: Mapping[str, Any]
 ) -> ContractReply:
     try:
         reply = client.send(request)
     except httpx.HTTPError as error:
-        return ContractReply(name, None, text=f"{type(error).__name__}: {error}", request=told)
+        return ContractReply(
+            name, None, text=f"{type(error).__name__}: {error}", request=request_shown
+        )
     kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
     text = reply.text
-    return ContractReply(name, reply.status_code, kind, _bodies(kind, text), text[:SHOWN], told)
+    return ContractReply(
+        name, reply.status_code, kind, _bodies(kind, text), text[:SHOWN], request_shown
+    )
 
 
 def _bodies(kind: str, text: str) -> tuple[Any, ...] | None:
     """Return the JSON of a body, or of every event of a stream; None where it is no JSON."""
-    texts = [text]
+    documents = [text]
     if kind == "text/event-stream":
         lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
-        texts = [line for line in lines if line != "[DONE]"]
+        documents = [line for line in lines if line != "[DONE]"]
     try:
-        return tuple(json.loads(other) for other in texts)
+        return tuple(json.loads(document) for document in documents)
     except (ValueError, RecursionError):
         return None

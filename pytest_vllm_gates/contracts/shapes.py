@@ -1,4 +1,4 @@
-"""What a client or a dashboard can rely on of what a server says: names and types, no values."""
+"""Derives the contracts of a server from its observation: names and types, no values."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ def routes(observed: Observed) -> Contracts:
     return {path: tuple(sorted(methods)) for path, methods in sorted(observed.routes.items())}
 
 
-def metrics(told: Mapping[str, Metric], plan: ContractPlan) -> Contracts:
+def metrics(families: Mapping[str, Metric], plan: ContractPlan) -> Contracts:
     """Return type and labels of every metric that may be pinned."""
     return {
         name: (metric.type, *((UNKNOWN,) if metric.labels is None else metric.labels))
-        for name, metric in sorted(told.items())
+        for name, metric in sorted(families.items())
         if not plan.left_out.search(name)
     }
 
 
-def replies(found: Iterable[ContractReply], plan: ContractPlan) -> Contracts:
+def replies(replies_sent: Iterable[ContractReply], plan: ContractPlan) -> Contracts:
     """Return status, content type and the fields' types of replies, those of one name together.
 
-    The first chunk of a stream and the one with the usage stand for themselves; how the others are
-    cut is nobody's promise, nor which of them leave a field null.
+    The first chunk of a stream and the one with the usage are named separately. How the others are
+    cut is not a contract, nor which of them leave a field null.
     """
     terms: dict[str, set[str]] = {}
     now_and_then_null: set[str] = set()
-    for reply in found:
-        for told, term in _told(reply, plan):
-            name = " ".join(told.split())
+    for reply in replies_sent:
+        for contract, term in _terms_of(reply, plan):
+            name = " ".join(contract.split())
             terms.setdefault(name, set()).add(term)
             if STREAM in reply.kind or name.rpartition(".")[2] in plan.nullable:
                 now_and_then_null.add(name)
     for name in now_and_then_null:
         terms[name] = terms[name] - {NULL} or terms[name]
-    terms = {name: some for name, some in terms.items() if not plan.left_out.search(name)}
+    terms = {name: kinds for name, kinds in terms.items() if not plan.left_out.search(name)}
     order = list(dict.fromkeys(name.partition(": ")[0] for name in terms))
     names = sorted(terms, key=lambda name: (order.index(name.partition(": ")[0]), *_place(name)))
     return {name: tuple(sorted(terms[name], key=_order)) for name in names}
 
 
 def messages(refusals: Iterable[ContractReply], model: str) -> Iterator[str]:
-    """Yield what refusals say, without numbers and names of models: for people to compare."""
+    """Yield the messages of refusals, without numbers and models' names, for people to compare."""
     for reply in refusals:
         text = next(_messages(reply.bodies), None)
         if text:
@@ -75,12 +75,12 @@ def messages(refusals: Iterable[ContractReply], model: str) -> Iterator[str]:
             yield f"{reply.name}: says: {' '.join(text.split())[:MESSAGE_CHARACTERS]}"
 
 
-def asked(name: str) -> str:
+def request_name(name: str) -> str:
     """Return the name of the request whose reply a contract is of; a route's or metric's own."""
     return name.partition(": ")[0].partition(", ")[0]
 
 
-def _told(reply: ContractReply, plan: ContractPlan) -> Iterator[tuple[str, str]]:
+def _terms_of(reply: ContractReply, plan: ContractPlan) -> Iterator[tuple[str, str]]:
     yield f"{reply.name}: {STATUS}", NO_ANSWER if reply.status is None else str(reply.status)
     if reply.status is None:
         return
@@ -99,7 +99,7 @@ def _told(reply: ContractReply, plan: ContractPlan) -> Iterator[tuple[str, str]]
 
 
 def _chunk(body: dict[str, Any], number: int) -> str:
-    """Return how a chunk of a stream is called; nothing for those in its middle."""
+    """Return the suffix that names a chunk of a stream; '' for those in its middle."""
     if not body.get("choices") and body.get("usage"):
         return ", usage chunk"
     choices = body.get("choices") or [{}]
@@ -111,12 +111,12 @@ def _chunk(body: dict[str, Any], number: int) -> str:
 def _fields(name: str, value: Any, plan: ContractPlan, key: str = "") -> Iterator[tuple[str, str]]:
     yield name, _term(value, constant=key in plan.constants)
     if isinstance(value, list):
-        for entry in value:
-            yield from _fields(f"{name}[]", entry, plan)
+        for element in value:
+            yield from _fields(f"{name}[]", element, plan)
     elif isinstance(value, dict):
         is_map = name.partition(": ")[2] in plan.maps
-        for inner, entry in value.items():
-            yield from _fields(f"{name}{{}}" if is_map else f"{name}.{inner}", entry, plan, inner)
+        for inner, element in value.items():
+            yield from _fields(f"{name}{{}}" if is_map else f"{name}.{inner}", element, plan, inner)
 
 
 def _term(value: Any, *, constant: bool) -> str:
@@ -131,7 +131,7 @@ def _type(value: Any) -> str:
 
 
 def _place(name: str) -> tuple[int, str]:
-    """Return where a contract stands among those of its reply: what is no field comes first."""
+    """Return the sort key of a contract among those of its reply: fields come last."""
     path = name.partition(": ")[2]
     return (STATUS, KIND, BODY, path).index(path), path
 
@@ -143,9 +143,9 @@ def _order(term: str) -> tuple[bool, str]:
 def _messages(value: Any) -> Iterator[str]:
     """Yield the texts of an error, outermost first."""
     if isinstance(value, list | tuple):
-        for entry in value:
-            yield from _messages(entry)
+        for element in value:
+            yield from _messages(element)
     elif isinstance(value, dict):
         yield from (value[key] for key in MESSAGES if isinstance(value.get(key), str))
-        for entry in value.values():
-            yield from _messages(entry)
+        for element in value.values():
+            yield from _messages(element)

@@ -1,4 +1,4 @@
-"""What clients and dashboards rely on: what is asked to find it, and what came back."""
+"""The plan of the contracts gate, read from `contracts.toml`, and what it observes of a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FILE = data.FOLDER / "contracts.toml"
 NAME = r"^[^:,]+$"
-"""A name stands in a golden before what is told of it."""
+"""In a golden a name is followed by a colon or a comma."""
 
 
 class ContractRequest(toml.Record):
@@ -36,7 +36,7 @@ class Mistake(WrongRequest):
 
     name: str = Field(pattern=NAME)
     key: Literal["right", "wrong", "none"] = "right"
-    """The API key it bears; a server without one is not asked with another."""
+    """The API key it is sent with; a server without one gets only requests with the right key."""
 
 
 class ContractPlan(toml.Record):
@@ -56,7 +56,7 @@ class ContractPlan(toml.Record):
 
     @property
     def left_out(self) -> re.Pattern[str]:
-        """What finds the names that are never pinned."""
+        """A pattern that finds the names that are never pinned."""
         return re.compile("|".join(self.unpinned) or "(?!)")
 
     answers: tuple[ContractRequest, ...]
@@ -65,11 +65,11 @@ class ContractPlan(toml.Record):
 
 @dataclass(frozen=True)
 class ContractReply:
-    """What came back to one request."""
+    """The reply to one request."""
 
     name: str
     status: int | None
-    """None where nothing came back."""
+    """None if there was no reply."""
     kind: str = ""
     """The content type without its parameters."""
     bodies: tuple[Any, ...] | None = None
@@ -90,18 +90,18 @@ class Metric:
 
 @dataclass(frozen=True)
 class Observed:
-    """All that was found out about one server."""
+    """All observations of one server."""
 
     routes: Mapping[str, frozenset[str]]
     """Methods by path."""
     listed: bool
-    """Whether the server listed its routes; if not, only those asked for one by one are known."""
+    """Whether the server listed its routes; if not, only the routes of the plan are known."""
     metrics: Mapping[str, Metric] | None
-    """None where the server tells none."""
+    """None if the server exposes none."""
     answers: tuple[ContractReply, ...]
     refusals: tuple[ContractReply, ...]
     model: str
-    """The name it was asked by, which is another at every boot."""
+    """The model's name in the requests, which differs at every boot."""
     not_asked: Mapping[str, str] = field(default_factory=dict)
     """Why a request was not sent, by its name."""
     requests: int = 0

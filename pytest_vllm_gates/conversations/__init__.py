@@ -1,1 +1,1 @@
-"""Conversations: the requests of the matrix, and the TOML files that ship."""
+"""Sends the conversations of the matrix to a server, whole and streamed, and checks the answers."""

@@ -1,9 +1,7 @@
-"""Makes a server write calls of our choice, to see what its parsers make of them.
+"""Forces a server to write given tool calls, to check how its parsers read them.
 
-A grammar with one choice (`structured_outputs.choice`) leaves the model no other text, so what a
-parser does with an awkward call can be seen with any model, however small or unwilling.
-
-A reply the server was made to write, to see what its parsers make of it.
+A grammar with one choice (`structured_outputs.choice`) leaves the model no other text, so a parser
+can be tested on an awkward call with any model, even one that would not write it.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ class TypedCalls(toml.Record):
 
 @dataclass(frozen=True)
 class ForcedReply:
-    """What came of one forced reply: a call of one tool."""
+    """The answers to one request that forces a call of one tool."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -75,10 +73,10 @@ class ForcedReply:
 
 
 NAME = "save_note"
-ASKED = {"role": "user", "content": "Save this note."}
+USER_MESSAGE = {"role": "user", "content": "Save this note."}
 
-# Said before the call, so that no grammar for calls can take the place of the choice.
-BEFORE = "Noted. "
+# Comes before the call, so that no grammar for calls can take the place of the choice.
+LEAD_IN = "Noted. "
 MORE_TOKENS = 64
 FIRST_BIAS = 100
 MARKER_BIAS = 55
@@ -87,7 +85,7 @@ TEXT_BIAS = 10
 
 @dataclass(frozen=True)
 class WantedCall:
-    """A call that a server is to write."""
+    """A call that a server is forced to write."""
 
     name: str
     call: str
@@ -101,52 +99,52 @@ class WantedCall:
 
 @dataclass
 class ForcedReplies:
-    """The replies that were written, and why others were not."""
+    """The replies that were written, and why the others were not."""
 
     replies: list[ForcedReply] = field(default_factory=list)
     not_written: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    """How the server failed on what it was made to write, by the call's name."""
+    """The server's error for each call on which it failed, by the call's name."""
 
 
 def force(
-    chat: Chat, endpoint: Endpoint, family: Family, wanted: Sequence[WantedCall]
+    chat: Chat, endpoint: Endpoint, family: Family, calls: Sequence[WantedCall]
 ) -> ForcedReplies:
-    """Have every call written whole, streamed and wide.
+    """Force every call in a whole answer, a stream and a stream of wide deltas.
 
-    Raises `Inconclusive` where the server does not write what it is made to.
+    Raises `Inconclusive` if the server does not write the calls that the grammar leaves it.
     """
     forced = ForcedReplies()
     bias = _bias(endpoint, tools_of(family))
 
-    def ask(wanted_call: WantedCall) -> ForcedReply | str:
-        written = BEFORE + wanted_call.call
+    def ask(call: WantedCall) -> ForcedReply | str:
+        written = LEAD_IN + call.call
         try:
-            body = _body(endpoint, family, wanted_call, bias)
-            whole = chat.ask(body)
+            body = _body(endpoint, family, call, bias)
+            answer = chat.ask(body)
             streamed = chat.stream(body)
             widened = chat.stream({**body, "stream_interval": WIDE_TOKENS})
-            if whole.token_ids and written not in http.detokenize(endpoint, whole.token_ids):
+            if answer.token_ids and written not in http.detokenize(endpoint, answer.token_ids):
                 return "the tokens that came are others than the ones the grammar leaves"
-            if spelled := _spelled(endpoint, written, whole.token_ids, bias):
+            if spelled := _spelled(endpoint, written, answer.token_ids, bias):
                 return f"the markers {spelled} were spelled in several tokens, as no model does"
         except openai.InternalServerError as error:
-            forced.failed[wanted_call.name] = str(error)
+            forced.failed[call.name] = str(error)
             return f"the server failed: {error}"
         except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
             return f"{type(error).__name__}: {error}"
         return ForcedReply(
-            wanted_call.name,
-            wanted_call.arguments,
-            wanted_call.exact,
+            call.name,
+            call.arguments,
+            call.exact,
             body,
-            whole,
+            answer,
             streamed,
             widened,
         )
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        for call, reply in zip(wanted, pool.map(ask, wanted), strict=True):
+        for call, reply in zip(calls, pool.map(ask, calls), strict=True):
             if isinstance(reply, str):
                 forced.not_written[call.name] = reply
             else:
@@ -159,20 +157,20 @@ def force(
     return forced
 
 
-def request(endpoint: Endpoint, family: Family, wanted: WantedCall) -> dict[str, Any]:
-    """Return the request that has a call written."""
-    return _body(endpoint, family, wanted, _bias(endpoint, tools_of(family)))
+def request(endpoint: Endpoint, family: Family, call: WantedCall) -> dict[str, Any]:
+    """Return the request that forces a call."""
+    return _body(endpoint, family, call, _bias(endpoint, tools_of(family)))
 
 
-def in_json(tools: Tools, arguments: Mapping[str, Any]) -> str | None:
-    """Return a call as a family writes it that writes arguments as JSON; None of another."""
+def json_call(tools: Tools, arguments: Mapping[str, Any]) -> str | None:
+    """Return a call in the family's format; None if its arguments are not written as JSON."""
     if "ARGUMENTS" not in tools.call:
         return None
     text = json.dumps(arguments, ensure_ascii=False)
     return tools.call.replace("NAME", NAME).replace("ARGUMENTS", text)
 
 
-def closing(tools: Tools) -> str:
+def closing_marker(tools: Tools) -> str:
     """Return the marker at a call's end."""
     return "<" + tools.call.strip().rpartition("<")[2]
 
@@ -189,21 +187,21 @@ def tools_of(family: Family) -> Tools:
     return family.tools
 
 
-def declared(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def tool_definition(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tool that every forced call calls."""
     function = {"name": NAME, "description": "Save a text.", "parameters": parameters}
     return {"type": "function", "function": function}
 
 
 def _body(
-    endpoint: Endpoint, family: Family, wanted: WantedCall, bias: Mapping[str, int]
+    endpoint: Endpoint, family: Family, call: WantedCall, bias: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the request that leaves the model nothing but a call to write."""
-    written = BEFORE + wanted.call
+    """Return the request whose grammar allows only this call."""
+    written = LEAD_IN + call.call
     ids = http.token_ids(endpoint, written)
     body: dict[str, Any] = {
-        "messages": [ASKED],
-        "tools": [declared(wanted.parameters)],
+        "messages": [USER_MESSAGE],
+        "tools": [tool_definition(call.parameters)],
         "tool_choice": "auto",
         "structured_outputs": {"choice": [written]},
         "logit_bias": {str(number): TEXT_BIAS for number in ids} | dict(bias),
@@ -216,21 +214,20 @@ def _body(
 
 
 def _bias(endpoint: Endpoint, tools: Tools) -> dict[str, int]:
-    """Return what makes the model begin as it is to, and write markers as models do: in one token.
+    """Return the logit bias for the first token and for markers that are one token each.
 
-    A grammar leaves it to the model whether a marker is its own token or spelled in several, and a
-    parser that reads ids would rightly overlook the second. Likewise for the words of the text,
-    which else take many more tokens than they need.
+    The grammar allows a marker as one token or as several, and a parser that reads ids rightly
+    overlooks the second. The same goes for words, which would take many more tokens than needed.
     """
     ids = [http.token_ids(endpoint, marker.strip()) for marker in tools.markers]
-    bias = {str(found[0]): MARKER_BIAS for found in ids if len(found) == 1}
-    return {**bias, str(http.token_ids(endpoint, BEFORE)[0]): FIRST_BIAS}
+    bias = {str(marker_ids[0]): MARKER_BIAS for marker_ids in ids if len(marker_ids) == 1}
+    return {**bias, str(http.token_ids(endpoint, LEAD_IN)[0]): FIRST_BIAS}
 
 
 def _spelled(
-    endpoint: Endpoint, written: str, came: Sequence[int], bias: Mapping[str, int]
+    endpoint: Endpoint, expected: str, token_ids: Sequence[int], bias: Mapping[str, int]
 ) -> list[int]:
-    """Return the ids of markers that were to be written and did not come."""
+    """Return the ids of expected markers that are not among the answer's tokens."""
     markers = {int(text) for text, value in bias.items() if value == MARKER_BIAS}
-    due = markers & set(http.token_ids(endpoint, written))
-    return sorted(due - set(came)) if came else []
+    due = markers & set(http.token_ids(endpoint, expected))
+    return sorted(due - set(token_ids)) if token_ids else []

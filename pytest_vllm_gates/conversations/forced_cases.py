@@ -1,9 +1,7 @@
-"""Calls whose arguments are of all types that tools declare, as the served template writes them.
+"""The forced calls: arguments of all types that tools declare, and texts that are hard to parse.
 
 A format that writes values bare (`<parameter=days>2</parameter>`) leaves their types to the parser,
-which takes them from the tool's schema: the same text is a number, nothing or a text.
-
-Calls whose one argument is a text that parsers trip over, as a family writes them.
+which takes them from the tool's schema: the same text is a number, a null or a string.
 """
 
 from __future__ import annotations
@@ -17,17 +15,17 @@ from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.conversations.forced_calls import (
-    ASKED,
     NAME,
+    USER_MESSAGE,
     ForcedReplies,
     HostileTexts,
     TypedCalls,
     WantedCall,
-    closing,
-    declared,
+    closing_marker,
     force,
-    in_json,
+    json_call,
     request,
+    tool_definition,
     tools_of,
 )
 from pytest_vllm_gates.outcomes import NotApplicable
@@ -43,12 +41,12 @@ CALLS = data.FOLDER / "typed_calls.toml"
 
 
 def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies:
-    """Have every call of the file written; raises as `hostile_calls` does.
+    """Force every call of `typed_calls.toml`; raises as `hostile_calls` does.
 
-    Raises `NotApplicable`, too, where the served chat template renders none of them.
+    Raises `NotApplicable`, too, if the served chat template renders none of them.
     """
     tools_of(family)
-    wanted: list[WantedCall] = []
+    calls: list[WantedCall] = []
     unwritten: dict[str, str] = {}
     for typed_call in toml.load(CALLS, TypedCalls).calls:
         parameters, arguments = json.loads(typed_call.parameters), json.loads(typed_call.arguments)
@@ -57,10 +55,10 @@ def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies
         except (httpx.HTTPError, ValueError) as error:
             unwritten[typed_call.name] = f"{type(error).__name__}: {error}"
         else:
-            wanted.append(WantedCall(typed_call.name, call, arguments, parameters))
-    if not wanted:
+            calls.append(WantedCall(typed_call.name, call, arguments, parameters))
+    if not calls:
         raise NotApplicable(f"no call is rendered: {next(iter(unwritten.values()))}")
-    forced = force(chat, endpoint, family, wanted)
+    forced = force(chat, endpoint, family, calls)
     forced.not_written |= unwritten
     return forced
 
@@ -68,25 +66,25 @@ def typed_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies
 def _call(
     endpoint: Endpoint, family: Family, parameters: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> str:
-    """Return a call as the family writes it: in JSON, or as its served template renders one.
+    """Return a call in the family's format: in JSON, or as the served template renders one.
 
-    Raises `ValueError` where the template writes none, and `httpx.HTTPStatusError` where the
-    server refuses to render it.
+    Raises `ValueError` if the template renders no call, and `httpx.HTTPStatusError` if the server
+    refuses to render it.
     """
     tools = tools_of(family)
-    if written := in_json(tools, arguments):
+    if written := json_call(tools, arguments):
         return written
     text = json.dumps(arguments, ensure_ascii=False)
-    called = {"id": "call-1", "type": "function", "function": {"name": NAME, "arguments": text}}
+    tool_call = {"id": "call-1", "type": "function", "function": {"name": NAME, "arguments": text}}
     body: dict[str, Any] = {
-        "messages": [ASKED, {"role": "assistant", "content": "", "tool_calls": [called]}],
-        "tools": [declared(parameters)],
+        "messages": [USER_MESSAGE, {"role": "assistant", "content": "", "tool_calls": [tool_call]}],
+        "tools": [tool_definition(parameters)],
         "add_generation_prompt": False,
     }
     if kwargs := family.thinking_kwargs("off"):
         body["chat_template_kwargs"] = kwargs
     prompt = http.detokenize(endpoint, http.tokenize(endpoint, body))
-    opening, end = tools.call.partition("NAME")[0].strip(), closing(tools)
+    opening, end = tools.call.partition("NAME")[0].strip(), closing_marker(tools)
     begun, ended = prompt.rfind(f"{opening}{NAME}"), prompt.rfind(end)
     if not 0 <= begun < ended:
         raise ValueError(f"the chat template renders no call between {opening!r} and {end!r}")
@@ -101,45 +99,49 @@ PARAMETERS = {"type": "object", "properties": {"text": {"type": "string"}}, "req
 
 
 def hostile_calls(chat: Chat, endpoint: Endpoint, family: Family) -> ForcedReplies:
-    """Have every hostile text written as the argument of a call; raises as `force` does.
+    """Force a call for every text of `hostile.toml`; raises as `force` does.
 
     Raises `NotApplicable` for a family without tools or that cannot answer without thinking.
     """
     tools = tools_of(family)
     texts = {
-        text.name: _filled(text.text, family) * text.times
+        text.name: _with_markers(text.text, family) * text.times
         for text in toml.load(TEXTS, HostileTexts).texts
     }
-    return force(chat, endpoint, family, [_wanted(tools, *pair) for pair in texts.items()])
+    return force(chat, endpoint, family, [_forced_call(tools, *pair) for pair in texts.items()])
 
 
 def long_call(endpoint: Endpoint, family: Family) -> dict[str, Any]:
     """Return the request for a call with one long argument; raises as `hostile_calls` does."""
-    wanted = _wanted(tools_of(family), "long", LONG_WORD * LONG_WORDS)
-    return request(endpoint, family, wanted)
+    call = _forced_call(tools_of(family), "long", LONG_WORD * LONG_WORDS)
+    return request(endpoint, family, call)
 
 
-def _wanted(tools: Tools, name: str, text: str) -> WantedCall:
+def _forced_call(tools: Tools, name: str, text: str) -> WantedCall:
     exact = "ARGUMENTS" in tools.call or _carries(tools, text)
     return WantedCall(name, _hostile_call(tools, text), {"text": text}, PARAMETERS, exact)
 
 
 def _hostile_call(tools: Tools, text: str) -> str:
-    """Return a call as the family writes it."""
-    if written := in_json(tools, {"text": text}):
+    """Return a call of one text in the family's format."""
+    if written := json_call(tools, {"text": text}):
         return written
     return tools.call.replace("NAME", NAME).replace("KEY", "text").replace("VALUE", text)
 
 
 def _carries(tools: Tools, text: str) -> bool:
-    """Return whether text between tags comes out again: not where it holds the tags themselves."""
+    """Return whether the format can carry a text between its tags: not if it holds the tags."""
     return not any(marker.strip() in text for marker in tools.markers)
 
 
-def _filled(text: str, family: Family) -> str:
+def _with_markers(text: str, family: Family) -> str:
     tools = tools_of(family)
     opening = tools.call.strip().partition(">")[0] + ">"
-    words = {"open": opening, "close": closing(tools), "stop": family.prompt.stop_tokens[0]}
-    for word, meant in words.items():
-        text = text.replace(f"${{{word}}}", meant)
+    placeholders = {
+        "open": opening,
+        "close": closing_marker(tools),
+        "stop": family.prompt.stop_tokens[0],
+    }
+    for placeholder, marker in placeholders.items():
+        text = text.replace(f"${{{placeholder}}}", marker)
     return text

@@ -1,4 +1,4 @@
-"""Asks one question again and again with other stops and limits."""
+"""Repeats one request with other stop strings and token limits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SHORT_OF_A_CALL = (6, 4, 3)
 
 
 class Pieces:
-    """The answer to a question, and what comes of stopping it at any piece of it."""
+    """The answer to a request, and the answers when any piece of it is a stop string."""
 
     def __init__(self, chat: Chat, body: Mapping[str, Any]) -> None:
-        """Ask for the answer without a stop."""
+        """Send the request without a stop."""
         self._chat = chat
         self._body = dict(body)
         self.plain = chat.ask(self._body)
@@ -71,51 +71,58 @@ class LimitedAnswer:
 
     name: str
     kind: str
-    how: str
+    mode: str
     """`whole` or `streamed`."""
     request: Mapping[str, Any]
     max_tokens: int
     due: str
     answer: Answer
     plain: Answer
-    """The answer without the limit, asked for in the same way."""
+    """The answer in the same mode without the limit."""
 
 
 def limits(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAnswer]:
-    """Ask with limits below, at and above the length of the answer without one."""
+    """Send the request with limits below, at and above the length of the answer without one."""
     if plain.usage is None:
         return []
     length = plain.usage.completion_tokens
-    wanted = {"one token": 1, "half": max(1, length // 2), "exact": length, "one more": length + 1}
+    limit_by_kind = {
+        "one token": 1,
+        "half": max(1, length // 2),
+        "exact": length,
+        "one more": length + 1,
+    }
     if plain.reasoning.strip() and plain.has_text:
         thought = len(plain.reasoning) / (len(plain.reasoning) + len(plain.content))
-        wanted["in the thinking"] = max(1, round(thought * length / 2))
-    return _limited(chat, body, plain, wanted)
+        limit_by_kind["in the thinking"] = max(1, round(thought * length / 2))
+    return _limited(chat, body, plain, limit_by_kind)
 
 
 def limits_in_a_call(chat: Chat, body: Mapping[str, Any], plain: Answer) -> list[LimitedAnswer]:
-    """Ask with limits that end a call before it is whole; `plain` holds the call."""
+    """Send the request with limits that cut its call short; `plain` holds the whole call."""
     if plain.usage is None or not plain.tool_calls:
         return []
     length = plain.usage.completion_tokens
     short = [tokens for tokens in SHORT_OF_A_CALL if tokens < length]
-    wanted = {f"{tokens} before a call's end": length - tokens for tokens in short}
-    return _limited(chat, body, plain, wanted)
+    limit_by_kind = {f"{tokens} before a call's end": length - tokens for tokens in short}
+    return _limited(chat, body, plain, limit_by_kind)
 
 
 def _limited(
-    chat: Chat, body: Mapping[str, Any], plain: Answer, wanted: Mapping[str, int]
+    chat: Chat, body: Mapping[str, Any], plain: Answer, limit_by_kind: Mapping[str, int]
 ) -> list[LimitedAnswer]:
     length = plain.usage.completion_tokens if plain.usage else 0
     streamed = chat.stream(body)
-    found = []
-    for kind, limit in wanted.items():
+    answers = []
+    for kind, limit in limit_by_kind.items():
         due = "length" if limit < length else plain.finish_reason or "stop"
-        asked = {**body, "max_tokens": limit}
-        for how, ask, unlimited in (
+        request = {**body, "max_tokens": limit}
+        for mode, ask, unlimited in (
             ("whole", chat.ask, plain),
             ("streamed", chat.stream, streamed),
         ):
-            name = f"max_tokens {limit} of {length} ({kind}), {how}"
-            found.append(LimitedAnswer(name, kind, how, asked, limit, due, ask(asked), unlimited))
-    return found
+            name = f"max_tokens {limit} of {length} ({kind}), {mode}"
+            answers.append(
+                LimitedAnswer(name, kind, mode, request, limit, due, ask(request), unlimited)
+            )
+    return answers

@@ -1,7 +1,4 @@
-"""Streams a long answer and notes when its chunks arrive, and when the server answers besides.
-
-A stream as a person sees it arrive.
-"""
+"""Measures when the chunks of a stream arrive, and whether the server answers meanwhile."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TimedStream:
-    """When the chunks of one stream arrived that carried text.
+    """The arrival times of one stream's chunks that carried text.
 
     `times` are seconds since the request was sent, `sizes` the characters each chunk carried,
-    `tokens` the tokens of the answer. `beats` are the times at which the server answered something
-    else meanwhile: while it does not, nothing can be said about the stream.
+    `tokens` the tokens of the answer. `beats` are the times at which the server answered /health:
+    while it does not, a silent stream proves nothing.
     """
 
     what: str
@@ -45,10 +42,10 @@ class TimedStream:
 
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON, times in milliseconds."""
-        found = asdict(self)
+        evidence = asdict(self)
         for name in ("times", "beats"):
-            found[f"{name}_ms"] = [round(at * 1000, 1) for at in found.pop(name)]
-        return found
+            evidence[f"{name}_ms"] = [round(at * 1000, 1) for at in evidence.pop(name)]
+        return evidence
 
 
 TIMES = 8
@@ -67,22 +64,22 @@ def measure(
     chat: Chat,
     endpoint: Endpoint,
     body: Mapping[str, Any],
-    what: str,
+    name: str,
     late: Callable[[TimedStream], bool],
 ) -> PacedStreams:
     """Stream the same answer until one is not `late`, eight times at most.
 
-    What is wrong with the way is so every time; what is wrong with the machine is not.
+    A fault on the way from the server shows every time; a busy machine does not.
     """
     streams: list[TimedStream] = []
     for _ in range(TIMES):
-        streams.append(_timed(chat, endpoint, body, what))
+        streams.append(_timed(chat, endpoint, body, name))
         if not late(streams[-1]):
             break
     return PacedStreams(body, streams)
 
 
-def _timed(chat: Chat, endpoint: Endpoint, body: Mapping[str, Any], what: str) -> TimedStream:
+def _timed(chat: Chat, endpoint: Endpoint, body: Mapping[str, Any], name: str) -> TimedStream:
     times: list[float] = []
     sizes: list[int] = []
     tokens = 0
@@ -91,21 +88,21 @@ def _timed(chat: Chat, endpoint: Endpoint, body: Mapping[str, Any], what: str) -
         for chunk in chat.chunks(body):
             at = time.monotonic() - begun
             tokens = chunk.usage.completion_tokens if chunk.usage else tokens
-            if size := sum(_carried(choice.delta) for choice in chunk.choices):
+            if size := sum(_text_length(choice.delta) for choice in chunk.choices):
                 times.append(at)
                 sizes.append(size)
-    return TimedStream(what, tokens, tuple(times), tuple(sizes), tuple(at - begun for at in beats))
+    return TimedStream(name, tokens, tuple(times), tuple(sizes), tuple(at - begun for at in beats))
 
 
 @contextlib.contextmanager
 def _beats(endpoint: Endpoint) -> Iterator[list[float]]:
-    """Ask the server for its health again and again; the list fills with the times it answered."""
+    """Poll /health in a thread; the list fills with the times at which the server answered."""
     answered: list[float] = []
-    over = threading.Event()
+    stopped = threading.Event()
 
     def beat() -> None:
         with http.client(endpoint) as client:
-            while not over.wait(BEAT_S):
+            while not stopped.wait(BEAT_S):
                 with contextlib.suppress(httpx.HTTPError):
                     client.get("/health")
                     answered.append(time.monotonic())
@@ -115,15 +112,15 @@ def _beats(endpoint: Endpoint) -> Iterator[list[float]]:
     try:
         yield answered
     finally:
-        over.set()
+        stopped.set()
         thread.join()
 
 
-def _carried(delta: Any) -> int:
+def _text_length(delta: Any) -> int:
     """Return how many characters of text a delta carries."""
-    texts = [delta.content, getattr(delta, "reasoning", None)]
-    texts.append(getattr(delta, "reasoning_content", None))
+    fields = [delta.content, getattr(delta, "reasoning", None)]
+    fields.append(getattr(delta, "reasoning_content", None))
     for call in delta.tool_calls or ():
         if call.function:
-            texts += [call.function.name, call.function.arguments]
-    return sum(len(text) for text in texts if text)
+            fields += [call.function.name, call.function.arguments]
+    return sum(len(text) for text in fields if text)

@@ -1,4 +1,4 @@
-"""Asks for sampled tool calls and counts the valid ones."""
+"""Requests sampled tool calls and counts the valid ones."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def sample(
         return next(iter(faults(answer)), None)
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        found = [fault for fault in pool.map(sample, range(times)) if fault]
-    return SampledCalls(times - len(found), times, tuple(found))
+        invalid = [fault for fault in pool.map(sample, range(times)) if fault]
+    return SampledCalls(times - len(invalid), times, tuple(invalid))

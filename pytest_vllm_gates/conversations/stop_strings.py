@@ -1,4 +1,4 @@
-"""Stop strings and stop tokens for a request, taken from the answer that came without one."""
+"""Chooses stop strings and stop tokens for a request from its answer without a stop."""
 
 from __future__ import annotations
 

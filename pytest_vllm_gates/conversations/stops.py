@@ -1,4 +1,4 @@
-"""Where a server really ends an answer: whatever the files say, it is asked."""
+"""Finds the tokens at which a server ends an answer, by making it write each of them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ TOKENS = 3
 def finish_reasons(
     endpoint: Endpoint, prompt: Sequence[int], tokens: Mapping[str, int]
 ) -> dict[str, str | None]:
-    """Return by name of a token why an answer ends that is made to consist of it.
+    """Return, by token name, the finish reason of an answer that is made to consist of the token.
 
-    "stop" where the server ends an answer there, "length" where it goes on, None for a token that
-    the model cannot write.
+    "stop": the server ends an answer there. "length": it goes on. None: the model cannot write the
+    token.
     """
     return {name: _finish_reason(endpoint, prompt, number) for name, number in tokens.items()}
 

@@ -1,6 +1,6 @@
-"""Walks the matrix: asks every cell whole, streamed and in wide deltas, several cells at a time.
+"""Walks the matrix: sends every cell's request whole, streamed and in wide deltas.
 
-Stops for a request, taken from the answer that came without one.
+Several cells are in flight at a time.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Walk:
         self._max_tokens = max_tokens
         recorder = http.transport(endpoint)
         self._chat = Chat(endpoint, family, recorder)
-        self._asker = CellClient(endpoint, self._chat, recorder)
+        self._cell_client = CellClient(endpoint, self._chat, recorder)
         self.not_applicable: dict[str, str] = {}
         """Why a cell was not asked, by its name."""
 
     @property
     def requests(self) -> int:
         """How many were made."""
-        return self._asker.requests
+        return self._cell_client.requests
 
     def run(self) -> tuple[Exchange, ...]:
         """Ask the matrix and every conversation that wants an answer.
@@ -81,23 +81,25 @@ class Walk:
         ]
         cells = [cell for cell in dict.fromkeys(cells) if self._applies(cell)]
         with self._chat.client, ThreadPoolExecutor(AT_A_TIME) as pool:
-            found = {cell: pool.submit(self._plain, cell) for cell in cells if cell.stop == UNSET}
+            unstopped = {
+                cell: pool.submit(self._plain, cell) for cell in cells if cell.stop == UNSET
+            }
             stopped = [
-                pool.submit(self._stopped, cell, found[cell.unstopped])
+                pool.submit(self._stopped, cell, unstopped[cell.unstopped])
                 for cell in cells
                 if cell.stop != UNSET
             ]
-            plain = [entry.result() for entry in found.values()]
-            exchanges = [*plain, *(entry.result() for entry in stopped)]
+            answers = [future.result() for future in unstopped.values()]
+            exchanges = [*answers, *(future.result() for future in stopped)]
         return tuple(exchange for exchange in exchanges if exchange)
 
-    def _asks(self, cell: Cell) -> ConversationRule:
+    def _rule_of(self, cell: Cell) -> ConversationRule:
         if cell.turns in self._conversations:
             return matrix.asked_of(cell)
         return self._matrix.asks(cell)
 
     def _applies(self, cell: Cell) -> bool:
-        rule = self._asks(cell)
+        rule = self._rule_of(cell)
         conversation = self._conversations[rule.conversation]
         reason = conversation.model_copy(update={"thinking": cell.thinking}).why_not(self._family)
         if reason is None and cell.stop == "in_reasoning" and not self._thinks(cell):
@@ -112,7 +114,7 @@ class Walk:
         return {"on": True, "off": False}.get(cell.thinking, default)
 
     def _plain(self, cell: Cell) -> Exchange:
-        return self._asker.ask(self._exchange(cell, {}))
+        return self._cell_client.ask(self._exchange(cell, {}))
 
     def _stopped(self, cell: Cell, unstopped: Future[Exchange]) -> Exchange | None:
         """Ask with a stop taken from the answer that had none; None where it offers none."""
@@ -127,10 +129,10 @@ class Walk:
             {"stop_token_ids": [stop]} if isinstance(stop, int) else {"stop": [stop]}
         )
         exchange = replace(self._exchange(cell, more), unstopped=plain.whole, stop=stop)
-        return self._asker.ask(exchange)
+        return self._cell_client.ask(exchange)
 
     def _exchange(self, cell: Cell, more: Mapping[str, Any]) -> Exchange:
-        rule = self._asks(cell)
+        rule = self._rule_of(cell)
         body = rule.body(cell, self._conversations[rule.conversation], self._family)
         request = {**body, **more, "max_tokens": self._max_tokens, "return_token_ids": True}
         return Exchange(cell, rule, request, self._thinks(cell))
@@ -150,14 +152,14 @@ class CellClient:
         self, exchange: Exchange, headers: Mapping[str, Mapping[str, str]] | None = None
     ) -> Exchange:
         """Return the exchange with all that came back; `headers` go with each way of asking."""
-        more = headers or {}
+        headers_by_mode = headers or {}
         wide = {**exchange.request, "stream_interval": WIDE_TOKENS}
         name = f"gates-{exchange.cell.name.replace(' ', '-').replace(',', '')}"
-        told = {HEADER: name, **more.get("streamed", {})}
+        streamed_headers = {HEADER: name, **headers_by_mode.get("streamed", {})}
         try:
-            whole = self._chat.ask(exchange.request, more.get("whole"))
-            streamed = self._chat.stream(exchange.request, told)
-            widened = self._chat.stream(wide, more.get("widened"))
+            whole = self._chat.ask(exchange.request, headers_by_mode.get("whole"))
+            streamed = self._chat.stream(exchange.request, streamed_headers)
+            widened = self._chat.stream(wide, headers_by_mode.get("widened"))
             raw = self._raw(whole)
         except openai.APIStatusError as error:
             return replace(exchange, error=f"answered {error.status_code}: {error.message}")
@@ -170,7 +172,7 @@ class CellClient:
             whole=whole,
             streamed=streamed,
             widened=widened,
-            stream=self._recorder.take(told[HEADER]),
+            stream=self._recorder.take(streamed_headers[HEADER]),
             raw=raw,
         )
 

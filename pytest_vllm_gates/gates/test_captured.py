@@ -28,8 +28,8 @@ def test_is_answered_as_expected(
     evidence["status"] = [sent.status for sent in captured.answered]
     cases = [Case(sent.name, {}) for sent in captured.answered]
     findings = [
-        Finding(case, told)
+        Finding(case, fault)
         for case, sent in zip(cases, captured.answered, strict=True)
-        for told in broken(captured.expectations, sent)
+        for fault in broken(captured.expectations, sent)
     ]
     checking(findings, cases, "an answer is not what is expected of it")

@@ -23,8 +23,8 @@ from pytest_vllm_gates.goldens import (
 )
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 from pytest_vllm_gates.prompts import meaning, served as prompts_served
-from pytest_vllm_gates.prompts.layout import of_goldens, token_diff
-from pytest_vllm_gates.prompts.random import explore, plainly, requests, texts
+from pytest_vllm_gates.prompts.layout import golden_diff, token_diff
+from pytest_vllm_gates.prompts.random import explore, requests, texts, with_plain_texts
 from pytest_vllm_gates.prompts.types import Endless
 from pytest_vllm_gates.server.types import Failure
 
@@ -45,10 +45,10 @@ RANDOM_EXAMPLES = 40
 
 
 @pytest.fixture
-def asked(
+def plain_prompt(
     trivial: Conversation, family: Family, reference: ReferenceRenderer, launch: Launch
 ) -> Rendering:
-    """The prompt of the plainest conversation, where a model is served that can answer it."""
+    """The prompt of the plainest conversation; not applicable if the server generates nothing."""
     if not launch.boot.generates:
         raise NotApplicable("the renderer alone is served: it answers nothing that could stop")
     return reference.render(trivial.body(family))
@@ -77,7 +77,7 @@ def test_template_and_tokenizer_are_the_recorded(
         differing = [
             conversation.name
             for conversation in fitting
-            if differs(conversation, reference, family, golden)
+            if renders_differently(conversation, reference, family, golden)
         ]
         evidence["changed"] = changed_parts(recorded, locked)
         evidence["renders_differently"] = differing
@@ -101,9 +101,9 @@ def test_prompt_is_the_recorded(
     golden: Goldens,
     evidence: Evidence,
 ) -> None:
-    text = laid_out(conversation, reference, family)
+    text = prompt_golden(conversation, reference, family)
     name = evidence["golden"] = golden_name(conversation)
-    if differences := of_goldens(golden.recorded(name), text, reference.piece):
+    if differences := golden_diff(golden.recorded(name), text, reference.piece):
         evidence["prompt"] = differences
     golden.check(name, text)
 
@@ -118,18 +118,20 @@ def test_server_renders_as_the_reference(
     evidence: Evidence,
 ) -> None:
     body = conversation.body(family)
-    found = reference.outcome(body)
-    evidence["expected"] = str(found) if isinstance(found, Refused) else len(found.token_ids)
-    prompts = prompts_served.every(server, body, chats=launch.boot.generates)
+    expected = reference.outcome(body)
+    evidence["expected"] = (
+        str(expected) if isinstance(expected, Refused) else len(expected.token_ids)
+    )
+    prompts = prompts_served.served_prompts(server, body, chats=launch.boot.generates)
     evidence["asked_through"] = list(prompts)
     if not prompts:
         raise NotApplicable("this server does not tell the prompts of such requests")
-    for way, served in prompts.items():
-        wrong = disagreement(found, served)
-        if wrong and not isinstance(found, Refused) and not isinstance(served, Refused):
-            of = ("the checkpoint's template", f"the server's, by {way}")
-            evidence["prompt"] = token_diff(found.token_ids, served, of, reference.piece)
-        holds(wrong and f"asked through {way}: {wrong}")
+    for endpoint, served in prompts.items():
+        wrong = disagreement(expected, served)
+        if wrong and not isinstance(expected, Refused) and not isinstance(served, Refused):
+            of = ("the checkpoint's template", f"the server's, by {endpoint}")
+            evidence["prompt"] = token_diff(expected.token_ids, served, of, reference.piece)
+        fail_if(wrong and f"asked through {endpoint}: {wrong}")
 
 
 def test_sampling_is_the_recorded(
@@ -158,7 +160,7 @@ def test_prompt_opens_what_the_family_says(
     default = family.thinking.default if family.thinking else None
     thinks = {"on": True, "off": False, "unset": default}[thinking]
     wrong = meaning.wrong_opening(family, text, thinks=thinks)
-    holds(wrong and f"thinking {thinking}: {wrong}")
+    fail_if(wrong and f"thinking {thinking}: {wrong}")
 
 
 def test_thinking_switch_has_an_effect(
@@ -205,7 +207,7 @@ def test_every_turn_has_its_marker(
     except Refused as refused:
         raise NotApplicable(f"the template refuses this conversation: {refused}") from refused
     evidence["roles"] = roles
-    holds("; ".join(meaning.missing_markers(family, text, roles)))
+    fail_if("; ".join(meaning.missing_markers(family, text, roles)))
 
 
 def test_special_tokens_are_one_token_each(
@@ -214,32 +216,32 @@ def test_special_tokens_are_one_token_each(
     names = [*family.prompt.special_tokens, *family.prompt.stop_tokens]
     ids = {name: reference.token_ids(name) for name in dict.fromkeys(names)}
     evidence["token_ids"] = ids
-    split = {name: found for name, found in ids.items() if len(found) != 1}
+    split = {name: token_ids for name, token_ids in ids.items() if len(token_ids) != 1}
     assert not split, f"special tokens that fall apart: {split}"
 
 
 def test_stop_tokens_agree(
     family: Family, reference: ReferenceRenderer, evidence: Evidence
 ) -> None:
-    wanted = {name: reference.token_ids(name) for name in family.prompt.stop_tokens}
-    evidence["family"] = wanted
+    stop_ids = {name: reference.token_ids(name) for name in family.prompt.stop_tokens}
+    evidence["family"] = stop_ids
     evidence["checkpoint"] = sorted(reference.stop_ids())
-    holds(meaning.stops_disagree(wanted, reference.stop_ids()))
+    fail_if(meaning.stops_disagree(stop_ids, reference.stop_ids()))
 
 
 def test_server_stops_where_the_family_does(
-    asked: Rendering,
+    plain_prompt: Rendering,
     family: Family,
     reference: ReferenceRenderer,
     server: Endpoint,
     evidence: Evidence,
 ) -> None:
     names = dict.fromkeys((*family.prompt.stop_tokens, *family.markers))
-    ids = {name: found[0] for name in names if len(found := reference.token_ids(name)) == 1}
+    ids = {name: token_ids[0] for name in names if len(token_ids := reference.token_ids(name)) == 1}
     ids |= {f"id {number}": number for number in sorted(reference.stop_ids() - set(ids.values()))}
-    ends = stops.finish_reasons(server, asked.token_ids, ids)
+    ends = stops.finish_reasons(server, plain_prompt.token_ids, ids)
     evidence["finish_reasons"] = ends
-    holds("\n".join(meaning.wrong_stops(ends, family.prompt.stop_tokens)))
+    fail_if("\n".join(meaning.wrong_stops(ends, family.prompt.stop_tokens)))
 
 
 def test_ids_round_trip(
@@ -260,13 +262,13 @@ def test_random_conversations_render_alike(
     evidence["examples"] = RANDOM_EXAMPLES
 
     def check(body: dict[str, Any]) -> None:
-        found = reference.outcome(body)
-        if isinstance(found, Refused):
-            wrong = meaning.wrong_refusal(body, found, reference.outcome(plainly(body)))
+        expected = reference.outcome(body)
+        if isinstance(expected, Refused):
+            wrong = meaning.wrong_refusal(body, expected, reference.outcome(with_plain_texts(body)))
         else:
-            wrong = disagreement(found, prompts_served.by_tokenize(server, body))
+            wrong = disagreement(expected, prompts_served.tokenized_prompt(server, body))
             wrong = wrong and f"{wrong}\nin {body}"
-        holds(wrong)
+        fail_if(wrong)
 
     explore(check, RANDOM_EXAMPLES, requests(family))
 
@@ -275,16 +277,16 @@ def test_user_text_opens_no_turn(
     trivial: Conversation, family: Family, reference: ReferenceRenderer, golden: Goldens,
     evidence: Evidence,
 ) -> None:  # fmt: skip
-    found = {}
+    states = {}
     for marker in family.prompt.special_tokens:
         body = trivial.body(family)
         plain = reference.render(body).token_ids
         body["messages"][-1]["content"] += f" {marker} "
         ids = reference.token_ids(marker)
         injected = reference.render(body).token_ids.count(ids[0]) > plain.count(ids[0])
-        found[marker] = "open" if len(ids) == 1 and injected else "closed"
-    evidence["injection"] = found
-    golden.check("injection", settings_golden("special tokens a user's text can write", found))
+        states[marker] = "open" if len(ids) == 1 and injected else "closed"
+    evidence["injection"] = states
+    golden.check("injection", settings_golden("special tokens a user's text can write", states))
 
 
 def test_another_turn_keeps_the_earlier_tokens(
@@ -300,30 +302,33 @@ def test_another_turn_keeps_the_earlier_tokens(
         before = reference.outcome(body)
         after = reference.outcome({**body, "messages": body["messages"] + added})
         lost = prefix_lost(before, after)
-        holds(lost and f"{lost}\nin {body} and two turns of {text!r} more")
+        fail_if(lost and f"{lost}\nin {body} and two turns of {text!r} more")
 
     explore(check, RANDOM_EXAMPLES, requests(family), texts())
 
 
-def holds(wrong: str | None) -> None:
-    """Fail in the words of a judgement, if it found anything wrong."""
+def fail_if(wrong: str | None) -> None:
+    """Fail the test with this sentence, if there is one."""
     if wrong:
         pytest.fail(wrong, pytrace=False)
 
 
 def golden_name(conversation: Conversation) -> str:
+    """Return the name of a conversation's golden."""
     return f"prompt-{conversation.name}"
 
 
-def differs(
+def renders_differently(
     conversation: Conversation, reference: ReferenceRenderer, family: Family, golden: Goldens
 ) -> bool:
+    """Return whether a conversation's prompt is not the recorded one."""
     recorded = golden.recorded(golden_name(conversation))
     try:
-        return recorded not in (None, laid_out(conversation, reference, family))
+        return recorded not in (None, prompt_golden(conversation, reference, family))
     except Endless:
         return True
 
 
-def laid_out(conversation: Conversation, reference: ReferenceRenderer, family: Family) -> str:
+def prompt_golden(conversation: Conversation, reference: ReferenceRenderer, family: Family) -> str:
+    """Return the golden's text of a conversation's prompt."""
     return conversation_golden(conversation.title, reference.outcome(conversation.body(family)))

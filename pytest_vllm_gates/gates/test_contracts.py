@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.contracts import checks as judge, shapes, types as facts
+from pytest_vllm_gates.contracts import checks, shapes
 from pytest_vllm_gates.contracts.client import ContractClient
+from pytest_vllm_gates.contracts.types import load
 from pytest_vllm_gates.goldens import CorruptGolden
 from pytest_vllm_gates.outcomes import Blocked, Case, Finding, MissingGolden, NotApplicable
-from pytest_vllm_gates.robustness import sampling_effects as judged
+from pytest_vllm_gates.robustness.sampling_effects import measure_effects, missing_effects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +38,13 @@ LISTED = 1000
 
 @pytest.fixture(scope="module")
 def plan() -> ContractPlan:
-    """What is asked."""
-    return facts.load()
+    """The requests of `contracts.toml`."""
+    return load()
 
 
 @pytest.fixture(scope="module")
 def observations() -> dict[str, Observed]:
-    """What was found out about each family's server: once, whichever check asks first."""
+    """The observation of each family's server, made by the first test that needs it."""
     return {}
 
 
@@ -56,22 +57,22 @@ def observed(
     _run: Run,
     evidence: Evidence,
 ) -> Observed:
-    """All that the server says of itself and answers to the plan."""
+    """The server's routes and metrics, and its replies to the plan."""
     if family.name not in observations:
         limit = _run.options.answer_tokens
-        found = ContractClient(server, family, plan, _run.conversations, limit).observe()
-        observations[family.name] = found
-        evidence.update({"seconds": found.seconds, "requests": found.requests})
-    found = observations[family.name]
-    if all(reply.status is None for reply in found.answers):
-        raise Blocked(f"nothing that is asked is answered: {found.answers[0].text}")
-    if found.not_asked:
-        evidence["not_asked"] = dict(found.not_asked)
-    return found
+        observation = ContractClient(server, family, plan, _run.conversations, limit).observe()
+        observations[family.name] = observation
+        evidence.update({"seconds": observation.seconds, "requests": observation.requests})
+    observation = observations[family.name]
+    if all(reply.status is None for reply in observation.answers):
+        raise Blocked(f"nothing that is asked is answered: {observation.answers[0].text}")
+    if observation.not_asked:
+        evidence["not_asked"] = dict(observation.not_asked)
+    return observation
 
 
 @pytest.fixture
-def hold(
+def check_contracts(
     *,
     observed: Observed,
     plan: ContractPlan,
@@ -80,62 +81,62 @@ def hold(
     checking: Checking,
     evidence: Evidence,
 ) -> Callable[..., None]:
-    """Hold what there is of one kind against what was recorded, or record it."""
+    """Compare the contracts of one kind with the recorded ones, or record them."""
 
-    def held(what: str, now: shapes.Contracts, sees: str, *unpinned: str) -> None:
-        name = f"contracts-{what}"
-        evidence["contracts"] = {what: [*judge.lines(now), *unpinned][:LISTED]}
+    def check(kind: str, now: shapes.Contracts, impact: str, *unpinned: str) -> None:
+        name = f"contracts-{kind}"
+        evidence["contracts"] = {kind: [*checks.lines(now), *unpinned][:LISTED]}
         text = None if golden.recording else golden.recorded(name)
-        pinnable = judge.pinnable(what, now)
+        pinnable = checks.pinnable(kind, now)
         if text is None and not pinnable:
-            raise NotApplicable(f"the server has no {what} to pin")
+            raise NotApplicable(f"the server has no {kind} to pin")
         if golden.recording:
-            golden.record(name, judge.written(what, family.title, pinnable))
+            golden.record(name, checks.written(kind, family.title, pinnable))
             return
         if text is None:
             raise MissingGolden(f"no golden {name!r}; record it: {golden.command}")
         try:
-            recorded = judge.parsed(text)
+            recorded = checks.parsed(text)
         except CorruptGolden as error:
             pytest.fail(f"the golden {name!r} is corrupt: {error}", pytrace=False)
-        evidence["drift"] = judge.drift(what, recorded, pinnable)[:LISTED]
-        pinned = judge.judgeable(what, recorded, observed, plan)
+        evidence["drift"] = checks.drift(kind, recorded, pinnable)[:LISTED]
+        pinned = checks.judgeable(kind, recorded, observed, plan)
         next_step = (
             f"If that is meant, accept it: {golden.command}\n"
             f"If nobody relies on it, delete its line from the golden {name!r}."
         )
         replies = (*observed.answers, *observed.refusals)
-        checking(*judge.broken(what, pinned, now, replies), sees, next_step)
+        checking(*checks.broken(kind, pinned, now, replies), impact, next_step)
 
-    return held
+    return check
 
 
-def test_routes_are_served(observed: Observed, hold: Callable[..., None]) -> None:
-    sees = "a client asks for what was served, and is told that there is no such thing"
-    hold(shapes.ROUTES, shapes.routes(observed), sees)
+def test_routes_are_served(observed: Observed, check_contracts: Callable[..., None]) -> None:
+    impact = "a client asks for what was served, and is told that there is no such thing"
+    check_contracts(shapes.ROUTES, shapes.routes(observed), impact)
 
 
 def test_metrics_keep_their_names(
-    observed: Observed, plan: ContractPlan, hold: Callable[..., None]
+    observed: Observed, plan: ContractPlan, check_contracts: Callable[..., None]
 ) -> None:
-    sees = "dashboards and alerts show nothing, or something else, where these metrics were"
-    hold(shapes.METRICS, shapes.metrics(observed.metrics or {}, plan), sees)
+    impact = "dashboards and alerts show nothing, or something else, where these metrics were"
+    check_contracts(shapes.METRICS, shapes.metrics(observed.metrics or {}, plan), impact)
 
 
 def test_answers_keep_their_fields(
-    observed: Observed, plan: ContractPlan, hold: Callable[..., None]
+    observed: Observed, plan: ContractPlan, check_contracts: Callable[..., None]
 ) -> None:
-    sees = "clients read fields of answers that are gone or of another type"
-    hold(shapes.FIELDS, shapes.replies(observed.answers, plan), sees)
+    impact = "clients read fields of answers that are gone or of another type"
+    check_contracts(shapes.FIELDS, shapes.replies(observed.answers, plan), impact)
 
 
 def test_errors_keep_their_shape(
-    observed: Observed, plan: ContractPlan, hold: Callable[..., None]
+    observed: Observed, plan: ContractPlan, check_contracts: Callable[..., None]
 ) -> None:
     now = shapes.replies(observed.refusals, plan)
-    says = shapes.messages(observed.refusals, observed.model)
-    sees = "clients that tell errors apart, to try again or to give up, meet others"
-    hold(shapes.ERRORS, now, sees, *says)
+    messages = shapes.messages(observed.refusals, observed.model)
+    impact = "clients that tell errors apart, to try again or to give up, meet others"
+    check_contracts(shapes.ERRORS, now, impact, *messages)
 
 
 def test_sampling_parameters_have_their_effect(
@@ -147,17 +148,17 @@ def test_sampling_parameters_have_their_effect(
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    effects = judged.ask(chat.client, server, trivial.body(family))
+    effects = measure_effects(chat.client, server, trivial.body(family))
     evidence["refused"] = {effect.name: effect.refused for effect in effects if effect.refused}
-    found = [effect for effect in effects if not effect.refused]
-    cases = [Case(effect.name, {"parameter": effect.parameter}, effect.request) for effect in found]
-    missing = [
+    taken = [effect for effect in effects if not effect.refused]
+    cases = [Case(effect.name, {"parameter": effect.parameter}, effect.request) for effect in taken]
+    findings = [
         Finding(case, sentence)
-        for case, effect in zip(cases, found, strict=True)
-        for sentence in judged.missing(effect)
+        for case, effect in zip(cases, taken, strict=True)
+        for sentence in missing_effects(effect)
     ]
-    sees = "A parameter that a client sets is taken and ignored"
+    impact = "A parameter that a client sets is taken and ignored"
     next_step = (
         "Send the request past any gateway, then without speculation: which of them drops it?"
     )
-    checking(missing, cases, sees, next_step)
+    checking(findings, cases, impact, next_step)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.load import arrivals, checks as judge, drift, latency, ramp as ramps
+from pytest_vllm_gates.load import arrivals, checks, drift, latency, ramp as ramps
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
 if TYPE_CHECKING:
@@ -35,12 +35,15 @@ def test_every_request_is_answered_whole(
     kept_back = [why for phase in loaded.phases if (why := arrivals.kept_back(phase))]
     if kept_back:
         raise Inconclusive(kept_back[0])
-    found = judge.unanswered(loaded, traffic.limits)
-    checking(*found, "under the planned load requests are not answered, or not to their last token")
+    findings_and_cases = checks.unanswered(loaded, traffic.limits)
+    checking(
+        *findings_and_cases,
+        "under the planned load requests are not answered, or not to their last token",
+    )
 
 
 def test_nothing_hangs_under_load(loaded: LoadResult, checking: Checking) -> None:
-    checking(*judge.hangs(loaded), "people wait for ever, and no health check tells")
+    checking(*checks.hangs(loaded), "people wait for ever, and no health check tells")
 
 
 def test_requests_go_out_as_asked(loaded: LoadResult, evidence: Evidence) -> None:
@@ -55,23 +58,23 @@ def test_requests_go_out_as_asked(loaded: LoadResult, evidence: Evidence) -> Non
 def test_tokens_are_as_many_as_the_server_counts(
     loaded: LoadResult, launch: Launch, checking: Checking
 ) -> None:
-    findings, cases = judge.uncounted(loaded)
+    findings, cases = checks.uncounted(loaded)
     if not cases:
         raise NotApplicable("the server does not count tokens, or not every request was answered")
-    if findings and not launch.owned and judge.others_came(loaded):
+    if findings and not launch.owned and checks.others_came(loaded):
         raise Inconclusive("others have used this server meanwhile; judge it when idle")
     checking(findings, cases, "tokens get lost between the engine and the client")
 
 
 def test_planned_streams_run_at_once(loaded: LoadResult, checking: Checking) -> None:
-    findings, cases = judge.held_back(loaded)
+    findings, cases = checks.held_back(loaded)
     if not cases:
         raise NotApplicable("the server does not tell what runs and waits, or was too quick to see")
     checking(findings, cases, "there are fewer places than the deployment plans for")
 
 
 def test_no_stream_stops_while_others_go_on(loaded: LoadResult, checking: Checking) -> None:
-    checking(*judge.stalled(loaded), "some answers stop in the middle for a while")
+    checking(*checks.stalled(loaded), "some answers stop in the middle for a while")
 
 
 def test_latencies_are_within_their_limits(
@@ -80,17 +83,17 @@ def test_latencies_are_within_their_limits(
     evidence["figures"] = {
         phase.name: latency.figures(phase, traffic.limits) for phase in loaded.phases
     }
-    findings, cases = judge.slow(loaded, traffic.limits)
+    findings, cases = checks.slow(loaded, traffic.limits)
     if not cases:
         raise NotApplicable("nothing was answered, so nothing has a latency")
-    if findings and (late := judge.client_was_late(loaded, traffic.limits)):
+    if findings and (late := checks.client_was_late(loaded, traffic.limits)):
         raise Inconclusive(f"{late}: what it saw is its own; run it on a machine that is less busy")
     checking(findings, cases, "under the planned load answers come too late")
 
 
 def test_load_changes_no_answer(*, loaded: LoadResult, checking: Checking, invariant: bool) -> None:
     checking(
-        *judge.changed(loaded, invariant=invariant),
+        *checks.changed(loaded, invariant=invariant),
         "what is asked while others ask is answered otherwise than alone",
     )
 
@@ -98,13 +101,13 @@ def test_load_changes_no_answer(*, loaded: LoadResult, checking: Checking, invar
 def test_no_answer_under_load_holds_what_is_anothers(
     loaded: LoadResult, checking: Checking
 ) -> None:
-    checking(*judge.crossed(loaded), "under load somebody reads what is another's")
+    checking(*checks.crossed(loaded), "under load somebody reads what is another's")
 
 
 def test_server_comes_to_rest_after_load(
     *, loaded: LoadResult, checking: Checking, invariant: bool
 ) -> None:
-    findings, cases = judge.unwell(loaded, invariant=invariant)
+    findings, cases = checks.unwell(loaded, invariant=invariant)
     if not cases:
         raise NotApplicable("the server hangs and never came to rest")
     checking(findings, cases, "after its load the server is not what it was before")
@@ -128,11 +131,11 @@ def test_soak_does_not_slow_down(loaded: LoadResult, traffic: Traffic, evidence:
     if not loaded.soak:
         raise NotApplicable(NO_SOAK)
     evidence["tokens_per_s"] = [round(block.output_tokens_per_s, 1) for block in loaded.soak]
-    failed, asked = (
-        sum(getattr(block, of) for block in loaded.soak) for of in ("failed", "requests")
+    failed, requests = (
+        sum(getattr(block, count) for block in loaded.soak) for count in ("failed", "requests")
     )
-    assert failed <= traffic.limits.error_rate * asked, (
-        f"{failed} of {asked} requests of the soak failed, the first with: "
+    assert failed <= traffic.limits.error_rate * requests, (
+        f"{failed} of {requests} requests of the soak failed, the first with: "
         f"{next(block.error for block in loaded.soak if block.error)}"
     )
     soak_drift = drift.throughput(loaded.soak)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.long_context import (
-    checks as long_context_checks,
-    prompts as long_context_prompts,
-)
-from pytest_vllm_gates.numerics import checks as numerics_checks, client as numerics_client
+from pytest_vllm_gates.long_context import checks
+from pytest_vllm_gates.long_context.prompts import Haystack, last_scores
+from pytest_vllm_gates.numerics.checks import prompt_distance
+from pytest_vllm_gates.numerics.client import served_scores
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 
 if TYPE_CHECKING:
@@ -33,13 +32,13 @@ pytestmark = pytest.mark.long_context
 
 
 def test_planned_context_has_room(
-    situation: LadderSetup, launch: Launch, climb: LadderResult, evidence: Evidence
+    ladder_setup: LadderSetup, launch: Launch, ladder_result: LadderResult, evidence: Evidence
 ) -> None:
-    planned, at_once = situation.planned, situation.at_once
+    planned, at_once = ladder_setup.planned, ladder_setup.at_once
     room = launch.startup.concurrency_at(planned)
     evidence.update(planned_tokens=planned, planned_at_once=at_once, room_for=room)
-    assert climb.context >= planned, (
-        f"{planned} tokens of context are planned and the server takes {climb.context}: "
+    assert ladder_result.context >= planned, (
+        f"{planned} tokens of context are planned and the server takes {ladder_result.context}: "
         "longer requests are refused"
     )
     assert room is None or room >= at_once, (
@@ -50,59 +49,62 @@ def test_planned_context_has_room(
     )
     preempted = {
         rung.rung.name: rung.preempted
-        for rung in climb.rungs
+        for rung in ladder_result.rungs
         if rung.rung.at_once <= at_once and rung.preempted
     }
     assert not preempted, f"the KV cache was full and requests were begun anew: {preempted}"
 
 
 def test_every_length_is_answered(
-    climb: LadderResult, checking: Checking, evidence: Evidence
+    ladder_result: LadderResult, checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["rungs"] = [rung.as_evidence() for rung in climb.rungs]
+    evidence["rungs"] = [rung.as_evidence() for rung in ladder_result.rungs]
     checking(
-        *long_context_checks.unanswered(climb),
+        *checks.unanswered(ladder_result),
         "what the context has room for is not answered whole",
     )
 
 
-def test_nothing_hangs(climb: LadderResult, checking: Checking) -> None:
-    checking(*long_context_checks.hangs(climb), "people wait for ever, and no health check tells")
+def test_nothing_hangs(ladder_result: LadderResult, checking: Checking) -> None:
+    checking(*checks.hangs(ladder_result), "people wait for ever, and no health check tells")
 
 
 def test_prefix_and_company_change_nothing(
-    *, climb: LadderResult, checking: Checking, tolerance: Tolerance, invariant: bool
+    *, ladder_result: LadderResult, checking: Checking, tolerance: Tolerance, invariant: bool
 ) -> None:
     checking(
-        *long_context_checks.changed(climb, tolerance, invariant=invariant),
+        *checks.changed(ladder_result, tolerance, invariant=invariant),
         "a long prompt is continued otherwise on a warm prefix or in company than alone",
     )
 
 
-def test_too_long_is_refused(climb: LadderResult, checking: Checking) -> None:
+def test_too_long_is_refused(ladder_result: LadderResult, checking: Checking) -> None:
     checking(
-        *long_context_checks.unrefused(climb),
+        *checks.unrefused(ladder_result),
         "who sends too much does not learn it, or harms the server",
     )
 
 
-def test_server_comes_to_rest(*, climb: LadderResult, checking: Checking, invariant: bool) -> None:
+def test_server_comes_to_rest(
+    *, ladder_result: LadderResult, checking: Checking, invariant: bool
+) -> None:
     checking(
-        *long_context_checks.unwell(climb, invariant=invariant),
+        *checks.unwell(ladder_result, invariant=invariant),
         "after long prompts the server is not what it was before",
     )
 
 
-def test_memory_does_not_grow(climb: LadderResult, evidence: Evidence) -> None:
-    evidence["memory_bytes"] = [rung.rest.memory_bytes for rung in climb.rungs if rung.rest]
-    grown = long_context_checks.growth(climb)
+def test_memory_does_not_grow(ladder_result: LadderResult, evidence: Evidence) -> None:
+    evidence["memory_bytes"] = [rung.rest.memory_bytes for rung in ladder_result.rungs if rung.rest]
+    grown = checks.growth(ladder_result)
     if grown is None:
         raise NotApplicable("the server's processes cannot be seen")
     evidence["grown_bytes"] = grown
-    assert grown <= long_context_checks.GROWTH_BYTES, (
-        f"the server's memory grew by {grown / long_context_checks.MIB:.0f} MiB from one crowd of "
-        f"{climb.rungs[-1].rung.at_once} full contexts to the next one like it, "
-        f"{long_context_checks.GROWTH_BYTES / long_context_checks.MIB:.0f} MiB allowed: it will be killed one day"
+    allowed = checks.GROWTH_BYTES
+    assert grown <= allowed, (
+        f"the server's memory grew by {grown / checks.MIB:.0f} MiB from one crowd of "
+        f"{ladder_result.rungs[-1].rung.at_once} full contexts to the next one like it, "
+        f"{allowed / checks.MIB:.0f} MiB allowed: it will be killed one day"
     )
 
 
@@ -119,14 +121,12 @@ def test_long_positions_are_scored_as_by_the_reference(
     for name, (ids, count) in long_prompts.items():
         expected = scored_ends.cases[name]
         positions = len(expected.prompt_logprobs)
-        served = numerics_client.serve(server, ids, count, score_prompt=True)
-        distance = numerics_checks.prompt_distance(
-            long_context_prompts.end(served, positions), expected
-        )
+        served = served_scores(server, ids, count, score_prompt=True)
+        distance = prompt_distance(last_scores(served, positions), expected)
         case = Case(f"the last {positions} of {name}")
         cases.append(case)
         distances[name] = round(distance.mean, 4)
-        findings += [Finding(case, says) for says in distance.faults(tolerance)]
+        findings += [Finding(case, fault) for fault in distance.faults(tolerance)]
     evidence["mean_distance_nats"] = distances
     checking(
         findings, cases, "the end of a long prompt is computed otherwise than by the reference"
@@ -137,12 +137,12 @@ def test_a_needle_is_found(
     *,
     server: Endpoint,
     family: Family,
-    situation: LadderSetup,
+    ladder_setup: LadderSetup,
     checking: Checking,
     evidence: Evidence,
 ) -> None:
-    needle, planned = situation.wanted.needle, situation.planned
-    haystack = long_context_prompts.Haystack(server, family, situation.wanted)
+    needle, planned = ladder_setup.plan.needle, ladder_setup.planned
+    haystack = Haystack(server, family, ladder_setup.plan)
     short = haystack.ask(needle.short_tokens, 0.5)
     evidence["in_a_short_text"] = short.shown
     if not short.found:
@@ -153,6 +153,6 @@ def test_a_needle_is_found(
     for length, depth in itertools.product((planned // 2, planned), needle.depths):
         case = Case(f"{length} tokens, at {depth:.0%} of them")
         cases.append(case)
-        if not (hay := haystack.ask(length, depth)).found:
-            findings.append(Finding(case, f"asked for {hay.number}, it says {hay.shown}"))
+        if not (answer := haystack.ask(length, depth)).found:
+            findings.append(Finding(case, f"asked for {answer.number}, it says {answer.shown}"))
     checking(findings, cases, "what stands in a long text is not found")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.numerics import checks as numerics_checks, client as numerics_client
+from pytest_vllm_gates.numerics.checks import output_distance, prompt_distance, written
+from pytest_vllm_gates.numerics.client import compute, is_small, served_scores, weights_sha256
 from pytest_vllm_gates.numerics.types import ReferenceScores
 from pytest_vllm_gates.outcomes import MissingGolden
 
@@ -57,70 +58,74 @@ def prompts(
 
 
 @pytest.fixture(scope="session")
-def computed(
+def computed_reference(
     subject: Subject,
     prompts: dict[str, tuple[tuple[int, ...], int]],
     interpreter: Path | None,
     overlay: Path | None,
 ) -> ReferenceScores | None:
     """The reference computed here and now; None where the weights are too large or not here."""
-    if interpreter is None or not numerics_client.is_small(subject.checkpoint):
+    if interpreter is None or not is_small(subject.checkpoint):
         return None
-    return numerics_client.compute(subject.checkpoint, interpreter, overlay, prompts)
+    return compute(subject.checkpoint, interpreter, overlay, prompts)
 
 
 @pytest.fixture
-def scored(request: pytest.FixtureRequest, subject: Subject, golden: Goldens) -> ReferenceScores:
+def reference_scores(
+    request: pytest.FixtureRequest, subject: Subject, golden: Goldens
+) -> ReferenceScores:
     """The recorded reference; without one, or when recording, one that is computed."""
-    recorded = golden.reference(GOLDEN, numerics_client.weights_sha256(subject.checkpoint))
+    recorded = golden.reference(GOLDEN, weights_sha256(subject.checkpoint))
     if recorded:
         return recorded
-    scores: ReferenceScores | None = request.getfixturevalue("computed")
+    scores: ReferenceScores | None = request.getfixturevalue("computed_reference")
     if scores is None and golden.recording:
-        scores = request.getfixturevalue("served")
+        scores = request.getfixturevalue("served_reference")
     if scores is None:
         raise MissingGolden(f"no golden {GOLDEN!r}; record it on a trusted lane: {golden.command}")
     if golden.recording:
-        golden.record(GOLDEN, numerics_checks.written(subject.family.title, scores))
+        golden.record(GOLDEN, written(subject.family.title, scores))
     return scores
 
 
 @pytest.fixture
-def served(
+def served_reference(
     server: Endpoint, subject: Subject, prompts: dict[str, tuple[tuple[int, ...], int]]
 ) -> ReferenceScores:
-    """What this server says, to be recorded where nothing better can be had."""
+    """The scores of this server, to record where transformers cannot run the model."""
     return ReferenceScores(
-        weights=numerics_client.weights_sha256(subject.checkpoint) or "unknown",
+        weights=weights_sha256(subject.checkpoint) or "unknown",
         source="the server of a lane that was trusted when this was recorded",
         cases={
-            name: numerics_client.serve(server, ids, count, score_prompt=True)
+            name: served_scores(server, ids, count, score_prompt=True)
             for name, (ids, count) in prompts.items()
         },
     )
 
 
 def test_prompt_is_scored_as_by_the_reference(
-    server: Endpoint, scored: ReferenceScores, tolerance: Tolerance, evidence: Evidence
+    server: Endpoint, reference_scores: ReferenceScores, tolerance: Tolerance, evidence: Evidence
 ) -> None:
-    found = {
-        name: numerics_checks.prompt_distance(
-            numerics_client.serve(server, case.prompt, 1, score_prompt=True), case
-        )
-        for name, case in scored.cases.items()
+    distances = {
+        name: prompt_distance(served_scores(server, case.prompt, 1, score_prompt=True), case)
+        for name, case in reference_scores.cases.items()
     }
-    judge(found, tolerance, evidence)
+    check_distances(distances, tolerance, evidence)
 
 
 @pytest.mark.parametrize("prefix", ["cold", "warm"])
 def test_output_is_scored_as_by_the_reference(
-    prefix: str, server: Endpoint, scored: ReferenceScores, tolerance: Tolerance, evidence: Evidence
+    prefix: str,
+    server: Endpoint,
+    reference_scores: ReferenceScores,
+    tolerance: Tolerance,
+    evidence: Evidence,
 ) -> None:
     evidence["prefix"] = prefix
-    judge(
+    check_distances(
         {
-            name: numerics_checks.output_distance(continued(server, case), case, tolerance)
-            for name, case in scored.cases.items()
+            name: output_distance(continuation(server, case), case, tolerance)
+            for name, case in reference_scores.cases.items()
         },
         tolerance,
         evidence,
@@ -128,30 +133,36 @@ def test_output_is_scored_as_by_the_reference(
 
 
 def test_output_in_a_batch_is_scored_as_by_the_reference(
-    server: Endpoint, scored: ReferenceScores, tolerance: Tolerance, evidence: Evidence
+    server: Endpoint, reference_scores: ReferenceScores, tolerance: Tolerance, evidence: Evidence
 ) -> None:
-    names = [name for name in scored.cases if name != LONG]
+    names = [name for name in reference_scores.cases if name != LONG]
     batch = [names[i % len(names)] for i in range(BATCH)]
     with ThreadPoolExecutor(BATCH) as pool:
-        served = list(pool.map(lambda name: continued(server, scored.cases[name]), batch))
-    found = {
-        f"{name} ({i})": numerics_checks.output_distance(scores, scored.cases[name], tolerance)
-        for i, (name, scores) in enumerate(zip(batch, served, strict=True))
+        continuations = list(
+            pool.map(lambda name: continuation(server, reference_scores.cases[name]), batch)
+        )
+    distances = {
+        f"{name} ({i})": output_distance(scores, reference_scores.cases[name], tolerance)
+        for i, (name, scores) in enumerate(zip(batch, continuations, strict=True))
     }
-    judge(found, tolerance, evidence)
+    check_distances(distances, tolerance, evidence)
 
 
-def continued(server: Endpoint, case: Scores) -> Scores:
-    return numerics_client.serve(server, case.prompt, len(case.output), score_prompt=False)
+def continuation(server: Endpoint, case: Scores) -> Scores:
+    """Return the served scores of a case's greedy continuation."""
+    return served_scores(server, case.prompt, len(case.output), score_prompt=False)
 
 
-def judge(found: Mapping[str, Distance], allowed: Tolerance, evidence: Evidence) -> None:
+def check_distances(
+    distances: Mapping[str, Distance], allowed: Tolerance, evidence: Evidence
+) -> None:
+    """Fail if a distance is beyond the tolerance; write them down first."""
     evidence["tolerance_nats"] = allowed.model_dump()
-    evidence["distance_nats"] = {name: asdict(distance) for name, distance in found.items()}
-    faults = {name: distance.faults(allowed) for name, distance in found.items()}
+    evidence["distance_nats"] = {name: asdict(distance) for name, distance in distances.items()}
+    faults = {name: distance.faults(allowed) for name, distance in distances.items()}
     bad = [f"{name}: {'; '.join(sentences)}" for name, sentences in faults.items() if sentences]
     assert not bad, (
-        f"{len(bad)} of {len(found)} prompts are computed otherwise than by the reference:\n"
+        f"{len(bad)} of {len(distances)} prompts are computed otherwise than by the reference:\n"
         + "\n".join(bad)
         + "\na kernel, a cast or a cache is wrong: the answers may still read well"
     )

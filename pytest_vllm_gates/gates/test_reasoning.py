@@ -25,39 +25,41 @@ pytestmark = pytest.mark.reasoning
 
 
 def test_no_marker_reaches_a_field(
-    walked: WalkResult, family: Family, checking: Checking, read_by: str
+    walked: WalkResult, family: Family, checking: Checking, parser_hint: str
 ) -> None:
     findings = [
-        Finding(exchange.case, each)
+        Finding(exchange.case, fault)
         for exchange in walked.answered
-        for each in agreement.told(exchange, lambda way: content.markers(way, family))
+        for fault in agreement.faults_in_every_mode(
+            exchange, lambda variant: content.markers(variant, family)
+        )
     ]
-    sees = "A user reads the model's wire format: tags of its thinking, its turns or its calls"
-    checking(findings, walked.cases, sees, read_by)
+    impact = "A user reads the model's wire format: tags of its thinking, its turns or its calls"
+    checking(findings, walked.cases, impact, parser_hint)
 
 
 def test_nothing_said_is_lost(
-    walked: WalkResult, family: Family, checking: Checking, read_by: str
+    walked: WalkResult, family: Family, checking: Checking, parser_hint: str
 ) -> None:
     exchanges = [exchange for exchange in walked.answered if exchange.raw is not None]
     findings = [
-        Finding(exchange.case, each)
+        Finding(exchange.case, fault)
         for exchange in exchanges
-        for each in tokens.texts(exchange, family)
+        for fault in tokens.texts(exchange, family)
     ]
-    sees = "What the model wrote is missing, or stands in the wrong field"
-    checking(findings, [exchange.case for exchange in exchanges], sees, read_by)
+    impact = "What the model wrote is missing, or stands in the wrong field"
+    checking(findings, [exchange.case for exchange in exchanges], impact, parser_hint)
 
 
 def test_thinking_off_answers_at_once(walked: WalkResult, checking: Checking) -> None:
     judged = [exchange for exchange in walked.answered if not exchange.thinks]
     findings = [
-        Finding(exchange.case, each)
+        Finding(exchange.case, fault)
         for exchange in judged
-        for each in agreement.told(exchange, finish.without_thinking)
+        for fault in agreement.faults_in_every_mode(exchange, finish.without_thinking)
     ]
-    sees = "With thinking off a user sees an empty answer, or waits for thinking"
-    checking(findings, [exchange.case for exchange in judged], sees)
+    impact = "With thinking off a user sees an empty answer, or waits for thinking"
+    checking(findings, [exchange.case for exchange in judged], impact)
 
 
 def test_thinking_on_thinks(walked: WalkResult, family: Family, checking: Checking) -> None:
@@ -65,23 +67,23 @@ def test_thinking_on_thinks(walked: WalkResult, family: Family, checking: Checki
         raise NotApplicable(f"{family.name} does not think")
     judged = [exchange for exchange in walked.answered if exchange.thinks]
     findings = [
-        Finding(exchange.case, each)
+        Finding(exchange.case, fault)
         for exchange in judged
-        for each in agreement.told(
-            exchange, lambda way: finish.with_thinking(way, family, walked.plain_thought)
+        for fault in agreement.faults_in_every_mode(
+            exchange, lambda variant: finish.with_thinking(variant, family, walked.plain_thought)
         )
     ]
-    sees = "Thinking was asked for and is not there: the answer is that of a weaker model"
-    checking(findings, [exchange.case for exchange in judged], sees)
+    impact = "Thinking was asked for and is not there: the answer is that of a weaker model"
+    checking(findings, [exchange.case for exchange in judged], impact)
 
 
 def test_an_ended_answer_is_there(walked: WalkResult, checking: Checking) -> None:
     findings = [
-        Finding(exchange.case, each)
+        Finding(exchange.case, fault)
         for exchange in walked.answered
-        for each in (
-            *agreement.told(exchange, finish.empty_stop),
-            *agreement.told(exchange, finish.unknown),
+        for fault in (
+            *agreement.faults_in_every_mode(exchange, finish.empty_stop),
+            *agreement.faults_in_every_mode(exchange, finish.unknown_reason),
         )
     ]
     checking(findings, walked.cases, "The server says that it is done, and the answer is empty")
@@ -89,9 +91,9 @@ def test_an_ended_answer_is_there(walked: WalkResult, checking: Checking) -> Non
 
 def test_usage_counts_the_tokens(walked: WalkResult, checking: Checking) -> None:
     findings = [
-        Finding(exchange.case, each)
+        Finding(exchange.case, fault)
         for exchange in walked.answered
-        for each in finish.usage(exchange)
+        for fault in finish.usage(exchange)
     ]
     checking(findings, walked.cases, "The bill does not fit the answer")
 
@@ -102,8 +104,10 @@ def test_reasoning_comes_under_the_recorded_key(
     if family.thinking is None:
         raise NotApplicable(f"{family.name} does not think")
     keys = {
-        how: sorted({answer.reasoning_key for answer in answers if answer and answer.reasoning_key})
-        for how, answers in (
+        mode: sorted(
+            {answer.reasoning_key for answer in answers if answer and answer.reasoning_key}
+        )
+        for mode, answers in (
             ("whole", [exchange.whole for exchange in walked.answered]),
             ("streamed", [exchange.streamed for exchange in walked.answered]),
         )

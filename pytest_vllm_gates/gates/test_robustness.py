@@ -13,7 +13,9 @@ import pytest
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.completion import CompletionClient
-from pytest_vllm_gates.robustness import checks as judge, client as drive, types as facts
+from pytest_vllm_gates.robustness import checks
+from pytest_vllm_gates.robustness.client import ANSWER_LIMIT_S, send_all
+from pytest_vllm_gates.robustness.types import load_all
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
@@ -32,7 +34,7 @@ QUESTION_TOKENS = 24
 
 @pytest.fixture(scope="module")
 def treatments() -> dict[str, RobustnessResult]:
-    """What was done to each family's server: once, whichever check asks first."""
+    """The result by family, filled by the first test that needs it."""
     return {}
 
 
@@ -44,9 +46,9 @@ def treatment(
     _run: Run,
     evidence: Evidence,
 ) -> RobustnessResult:
-    """Every wrong and every rare request sent to the server, and what came of it."""
+    """Send every wrong and every rare request to the server; return the reactions."""
     if family.name not in treatments:
-        saying = CompletionClient(server, drive.ANSWER_LIMIT_S)
+        completion_client = CompletionClient(server, ANSWER_LIMIT_S)
 
         # A grammar begins after the thinking: without any it meets the first token.
         kwargs = family.thinking_kwargs("off")
@@ -54,16 +56,18 @@ def treatment(
 
         def canary() -> Completion:
             messages = [{"role": "user", "content": QUESTION}]
-            return saying.ask({"messages": messages, "max_tokens": QUESTION_TOKENS, **more})
+            return completion_client.ask(
+                {"messages": messages, "max_tokens": QUESTION_TOKENS, **more}
+            )
 
-        cases = facts.load_all(_run.options.rootdir)
+        cases = load_all(_run.options.rootdir)
         begun = time.monotonic()
         context = http.context(server, family.context.planned)
-        treatments[family.name] = drive.treat(server, cases, more, context, canary)
+        treatments[family.name] = send_all(server, cases, more, context, canary)
         evidence["seconds"] = round(time.monotonic() - begun, 1)
-        evidence["requests"] = len(cases) + saying.requests
+        evidence["requests"] = len(cases) + completion_client.requests
     robustness_result = treatments[family.name]
-    evidence["slowest"] = judge.slowest(robustness_result.reactions)
+    evidence["slowest"] = checks.slowest(robustness_result.reactions)
     if robustness_result.not_asked:
         evidence["not_asked"] = list(robustness_result.not_asked)
     return robustness_result
@@ -71,14 +75,14 @@ def treatment(
 
 def test_no_request_breaks_the_server(treatment: RobustnessResult, checking: Checking) -> None:
     checking(
-        *judge.unsurvived(treatment),
+        *checks.unsurvived(treatment),
         "a client's request is answered with the server's own failure, and may end service for all",
     )
 
 
 def test_rare_requests_are_answered(treatment: RobustnessResult, checking: Checking) -> None:
     checking(
-        *judge.turned_away(treatment),
+        *checks.turned_away(treatment),
         "a client asks for what is seldom asked and within every rule, and is not answered",
     )
 
@@ -86,16 +90,16 @@ def test_rare_requests_are_answered(treatment: RobustnessResult, checking: Check
 def test_wrong_requests_are_refused(
     treatment: RobustnessResult, checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["refusals"] = judge.refusals(treatment.reactions)
+    evidence["refusals"] = checks.refusals(treatment.reactions)
     checking(
-        *judge.accepted(treatment),
+        *checks.accepted(treatment),
         "a client's mistake is answered as if it were none, and nobody learns of it",
     )
 
 
 def test_refusals_name_what_is_wrong(treatment: RobustnessResult, checking: Checking) -> None:
     checking(
-        *judge.unexplained(treatment),
+        *checks.unexplained(treatment),
         "a client is refused and cannot tell from the error what to change",
     )
 
@@ -106,6 +110,6 @@ def test_others_are_answered_as_before(treatment: RobustnessResult, checking: Ch
         f"{treatment.healthy.error}"
     )
     checking(
-        *judge.unwell(treatment),
+        *checks.unwell(treatment),
         "after somebody's unusual requests an ordinary one is not answered as it was before",
     )

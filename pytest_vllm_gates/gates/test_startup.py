@@ -17,7 +17,7 @@ from pytest_vllm_gates.memory_plan import fit, plan as memory_plan_plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import Room
 from pytest_vllm_gates.outcomes import MissingGolden, NotApplicable
-from pytest_vllm_gates.server import startup_check as judge
+from pytest_vllm_gates.server import startup_check
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.lane import Lane
@@ -38,12 +38,12 @@ def test_starts_as_recorded(
     if not now.facts:
         raise NotApplicable("nothing tells how this server was started: its log is not here")
     if golden.recording:
-        golden.record(name, judge.written(subject.family.title, now))
+        golden.record(name, startup_check.written(subject.family.title, now))
         return
     text = golden.recorded(name)
     if text is None:
         raise MissingGolden(f"no golden {name!r}; record it: {golden.command}")
-    changes = list(judge.changes(judge.parsed(text), now))
+    changes = list(startup_check.changes(startup_check.parsed(text), now))
     assert not changes, (
         "the server starts otherwise than recorded:\n  "
         + "\n  ".join(changes)
@@ -76,10 +76,10 @@ def test_memory_is_as_planned(
     evidence["told"], evidence["planned"] = dict(startup.figures), dataclasses.asdict(planned)
     if planned.refused:
         raise NotApplicable(f"no plan can be made: {'; '.join(planned.refused)}")
-    beside = list(fit.differences(planned, startup))
-    assert not beside, (
+    differences = list(fit.differences(planned, startup))
+    assert not differences, (
         "the server's memory is not what was planned:\n  "
-        + "\n  ".join(beside)
+        + "\n  ".join(differences)
         + "\nCheck the flags and the model's config.json: vllm-gates plan --config "
         f"{subject.checkpoint.source}"
     )

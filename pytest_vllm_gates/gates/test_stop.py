@@ -33,7 +33,9 @@ def with_stop(walked: WalkResult) -> list[Exchange]:
 def test_stop_string_is_not_in_the_answer(with_stop: list[Exchange], checking: Checking) -> None:
     judged = [exchange for exchange in with_stop if isinstance(exchange.stop, str)]
     findings = [
-        Finding(exchange.case, each) for exchange in judged for each in stops.shown(exchange)
+        Finding(exchange.case, fault)
+        for exchange in judged
+        for fault in stops.stop_in_fields(exchange)
     ]
     checking(
         findings, [exchange.case for exchange in judged], "A user reads what was to end the answer"
@@ -43,10 +45,10 @@ def test_stop_string_is_not_in_the_answer(with_stop: list[Exchange], checking: C
 def test_answer_ends_at_its_stop(with_stop: list[Exchange], checking: Checking) -> None:
     judged = [exchange for exchange in with_stop if exchange.cell.stop != "never"]
     findings = [
-        Finding(exchange.case, each) for exchange in judged for each in stops.where(exchange)
+        Finding(exchange.case, fault) for exchange in judged for fault in stops.wrong_end(exchange)
     ]
-    sees = "The answer ends too early or too late, or the stop swallows it"
-    checking(findings, [exchange.case for exchange in judged], sees)
+    impact = "The answer ends too early or too late, or the stop swallows it"
+    checking(findings, [exchange.case for exchange in judged], impact)
 
 
 def test_stop_that_never_occurs_changes_nothing(
@@ -54,38 +56,40 @@ def test_stop_that_never_occurs_changes_nothing(
 ) -> None:
     judged = [exchange for exchange in with_stop if exchange.cell.stop == "never"]
     findings = [
-        Finding(exchange.case, each) for exchange in judged for each in stops.idle(exchange)
+        Finding(exchange.case, fault)
+        for exchange in judged
+        for fault in stops.changed_by_unused_stop(exchange)
     ]
-    sees = "A stop list that does not concern the answer changes it"
-    checking(findings, [exchange.case for exchange in judged], sees)
+    impact = "A stop list that does not concern the answer changes it"
+    checking(findings, [exchange.case for exchange in judged], impact)
 
 
 def test_any_piece_of_the_answer_stops_it(
-    pieces: Pieces, checking: Checking, evidence: Evidence
+    stop_pieces: Pieces, checking: Checking, evidence: Evidence
 ) -> None:
-    if not pieces.plain.has_text:
+    if not stop_pieces.plain.has_text:
         raise Inconclusive("the answer without a stop is empty: there is nothing to stop at")
     cases: list[Case] = []
     findings: list[Finding] = []
 
     def check(stop: list[str]) -> None:
-        whole, request = pieces.ask(stop)
+        answer, request = stop_pieces.ask(stop)
         case = Case(f"stop {stop!r}", {"stop": "any"}, request)
         cases.append(case)
         findings.extend(
-            Finding(case, each) for each in stops.cut_at_first(stop, whole, pieces.plain)
+            Finding(case, fault) for fault in stops.cut_at_first(stop, answer, stop_pieces.plain)
         )
 
-    pieces.explore(check)
+    stop_pieces.explore(check)
     evidence["stops"] = [case.name for case in cases]
     checking(findings, cases, "The answer does not end where a stop string first occurs")
 
 
 def test_limit_is_kept_and_told(
-    limited: list[LimitedAnswer], checking: Checking, evidence: Evidence
+    limited_answers: list[LimitedAnswer], checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["limits"] = [answer.max_tokens for answer in limited]
-    cases, findings = of_limits(limited)
+    evidence["limits"] = [answer.max_tokens for answer in limited_answers]
+    cases, findings = limit_findings(limited_answers)
     checking(findings, cases, "A user cannot tell a whole answer from one that was cut")
 
 
@@ -95,19 +99,19 @@ def test_a_cut_call_is_told(
     if not limited_calls:
         raise Inconclusive("no call came, or the server counts no tokens: there is nothing to cut")
     evidence["limits"] = [call.max_tokens for call in limited_calls]
-    cases, findings = of_limits(limited_calls)
+    cases, findings = limit_findings(limited_calls)
     checking(findings, cases, "An agent acts on half a call: it is told that the call is whole")
 
 
 def test_what_is_cut_is_the_answers_beginning(
-    limited: list[LimitedAnswer], family: Family, checking: Checking, evidence: Evidence
+    limited_answers: list[LimitedAnswer], family: Family, checking: Checking, evidence: Evidence
 ) -> None:
-    under = [answer for answer in limited if answer.due == "length"]
+    under = [answer for answer in limited_answers if answer.due == "length"]
     cut = [answer for answer in under if finish.comparable(answer.answer, answer.plain)]
     evidence["generated_differently"] = len(under) - len(cut)
     if under and not cut:
         raise Inconclusive("every answer that was cut was generated differently from the whole one")
-    cases = cases_of(cut)
+    cases = limit_cases(cut)
     findings = [
         Finding(case, sentence)
         for case, answer in zip(cases, cut, strict=True)
@@ -116,23 +120,23 @@ def test_what_is_cut_is_the_answers_beginning(
     checking(findings, cases, "Thinking that was cut is shown as the answer, or the answer hidden")
 
 
-def of_limits(limited: list[LimitedAnswer]) -> tuple[list[Case], list[Finding]]:
+def limit_findings(limited_answers: list[LimitedAnswer]) -> tuple[list[Case], list[Finding]]:
     """Return the cases, and where a limit was not kept or not told."""
-    cases = cases_of(limited)
+    cases = limit_cases(limited_answers)
     findings = [
         Finding(case, sentence)
-        for case, answer in zip(cases, limited, strict=True)
+        for case, answer in zip(cases, limited_answers, strict=True)
         for sentence in (
             *finish.limit(answer.answer, answer.max_tokens),
-            *finish.told(answer.answer, answer.due),
+            *finish.wrong_reason(answer.answer, answer.due),
         )
     ]
     return cases, findings
 
 
-def cases_of(limited: list[LimitedAnswer]) -> list[Case]:
+def limit_cases(limited_answers: list[LimitedAnswer]) -> list[Case]:
     """Return the requests under limits as cases."""
     return [
-        Case(answer.name, {"limit": answer.kind, "answer": answer.how}, answer.request)
-        for answer in limited
+        Case(answer.name, {"limit": answer.kind, "answer": answer.mode}, answer.request)
+        for answer in limited_answers
     ]

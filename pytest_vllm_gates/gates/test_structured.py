@@ -25,9 +25,11 @@ pytestmark = pytest.mark.structured
 def test_json_is_one_value_that_validates(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
-    judged = ended(walked, "json_schema", evidence)
+    judged = complete_answers(walked, "json_schema", evidence)
     findings = [
-        Finding(exchange.case, each) for exchange in judged for each in content.json_value(exchange)
+        Finding(exchange.case, fault)
+        for exchange in judged
+        for fault in content.json_value(exchange)
     ]
     checking(
         findings, [exchange.case for exchange in judged], "A program that reads the JSON fails"
@@ -37,16 +39,16 @@ def test_json_is_one_value_that_validates(
 def test_text_matches_its_pattern(
     walked: WalkResult, checking: Checking, evidence: Evidence
 ) -> None:
-    judged = ended(walked, "regex", evidence)
+    judged = complete_answers(walked, "regex", evidence)
     findings = [
-        Finding(exchange.case, each) for exchange in judged for each in content.pattern(exchange)
+        Finding(exchange.case, fault) for exchange in judged for fault in content.pattern(exchange)
     ]
     checking(
         findings, [exchange.case for exchange in judged], "A program that reads the answer fails"
     )
 
 
-def ended(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:
+def complete_answers(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:
     """Return the answers of a format that came to their end.
 
     Raises `Inconclusive` when the limit cut all of them.
@@ -59,4 +61,4 @@ def ended(walked: WalkResult, kind: str, evidence: Evidence) -> list[Exchange]:
             f"all {len(cut)} answers were cut by the limit of {walked.max_tokens} tokens: "
             "raise --answer-tokens"
         )
-    return [exchange for exchange in exchanges if content.judged(exchange)]
+    return [exchange for exchange in exchanges if content.is_judgeable(exchange)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.outcomes import Inconclusive, MissingBaseline, NotApplicable
-from pytest_vllm_gates.throughput import blocks as throughput_blocks, calibration, decide as judge
+from pytest_vllm_gates.throughput import blocks as throughput_blocks, calibration, decide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,32 +41,32 @@ def test_is_as_fast_as_recorded(
         raise NotApplicable(f"it is held against lane {other_lane.name} itself (--against)")
     recorded, differ = ([], []) if record else baselines.recorded()
     if not recorded and not record:
-        what = "no baseline is recorded for this machine and what is served on it"
+        reason = "no baseline is recorded for this machine and what is served on it"
         if differ:
-            what += " (the newest one differs: " + "; ".join(differ) + ")"
+            reason += " (the newest one differs: " + "; ".join(differ) + ")"
         raise MissingBaseline(
-            f"{what}; record one: {baselines.command}\nit would be in {baselines.folder}"
+            f"{reason}; record one: {baselines.command}\nit would be in {baselines.folder}"
         )
     blocks = measure_blocks()
     evidence["figures"] = _figures(blocks)
     if record:
-        figures, void = judge.boot_slowdowns(blocks, plan, by_speed=False)
+        figures, void = decide.boot_slowdowns(blocks, plan, by_speed=False)
         if not figures:
             raise Inconclusive(f"nothing is recorded: too many blocks are unfit: {void}")
         record(blocks)
         return
-    before = [block for other in recorded for block in other.blocks]
+    before = [block for baseline in recorded for block in baseline.blocks]
     evidence["blocks"] = throughput_blocks.side_by_side(blocks, before)
-    decision = judge.against_baseline(blocks, [other.blocks for other in recorded], plan)
+    decision = decide.against_baseline(blocks, [baseline.blocks for baseline in recorded], plan)
     evidence["decision"] = decision.as_evidence()
-    evidence["baseline"] = [other.path.name for other in recorded]
+    evidence["baseline"] = [baseline.path.name for baseline in recorded]
     sentence = decision.sentence(plan.odds)
-    if decision.answer is judge.Conclusion.INCONCLUSIVE:
+    if decision.answer is decide.Conclusion.INCONCLUSIVE:
         raise Inconclusive(
             f"{sentence}\nmeasure again when the machine is quiet, or record more boots: "
             f"{baselines.command}"
         )
-    assert decision.answer is judge.Conclusion.NO_REGRESSION, (
+    assert decision.answer is decide.Conclusion.NO_REGRESSION, (
         f"{sentence}\nagainst {len(recorded)} boots recorded with "
         f"{recorded[-1].versions.get('vllm', recorded[-1].versions)} in {baselines.folder}\n"
         f"If that is meant, record it: {baselines.command}"
@@ -79,7 +79,7 @@ def test_is_as_fast_as_the_other_lane(
     other_lane: Lane | None,
     lane: Lane,
     calibrate: Callable[[Scatter, Sequence[Pair]], None] | None,
-    tell: Callable[[str], None],
+    add_note: Callable[[str], None],
     request: pytest.FixtureRequest,
     evidence: Evidence,
 ) -> None:
@@ -92,7 +92,7 @@ def test_is_as_fast_as_the_other_lane(
     evidence["decision"] = decision.as_evidence()
     evidence["pairs"] = [
         {
-            "slowdowns": judge.pair_slowdowns(pair, plan)[0],
+            "slowdowns": decide.pair_slowdowns(pair, plan)[0],
             "boots_s": round(pair.boots_s, 1),
             "blocks_s": round(pair.took_s, 1),
         }
@@ -103,16 +103,16 @@ def test_is_as_fast_as_the_other_lane(
     evidence["start_changes"] = comparison.start_changes
     sentence = f"{lane.name} against {other_lane.name}: {decision.sentence(plan.odds)}"
     name = comparison.subject.family.name
-    tell(f"{name}: {sentence}")
+    add_note(f"{name}: {sentence}")
     if same and (scatter := calibration.scatter_of(comparison.pairs, plan)):
         evidence["pair_sd"] = scatter.model_dump()
-        tell(f"{name}: {calibration.told(scatter, comparison.pairs, plan)}")
+        add_note(f"{name}: {calibration.told(scatter, comparison.pairs, plan)}")
         if calibrate:
             calibrate(scatter, comparison.pairs)
     changes = "".join(f"\n  {change}" for change in comparison.start_changes)
-    if decision.answer is judge.Conclusion.INCONCLUSIVE:
+    if decision.answer is decide.Conclusion.INCONCLUSIVE:
         raise Inconclusive(sentence)
-    assert decision.answer is judge.Conclusion.NO_REGRESSION, sentence + (
+    assert decision.answer is decide.Conclusion.NO_REGRESSION, sentence + (
         f"\nwhat this lane's start has otherwise:{changes}" if changes else ""
     )
 
@@ -121,19 +121,19 @@ def _figures(blocks: Sequence[Block]) -> dict[str, Any]:
     """Return the medians of a boot's blocks by the field's names."""
 
     def median(name: str) -> float | None:
-        values = [found for block in blocks if (found := getattr(block, name)) is not None]
+        values = [value for block in blocks if (value := getattr(block, name)) is not None]
         return round(statistics.median(values), 5) if values else None
 
     names = (
         "output_tokens_per_s", "ttft_s", "itl_s", "cached", "steal", "others", "speed",
         "server_cpu_s",
     )  # fmt: skip
-    told = {name for block in blocks for name in block.context}
+    meanwhile = {name for block in blocks for name in block.context}
     return {
         "blocks": len(blocks),
         **{name: median(name) for name in names},
         "meanwhile": {
             name: round(statistics.fmean(block.context.get(name, 0.0) for block in blocks), 3)
-            for name in sorted(told)
+            for name in sorted(meanwhile)
         },
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.conversations.checks import agreement, tokens, tool_calls
-from pytest_vllm_gates.conversations.checks.tool_calls import altered
+from pytest_vllm_gates.conversations.checks.tool_calls import altered_arguments
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 
 if TYPE_CHECKING:
@@ -38,122 +38,131 @@ def with_tools(walked: WalkResult, family: Family) -> list[Exchange]:
 
 def test_calls_and_finish_reason_agree(with_tools: list[Exchange], checking: Checking) -> None:
     findings = [
-        Finding(tool.case, each)
-        for tool in with_tools
-        for each in agreement.told(tool, tool_calls.finish)
+        Finding(exchange.case, fault)
+        for exchange in with_tools
+        for fault in agreement.faults_in_every_mode(exchange, tool_calls.finish)
     ]
-    cases = [tool.case for tool in with_tools]
+    cases = [exchange.case for exchange in with_tools]
     checking(findings, cases, "An agent waits for a call that never comes, or overlooks one")
 
 
 def test_calls_are_declared_and_valid(with_tools: list[Exchange], checking: Checking) -> None:
     findings = [
-        Finding(tool.case, each)
-        for tool in with_tools
-        for each in agreement.told(tool, lambda way: tool_calls.valid(way.whole, way.request))
+        Finding(exchange.case, fault)
+        for exchange in with_tools
+        for fault in agreement.faults_in_every_mode(
+            exchange, lambda variant: tool_calls.valid(variant.whole, variant.request)
+        )
     ]
-    cases = [tool.case for tool in with_tools]
+    cases = [exchange.case for exchange in with_tools]
     checking(findings, cases, "A tool is called with what it cannot take")
 
 
 def test_calls_have_ids(with_tools: list[Exchange], checking: Checking) -> None:
     findings = [
-        Finding(tool.case, each)
-        for tool in with_tools
-        for answer in (tool.whole, tool.streamed)
+        Finding(exchange.case, fault)
+        for exchange in with_tools
+        for answer in (exchange.whole, exchange.streamed)
         if answer
-        for each in tool_calls.identified(answer)
+        for fault in tool_calls.identified(answer)
     ]
-    checking(findings, [tool.case for tool in with_tools], "A tool's result cannot be sent back")
+    checking(
+        findings, [exchange.case for exchange in with_tools], "A tool's result cannot be sent back"
+    )
 
 
 def test_tool_choice_is_kept(walked: WalkResult, checking: Checking) -> None:
     findings = [
-        Finding(exchange.case, each)
+        Finding(exchange.case, fault)
         for exchange in walked.answered
-        for each in agreement.told(exchange, tool_calls.chosen)
+        for fault in agreement.faults_in_every_mode(exchange, tool_calls.chosen)
     ]
     checking(findings, walked.cases, "The server does not do what tool_choice says")
 
 
 def test_parallel_calls_can_be_switched_off(
-    chat: Chat, parallel: dict[str, Any], checking: Checking, evidence: Evidence
+    chat: Chat, parallel_request: dict[str, Any], checking: Checking, evidence: Evidence
 ) -> None:
-    evidence["calls"] = count = len(chat.ask(parallel).tool_calls)
+    evidence["calls"] = count = len(chat.ask(parallel_request).tool_calls)
     if count <= 1:
         raise NotApplicable("the model calls one tool at a time here")
-    body = {**parallel, "parallel_tool_calls": False}
-    cases = {way: Case(way, {"answer": way}, body) for way in ("whole", "streamed")}
+    body = {**parallel_request, "parallel_tool_calls": False}
+    cases = {mode: Case(mode, {"answer": mode}, body) for mode in ("whole", "streamed")}
     findings = [
-        Finding(cases[way], sentence)
-        for way, ask in (("whole", chat.ask), ("streamed", chat.stream))
+        Finding(cases[mode], sentence)
+        for mode, ask in (("whole", chat.ask), ("streamed", chat.stream))
         for sentence in tool_calls.one_at_a_time(ask(body), body)
     ]
-    sees = "An agent that carries out one call at a time is given several"
-    checking(findings, list(cases.values()), sees)
+    impact = "An agent that carries out one call at a time is given several"
+    checking(findings, list(cases.values()), impact)
 
 
 def test_no_call_is_lost(
-    with_tools: list[Exchange], family: Family, checking: Checking, read_by: str
+    with_tools: list[Exchange], family: Family, checking: Checking, parser_hint: str
 ) -> None:
-    exchanges = [tool for tool in with_tools if tool.raw is not None]
+    exchanges = [exchange for exchange in with_tools if exchange.raw is not None]
     findings = [
-        Finding(exchange.case, each)
+        Finding(exchange.case, fault)
         for exchange in exchanges
-        for each in tokens.calls(exchange, family)
+        for fault in tokens.calls(exchange, family)
     ]
-    sees = "The model called a tool, and the call or a part of its arguments is missing"
-    checking(findings, [exchange.case for exchange in exchanges], sees, read_by)
+    impact = "The model called a tool, and the call or a part of its arguments is missing"
+    checking(findings, [exchange.case for exchange in exchanges], impact, parser_hint)
 
 
 def test_hostile_arguments_arrive_as_written(
-    hostile: ForcedReplies, checking: Checking, evidence: Evidence, read_by: str
+    hostile_replies: ForcedReplies, checking: Checking, evidence: Evidence, parser_hint: str
 ) -> None:
-    findings, cases = judged(hostile, "text", evidence)
-    checking(findings, cases, "A tool gets other arguments than the model wrote, or none", read_by)
-
-
-def test_arguments_keep_their_types(
-    typed: ForcedReplies, checking: Checking, evidence: Evidence, read_by: str
-) -> None:
-    findings, cases = judged(typed, "call", evidence)
-    checking(findings, cases, "A tool gets arguments of other types than it declares", read_by)
-
-
-def test_sampled_calls_are_as_often_valid_as_recorded(
-    sampled: SampledCalls, golden: Goldens, evidence: Evidence
-) -> None:
-    evidence.update(valid=sampled.valid, of=sampled.of, invalid=sampled.invalid[:3])
-    recorded = golden.recorded("valid-calls")
-    evidence["recorded"] = recorded
-    if recorded is None or golden.recording:
-        golden.check("valid-calls", tool_calls.laid_out(sampled.valid, sampled.of))
-        return
-    before = tool_calls.read(recorded)
-    chance = tool_calls.chance_of_fewer(sampled.valid, sampled.of, *before)
-    evidence["chance"] = round(chance, 6)
-    assert chance >= tool_calls.LEAST_CHANCE, (
-        f"{sampled.valid} of {sampled.of} sampled answers were valid calls, {before[0]} of "
-        f"{before[1]} when it was recorded; by chance alone that happens {chance:.2%} of the time. "
-        f"First that was not: {sampled.invalid[0]}"
+    findings, cases = forced_call_findings(hostile_replies, "text", evidence)
+    checking(
+        findings, cases, "A tool gets other arguments than the model wrote, or none", parser_hint
     )
 
 
-def judged(
+def test_arguments_keep_their_types(
+    typed_replies: ForcedReplies, checking: Checking, evidence: Evidence, parser_hint: str
+) -> None:
+    findings, cases = forced_call_findings(typed_replies, "call", evidence)
+    checking(findings, cases, "A tool gets arguments of other types than it declares", parser_hint)
+
+
+def test_sampled_calls_are_as_often_valid_as_recorded(
+    sampled_calls: SampledCalls, golden: Goldens, evidence: Evidence
+) -> None:
+    evidence.update(
+        valid=sampled_calls.valid, of=sampled_calls.of, invalid=sampled_calls.invalid[:3]
+    )
+    recorded = golden.recorded("valid-calls")
+    evidence["recorded"] = recorded
+    if recorded is None or golden.recording:
+        golden.check("valid-calls", tool_calls.golden_text(sampled_calls.valid, sampled_calls.of))
+        return
+    before = tool_calls.parse_golden(recorded)
+    chance = tool_calls.chance_of_fewer(sampled_calls.valid, sampled_calls.of, *before)
+    evidence["chance"] = round(chance, 6)
+    assert chance >= tool_calls.LEAST_CHANCE, (
+        f"{sampled_calls.valid} of {sampled_calls.of} sampled answers were valid calls, "
+        f"{before[0]} of {before[1]} when it was recorded; "
+        f"by chance alone that happens {chance:.2%} of the time. "
+        f"First that was not: {sampled_calls.invalid[0]}"
+    )
+
+
+def forced_call_findings(
     forced: ForcedReplies, trait: str, evidence: Evidence
 ) -> tuple[list[Finding], list[Case]]:
-    """Return what is wrong with the calls that were forced, and all of them as cases."""
+    """Return the findings for the calls that were forced, and all of them as cases."""
     evidence["replies"] = len(forced.replies)
     evidence["not_written"] = forced.not_written
     cases = [Case(reply.name, {trait: reply.name}, reply.request) for reply in forced.replies]
     findings = [
         Finding(case, sentence)
         for case, reply in zip(cases, forced.replies, strict=True)
-        for sentence in altered(reply)
+        for sentence in altered_arguments(reply)
     ]
     failed = [Case(name, {trait: name}) for name in forced.failed]
     findings += [
-        Finding(case, f"the server fails where a grammar leaves it this call alone: {what}")
-        for case, what in zip(failed, forced.failed.values(), strict=True)
+        Finding(case, f"the server fails where a grammar leaves it this call alone: {error}")
+        for case, error in zip(failed, forced.failed.values(), strict=True)
     ]
     return findings, [*cases, *failed]

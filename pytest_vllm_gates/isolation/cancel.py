@@ -1,7 +1,4 @@
-"""Clients that go away in the middle of an answer, and what the server's metrics say of them.
-
-What became of requests whose clients went away.
-"""
+"""Disconnects clients in the middle of an answer, and watches the server's metrics afterwards."""
 
 from __future__ import annotations
 
@@ -80,47 +77,63 @@ FAR_ON = 0.25
 LOOK_S = 0.05
 
 
-def leave(
+def disconnect(
     endpoint: Endpoint, metrics: Metrics, body: Mapping[str, Any], context: int, *, streamed: bool
 ) -> CancelResult:
-    """Ask for answers without an end, go away in the middle, and watch until they are gone.
+    """Request endless answers, disconnect in the middle, and watch until the requests are gone.
 
-    The watch is given up when a good part of the answers was generated, or after a minute. Where
-    the answers were over before anybody could leave or look, it is tried again.
+    The watch ends when a good part of the answers was generated, or after a minute. If the answers
+    were over before the clients could leave or the metrics be read, it is tried again.
     """
     tokens = min(ENDLESS_TOKENS, max(context - PROMPT_TOKENS, context // 2))
     request = {"model": endpoint.model, **body, "max_tokens": tokens, "ignore_eos": True}
     for _ in range(TRIES):
-        left = _leave_once(endpoint, metrics, {**request, "stream": streamed}, CLIENTS * tokens)
-        if left.arrived and not (left.freed and left.ran_out):
+        result = _disconnect_once(
+            endpoint, metrics, {**request, "stream": streamed}, CLIENTS * tokens
+        )
+        if result.arrived and not (result.freed and result.ran_out):
             break
-    return left
+    return result
 
 
-def _leave_once(
-    endpoint: Endpoint, metrics: Metrics, request: Mapping[str, Any], asked: int
+def _disconnect_once(
+    endpoint: Endpoint, metrics: Metrics, request: Mapping[str, Any], most_tokens: int
 ) -> CancelResult:
-    before, begun = _quiet(metrics), metrics.generated()
+    before, generated_before = _in_flight_at_rest(metrics), metrics.generated()
     clients = [_Client(endpoint, request) for _ in range(CLIENTS)]
     if request["stream"]:
         for client in clients:
             client.read_first()
-    during, so_far = _arrived(metrics, before, begun, asked)
+    during, generated = _wait_for_arrival(metrics, before, generated_before, most_tokens)
     for client in clients:
         client.leave()
-    left = time.monotonic()
-    after, further = during, 0
-    while after > before and further <= asked * FAR_ON and time.monotonic() - left < FREED_S:
+    left_at = time.monotonic()
+    after, generated_after = during, 0
+    while (
+        after > before
+        and generated_after <= most_tokens * FAR_ON
+        and time.monotonic() - left_at < FREED_S
+    ):
         time.sleep(LOOK_S)
         after = min(after, metrics.in_flight())
-        further = metrics.generated() - begun - so_far
-    seconds = round(time.monotonic() - left, 3)
+        generated_after = metrics.generated() - generated_before - generated
+    seconds = round(time.monotonic() - left_at, 3)
     return CancelResult(
-        request["stream"], CLIENTS, asked, before, during, after, so_far, further, seconds
+        request["stream"],
+        CLIENTS,
+        most_tokens,
+        before,
+        during,
+        after,
+        generated,
+        generated_after,
+        seconds,
     )
 
 
-def _arrived(metrics: Metrics, before: int, begun: int, asked: int) -> tuple[int, int]:
+def _wait_for_arrival(
+    metrics: Metrics, before: int, generated_before: int, most_tokens: int
+) -> tuple[int, int]:
     """Wait until all requests are in flight, or over already.
 
     Return the most that were in flight, and the tokens generated for them so far.
@@ -129,19 +142,19 @@ def _arrived(metrics: Metrics, before: int, begun: int, asked: int) -> tuple[int
     deadline = time.monotonic() + ARRIVE_S
     while True:
         most = max(most, metrics.in_flight())
-        so_far = metrics.generated() - begun
-        over = so_far > asked * NEARLY_ALL or time.monotonic() > deadline
+        generated = metrics.generated() - generated_before
+        over = generated > most_tokens * NEARLY_ALL or time.monotonic() > deadline
         if most >= before + CLIENTS or over:
-            return most, so_far
+            return most, generated
         time.sleep(LOOK_S)
 
 
-def _quiet(metrics: Metrics) -> int:
-    """Return what is in flight, once those have had time to end who came before us."""
+def _in_flight_at_rest(metrics: Metrics) -> int:
+    """Return the requests in flight, once earlier ones have had time to end."""
     deadline = time.monotonic() + QUIET_S
-    while (found := metrics.in_flight()) and time.monotonic() < deadline:
+    while (in_flight := metrics.in_flight()) and time.monotonic() < deadline:
         time.sleep(LOOK_S)
-    return found
+    return in_flight
 
 
 class _Client:

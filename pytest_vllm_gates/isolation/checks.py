@@ -1,4 +1,4 @@
-"""Did clients that went away leave their slots free, and can that be told at all?"""
+"""Checks that requests of disconnected clients free their slots, where that can be judged."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.isolation.cancel import CancelResult
 
 
-def why_undecided(departure: CancelResult, *, alone: bool) -> str | None:
-    """Return why nothing can be said of a departure, None where something can.
+def why_undecided(result: CancelResult, *, alone: bool) -> str | None:
+    """Return why a result cannot be judged, None if it can.
 
     `alone`: nobody else uses the server.
     """
-    if not departure.arrived:
+    if not result.arrived:
         return (
-            f"of {departure.clients} requests no more than {departure.during - departure.before} "
+            f"of {result.clients} requests no more than {result.during - result.before} "
             "were seen in flight: they were over, or wait in a queue the server does not count"
         )
-    if departure.freed and departure.ran_out:
-        made = departure.tokens_before + departure.tokens_after
+    if result.freed and result.ran_out:
+        generated = result.tokens_before + result.tokens_after
         return (
-            f"{made} of {departure.asked_tokens} tokens "
+            f"{generated} of {result.asked_tokens} tokens "
             "were generated before anybody saw the requests gone: they may have ended by "
             "themselves; judge it where the machine is less busy or the context longer"
         )
-    if alone or departure.after == 0:
+    if alone or result.after == 0:
         return None
-    if departure.before:
+    if result.before:
         return (
-            f"others use this server: {departure.before} requests were in flight before these; "
+            f"others use this server: {result.before} requests were in flight before these; "
             "judge it when it is idle"
         )
-    if 0 < departure.after < departure.clients:
+    if 0 < result.after < result.clients:
         return (
-            f"{departure.after} requests are in flight after {departure.clients} clients left, and "
+            f"{result.after} requests are in flight after {result.clients} clients left, and "
             "they may be other people's; judge the server when it is idle"
         )
     return None
 
 
-def fault(departure: CancelResult) -> str | None:
-    """Return what is wrong with a departure that can be judged, as a sentence."""
-    if departure.freed:
+def fault(result: CancelResult) -> str | None:
+    """Return the fault of a result that can be judged, as a sentence."""
+    if result.freed:
         return None
     return (
-        f"{departure.clients} clients left, and {departure.after - departure.before} of their "
-        f"requests still run {departure.seconds:.1f} s later: {departure.tokens_after} tokens were "
+        f"{result.clients} clients left, and {result.after - result.before} of their "
+        f"requests still run {result.seconds:.1f} s later: {result.tokens_after} tokens were "
         "generated for nobody (num_requests_running in /metrics)"
     )

@@ -1,7 +1,4 @@
-"""What is wrong with a server on a ladder of prompt lengths: one function for each promise.
-
-What is wrong with a server that should be at rest again, or that never gets there.
-"""
+"""Checks of a server on a ladder of prompt lengths: one function for each promise."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def rest_faults(healthy: Completion, rest: RestState, *, invariant: bool) -> Iterator[str]:
-    """Yield what is otherwise than before; `healthy` is what the canary said then."""
+    """Yield how the server differs from before; `healthy` is the canary's answer then."""
     if fault := compare(healthy, rest.canary, invariant=invariant).fault:
         yield f"afterwards a short question is not answered as before: {fault}"
     if rest.in_flight:
@@ -33,7 +30,7 @@ def rest_faults(healthy: Completion, rest: RestState, *, invariant: bool) -> Ite
 
 
 def hang_sentence(hang: Hang) -> str:
-    """Return how a server hangs, as a sentence."""
+    """Return a hang as a sentence."""
     stacks = f"; the stacks of its processes: {hang.stacks}" if hang.stacks else ""
     return (
         f"hangs: {hang.running} running, {hang.waiting} waiting, and for {hang.silent_s:.0f} s "
@@ -41,11 +38,11 @@ def hang_sentence(hang: Hang) -> str:
     )
 
 
-# What a check found, and all it looked at.
+# The findings of a check, and all its cases.
 Judged = tuple[list[Finding], list[Case]]
 REFUSAL = range(400, 500)
 GROWTH_BYTES = 128 * 2**20
-"""What a server may grow by from one crowd to the next like it; a healthy one grew by 15 MiB."""
+"""Allowed growth of a server from one crowd to an equal one; a healthy one grew by 15 MiB."""
 MIB = 2**20
 
 
@@ -58,32 +55,32 @@ def rungs(planned: int, context: int, output: int, at_once: int, crowd: int) -> 
     planned = min(planned, context)
     lengths = [planned // 8, planned // 4, planned // 2]
     lengths += [planned - planned // 8] if planned == context else [planned]
-    found = []
+    planned_rungs = []
     for length in [*lengths, context]:
         prompt = length - output
-        found += [
+        planned_rungs += [
             Rung(prompt, output),
             Rung(prompt, output, prefix="warm"),
             Rung(prompt, output, at_once),
         ]
-    return [*found, *[Rung(context - output, output, crowd)] * 2]
+    return [*planned_rungs, *[Rung(context - output, output, crowd)] * 2]
 
 
 def unanswered(climb: LadderResult) -> Judged:
     """Find the requests that were not answered, or not over all their tokens."""
-    found, cases = [], []
-    for climbed in climb.rungs:
-        case = _case(climbed)
+    findings, cases = [], []
+    for rung_result in climb.rungs:
+        case = _case(rung_result)
         cases.append(case)
-        if climbed.hang:
-            continue  # told by a check of its own
-        found += [Finding(case, says) for says in dict.fromkeys(_faults(climbed))]
-    return found, cases
+        if rung_result.hang:
+            continue  # `hangs` reports it
+        findings += [Finding(case, sentence) for sentence in dict.fromkeys(_faults(rung_result))]
+    return findings, cases
 
 
-def _faults(climbed: RungResult) -> Iterator[str]:
-    rung = climbed.rung
-    for reply in climbed.replies:
+def _faults(rung_result: RungResult) -> Iterator[str]:
+    rung = rung_result.rung
+    for reply in rung_result.replies:
         if reply.error:
             yield reply.error
             continue
@@ -100,18 +97,18 @@ def _faults(climbed: RungResult) -> Iterator[str]:
 
 
 def changed(climb: LadderResult, allowed: Tolerance, *, invariant: bool) -> Judged:
-    """Find the answers that are otherwise on a warm prefix, or in company, than cold and alone.
+    """Find the answers that differ on a warm prefix or beside others from the one cold and alone.
 
     Where answers are invariant every token must be the same; elsewhere they may part where the
     first answer was in doubt. Log-probabilities are within the tolerance in either case.
     """
-    found, cases = [], []
+    findings, cases = [], []
     alone: dict[int, Scores] = {}
-    for climbed in climb.rungs:
-        length = climbed.rung.prompt_tokens
+    for rung_result in climb.rungs:
+        length = rung_result.rung.prompt_tokens
         scored = [
             Scores((), (), reply.output, reply.output_logprobs, reply.leads)
-            for reply in climbed.replies
+            for reply in rung_result.replies
             if not reply.error and len(reply.output_logprobs) == len(reply.output)
         ]
         if not scored:
@@ -119,23 +116,26 @@ def changed(climb: LadderResult, allowed: Tolerance, *, invariant: bool) -> Judg
         if length not in alone:
             alone[length] = scored[0]
             continue
-        case = _case(climbed)
+        case = _case(rung_result)
         cases.append(case)
         for scores in scored:
             if invariant and scores.output != alone[length].output:
-                says = f"answered with other tokens than alone: {_parts(alone[length], scores)}"
-                found.append(Finding(case, says))
+                sentence = f"answered with other tokens than alone: {_parts(alone[length], scores)}"
+                findings.append(Finding(case, sentence))
                 break
             if faults := output_distance(scores, alone[length], allowed).faults(allowed):
-                found.append(Finding(case, f"scored otherwise than alone: {'; '.join(faults)}"))
+                findings.append(Finding(case, f"scored otherwise than alone: {'; '.join(faults)}"))
                 break
-    return found, cases
+    return findings, cases
 
 
-def _parts(scores: Scores, other: Scores) -> str:
-    pairs = enumerate(zip(scores.output, other.output, strict=False))
-    at = next((number for number, (a, b) in pairs if a != b), min(len(scores.output), 0))
-    return f"token {at} is {other.output[at : at + 1]}, was {scores.output[at : at + 1]}"
+def _parts(alone: Scores, scores: Scores) -> str:
+    pairs = enumerate(zip(alone.output, scores.output, strict=False))
+    at = next(
+        (number for number, (token, expected) in pairs if token != expected),
+        min(len(alone.output), 0),
+    )
+    return f"token {at} is {scores.output[at : at + 1]}, was {alone.output[at : at + 1]}"
 
 
 def unrefused(climb: LadderResult) -> Judged:
@@ -144,7 +144,7 @@ def unrefused(climb: LadderResult) -> Judged:
     An answer of exactly the tokens that there is room for is right, too: vLLM shortens
     `max_tokens`.
     """
-    found, cases = [], []
+    findings, cases = [], []
     for refusal in climb.refusals:
         tokens = refusal.prompt_tokens + refusal.output_tokens
         name = f"{refusal.name}: {tokens} tokens in a context of {climb.context}"
@@ -154,38 +154,38 @@ def unrefused(climb: LadderResult) -> Judged:
         if room > 0 and refusal.completion_tokens == room:
             continue
         if refusal.status is None:
-            found.append(Finding(case, f"no answer: {refusal.text}"))
+            findings.append(Finding(case, f"no answer: {refusal.text}"))
         elif refusal.status not in REFUSAL:
-            what = "answered" if refusal.status < REFUSAL.start else "failed with"
-            says = f"{what} {refusal.status} and not refused: {refusal.text}"
-            found.append(Finding(case, says))
+            verb = "answered" if refusal.status < REFUSAL.start else "failed with"
+            sentence = f"{verb} {refusal.status} and not refused: {refusal.text}"
+            findings.append(Finding(case, sentence))
         elif str(climb.context) not in refusal.text.replace(",", ""):
-            says = f"refused without naming the limit of {climb.context}: {refusal.text}"
-            found.append(Finding(case, says))
-    return found, cases
+            sentence = f"refused without naming the limit of {climb.context}: {refusal.text}"
+            findings.append(Finding(case, sentence))
+    return findings, cases
 
 
 def unwell(climb: LadderResult, *, invariant: bool) -> Judged:
-    """Find the rungs after which the server was not the one it had been."""
-    found, cases = [], []
+    """Find the rungs after which the server is not as before."""
+    findings, cases = [], []
     rests = [(_case(rung), rung.rest) for rung in climb.rungs if rung.rest]
     rests += [(Case(f"after {refusal.name}"), refusal.rest) for refusal in climb.refusals]
     for case, rest in rests:
         cases.append(case)
         faults = rest_faults(climb.healthy, rest, invariant=invariant)
-        found += [Finding(case, says) for says in faults]
-    return found, cases
+        findings += [Finding(case, sentence) for sentence in faults]
+    return findings, cases
 
 
 def hangs(climb: LadderResult) -> Judged:
     """Find the rung on which the server hung."""
-    found, cases = [], []
-    for climbed in climb.rungs:
-        case = _case(climbed)
+    findings, cases = [], []
+    for rung_result in climb.rungs:
+        case = _case(rung_result)
         cases.append(case)
-        if climbed.hang:
-            found.append(Finding(case, hang_sentence(climbed.hang)))
-    return found, cases
+        if rung_result.hang:
+            findings.append(Finding(case, hang_sentence(rung_result.hang)))
+    return findings, cases
 
 
 def growth(climb: LadderResult) -> int | None:
@@ -194,13 +194,13 @@ def growth(climb: LadderResult) -> int | None:
     Before that it may still be touching for the first time what it has reserved. None where two
     such crowds were not seen.
     """
-    seen = [
+    sizes = [
         rung.rest.memory_bytes for rung in climb.rungs[-2:] if rung.rest and rung.rest.memory_bytes
     ]
     alike = len({rung.rung for rung in climb.rungs[-2:]}) == 1
-    return seen[1] - seen[0] if alike and len(seen) > 1 else None
+    return sizes[1] - sizes[0] if alike and len(sizes) > 1 else None
 
 
-def _case(climbed: RungResult) -> Case:
-    rung = climbed.rung
+def _case(rung_result: RungResult) -> Case:
+    rung = rung_result.rung
     return Case(rung.name, {"prefix": rung.prefix, "at_once": str(rung.at_once)})

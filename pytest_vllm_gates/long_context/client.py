@@ -1,4 +1,4 @@
-"""Climbs a ladder of prompt lengths, and looks after the server on every rung."""
+"""Climbs a ladder of prompt lengths, and watches the server on every rung."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ class LadderTarget:
             rungs.append(self._rung(rung, ladder.text[: rung.prompt_tokens]))
             if not rungs[-1].survived:
                 break
-        left = [rung.name for rung in ladder.rungs[len(rungs) :]]
+        not_sent = [rung.name for rung in ladder.rungs[len(rungs) :]]
         refusals: list[Refusal] = []
-        if not left and all(rung_result.survived for rung_result in rungs):
+        if not not_sent and all(rung_result.survived for rung_result in rungs):
             for name, prompt, output in ladder.too_long:
                 refusals.append(self._refusal(name, ladder.text, prompt, output))
                 if refusals[-1].rest.canary.error:
                     break
-        left += [name for name, *_ in ladder.too_long[len(refusals) :]]
-        return LadderResult(context, healthy, tuple(rungs), tuple(refusals), tuple(left))
+        not_sent += [name for name, *_ in ladder.too_long[len(refusals) :]]
+        return LadderResult(context, healthy, tuple(rungs), tuple(refusals), tuple(not_sent))
 
     def _rung(self, rung: Rung, prompt: Sequence[int]) -> RungResult:
         watchdog = Watchdog(self.metrics)
@@ -112,10 +112,10 @@ class LadderTarget:
             watchdog.silent_s()  # what a fast rung did after the last look
         for client in clients:
             client.close()
-        what = f"no answer: the server hung for {hang.silent_s:.0f} s" if hang else "no answer"
+        error = f"no answer: the server hung for {hang.silent_s:.0f} s" if hang else "no answer"
         return RungResult(
             rung,
-            tuple(reply or PromptReply(error=what) for reply in replies),
+            tuple(reply or PromptReply(error=error) for reply in replies),
             None if hang else self._rest(),
             watchdog.waited,
             watchdog.last.preempted - before.preempted if watchdog.last and before else 0,
@@ -136,11 +136,11 @@ class LadderTarget:
             "cache_salt": self._salts[number],
         }
 
-    def _refusal(self, name: str, text: Sequence[int], prompt: int, output: int) -> Refusal:
-        ids = [*text] * (prompt // len(text) + 1)
+    def _refusal(self, name: str, ids: Sequence[int], prompt: int, output: int) -> Refusal:
+        repeated = [*ids] * (prompt // len(ids) + 1)
         body = {
             "model": self.endpoint.model,
-            "prompt": ids[:prompt],
+            "prompt": repeated[:prompt],
             "max_tokens": output,
             "ignore_eos": True,
         }
@@ -149,12 +149,12 @@ class LadderTarget:
         try:
             with http.client(self.endpoint) as client:
                 reply = client.post(COMPLETIONS, json=body, timeout=REFUSAL_LIMIT_S)
-            status, shown = reply.status_code, reply.text[:ERROR_CHARACTERS]
+            status, text = reply.status_code, reply.text[:ERROR_CHARACTERS]
             if reply.is_success:
                 completed = reply.json()["usage"]["completion_tokens"]
         except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-            shown = f"{type(error).__name__}: {error}"
-        return Refusal(name, prompt, output, status, shown, completed, self._rest())
+            text = f"{type(error).__name__}: {error}"
+        return Refusal(name, prompt, output, status, text, completed, self._rest())
 
     def _rest(self) -> RestState:
         """Wait until nothing is in flight, then ask the canary."""
@@ -177,27 +177,27 @@ class LadderTarget:
 
 
 def _ask(client: httpx.Client, body: dict[str, Any]) -> PromptReply:
-    """Ask for a completion; it may take as long as the watchdog lets it."""
+    """Request a completion without a time limit: the watchdog ends it."""
     begun = time.monotonic()
     try:
         reply = client.post(COMPLETIONS, json=body, timeout=None)
         if not reply.is_success:
             error = f"answered {reply.status_code}: {reply.text[:ERROR_CHARACTERS]}"
             return PromptReply(error=error, seconds=time.monotonic() - begun)
-        whole = reply.json()
-        choice = whole["choices"][0]
+        answer = reply.json()
+        choice = answer["choices"][0]
         scored = choice.get("logprobs") or {}
         return PromptReply(
             finish_reason=choice["finish_reason"],
-            prompt_tokens=(whole.get("usage") or {}).get("prompt_tokens"),
+            prompt_tokens=(answer.get("usage") or {}).get("prompt_tokens"),
             output=tuple(choice.get("token_ids") or ()),
             output_logprobs=tuple(scored.get("token_logprobs") or ()),
             leads=tuple(_lead(place) for place in scored.get("top_logprobs") or ()),
             seconds=time.monotonic() - begun,
         )
     except (httpx.HTTPError, RuntimeError, ValueError, KeyError, TypeError, IndexError) as error:
-        what = f"no answer: {type(error).__name__}: {error}"
-        return PromptReply(error=what, seconds=time.monotonic() - begun)
+        message = f"no answer: {type(error).__name__}: {error}"
+        return PromptReply(error=message, seconds=time.monotonic() - begun)
 
 
 def _lead(candidates: Mapping[str, float] | None) -> float:

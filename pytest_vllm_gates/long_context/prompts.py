@@ -23,38 +23,38 @@ if TYPE_CHECKING:
 
 PARAGRAPHS = 64
 SPARE = 48
-"""Tokens of a chat prompt besides what a person wrote, at most."""
+"""Tokens of a chat prompt besides the message, at most."""
 
 
 @contextlib.contextmanager
 def metrics(endpoint: Endpoint) -> Iterator[Metrics | None]:
-    """Give a server's metrics, None where it tells none."""
+    """Yield a server's metrics, None if it exposes none."""
     try:
-        found = Metrics(endpoint)
+        served = Metrics(endpoint)
     except NotApplicable:
         yield None
         return
-    with found:
-        yield found
+    with served:
+        yield served
 
 
-def token_ids(endpoint: Endpoint, wanted: LongContext, count: int) -> tuple[int, ...]:
+def token_ids(endpoint: Endpoint, plan: LongContext, count: int) -> tuple[int, ...]:
     """Return the first `count` tokens of the text, or a few more."""
     paragraphs = PARAGRAPHS
     while True:
-        ids = http.token_ids(endpoint, "".join(wanted.text_of(paragraphs)))
+        ids = http.token_ids(endpoint, "".join(plan.text_of(paragraphs)))
         if len(ids) >= count:
             return tuple(ids[:count])
         paragraphs = max(paragraphs * count // len(ids) + 1, paragraphs + 1)
 
 
-def ends(reference: ReferenceScores, positions: int) -> ReferenceScores:
+def last_reference_scores(reference: ReferenceScores, positions: int) -> ReferenceScores:
     """Return a reference of the last positions of its prompts alone."""
-    cases = {name: end(scores, positions) for name, scores in reference.cases.items()}
+    cases = {name: last_scores(scores, positions) for name, scores in reference.cases.items()}
     return replace(reference, cases=cases)
 
 
-def end(scores: Scores, positions: int) -> Scores:
+def last_scores(scores: Scores, positions: int) -> Scores:
     """Return the scores of a prompt's last positions alone."""
     return replace(
         scores,
@@ -65,7 +65,7 @@ def end(scores: Scores, positions: int) -> Scores:
 
 @dataclass(frozen=True)
 class NeedleAnswer:
-    """What was said to somebody who looked for a needle."""
+    """The answer to the question for a needle."""
 
     number: str
     shown: str
@@ -75,24 +75,24 @@ class NeedleAnswer:
 class Haystack:
     """Hides a sentence in the text and asks for it."""
 
-    def __init__(self, endpoint: Endpoint, family: Family, wanted: LongContext) -> None:
+    def __init__(self, endpoint: Endpoint, family: Family, plan: LongContext) -> None:
         self._endpoint = endpoint
-        self._wanted = wanted
-        self._saying = CompletionClient(endpoint, ANSWER_LIMIT_S)
+        self._plan = plan
+        self._client = CompletionClient(endpoint, ANSWER_LIMIT_S)
         kwargs = family.thinking_kwargs("off")
         self._more = {"chat_template_kwargs": kwargs} if kwargs else {}
-        first = "".join(wanted.text_of(PARAGRAPHS))
+        first = "".join(plan.text_of(PARAGRAPHS))
         self._tokens_each = len(http.token_ids(endpoint, first)) / PARAGRAPHS
 
     def ask(self, tokens: int, depth: float) -> NeedleAnswer:
         """Hide a number at a depth (0 to 1) of a prompt of about so many tokens; ask for it."""
-        needle = self._wanted.needle
+        needle = self._plan.needle
         number = str(secrets.randbelow(900_000) + 100_000)
         room = tokens - needle.answer_tokens - SPARE
-        paragraphs = list(self._wanted.text_of(max(int(room / self._tokens_each) - 2, 2)))
+        paragraphs = list(self._plan.text_of(max(int(room / self._tokens_each) - 2, 2)))
         paragraphs.insert(round(depth * len(paragraphs)), needle.says.format(number=number) + "\n")
         text = "".join(paragraphs) + f"\n{needle.asks}"
-        completion = self._saying.ask(
+        completion = self._client.ask(
             {
                 "messages": [{"role": "user", "content": text}],
                 "max_tokens": needle.answer_tokens,

@@ -1,7 +1,4 @@
-"""A ladder of prompt lengths: what is asked on each rung, and what came of it.
-
-What the long-context gate reads to a server, from `long_context.toml`.
-"""
+"""The ladder of prompt lengths with its results, and the text of `long_context.toml`."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class Rung:
 
     @property
     def name(self) -> str:
-        """What the rung is called in a report."""
+        """The rung's name in a report."""
         crowd = f" x {self.at_once}" if self.at_once > 1 else ""
         return f"{self.prompt_tokens} + {self.output_tokens} tokens{crowd}, {self.prefix}"
 
@@ -56,7 +53,7 @@ class PromptReply:
 
 @dataclass(frozen=True)
 class RungResult:
-    """One rung and what came of it."""
+    """The replies to one rung."""
 
     rung: Rung
     replies: tuple[PromptReply, ...]
@@ -74,7 +71,7 @@ class RungResult:
 
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON, without tokens."""
-        found: dict[str, Any] = {
+        evidence: dict[str, Any] = {
             **asdict(self.rung),
             "seconds": round(max((reply.seconds for reply in self.replies), default=0.0), 3),
             "waited": self.waited,
@@ -82,17 +79,17 @@ class RungResult:
             "errors": sorted({reply.error for reply in self.replies if reply.error}),
         }
         if self.rest:
-            found |= {
+            evidence |= {
                 "kv_usage_after": self.rest.kv_usage,
                 "in_flight_after": self.rest.in_flight,
                 "memory_bytes_after": self.rest.memory_bytes,
             }
-        return found
+        return evidence
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """What came of a request that is too long."""
+    """The reply to a request that is too long."""
 
     name: str
     prompt_tokens: int
@@ -100,7 +97,7 @@ class Refusal:
     status: int | None
     text: str
     completion_tokens: int | None
-    """What came all the same, as the server counts it."""
+    """Tokens that were generated all the same, as the server counts them."""
     rest: RestState
 
 
@@ -109,9 +106,9 @@ class LadderResult:
     """The whole ladder, as far as the server went along."""
 
     context: int
-    """Tokens of context the server says it has."""
+    """Tokens of context that the server reports."""
     healthy: Completion
-    """What the canary said before anything else."""
+    """The canary's answer before the first rung."""
     rungs: tuple[RungResult, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     not_asked: tuple[str, ...] = field(default_factory=tuple)
@@ -128,12 +125,12 @@ class Needle(toml.Record):
     depths: tuple[float, ...] = Field(min_length=1)
     """Where it is hidden, 0 at the beginning of the text and 1 at its end."""
     short_tokens: int
-    """A text in which anybody finds it who can at all."""
+    """The length of a text in which any able model finds it."""
     answer_tokens: int
 
 
 class LongContext(toml.Record):
-    """The text and how it is asked for."""
+    """The file: the text, and how the ladder uses it."""
 
     output_tokens: int
     beyond: int

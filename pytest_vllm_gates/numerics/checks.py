@@ -1,4 +1,4 @@
-"""Are a server's log-probabilities those of the reference, within what its dtype explains?"""
+"""Compares a server's log-probabilities with the reference, within the tolerance of its dtype."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Tolerances(toml.Record):
     float32: Tolerance
 
 
-def tolerance(dtype: str) -> Tolerance:
+def tolerance_of(dtype: str) -> Tolerance:
     """Return the tolerance for a dtype; quantised and unknown ones get the widest."""
-    known = toml.load(TOLERANCES, Tolerances)
-    found: Tolerance = getattr(known, dtype, known.bfloat16)
-    return found
+    tolerances = toml.load(TOLERANCES, Tolerances)
+    allowed: Tolerance = getattr(tolerances, dtype, tolerances.bfloat16)
+    return allowed
 
 
 @dataclass(frozen=True)
@@ -57,24 +57,24 @@ class Distance:
 
     def faults(self, allowed: Tolerance) -> list[str]:
         """Return one sentence for everything beyond the tolerance."""
-        found = []
+        sentences = []
         if self.mean > allowed.mean:
-            found.append(f"mean distance {self.mean:.3f} nats, {allowed.mean} allowed")
+            sentences.append(f"mean distance {self.mean:.3f} nats, {allowed.mean} allowed")
         if self.nearly_all > allowed.nearly_all:
-            found.append(
+            sentences.append(
                 f"more than {_strays(self.positions)} of {self.positions} positions are "
                 f"{self.nearly_all:.2f} nats off and more, {allowed.nearly_all} allowed"
             )
         if self.worst > allowed.worst:
-            found.append(
+            sentences.append(
                 f"{self.worst:.2f} nats apart at position {self.worst_at}, {allowed.worst} allowed"
             )
         if self.diverges_at is not None:
-            found.append(
+            sentences.append(
                 f"another token from output position {self.diverges_at} on, where the reference "
                 "was in no doubt"
             )
-        return found
+        return sentences
 
 
 def prompt_distance(served: Scores, reference: Scores) -> Distance:
@@ -89,7 +89,7 @@ def output_distance(served: Scores, reference: Scores, allowed: Tolerance) -> Di
     two log-probabilities to move.
     """
     pairs = zip(served.output, reference.output, strict=False)
-    same = next((i for i, (number, other) in enumerate(pairs) if number != other), None)
+    same = next((i for i, (token, expected) in enumerate(pairs) if token != expected), None)
     if same is None:
         same = min(len(served.output), len(reference.output))
         parted = len(served.output) != len(reference.output)
@@ -103,12 +103,12 @@ def output_distance(served: Scores, reference: Scores, allowed: Tolerance) -> Di
 def _distance(served: Sequence[float], reference: Sequence[float]) -> Distance:
     if len(served) != len(reference):
         raise ValueError(f"{len(served)} log-probabilities against {len(reference)}")
-    apart = [abs(value - other) for value, other in zip(served, reference, strict=True)]
+    apart = [abs(score - expected) for score, expected in zip(served, reference, strict=True)]
     if not apart:
         return Distance(0, 0.0, 0.0, 0.0, None)
     worst_at = max(range(len(apart)), key=apart.__getitem__)
-    within = sorted(apart)[max(0, len(apart) - 1 - _strays(len(apart)))]
-    return Distance(len(apart), sum(apart) / len(apart), within, apart[worst_at], worst_at)
+    nearly_all = sorted(apart)[max(0, len(apart) - 1 - _strays(len(apart)))]
+    return Distance(len(apart), sum(apart) / len(apart), nearly_all, apart[worst_at], worst_at)
 
 
 def written(title: str, reference: ReferenceScores) -> str:

@@ -1,7 +1,4 @@
-"""Log-probabilities: from the served family over HTTP, and from transformers in fp32.
-
-Log-probabilities of a prompt and its greedy continuation, by a server or by a reference.
-"""
+"""Log-probabilities of a prompt and its greedy continuation: served, or by transformers in fp32."""
 
 from __future__ import annotations
 
@@ -32,10 +29,12 @@ SMALL_BYTES = 512 * 2**20
 WEIGHTS = "*.safetensors"
 
 
-def serve(endpoint: Endpoint, prompt: Sequence[int], count: int, *, score_prompt: bool) -> Scores:
+def served_scores(
+    endpoint: Endpoint, prompt: Sequence[int], count: int, *, score_prompt: bool
+) -> Scores:
     """Return the server's own log-probabilities of a prompt and `count` greedy tokens.
 
-    Asking for those of the prompt makes vLLM compute it anew, past its prefix cache; without,
+    `score_prompt` makes vLLM compute the prompt anew, past its prefix cache. Without it
     `prompt_logprobs` stays empty and the prefix cache is used as in service.
     """
     body: dict[str, Any] = {
@@ -81,16 +80,16 @@ def compute(
     if overlay:
         env["PYTHONPATH"] = str(overlay)
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [str(python), str(PROGRAM)],
             input=json.dumps({"model": checkpoint.source, "cases": cases}),
             env=env, capture_output=True, text=True, timeout=PROGRAM_LIMIT_S, check=True,
         )  # fmt: skip
-        answer = json.loads(done.stdout.splitlines()[-1])
+        answer = json.loads(process.stdout.splitlines()[-1])
     except subprocess.CalledProcessError as error:
-        last = error.stderr.strip().splitlines()[-1:] or ["no message"]
+        lines = error.stderr.strip().splitlines()[-1:] or ["no message"]
         raise UserError(
-            f"transformers cannot score {checkpoint.name} in fp32: {last[0]}"
+            f"transformers cannot score {checkpoint.name} in fp32: {lines[0]}"
         ) from error
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as error:
         raise UserError(f"the fp32 reference of {checkpoint.name} failed: {error}") from error

@@ -65,12 +65,12 @@ def run(model: Any, prompt: list[int], count: int) -> dict[str, Any]:
 
 def main() -> None:
     """Answer one request."""
-    asked = json.load(sys.stdin)
-    model = load(asked["model"])
+    request = json.load(sys.stdin)
+    model = load(request["model"])
     with torch.inference_mode():
         cases = {
             name: run(model, case["prompt"], case["generate"])
-            for name, case in asked["cases"].items()
+            for name, case in request["cases"].items()
         }
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     print(json.dumps({"versions": versions, "cases": cases}), flush=True)

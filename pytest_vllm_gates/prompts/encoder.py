@@ -1,4 +1,4 @@
-"""Prompts of a family whose checkpoints have an encoder in place of a template."""
+"""Writes the prompts of a family whose checkpoints have an encoder in place of a template."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START_LIMIT_S = 60.0
 
 
 class Encoder:
-    """The encoder a lane's vLLM carries, in one process of the lane's own interpreter.
+    """The encoder of a lane's vLLM, in one process of the lane's own interpreter.
 
     Raises `UserError` when the lane's vLLM has no such encoder. `close` ends the process.
     """
@@ -49,7 +49,7 @@ class Encoder:
 
         Raises `Refused` when the encoder does, and `Endless` when it does not come to an end.
         """
-        asked = {
+        request = {
             "messages": list(body["messages"]),
             "conversation": [
                 as_served(message, in_parts=self._takes_parts) for message in body["messages"]
@@ -60,7 +60,7 @@ class Encoder:
         if self._process is None:
             self._start()
         limit_s = AGAIN_LIMIT_S if self._hung else RENDER_LIMIT_S
-        answer = self._answer(json.dumps(asked), limit_s)
+        answer = self._answer(json.dumps(request), limit_s)
         if answer is None:
             self._hung = True
             self.close()
@@ -111,10 +111,10 @@ class Encoder:
                 process.stdin.flush()
             if not select.select([process.stdout], [], [], limit_s)[0]:
                 return None
-            found: dict[str, Any] = json.loads(process.stdout.readline())
+            reply: dict[str, Any] = json.loads(process.stdout.readline())
         except (OSError, ValueError) as error:
-            _, said = process.communicate()
+            _, errors = process.communicate()
             self._process = None
-            last = said.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
-            raise UserError(last[0]) from error
-        return found
+            lines = errors.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
+            raise UserError(lines[0]) from error
+        return reply

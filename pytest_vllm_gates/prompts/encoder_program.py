@@ -1,6 +1,6 @@
-"""Prompts by an encoder that vLLM carries: a program, run by the lane's own interpreter.
+"""Writes prompts with an encoder of vLLM: a program that the lane's own interpreter runs.
 
-    python -I encoder_prompts.py vllm.tokenizers.deepseek_v32_encoding
+    python -I encoder_program.py vllm.tokenizers.deepseek_v32_encoding
 
 First it prints one line of JSON: the files the prompts come from, and whether the encoder is handed
 a message's content in parts. Then, for every line of JSON it reads, `{"conversation": [...],
@@ -65,7 +65,7 @@ class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class Vocabulary:
-    """As much of a tokenizer as the encoder's own asks for when it is made."""
+    """As much of a tokenizer as the encoder's constructor needs."""
 
     def get_added_vocab(self) -> dict[str, int]:
         """Return that nothing was added."""
@@ -90,7 +90,7 @@ def main() -> None:
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("this interpreter has no vLLM")
     vllm = Path(spec.submodule_search_locations[0])
-    files = [vllm / "tokenizers" / f"{item}.py" for item in (encoding, name)]
+    files = [vllm / "tokenizers" / f"{module_name}.py" for module_name in (encoding, name)]
     if absent := [str(file) for file in files if not file.is_file()]:
         raise SystemExit(f"this vLLM has no {' and no '.join(absent)}")
     parts = takes_parts(vllm, name)
@@ -99,14 +99,14 @@ def main() -> None:
     tokenizer = getattr(glue, f"get_{name}_tokenizer")(Vocabulary())
     answer({"files": [str(file) for file in files], "takes_parts": parts})
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
             text = tokenizer.apply_chat_template(
-                messages=asked["messages"],
-                conversation=asked["conversation"],
-                tools=asked["tools"],
+                messages=request["messages"],
+                conversation=request["conversation"],
+                tools=request["tools"],
                 tokenize=False,
-                **asked["kwargs"],
+                **request["kwargs"],
             )
         except Exception as error:  # noqa: BLE001 - whatever it raises, it refuses
             answer({"refused": str(error) or type(error).__name__})
@@ -114,9 +114,9 @@ def main() -> None:
             answer({"text": text})
 
 
-def answer(what: dict[str, Any]) -> None:
+def answer(body: dict[str, Any]) -> None:
     """Print one line of JSON."""
-    print(json.dumps(what), flush=True)
+    print(json.dumps(body), flush=True)
 
 
 if __name__ == "__main__":

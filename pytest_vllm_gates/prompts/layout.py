@@ -1,4 +1,4 @@
-"""What one prompt has and another has not, token by token: evidence for a person to look at."""
+"""Compares two prompts token by token, as evidence for a person."""
 
 from __future__ import annotations
 
@@ -22,45 +22,50 @@ Run = dict[str, Any]
 
 def token_diff(
     expected: Sequence[int],
-    found: Sequence[int],
-    of: tuple[str, str],
+    actual: Sequence[int],
+    sources: tuple[str, str],
     piece: Callable[[int], str],
 ) -> dict[str, Any]:
     """Return the differences of two prompts as JSON, with some tokens around each.
 
-    `of` says where each prompt comes from, `piece` what text a token stands for. `runs` are tokens
-    in a row: `same`, `removed` (only expected), `added` (only found), or `skipped` with a count.
+    `sources` names where each prompt comes from, `piece` returns the text of a token. `runs` are
+    tokens in a row: `same`, `removed` (only expected), `added` (only actual), or `skipped` with a
+    count.
     """
-    start, end = _common_ends(expected, found)
-    entry, other = expected[start : len(expected) - end], found[start : len(found) - end]
+    start, end = _common_ends(expected, actual)
+    expected_middle, actual_middle = (
+        expected[start : len(expected) - end],
+        actual[start : len(actual) - end],
+    )
     runs = [
         *_same(expected[:start], piece, first=True),
-        *_differing(entry[:MOST_COMPARED], other[:MOST_COMPARED], piece),
+        *_differing(expected_middle[:MOST_COMPARED], actual_middle[:MOST_COMPARED], piece),
         *_same(expected[len(expected) - end :], piece, last=True),
     ]
     cut = {
-        "not_compared": max(0, len(entry) - MOST_COMPARED) + max(0, len(other) - MOST_COMPARED),
+        "not_compared": max(0, len(expected_middle) - MOST_COMPARED)
+        + max(0, len(actual_middle) - MOST_COMPARED),
         "runs_left_out": max(0, len(runs) - MOST_RUNS),
     }
     return {
-        "of": list(of),
-        "tokens": [len(expected), len(found)],
+        "of": list(sources),
+        "tokens": [len(expected), len(actual)],
         "runs": runs[:MOST_RUNS],
         **{name: count for name, count in cut.items() if count},
     }
 
 
-def of_goldens(
+def golden_diff(
     recorded: str | None, now: str, piece: Callable[[int], str]
 ) -> dict[str, Any] | None:
     """Return the differences of two prompts laid out as goldens; None where there are none.
 
-    Nor where one is no prompt but a refusal, or so long that its middle is not in it.
+    None, too, if one is a refusal, or so long that its middle is not in the golden.
     """
-    entry, other = (recorded_ids(text) if text else None for text in (recorded, now))
-    if entry is None or other is None or entry == other:
+    before_ids, now_ids = (recorded_ids(text) if text else None for text in (recorded, now))
+    if before_ids is None or now_ids is None or before_ids == now_ids:
         return None
-    return token_diff(entry, other, ("recorded", "now"), piece)
+    return token_diff(before_ids, now_ids, ("recorded", "now"), piece)
 
 
 def recorded_ids(golden: str) -> list[int] | None:
@@ -76,30 +81,30 @@ def recorded_ids(golden: str) -> list[int] | None:
     return ids or None
 
 
-def _common_ends(entry: Sequence[int], other: Sequence[int]) -> tuple[int, int]:
+def _common_ends(first: Sequence[int], second: Sequence[int]) -> tuple[int, int]:
     """Return how many tokens two prompts have in common at their start and at their end."""
-    least = min(len(entry), len(other))
+    least = min(len(first), len(second))
     start = 0
-    while start < least and entry[start] == other[start]:
+    while start < least and first[start] == second[start]:
         start += 1
     end = 0
-    while end < least - start and entry[-1 - end] == other[-1 - end]:
+    while end < least - start and first[-1 - end] == second[-1 - end]:
         end += 1
     return start, end
 
 
 def _differing(
-    entry: Sequence[int], other: Sequence[int], piece: Callable[[int], str]
+    first: Sequence[int], second: Sequence[int], piece: Callable[[int], str]
 ) -> Iterator[Run]:
-    matcher = difflib.SequenceMatcher(None, entry, other, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, first, second, autojunk=False)
     for kind, begin, end, their_begin, their_end in matcher.get_opcodes():
         if kind == "equal":
-            yield from _same(entry[begin:end], piece)
+            yield from _same(first[begin:end], piece)
             continue
         if end > begin:
-            yield _run("removed", entry[begin:end], piece)
+            yield _run("removed", first[begin:end], piece)
         if their_end > their_begin:
-            yield _run("added", other[their_begin:their_end], piece)
+            yield _run("added", second[their_begin:their_end], piece)
 
 
 def _same(
@@ -122,9 +127,8 @@ def _same(
 
 def _run(kind: str, ids: Sequence[int], piece: Callable[[int], str]) -> Run:
     shown = ids[:MOST_IN_A_RUN]
-    found: Run = {
-        "kind": kind, "token_ids": list(shown), "texts": [visible(piece(number)) for number in shown],
-    }  # fmt: skip
+    texts = [visible(piece(number)) for number in shown]
+    run: Run = {"kind": kind, "token_ids": list(shown), "texts": texts}
     if len(ids) > len(shown):
-        found["left_out"] = len(ids) - len(shown)
-    return found
+        run["left_out"] = len(ids) - len(shown)
+    return run

@@ -1,4 +1,4 @@
-"""Does a rendered prompt mean what the family file says, with nothing recorded to compare with?"""
+"""Checks a rendered prompt and its stop tokens against the family file, without a golden."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ TAIL = 60
 
 def missing_markers(family: Family, text: str, roles: Sequence[str]) -> list[str]:
     """Return a sentence for every role marker that a prompt of these roles lacks."""
-    wanted = {"user": family.prompt.user, "assistant": family.prompt.assistant}
+    markers = {"user": family.prompt.user, "assistant": family.prompt.assistant}
     if family.prompt.system:
-        wanted["system"] = family.prompt.system
-    found = []
-    for role, marker in wanted.items():
+        markers["system"] = family.prompt.system
+    sentences = []
+    for role, marker in markers.items():
         turns = roles.count(role)
         if text.count(marker) < turns:
-            found.append(
+            sentences.append(
                 f"{turns} {role} turns, and {text.count(marker)} times the marker {marker!r}"
             )
-    return found
+    return sentences
 
 
 def wrong_opening(family: Family, text: str, *, thinks: bool | None) -> str | None:
@@ -49,14 +49,14 @@ def wrong_opening(family: Family, text: str, *, thinks: bool | None) -> str | No
     if thinking is None or thinks is None:
         return None
     opened = tail.count(thinking.open) > tail.count(thinking.close)
-    ends = f"the prompt ends in {text[-TAIL:]!r}"
+    tail_shown = f"the prompt ends in {text[-TAIL:]!r}"
     if thinks and thinking.opened_by == "template" and not opened:
         return (
             f"thinking is on and {thinking.open!r} is not opened, which is the template's to do "
-            f"(thinking.opened_by in the family file): {ends}"
+            f"(thinking.opened_by in the family file): {tail_shown}"
         )
     if not thinks and opened:
-        return f"thinking is off and {thinking.open!r} is left open: {ends}"
+        return f"thinking is off and {thinking.open!r} is left open: {tail_shown}"
     return None
 
 
@@ -76,16 +76,16 @@ def parser_disagrees(family: Family, parser: str | None) -> str | None:
     )
 
 
-def stops_disagree(wanted: Mapping[str, Sequence[int]], stops: Collection[int]) -> str | None:
+def stops_disagree(expected: Mapping[str, Sequence[int]], stops: Collection[int]) -> str | None:
     """Return how the ids a checkpoint stops at are not those of the family's tokens, or None."""
-    unknown = [name for name, ids in wanted.items() if len(ids) != 1 or ids[0] not in stops]
+    unknown = [name for name, ids in expected.items() if len(ids) != 1 or ids[0] not in stops]
     if unknown:
         return (
             f"{', '.join(unknown)} ends an answer of this family, and neither "
             "generation_config.json nor config.json stops there (they stop at "
             f"{sorted(stops)}): answers will run on"
         )
-    beyond = set(stops) - {ids[0] for ids in wanted.values()}
+    beyond = set(stops) - {ids[0] for ids in expected.values()}
     if beyond:
         return (
             f"the checkpoint stops at the ids {sorted(beyond)}, too, which the family file does "
@@ -94,28 +94,28 @@ def stops_disagree(wanted: Mapping[str, Sequence[int]], stops: Collection[int]) 
     return None
 
 
-def wrong_stops(ends: Mapping[str, str | None], wanted: Collection[str]) -> list[str]:
+def wrong_stops(ends: Mapping[str, str | None], expected: Collection[str]) -> list[str]:
     """Return a sentence for every token at which a server does not do what it should.
 
     `ends` holds by token the finish reason of an answer that begins with it, None for a token the
     model has not got; at those `wanted` an answer ends, at the others it goes on.
     """
-    found = []
+    sentences = []
     for token, reason in ends.items():
         stops = reason == "stop"
-        if token in wanted and not stops:
-            found.append(
+        if token in expected and not stops:
+            sentences.append(
                 f"the server goes on after {token!r}: answers run on past their end, until the "
                 "limit of tokens (is its id in the eos_token_id of the served "
                 "generation_config.json, and is that file used?)"
             )
-        if token not in wanted and stops:
-            found.append(
+        if token not in expected and stops:
+            sentences.append(
                 f"the server stops at {token!r}, which ends no answer of this family: answers are "
                 "cut where they hold it (which eos_token_id of the served generation_config.json "
                 "is it?)"
             )
-    return found
+    return sentences
 
 
 def wrong_refusal(

@@ -1,4 +1,4 @@
-"""Conversations nobody thought of, in shapes every family accepts (hypothesis strategies)."""
+"""Random conversations in shapes that every family accepts (hypothesis strategies)."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ TOOL = {
 
 
 def explore(check: Callable[..., None], examples: int, *strategies: st.SearchStrategy[Any]) -> None:
-    """Run `check` on so many examples, the same ones every time; it raises as `check` does.
+    """Run `check` on so many examples, the same ones every time; raises as `check` does.
 
     There is no time limit, and nothing is kept on disk: hypothesis would leave a `.hypothesis`
-    folder wherever somebody judges a server. After a rendering that does not end no other is tried:
-    in search of a smaller example each would take its time.
+    folder in the user's project. After a rendering that does not end no other is tried: the search
+    for a smaller example would wait for each of them.
     """
     endless: list[Endless] = []
 
     @functools.wraps(check)
-    def tried(*drawn: Any, **named: Any) -> None:
+    def run(*drawn: Any, **named: Any) -> None:
         if not endless:
             try:
                 check(*drawn, **named)
-            except Endless as raised:
-                endless.append(raised)
+            except Endless as error:
+                endless.append(error)
 
     bounded = settings(
         max_examples=examples,
@@ -62,7 +62,7 @@ def explore(check: Callable[..., None], examples: int, *strategies: st.SearchStr
     with tempfile.TemporaryDirectory() as home:
         configuration.set_hypothesis_home_dir(home)
         try:
-            bounded(given(*strategies)(tried))()
+            bounded(given(*strategies)(run))()
         finally:
             configuration.set_hypothesis_home_dir(before)
     if endless:
@@ -98,7 +98,7 @@ def requests(draw: st.DrawFn, family: Family) -> dict[str, Any]:
     return body
 
 
-def plainly(body: dict[str, Any]) -> dict[str, Any]:
+def with_plain_texts(body: dict[str, Any]) -> dict[str, Any]:
     """Return a request of the same shape with the plainest texts."""
     messages = []
     for message in body["messages"]:

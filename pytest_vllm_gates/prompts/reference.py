@@ -1,4 +1,4 @@
-"""The reference rendering: what writes a checkpoint's prompts, and its tokenizer; no torch."""
+"""The reference rendering of a checkpoint's prompts, by its template and tokenizer; no torch."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 
 def preload() -> None:
-    """Import what reads tokenizers, which takes seconds: for whoever waits for a server anyway."""
+    """Import transformers, which takes seconds: called while a server starts anyway."""
     _reader()
 
 
 class Writer(Protocol):
-    """What writes prompts: the checkpoint's template, or the encoder a lane carries."""
+    """Writes prompts: the checkpoint's template, or the encoder of a lane's vLLM."""
 
     def write(self, body: Mapping[str, Any]) -> str:
         """Return the text of a request's prompt; raises `Refused` and `Endless`."""
 
     def sources(self) -> dict[str, bytes]:
-        """Return the bytes of what it is made of, by name."""
+        """Return the bytes of its files, by name."""
 
     def close(self) -> None:
-        """End what it has started."""
+        """End the process that it started, if any."""
 
 
 class ReferenceRenderer:
@@ -60,10 +60,10 @@ class ReferenceRenderer:
         chat_template_kwargs, reasoning_effort and continue_final_message. Raises `Refused` when
         the template does, and `Endless` when it does not come to an end.
         """
-        found = self.outcome(body)
-        if isinstance(found, Refused):
-            raise found
-        return found
+        outcome = self.outcome(body)
+        if isinstance(outcome, Refused):
+            raise outcome
+        return outcome
 
     def outcome(self, body: Mapping[str, Any]) -> Rendering | Refused:
         """Return a request's prompt or, where the template refuses, its refusal.
@@ -74,12 +74,12 @@ class ReferenceRenderer:
         if key not in self._rendered:
             try:
                 self._rendered[key] = self._tokenized(self._writer.write(body))
-            except (Refused, Endless) as raised:
-                self._rendered[key] = raised
-        found = self._rendered[key]
-        if isinstance(found, Endless):
-            raise found
-        return found
+            except (Refused, Endless) as error:
+                self._rendered[key] = error
+        rendering = self._rendered[key]
+        if isinstance(rendering, Endless):
+            raise rendering
+        return rendering
 
     def token_ids(self, text: str) -> list[int]:
         """Return the ids of a text that is no whole prompt."""
@@ -93,15 +93,15 @@ class ReferenceRenderer:
 
     def stop_ids(self) -> set[int]:
         """Return the token ids `generation_config.json` and `config.json` end an answer with."""
-        found: set[int] = set()
+        stop_ids: set[int] = set()
         for name in ("generation_config.json", "config.json"):
             with contextlib.suppress(OSError, ValueError):
                 config = json.loads((self.folder / name).read_text(encoding="utf-8"))
-                ids = config.get("eos_token_id", config.get("text_config", {}).get("eos_token_id"))
-                found |= set(ids) if isinstance(ids, list) else {ids} - {None}
+                eos = config.get("eos_token_id", config.get("text_config", {}).get("eos_token_id"))
+                stop_ids |= set(eos) if isinstance(eos, list) else {eos} - {None}
         if self._tokenizer.eos_token_id is not None:
-            found.add(self._tokenizer.eos_token_id)
-        return found
+            stop_ids.add(self._tokenizer.eos_token_id)
+        return stop_ids
 
     def locked_parts(self) -> dict[str, bytes]:
         """Return the bytes of everything a prompt is made from, by name."""

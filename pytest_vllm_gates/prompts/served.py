@@ -1,4 +1,4 @@
-"""The prompts a server makes of chat requests, by each of the ways it tells them."""
+"""The prompts that a server makes of chat requests, from each endpoint that reports them."""
 
 from __future__ import annotations
 
@@ -20,36 +20,38 @@ Served = tuple[int, ...] | Refused
 ONE_TOKEN = {"max_tokens": 1, "return_token_ids": True}
 
 
-def by_tokenize(endpoint: Endpoint, body: Mapping[str, Any]) -> Served:
-    """Return the prompt that `/tokenize` tells; raises `httpx.HTTPStatusError` when it breaks."""
+def tokenized_prompt(endpoint: Endpoint, body: Mapping[str, Any]) -> Served:
+    """Return the prompt that `/tokenize` reports; raises `httpx.HTTPStatusError` when it breaks."""
     return _served(http.post(endpoint, http.TOKENIZE, body), "tokens")
 
 
-def every(endpoint: Endpoint, body: Mapping[str, Any], *, chats: bool) -> dict[str, Served]:
-    """Return the prompt by the name of the way the server was asked.
+def served_prompts(
+    endpoint: Endpoint, body: Mapping[str, Any], *, chats: bool
+) -> dict[str, Served]:
+    """Return the prompt by the name of the endpoint that reports it.
 
-    `/tokenize` tells most of every server's. Chats are rendered as the chat API does it where the
-    server tells that, and with `chats` one is asked for a token and tells what it was given; both
-    only where the prompt leaves room for an answer.
+    `/tokenize` reports it on most servers. The chat API's rendering is added if the server has it,
+    and with `chats` the prompt of a chat that generates one token; both only if the prompt leaves
+    room for an answer.
     """
-    found: dict[str, Served] = {}
+    prompts: dict[str, Served] = {}
     room = 0
-    told = _known_to_tokenize(body)
-    if told:
+    by_tokenize = _known_to_tokenize(body)
+    if by_tokenize:
         reply = http.post(endpoint, http.TOKENIZE, body)
-        found[http.TOKENIZE] = _served(reply, "tokens")
+        prompts[http.TOKENIZE] = _served(reply, "tokens")
         if reply.is_success:
             room = reply.json().get("max_model_len", 0) - len(reply.json()["tokens"])
-    if told and room <= 0:
-        return found
+    if by_tokenize and room <= 0:
+        return prompts
     reply = http.post(endpoint, http.RENDER, body)
     if reply.status_code not in http.HIDDEN:
-        found["the chat API"] = _served(reply, "token_ids")
+        prompts["the chat API"] = _served(reply, "token_ids")
     if chats:
         reply = http.post(endpoint, http.CHAT, {**body, **ONE_TOKEN})
         if not reply.is_success or reply.json().get("prompt_token_ids"):
-            found["a chat"] = _served(reply, "prompt_token_ids")
-    return found
+            prompts["a chat"] = _served(reply, "prompt_token_ids")
+    return prompts
 
 
 def _known_to_tokenize(body: Mapping[str, Any]) -> bool:

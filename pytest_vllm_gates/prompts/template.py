@@ -1,10 +1,8 @@
-"""Prompts by a checkpoint's chat template, applied by transformers on a request as vLLM does.
+"""Writes prompts with a checkpoint's chat template, applied by transformers as vLLM does.
 
-Whether a chat template goes through a message's content part by part, as vLLM finds it out.
-
-vLLM reads the template, not what it renders: a loop over the content of a message, found through
-assignments and macros, means that every content is handed over as a list of parts, a plain text
-too (vllm/renderers/hf.py).
+vLLM reads the template to decide how it hands content over: a loop over the content of a message,
+found through assignments and macros, means that every content is a list of parts, a plain text too
+(vllm/renderers/hf.py).
 """
 
 from __future__ import annotations
@@ -53,8 +51,8 @@ def _loops_over_content(root: nodes.Template) -> Iterator[nodes.For]:
     messages = set(_message_names(root))
     inside: dict[int, set[str]] = {}
     for macro in root.find_all(nodes.Macro):
-        given = set(_parameters_given_content(root, macro, messages))
-        inside |= {id(loop): given for loop in macro.find_all(nodes.For)}
+        parameters = set(_parameters_given_content(root, macro, messages))
+        inside |= {id(loop): parameters for loop in macro.find_all(nodes.For)}
     for loop in root.find_all(nodes.For):
         name = loop.iter.name if isinstance(loop.iter, nodes.Name) else None
         # Outside of macros a variable called content is taken for a message's.
@@ -80,14 +78,16 @@ def _message_names(root: nodes.Template) -> Iterator[str]:
 def _parameters_given_content(
     root: nodes.Template, macro: nodes.Macro, messages: set[str]
 ) -> Iterator[str]:
-    """Yield the parameters of a macro that some call gives a message's content."""
+    """Yield the parameters of a macro to which some call passes a message's content."""
     names = [parameter.name for parameter in macro.args]
     for call in root.find_all(nodes.Call):
         if not isinstance(call.node, nodes.Name) or call.node.name != macro.name:
             continue
-        given = [*zip(names, call.args, strict=False)]
-        given += [(keyword.key, keyword.value) for keyword in call.kwargs if keyword.key in names]
-        for name, value in given:
+        arguments = [*zip(names, call.args, strict=False)]
+        arguments += [
+            (keyword.key, keyword.value) for keyword in call.kwargs if keyword.key in names
+        ]
+        for name, value in arguments:
             if any(_is_part_of(value, message, CONTENT) for message in messages):
                 yield name
 
@@ -119,7 +119,7 @@ SAMPLE = {"messages": [{"role": "user", "content": "a piece of text"}]}
 
 
 class Template:
-    """A checkpoint's chat template, or the one the server is given in its place.
+    """A checkpoint's chat template, or the one that the server's flags name.
 
     Raises `UserError` where there is none, and where it cannot render one plain question.
     """
@@ -128,8 +128,8 @@ class Template:
         """Take it from the tokenizer; `serve` are the server's flags, of which three count here."""
         self._tokenizer = tokenizer
         self._defaults = dict(serve.get("default_chat_template_kwargs") or {})
-        if given := serve.get("chat_template"):
-            tokenizer.chat_template = _given(given)
+        if override := serve.get("chat_template"):
+            tokenizer.chat_template = _template_text(override)
         if not tokenizer.chat_template:
             raise UserError(
                 f"checkpoint {checkpoint.name} has no chat template: every chat will be refused\n"
@@ -205,7 +205,7 @@ class Template:
             ) from cause
 
 
-def _given(template: str) -> str:
+def _template_text(template: str) -> str:
     """Return the text of a template given as vLLM takes it: as a file, or itself."""
     path = Path(template)
     try:

@@ -1,7 +1,4 @@
-"""A request as vLLM hands it to a chat template, whatever a client sent (0.30 to 0.32).
-
-A prompt as some template and tokenizer made it.
-"""
+"""A request as vLLM 0.30 to 0.32 hands it to a chat template, whatever a client sent."""
 
 from __future__ import annotations
 
@@ -81,7 +78,7 @@ def options_as_served(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
     From an effort vLLM derives the switch of the thinking, unless that is given.
     """
     goes_on = bool(body.get("continue_final_message"))
-    sent = {
+    kwargs = {
         key: value
         for key, value in (body.get("chat_template_kwargs") or {}).items()
         if value not in (None, "auto")
@@ -92,9 +89,9 @@ def options_as_served(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> d
     }
     if effort := body.get("reasoning_effort"):
         options["reasoning_effort"] = effort
-        if "enable_thinking" not in sent:
+        if "enable_thinking" not in kwargs:
             options["enable_thinking"] = effort != "none"
-    return {**defaults, **sent, **options}
+    return {**defaults, **kwargs, **options}
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:
@@ -110,18 +107,18 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 
 
 def _arguments(call: Mapping[str, Any]) -> dict[str, Any]:
-    given = call["function"].get("arguments")
-    if isinstance(given, str):
+    arguments = call["function"].get("arguments")
+    if isinstance(arguments, str):
         try:
-            given = json.loads(given)
+            arguments = json.loads(arguments)
         except (ValueError, RecursionError):
-            given = None
-    return given if isinstance(given, dict) else {}
+            arguments = None
+    return arguments if isinstance(arguments, dict) else {}
 
 
 RENDER_LIMIT_S = 10.0
 AGAIN_LIMIT_S = 1.0
-"""What the next conversation is given after one that did not come to an end."""
+"""The limit for the next conversation after one that did not come to an end."""
 
 
 class Endless(AssertionError):  # noqa: N818 - what was found, told to a person

@@ -1,4 +1,4 @@
-"""What is wrong with reactions to wrong and rare requests: one function for each promise."""
+"""Checks of a server's reactions to wrong and rare requests: one function for each promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.robustness.types import Reaction, RobustnessResult
 
-# What a check found, and all it looked at.
+# The findings of a check, and all its cases.
 Judged = tuple[list[Finding], list[Case]]
 
 SUCCESS = range(200, 300)
@@ -24,50 +24,50 @@ SHOWN = 160
 
 
 def refusals(reactions: Iterable[Reaction]) -> dict[str, str]:
-    """Return status and message of each refused request by its name, to be held beside others.
+    """Return status and message of each refused request by its name, for comparison.
 
-    What differs from boot to boot is taken out: the model's alias and every number.
+    The model's alias and every number are replaced: they differ from boot to boot.
     """
-    found = {}
+    messages = {}
     for reaction in reactions:
         if reaction.status in REFUSAL:
             message = (reaction.message or reaction.text)[:SHOWN]
             if reaction.request and (model := str(reaction.request.get("model") or "")):
                 message = message.replace(model, "MODEL")
-            found[reaction.case.name] = f"{reaction.status}: {NUMBER.sub('N', message)}"
-    return found
+            messages[reaction.case.name] = f"{reaction.status}: {NUMBER.sub('N', message)}"
+    return messages
 
 
 def unsurvived(treatment: RobustnessResult) -> Judged:
     """Find the requests at which the server itself failed, hung or broke the connection off."""
-    cases, found = [], []
+    cases, findings = [], []
     for reaction in treatment.reactions:
         case = _case(reaction)
         cases.append(case)
         if reaction.status is None:
-            found.append(Finding(case, reaction.text))
+            findings.append(Finding(case, reaction.text))
         elif _failed(reaction):
-            found.append(Finding(case, f"answered {reaction.status}: {_shown(reaction.text)}"))
-    return found, cases
+            findings.append(Finding(case, f"answered {reaction.status}: {_excerpt(reaction.text)}"))
+    return findings, cases
 
 
 def turned_away(treatment: RobustnessResult) -> Judged:
     """Find the requests with which nothing is wrong and that were not answered."""
-    cases, found = [], []
+    cases, findings = [], []
     for reaction in treatment.reactions:
         if reaction.case.expect != "answered" or _failed(reaction):
             continue
         case = _case(reaction)
         cases.append(case)
         if not reaction.completion:
-            what = f"answered {reaction.status} with no completion: {_shown(reaction.text)}"
-            found.append(Finding(case, what))
-    return found, cases
+            sentence = f"answered {reaction.status} with no completion: {_excerpt(reaction.text)}"
+            findings.append(Finding(case, sentence))
+    return findings, cases
 
 
 def accepted(treatment: RobustnessResult) -> Judged:
     """Find the requests that were answered although nobody can do what they ask."""
-    cases, found = [], []
+    cases, findings = [], []
     for reaction in treatment.reactions:
         if reaction.case.expect == "answered" or _failed(reaction):
             continue
@@ -76,16 +76,16 @@ def accepted(treatment: RobustnessResult) -> Judged:
         if reaction.status in REFUSAL:
             continue
         if reaction.case.expect == "refused":
-            found.append(Finding(case, f"answered {reaction.status}, and not refused"))
+            findings.append(Finding(case, f"answered {reaction.status}, and not refused"))
         elif not reaction.completion:
-            what = f"answered {reaction.status} with no completion: {_shown(reaction.text)}"
-            found.append(Finding(case, what))
-    return found, cases
+            sentence = f"answered {reaction.status} with no completion: {_excerpt(reaction.text)}"
+            findings.append(Finding(case, sentence))
+    return findings, cases
 
 
 def unexplained(treatment: RobustnessResult) -> Judged:
     """Find the refusals that are no JSON error, or whose message does not name what is wrong."""
-    cases, found = [], []
+    cases, findings = [], []
     for reaction in treatment.reactions:
         if reaction.status not in REFUSAL or reaction.case.expect == "answered":
             continue
@@ -93,28 +93,32 @@ def unexplained(treatment: RobustnessResult) -> Judged:
         cases.append(case)
         names = reaction.case.names
         if reaction.message is None:
-            what = f"refused with {reaction.status} and no JSON error: {_shown(reaction.text)}"
-            found.append(Finding(case, what))
+            sentence = (
+                f"refused with {reaction.status} and no JSON error: {_excerpt(reaction.text)}"
+            )
+            findings.append(Finding(case, sentence))
         elif names and not any(name.lower() in reaction.message.lower() for name in names):
-            what = f"refused without a word of {' or '.join(names)}: {_shown(reaction.message)}"
-            found.append(Finding(case, what))
-    return found, cases
+            sentence = (
+                f"refused without a word of {' or '.join(names)}: {_excerpt(reaction.message)}"
+            )
+            findings.append(Finding(case, sentence))
+    return findings, cases
 
 
 def unwell(treatment: RobustnessResult) -> Judged:
     """Find after which requests an ordinary question was answered no longer, or otherwise."""
-    cases, found = [], []
+    cases, findings = [], []
     for checkup in treatment.checkups:
         case = Case(
             f"after {checkup.after[0]!r} to {checkup.after[-1]!r}",
             {"last": checkup.after[-1]},
-            checkup.said.request,
+            checkup.completion.request,
         )
         cases.append(case)
-        sameness = compare(treatment.healthy, checkup.said, invariant=False)
+        sameness = compare(treatment.healthy, checkup.completion, invariant=False)
         if sameness.fault:
-            found.append(Finding(case, f"an ordinary question: {sameness.fault}"))
-    return found, cases
+            findings.append(Finding(case, f"an ordinary question: {sameness.fault}"))
+    return findings, cases
 
 
 def slowest(reactions: Iterable[Reaction]) -> tuple[str, float]:
@@ -129,19 +133,19 @@ def _failed(reaction: Reaction) -> bool:
 
 
 def _case(reaction: Reaction) -> Case:
-    return Case(reaction.case.name, {"case": reaction.case.name}, _told(reaction))
+    return Case(reaction.case.name, {"case": reaction.case.name}, _request_of(reaction))
 
 
-def _told(reaction: Reaction) -> dict[str, Any]:
-    """Return the request as a person can send it again; what is repeated stays as in the file."""
+def _request_of(reaction: Reaction) -> dict[str, Any]:
+    """Return the request as a person can send it again; a `repeat` stays as in the file."""
     case = reaction.case
-    told: dict[str, Any] = {"method": case.method, "path": case.path}
+    request: dict[str, Any] = {"method": case.method, "path": case.path}
     if case.raw is not None:
-        told["raw"] = [part if isinstance(part, str) else part.model_dump() for part in case.raw]
+        request["raw"] = [part if isinstance(part, str) else part.model_dump() for part in case.raw]
     else:
-        told |= {"differs_in": case.body, "without": list(case.without)}
-    return told
+        request |= {"differs_in": case.body, "without": list(case.without)}
+    return request
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")

@@ -1,4 +1,4 @@
-"""Sends what no client should send, and asks between times whether the server still answers."""
+"""Sends wrong and rare requests, and checks in between whether the server still answers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ AT_A_TIME = 12
 MESSAGE_KEYS = ("message", "detail")
 
 
-def treat(
+def send_all(
     endpoint: Endpoint,
     cases: Sequence[WrongRequest],
     more: Mapping[str, Any],
     context: int,
     canary: Callable[[], Completion],
 ) -> RobustnessResult:
-    """Send every case, and ask the canary's question before, after each dozen and at the end.
+    """Send every case; call `canary` before, after each dozen, after silence and at the end.
 
-    After a case that was not answered at all it is asked at once. `more` goes into every request.
+    `more` goes into every request.
     """
     canary()  # the next one finds a warm prefix, as all that follow do
     healthy = canary()
@@ -51,7 +51,7 @@ def treat(
             if silent or len(batch) == AT_A_TIME or case is cases[-1]:
                 checkups.append(Checkup(tuple(batch), canary()))
                 batch = []
-                if checkups[-1].said.error:
+                if checkups[-1].completion.error:
                     break
     not_asked = tuple(case.name for case in cases[len(reactions) :])
     return RobustnessResult(healthy, tuple(reactions), tuple(checkups), not_asked)
@@ -73,11 +73,11 @@ def _send(
             case.method, f"/v1{case.path}", content=data, headers=headers, timeout=LIMIT_S
         )
     except httpx.TimeoutException:
-        text = f"no answer within {LIMIT_S:.0f} s"
-        return Reaction(case, body, None, None, False, text, time.monotonic() - begun)
+        description = f"no answer within {LIMIT_S:.0f} s"
+        return Reaction(case, body, None, None, False, description, time.monotonic() - begun)
     except httpx.HTTPError as error:
-        text = f"the connection broke ({type(error).__name__}: {error})"
-        return Reaction(case, body, None, None, False, text, time.monotonic() - begun)
+        description = f"the connection broke ({type(error).__name__}: {error})"
+        return Reaction(case, body, None, None, False, description, time.monotonic() - begun)
     return Reaction(
         case,
         body,
@@ -99,8 +99,8 @@ def _message(text: str) -> str | None:
         return None
     inner = body.get("error", body)
     places = [inner, body] if isinstance(inner, dict) else [{"message": inner}, body]
-    found: Iterable[Any] = (place.get(key) for place in places for key in MESSAGE_KEYS)
-    return next((str(entry) for entry in found if entry), None)
+    messages: Iterable[Any] = (place.get(key) for place in places for key in MESSAGE_KEYS)
+    return next((str(message) for message in messages if message), None)
 
 
 def _is_completion(text: str) -> bool:

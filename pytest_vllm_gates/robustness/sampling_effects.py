@@ -1,11 +1,7 @@
-"""Asks for completions whose sampling parameters have an effect that can be told from the answer.
+"""Checks that sampling parameters have their effect, by requests whose answers show it.
 
 A parameter that is taken and ignored raises no error: an engine that speculates, or a gateway that
 passes only the fields it knows, may drop it.
-
-What a sampling parameter did to a completion.
-
-Do sampling parameters have their effect, or is one taken and ignored?
 """
 
 from __future__ import annotations
@@ -40,29 +36,29 @@ class Generated:
     logprobs: tuple[float, ...] = ()
     """Of the tokens, in nats."""
     best: tuple[float, ...] = ()
-    """The highest log-probability that is told at each token's place, in nats."""
+    """The highest log-probability at each token's place, in nats."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What came of a request that sets a parameter."""
+    """The choices of a request that sets a parameter."""
 
     parameter: str
-    how: str
+    mode: str
     """`whole` or `streamed`."""
     request: Mapping[str, Any]
     choices: tuple[Generated, ...] = ()
     barred: frozenset[int] = frozenset()
     """Tokens that the parameter forbids."""
     refused: str = ""
-    """Why the server does not take it, where it says so."""
+    """Why the server refuses the parameter; '' if it does not."""
     failed: str = ""
     """How the server failed."""
 
     @property
     def name(self) -> str:
-        """What a case of it is called."""
-        return f"{self.parameter}, {self.how}"
+        """The name of its case."""
+        return f"{self.parameter}, {self.mode}"
 
 
 TOKENS = 12
@@ -73,11 +69,13 @@ SHOWN = 200
 SERVER_ERRORS = httpx.codes.INTERNAL_SERVER_ERROR
 
 
-def ask(client: openai.OpenAI, endpoint: Endpoint, chat: Mapping[str, Any]) -> list[Effect]:
-    """Ask for each parameter's effect on the answer to a chat's prompt, some streamed, too.
+def measure_effects(
+    client: openai.OpenAI, endpoint: Endpoint, chat: Mapping[str, Any]
+) -> list[Effect]:
+    """Send a request for each parameter, on a chat's prompt; some are streamed, too.
 
-    Raises `NotApplicable` where the server tells no prompt (`/tokenize`) or takes none
-    (`/v1/completions`), and `Inconclusive` where a plain answer to it tells no tokens.
+    Raises `NotApplicable` if the server has no `/tokenize` or no `/v1/completions`, and
+    `Inconclusive` if a plain answer comes without token ids.
     """
     body: dict[str, Any] = {
         **SAMPLING,
@@ -85,19 +83,19 @@ def ask(client: openai.OpenAI, endpoint: Endpoint, chat: Mapping[str, Any]) -> l
         "max_tokens": TOKENS,
         "return_token_ids": True,
     }
-    plain = _asked(client, endpoint, Effect("none", "whole", body))
+    plain = _measured(client, endpoint, Effect("none", "whole", body))
     if plain.refused:
         raise NotApplicable(f"the server answers no completion: {plain.refused}")
     if plain.failed:
         return [plain]
     if not (plain.choices and plain.choices[0].token_ids):
         raise Inconclusive("a plain completion tells no tokens (return_token_ids)")
-    wanted = [
+    effects = [
         replace(effect, request={**body, **effect.request})
-        for effect in _wanted(endpoint, plain.choices[0])
+        for effect in _planned_effects(endpoint, plain.choices[0])
     ]
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        return list(pool.map(lambda entry: _asked(client, endpoint, entry), wanted))
+        return list(pool.map(lambda effect: _measured(client, endpoint, effect), effects))
 
 
 def _prompt(endpoint: Endpoint, chat: Mapping[str, Any]) -> list[int]:
@@ -106,12 +104,12 @@ def _prompt(endpoint: Endpoint, chat: Mapping[str, Any]) -> list[int]:
     except (httpx.HTTPStatusError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error:
             raise
-        what = f"{type(error).__name__}: {error}"[:SHOWN]
-        raise NotApplicable(f"the server tells no chat's prompt (/tokenize): {what}") from error
+        reason = f"{type(error).__name__}: {error}"[:SHOWN]
+        raise NotApplicable(f"the server tells no chat's prompt (/tokenize): {reason}") from error
 
 
-def _wanted(endpoint: Endpoint, plain: Generated) -> Iterable[Effect]:
-    """Return the requests, with what they set besides a plain one's; nothing has come of them."""
+def _planned_effects(endpoint: Endpoint, plain: Generated) -> Iterable[Effect]:
+    """Yield the effects to measure, with the keys that their requests add to a plain one."""
     ids = plain.token_ids
     first = ids[0]
     yield Effect("top_k", "whole", {**HOT, "top_k": 1})
@@ -123,14 +121,14 @@ def _wanted(endpoint: Endpoint, plain: Generated) -> Iterable[Effect]:
     yield Effect("allowed_token_ids", "whole", {"allowed_token_ids": sorted(set(ids[:2]))})
     stopping = {"stop_token_ids": [first], "min_tokens": min(4, TOKENS)}
     yield Effect("min_tokens", "whole", stopping)
-    for how in ("whole", "streamed"):
-        yield Effect("logprobs", how, {"logprobs": 2})
-        yield Effect("n", how, {"n": 2, "temperature": 1.0})
+    for mode in ("whole", "streamed"):
+        yield Effect("logprobs", mode, {"logprobs": 2})
+        yield Effect("n", mode, {"n": 2, "temperature": 1.0})
     if word := _word(endpoint, ids):
         token, text = word
         yield Effect("bad_words", "whole", {"bad_words": [text]}, barred=frozenset({token}))
-        shown = {"stop": [text], "include_stop_str_in_output": True}
-        yield Effect("include_stop_str_in_output", "whole", shown)
+        included = {"stop": [text], "include_stop_str_in_output": True}
+        yield Effect("include_stop_str_in_output", "whole", included)
 
 
 def _word(endpoint: Endpoint, ids: Sequence[int]) -> tuple[int, str] | None:
@@ -144,64 +142,64 @@ def _word(endpoint: Endpoint, ids: Sequence[int]) -> tuple[int, str] | None:
     return None
 
 
-def _asked(client: openai.OpenAI, endpoint: Endpoint, effect: Effect) -> Effect:
-    """Return what came of a request."""
-    streamed = effect.how == "streamed"
+def _measured(client: openai.OpenAI, endpoint: Endpoint, effect: Effect) -> Effect:
+    """Return the effect with the choices of its request, or with the error."""
+    streamed = effect.mode == "streamed"
     try:
-        found = client.completions.create(
+        reply = client.completions.create(
             model=endpoint.model,
             prompt=effect.request["prompt"],
             stream=streamed,
             extra_body={**effect.request},
         )
-        parts = list(found) if isinstance(found, openai.Stream) else [found]
+        parts = list(reply) if isinstance(reply, openai.Stream) else [reply]
     except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
-        told = f"{type(error).__name__}: {error}"[:SHOWN]
+        reason = f"{type(error).__name__}: {error}"[:SHOWN]
         if isinstance(error, openai.APIStatusError) and error.status_code < SERVER_ERRORS:
-            return replace(effect, refused=told)
-        return replace(effect, failed=told)
+            return replace(effect, refused=reason)
+        return replace(effect, failed=reason)
     return replace(effect, choices=_choices(parts))
 
 
 def _choices(parts: Iterable[Completion]) -> tuple[Generated, ...]:
     """Put the choices together of all parts of an answer, which has one where it is whole."""
-    found: dict[int, Generated] = {}
+    by_index: dict[int, Generated] = {}
     for part in parts:
         for choice in part.choices or ():
-            old = found.get(choice.index, Generated((), "", None))
+            earlier = by_index.get(choice.index, Generated((), "", None))
             scored = choice.logprobs
             own = (scored and scored.token_logprobs) or ()
             tops = (scored and scored.top_logprobs) or ()
-            found[choice.index] = Generated(
-                (*old.token_ids, *(getattr(choice, "token_ids", None) or ())),
-                old.text + (choice.text or ""),
-                choice.finish_reason or old.finish_reason,
-                (*old.logprobs, *own),
-                (*old.best, *(max(top.values()) for top in tops if top)),
+            by_index[choice.index] = Generated(
+                (*earlier.token_ids, *(getattr(choice, "token_ids", None) or ())),
+                earlier.text + (choice.text or ""),
+                choice.finish_reason or earlier.finish_reason,
+                (*earlier.logprobs, *own),
+                (*earlier.best, *(max(top.values()) for top in tops if top)),
             )
-    return tuple(generated for _, generated in sorted(found.items()))
+    return tuple(generated for _, generated in sorted(by_index.items()))
 
 
 NARROWING = ("top_k", "top_p", "min_p")
-"""Parameters that, as they are asked for, leave the most probable token alone."""
+"""Parameters whose requested values leave the most probable token alone."""
 AS_LIKELY_NATS = 0.01
 """Tokens that are so close in log-probability are as likely: half precision tells no more."""
 
 
-def missing(effect: Effect) -> Iterator[str]:
+def missing_effects(effect: Effect) -> Iterator[str]:
     """Yield a sentence for each effect that a request was to have and that is not there."""
     if effect.failed:
         yield f"the server fails: {effect.failed}"
     if effect.failed or effect.refused:
         return
-    wanted = int(effect.request.get("n", 1))
-    if len(effect.choices) != wanted:
-        yield f"{wanted} choices were asked for (n), and {len(effect.choices)} came"
+    count = int(effect.request.get("n", 1))
+    if len(effect.choices) != count:
+        yield f"{count} choices were asked for (n), and {len(effect.choices)} came"
     for choice in effect.choices:
-        yield from _missing(effect, choice)
+        yield from _missing_in_choice(effect, choice)
 
 
-def _missing(effect: Effect, choice: Generated) -> Iterator[str]:
+def _missing_in_choice(effect: Effect, choice: Generated) -> Iterator[str]:
     request, ids = effect.request, choice.token_ids
     if not ids:
         yield "nothing was generated"
@@ -210,8 +208,8 @@ def _missing(effect: Effect, choice: Generated) -> Iterator[str]:
         yield "the answer has no finish_reason"
     if (least := request.get("min_tokens", 0)) > len(ids):
         yield f"min_tokens is {least}, and {len(ids)} tokens came"
-    if came := sorted(effect.barred & set(ids)):
-        yield f"{effect.parameter} forbids {_tokens(came)}, and it came"
+    if unexpected := sorted(effect.barred & set(ids)):
+        yield f"{effect.parameter} forbids {_tokens(unexpected)}, and it came"
     allowed = request.get("allowed_token_ids")
     if allowed and (others := sorted(set(ids) - set(allowed))):
         yield f"allowed_token_ids leaves {_tokens(allowed)}, and {_tokens(others)} came"
@@ -224,17 +222,19 @@ def _missing(effect: Effect, choice: Generated) -> Iterator[str]:
 
 
 def _scored(effect: Effect, choice: Generated) -> Iterator[str]:
-    tokens, scored, told = len(choice.token_ids), len(choice.logprobs), len(choice.best)
-    if not tokens == scored == told:
-        yield f"{tokens} tokens came, log-probabilities of {scored}, and the best at {told} places"
+    tokens, scored, ranked = len(choice.token_ids), len(choice.logprobs), len(choice.best)
+    if not tokens == scored == ranked:
+        yield (
+            f"{tokens} tokens came, log-probabilities of {scored}, and the best at {ranked} places"
+        )
         return
-    asked = [f"{name} {effect.request[name]}" for name in NARROWING if name in effect.request]
+    narrowed = [f"{name} {effect.request[name]}" for name in NARROWING if name in effect.request]
     pairs = zip(choice.logprobs, choice.best, strict=True)
     behind = [best - own for own, best in pairs if best - own > AS_LIKELY_NATS]
-    if asked and behind:
+    if narrowed and behind:
         yield (
-            f"{' and '.join(asked)} leaves the most probable token, and {len(behind)} of {tokens} "
-            f"are others, by up to {max(behind):.2f} nats"
+            f"{' and '.join(narrowed)} leaves the most probable token, and {len(behind)} of "
+            f"{tokens} are others, by up to {max(behind):.2f} nats"
         )
 
 

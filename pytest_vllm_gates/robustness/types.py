@@ -1,7 +1,4 @@
-"""Requests wrong or rare, read from `robustness/<topic>.toml`, and what may come of them.
-
-What a server did about requests no client should send.
-"""
+"""Wrong and rare requests, read from `robustness/<topic>.toml`, and the reactions to them."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ STEPS_TOKENS = 20_000
 """More than vLLM's `max_num_batched_tokens` is by default, on any GPU."""
 MODEL = "${model}"
 
-# What a client sends when it sends nothing wrong; a case lays its own keys over it.
+# A request with nothing wrong; a case lays its own keys over it.
 PLAIN: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Hello!"}],
     "max_tokens": 1,
@@ -82,9 +79,9 @@ class WrongRequest(toml.Record):
         if self.raw is not None:
             return None
         plain = {"model": model, **PLAIN, **(more or {})}
-        kept = {key: value for key, value in plain.items() if key not in self.without}
+        remaining = {key: value for key, value in plain.items() if key not in self.without}
         filled: dict[str, Any] = _filled(self.body, context)
-        return kept | filled
+        return remaining | filled
 
     def text(self, model: str, context: int) -> bytes:
         """Return the bytes to send where the case is no JSON."""
@@ -109,13 +106,13 @@ def load_all(project: Path) -> tuple[WrongRequest, ...]:
         for folder in (SHIPPED, project / "robustness")
         for path in sorted(folder.glob("*.toml"))
     }
-    seen: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     requests: list[WrongRequest] = []
     for _, path in sorted(files.items()):
         for case in toml.load(path, _CaseFile).cases:
-            if case.name in seen:
-                raise UserError(f"{path}: the case {case.name!r} is in {seen[case.name]}, too")
-            seen[case.name] = path
+            if case.name in paths:
+                raise UserError(f"{path}: the case {case.name!r} is in {paths[case.name]}, too")
+            paths[case.name] = path
             requests.append(case)
     return tuple(requests)
 
@@ -123,12 +120,12 @@ def load_all(project: Path) -> tuple[WrongRequest, ...]:
 def _filled(value: Any, context: int) -> Any:
     """Return a copy of a body with every repetition made."""
     if isinstance(value, list):
-        return [_filled(entry, context) for entry in value]
+        return [_filled(element, context) for element in value]
     if not isinstance(value, dict):
         return value
     if set(value) == set(Repeat.model_fields):
         return _repeated(Repeat.model_validate(value), context)
-    return {key: _filled(entry, context) for key, entry in value.items()}
+    return {key: _filled(element, context) for key, element in value.items()}
 
 
 def _repeated(repeat: Repeat, context: int) -> str | list[Any]:
@@ -141,7 +138,7 @@ def _repeated(repeat: Repeat, context: int) -> str | list[Any]:
 
 @dataclass(frozen=True)
 class Reaction:
-    """What came of one wrong request."""
+    """The server's reaction to one request."""
 
     case: WrongRequest
     request: dict[str, Any] | None
@@ -150,9 +147,9 @@ class Reaction:
     message: str | None
     """The error's message as a client reads it; None where there is none."""
     completion: bool
-    """Whether what came is a completion."""
+    """Whether the body is a completion."""
     text: str
-    """The beginning of what came, or what happened to the connection."""
+    """The beginning of the body, or how the connection failed."""
     seconds: float
 
 
@@ -161,15 +158,15 @@ class Checkup:
     """Whether the server still answered, after these wrong requests."""
 
     after: tuple[str, ...]
-    said: Completion
+    completion: Completion
 
 
 @dataclass(frozen=True)
 class RobustnessResult:
-    """Everything that was done to a server, and what came of it."""
+    """The reactions of one server, and how it answered in between."""
 
     healthy: Completion
-    """What is said before anything went wrong."""
+    """The canary's answer before the first case."""
     reactions: tuple[Reaction, ...]
     checkups: tuple[Checkup, ...]
     not_asked: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.contracts.metric_families import read
+from pytest_vllm_gates.contracts.metric_families import parse
 from pytest_vllm_gates.contracts.types import Metric
 
 TOLD = """\
@@ -27,7 +27,7 @@ no_type_at_all{label="x"} 1.0
 
 
 def test_families_with_their_labels() -> None:
-    assert read(TOLD) == {
+    assert parse(TOLD) == {
         "vllm:request_success_total": Metric(
             "counter", ("engine", "finished_reason", "model_name")
         ),
@@ -40,4 +40,4 @@ def test_families_with_their_labels() -> None:
 
 
 def test_a_page_tells_none() -> None:
-    assert read("<html>\n<body class={x}> Welcome 1\n</html>") == {}
+    assert parse("<html>\n<body class={x}> Welcome 1\n</html>") == {}

@@ -13,7 +13,7 @@ from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.catalog import family as families, toml
 from pytest_vllm_gates.client.chat import Chat
-from pytest_vllm_gates.conversations.forced_calls import BEFORE, ForcedReplies, TypedCalls
+from pytest_vllm_gates.conversations.forced_calls import LEAD_IN, ForcedReplies, TypedCalls
 from pytest_vllm_gates.conversations.forced_cases import CALLS, typed_calls
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
@@ -83,7 +83,7 @@ def test_a_call_is_written_as_the_template_renders_it(name: str, tmp_path: Path)
         call = rendered(name, {"add_generation_prompt": False, "messages": [
             {"tool_calls": [{"function": {"name": "save_note", "arguments": shipped.arguments}}]}
         ]})  # fmt: skip
-        assert written == BEFORE + call.partition("<turn>")[2].removesuffix("<end>")
+        assert written == LEAD_IN + call.partition("<turn>")[2].removesuffix("<end>")
 
 
 def test_a_format_of_json_needs_no_template(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from servers.scripted import Generation, ScriptedModel
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.client.chat import Chat
-from pytest_vllm_gates.conversations.checks.tool_calls import altered
-from pytest_vllm_gates.conversations.forced_calls import BEFORE, ForcedReplies
+from pytest_vllm_gates.conversations.checks.tool_calls import altered_arguments
+from pytest_vllm_gates.conversations.forced_calls import LEAD_IN, ForcedReplies
 from pytest_vllm_gates.conversations.forced_cases import hostile_calls, long_call
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 
@@ -50,7 +50,7 @@ def test_every_text_is_written_as_the_familys_own_call(name: str, tmp_path: Path
     assert len(replies.replies) >= 15
     for reply in replies.replies:
         (written,) = reply.request["structured_outputs"]["choice"]
-        assert written.startswith(BEFORE)
+        assert written.startswith(LEAD_IN)
         assert family.tools.markers[0] in written
         assert "save_note" in written
         assert "${" not in written
@@ -60,7 +60,7 @@ def test_every_text_is_written_as_the_familys_own_call(name: str, tmp_path: Path
 
 def test_a_call_that_stays_text_is_told(qwen: Family) -> None:
     replies, _ = forced(qwen, obeys)
-    told = [text for reply in replies.replies for text in altered(reply)]
+    told = [text for reply in replies.replies for text in altered_arguments(reply)]
     assert told[0] == "whole: one call was written and 0 came"
 
 

@@ -98,13 +98,13 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
         *["stop"] * 4,
         *["length"] * 2,
     ]
-    assert {limited_answer.how: limited_answer.plain for limited_answer in answers} == {
+    assert {limited_answer.mode: limited_answer.plain for limited_answer in answers} == {
         "whole": plain,
         "streamed": chat.stream(BODY),
     }
     for answer in answers:
         assert list(finish.limit(answer.answer, answer.max_tokens)) == []
-        assert list(finish.told(answer.answer, answer.due)) == []
+        assert list(finish.wrong_reason(answer.answer, answer.due)) == []
         assert answer.request["max_tokens"] == answer.max_tokens
     assert len({limited_answer.name for limited_answer in answers}) == len(answers)
 

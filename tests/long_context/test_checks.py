@@ -17,10 +17,10 @@ from pytest_vllm_gates.long_context.types import (
     Rung,
     RungResult,
 )
-from pytest_vllm_gates.numerics.checks import tolerance
+from pytest_vllm_gates.numerics.checks import tolerance_of
 from pytest_vllm_gates.server.watchdog import Hang, RestState
 
-BF16 = tolerance("bfloat16")
+BF16 = tolerance_of("bfloat16")
 PARIS = Completion(content="It is Paris.", finish_reason="stop", token_ids=(1, 2, 3))
 AT_REST = RestState(PARIS, in_flight=0, kv_usage=0.0, memory_bytes=10**9)
 RUNG = Rung(prompt_tokens=96, output_tokens=4)

@@ -41,9 +41,9 @@ def test_paragraphs_are_numbered_so_that_none_is_like_another() -> None:
 
 def test_ends_keep_a_token_more_than_their_scores() -> None:
     whole = Scores(tuple(range(10)), tuple(-float(i) for i in range(9)), (1,), (-0.1,), (5.0,))
-    kept = long_context_prompts.ends(ReferenceScores("w", "s", {"10 tokens": whole}), 3).cases[
-        "10 tokens"
-    ]
+    kept = long_context_prompts.last_reference_scores(
+        ReferenceScores("w", "s", {"10 tokens": whole}), 3
+    ).cases["10 tokens"]
     assert kept.prompt == (6, 7, 8, 9)
     assert kept.prompt_logprobs == (-6.0, -7.0, -8.0)
     assert kept.output == (1,)

@@ -9,7 +9,7 @@ from pytest_vllm_gates.goldens import CorruptGolden
 from pytest_vllm_gates.numerics import checks as numerics_checks
 from pytest_vllm_gates.numerics.types import ReferenceScores, Scores
 
-BF16 = numerics_checks.tolerance("bfloat16")
+BF16 = numerics_checks.tolerance_of("bfloat16")
 
 
 def scores(logprobs: list[float], output: list[int] | None = None, lead: float = 5.0) -> Scores:
@@ -118,11 +118,11 @@ def test_an_output_that_ends_early_is_a_fault() -> None:
 
 def test_a_wider_dtype_has_the_tighter_tolerance() -> None:
     assert (
-        numerics_checks.tolerance("float32").worst
-        < numerics_checks.tolerance("float16").worst
+        numerics_checks.tolerance_of("float32").worst
+        < numerics_checks.tolerance_of("float16").worst
         < BF16.worst
     )
-    assert numerics_checks.tolerance("fp8_e4m3") == BF16
+    assert numerics_checks.tolerance_of("fp8_e4m3") == BF16
 
 
 @given(

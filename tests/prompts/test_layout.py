@@ -13,7 +13,7 @@ from pytest_vllm_gates.prompts.layout import (
     MOST_IN_A_RUN,
     MOST_RUNS,
     SHOWN_AROUND,
-    of_goldens,
+    golden_diff,
     recorded_ids,
     token_diff,
 )
@@ -111,11 +111,11 @@ def test_a_golden_tells_its_tokens() -> None:
     recorded = prompt_golden("1 2 3", rendering)
     assert recorded_ids(recorded) == [5, 6, 7, 8]
     now = prompt_golden("1 2 3", Rendering("a\n7", (5, 6), ("a\n", "7")))
-    found = of_goldens(recorded, now, str)
+    found = golden_diff(recorded, now, str)
     assert found
     assert found["of"] == ["recorded", "now"]
     assert [run["kind"] for run in found["runs"]] == ["same", "removed"]
-    assert (of_goldens(recorded, recorded, str), of_goldens(None, now, str)) == (None, None)
+    assert (golden_diff(recorded, recorded, str), golden_diff(None, now, str)) == (None, None)
 
 
 def test_a_golden_that_does_not_hold_every_token_is_not_compared_by_them() -> None:
@@ -126,4 +126,4 @@ def test_a_golden_that_does_not_hold_every_token_is_not_compared_by_them() -> No
         recorded_ids(prompt_golden("x", Rendering("a" * many, (1,) * many, ("a",) * many))) is None
     )
     refused = refusal_golden("x", "no system message")
-    assert of_goldens(long, refused, str) is None
+    assert golden_diff(long, refused, str) is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.catalog import family as families
-from pytest_vllm_gates.prompts.random import PLAIN, explore, plainly, requests, texts
+from pytest_vllm_gates.prompts.random import PLAIN, explore, requests, texts, with_plain_texts
 from pytest_vllm_gates.prompts.types import Endless
 
 FAMILIES = ("qwen3.5", "gemma/3", "deepseek")
@@ -47,7 +47,7 @@ def test_they_are_requests_the_family_can_have(family: str) -> None:
 def test_the_plain_one_has_the_same_shape_and_no_other_text() -> None:
     for body in explored("qwen3.5"):
         before = json.dumps(body)
-        plain = plainly(body)
+        plain = with_plain_texts(body)
         assert json.dumps(body) == before
         assert [message["role"] for message in plain["messages"]] == [
             message["role"] for message in body["messages"]

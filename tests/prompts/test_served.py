@@ -35,12 +35,12 @@ GONE = (404, {"detail": "Not Found"})
 
 def every(answers: Answers, body: dict[str, Any], *, chats: bool = True) -> dict[str, Any]:
     with running(ScriptedServer(lambda path, _: answers[path])) as server:
-        return served.every(server.endpoint, body, chats=chats)
+        return served.served_prompts(server.endpoint, body, chats=chats)
 
 
 def test_each_way_tells_its_own() -> None:
     with running(ScriptedServer(lambda path, _: ANSWERS[path])) as server:
-        found = served.every(server.endpoint, PLAIN, chats=True)
+        found = served.served_prompts(server.endpoint, PLAIN, chats=True)
     assert found == {"/tokenize": (1, 2), "the chat API": (3, 4), "a chat": (5, 6)}
     bodies = {request.path: request.body for request in server.requests_seen}
     assert len(bodies) == len(server.requests_seen)

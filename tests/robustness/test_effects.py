@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.robustness.sampling_effects import Effect, Generated, missing
+from pytest_vllm_gates.robustness.sampling_effects import Effect, Generated, missing_effects
 
 HOT = {"temperature": 2.0, "logprobs": 1}
 
@@ -21,7 +21,7 @@ PLAIN = generated(7, 8, 9)
 def told(
     request: dict[str, Any], *choices: Generated, parameter: str = "one", **more: Any
 ) -> list[str]:
-    return [*missing(Effect(parameter, "whole", request, choices, **more))]
+    return [*missing_effects(Effect(parameter, "whole", request, choices, **more))]
 
 
 @pytest.mark.parametrize(

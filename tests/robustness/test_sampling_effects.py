@@ -12,7 +12,7 @@ from servers.scripted import ScriptedServer
 
 from pytest_vllm_gates.outcomes import Inconclusive, NotApplicable
 from pytest_vllm_gates.robustness import sampling_effects
-from pytest_vllm_gates.robustness.sampling_effects import missing
+from pytest_vllm_gates.robustness.sampling_effects import missing_effects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,11 +83,11 @@ def effects_of(answer: Callable[[str, Any], ServerAnswer] = obeys) -> list[Effec
     with running(ScriptedServer(answer)) as server:
         url = server.endpoint.base_url
         with openai.OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-            return sampling_effects.ask(client, server.endpoint, CHAT)
+            return sampling_effects.measure_effects(client, server.endpoint, CHAT)
 
 
 def faults(effects: list[Effect]) -> dict[str, list[str]]:
-    return {effect.name: found for effect in effects if (found := [*missing(effect)])}
+    return {effect.name: found for effect in effects if (found := [*missing_effects(effect)])}
 
 
 def test_an_engine_that_obeys_is_right() -> None:
@@ -97,7 +97,10 @@ def test_an_engine_that_obeys_is_right() -> None:
         "top_k", "top_p", "min_p", "logit_bias", "allowed_token_ids", "min_tokens", "logprobs", "n",
         "bad_words", "include_stop_str_in_output",
     }  # fmt: skip
-    assert {effect.parameter for effect in effects if effect.how == "streamed"} == {"logprobs", "n"}
+    assert {effect.parameter for effect in effects if effect.mode == "streamed"} == {
+        "logprobs",
+        "n",
+    }
     assert all(effect.request["prompt"] == PROMPT for effect in effects)
 
 

@@ -1,1 +1,1 @@
-"""What must hold of an answer, one topic a file."""
+"""Checks of the answers to the matrix, one topic a module."""

@@ -1,9 +1,7 @@
-"""Do two answers to the same request say the same, field by field?
+"""Compares two answers to the same request field by field.
 
-What every way of answering is to keep: whole, and streamed where that was generated differently.
-
-A streamed answer of the same tokens is held against the whole one, field by field (`agreement.py`),
-so that judging the whole one judges both. One of other tokens is an answer of its own.
+A streamed answer of the same tokens is compared with the whole one, so a check of the whole answer
+covers both. A streamed answer of other tokens was generated differently and is checked by itself.
 """
 
 from __future__ import annotations
@@ -26,38 +24,38 @@ def differences(
 ) -> list[str]:
     """Return one sentence for every field in which a streamed answer differs from the whole one.
 
-    `names` are what the two are called in the sentences.
+    `names` are the names of the two answers in the sentences.
 
     White space at the ends of reasoning and content does not count: vLLM's parsers trim it in one
     mode and not in the other, and no client can tell. Inside it does. Arguments are compared as
     JSON values; ids are made anew for every request and only have to be there in both.
     """
-    item, other = names
+    first_name, second_name = names
 
     def value(field: str, first: object, second: object) -> Iterator[str]:
         if first != second:
-            yield f"{field}: {item} {first!r}, {other} {second!r}"
+            yield f"{field}: {first_name} {first!r}, {second_name} {second!r}"
 
     def text(field: str, first: str, second: str) -> Iterator[str]:
         first, second = first.strip(), second.strip()
         if first == second:
             return
         if not first or not second:
-            full, empty = (other, item) if second else (item, other)
-            shown = _shown(first or second)
-            yield f"{field}: empty in the {empty} answer, {shown} in the {full} one"
+            full, empty = (second_name, first_name) if second else (first_name, second_name)
+            excerpt = _shown(first or second)
+            yield f"{field}: empty in the {empty} answer, {excerpt} in the {full} one"
             return
-        at = _parting(first, second)
+        at = _first_difference(first, second)
         yield (
             f"{field}: differs from character {at} on: "
-            f"{item} {_shown(first[at:])}, {other} {_shown(second[at:])}"
+            f"{first_name} {_shown(first[at:])}, {second_name} {_shown(second[at:])}"
         )
 
     def calls(first: Sequence[ToolCall], second: Sequence[ToolCall]) -> Iterator[str]:
         if len(first) != len(second):
             yield (
-                f"tool_calls: {len(first)} in the {item} answer ({_names(first)}), "
-                f"{len(second)} in the {other} one ({_names(second)})"
+                f"tool_calls: {len(first)} in the {first_name} answer ({_names(first)}), "
+                f"{len(second)} in the {second_name} one ({_names(second)})"
             )
             return
         for index, (left, right) in enumerate(zip(first, second, strict=True)):
@@ -65,8 +63,8 @@ def differences(
             yield from value(f"{where}.name", left.name, right.name)
             if canonical(left.arguments) != canonical(right.arguments):
                 yield (
-                    f"{where}.arguments: {item} {_shown(left.arguments)}, "
-                    f"{other} {_shown(right.arguments)}"
+                    f"{where}.arguments: {first_name} {_shown(left.arguments)}, "
+                    f"{second_name} {_shown(right.arguments)}"
                 )
             yield from value(f"{where}.id present", bool(left.id), bool(right.id))
 
@@ -79,25 +77,29 @@ def differences(
     ]
 
 
-def divergence(answer: Answer, other: Answer) -> int | None:
+def divergence(first: Answer, second: Answer) -> int | None:
     """Return the first token in which two answers to one greedy request differ, None where none.
 
     Answers of other tokens were generated differently and cannot be compared field by field. An
-    answer whose usage counts more or fewer tokens than came was not: some are lost on the way.
+    answer whose usage counts more or fewer tokens than it has lost some on the way: it does not
+    count as generated differently.
     """
-    if not (_tells_all(answer) and _tells_all(other)) or answer.token_ids == other.token_ids:
+    if (
+        not (_has_all_tokens(first) and _has_all_tokens(second))
+        or first.token_ids == second.token_ids
+    ):
         return None
-    return _parting(answer.token_ids, other.token_ids)
+    return _first_difference(first.token_ids, second.token_ids)
 
 
-def _tells_all(answer: Answer) -> bool:
+def _has_all_tokens(answer: Answer) -> bool:
     counted = answer.usage.completion_tokens if answer.usage else len(answer.token_ids)
     return bool(answer.token_ids) and len(answer.token_ids) == counted
 
 
-def _parting(entry: Sequence[object], other: Sequence[object]) -> int:
-    pairs = enumerate(zip(entry, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(entry), len(other)))
+def _first_difference(first: Sequence[object], second: Sequence[object]) -> int:
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(first), len(second)))
 
 
 def canonical(arguments: str) -> str:
@@ -119,11 +121,13 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
 
 
-def told(exchange: Exchange, judge: Callable[[Exchange], Iterable[str]]) -> Iterator[str]:
-    """Yield what a judge of whole answers says of an exchange, whichever way it was answered."""
+def faults_in_every_mode(
+    exchange: Exchange, judge: Callable[[Exchange], Iterable[str]]
+) -> Iterator[str]:
+    """Yield the faults that `judge` finds in an exchange: whole, and streamed if that differs."""
     yield from judge(exchange)
-    ways = (("streamed", exchange.streamed), ("streamed in wide deltas", exchange.widened))
-    for name, answer in ways:
+    streams = (("streamed", exchange.streamed), ("streamed in wide deltas", exchange.widened))
+    for name, answer in streams:
         if exchange.whole and answer and divergence(exchange.whole, answer) is not None:
-            for sentence in judge(replace(exchange, whole=answer)):
-                yield f"{name}, of other tokens: {sentence}"
+            for fault in judge(replace(exchange, whole=answer)):
+                yield f"{name}, of other tokens: {fault}"

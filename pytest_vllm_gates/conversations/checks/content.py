@@ -1,7 +1,4 @@
-"""Does an answer keep to the format it was asked for?
-
-Does any of the wire format reach a client's fields?
-"""
+"""Checks that content keeps to the requested format and that no field holds a marker."""
 
 from __future__ import annotations
 
@@ -18,25 +15,25 @@ if TYPE_CHECKING:
 SHOWN = 120
 
 
-def judged(exchange: Exchange) -> bool:
-    """Return whether a format was asked for and the answer had the chance to keep to it."""
-    whole = exchange.whole
+def is_judgeable(exchange: Exchange) -> bool:
+    """Return whether the request sets a format and the answer came to its own end."""
+    answer = exchange.whole
     ended = not (exchange.stopped or exchange.cut)
-    return whole is not None and ended and not whole.tool_calls and exchange.cell.format != "text"
+    return answer is not None and ended and not answer.tool_calls and exchange.cell.format != "text"
 
 
 def json_value(exchange: Exchange) -> Iterator[str]:
     """Yield a sentence when the content is not one JSON value of the schema, and nothing else."""
     import jsonschema  # noqa: PLC0415 - heavy, and few runs get here
 
-    schema, whole = exchange.asked.json_schema, exchange.whole
-    if schema is None or whole is None or not judged(exchange):
+    schema, answer = exchange.asked.json_schema, exchange.whole
+    if schema is None or answer is None or not is_judgeable(exchange):
         return
     try:
-        value = json.loads(whole.content)
+        value = json.loads(answer.content)
     except (ValueError, RecursionError) as error:
-        where = "; reasoning holds it" if _holds_json(whole.reasoning) else ""
-        yield f"content is not one JSON value ({error}): {whole.content[:SHOWN]!r}{where}"
+        where = "; reasoning holds it" if _holds_json(answer.reasoning) else ""
+        yield f"content is not one JSON value ({error}): {answer.content[:SHOWN]!r}{where}"
         return
     for fault in jsonschema.Draft202012Validator(schema).iter_errors(value):
         yield f"content{fault.json_path[1:]}: {fault.message}"
@@ -44,11 +41,11 @@ def json_value(exchange: Exchange) -> Iterator[str]:
 
 def pattern(exchange: Exchange) -> Iterator[str]:
     """Yield a sentence when the content does not match the regular expression as a whole."""
-    regex, whole = exchange.asked.regex, exchange.whole
-    if regex is None or whole is None or not judged(exchange):
+    regex, answer = exchange.asked.regex, exchange.whole
+    if regex is None or answer is None or not is_judgeable(exchange):
         return
-    if not re.fullmatch(regex, whole.content):
-        yield f"content does not match {regex!r}: {whole.content[:SHOWN]!r}"
+    if not re.fullmatch(regex, answer.content):
+        yield f"content does not match {regex!r}: {answer.content[:SHOWN]!r}"
 
 
 def _holds_json(text: str) -> bool:
@@ -70,13 +67,13 @@ def markers(exchange: Exchange, family: Family) -> Iterator[str]:
     """
     if exchange.whole is None:
         return
-    asked = json.dumps(exchange.request, ensure_ascii=False)
+    request = json.dumps(exchange.request, ensure_ascii=False)
     for field, text in fields(exchange.whole):
         for marker in family.markers:
-            if marker and marker in text and marker not in asked:
+            if marker and marker in text and marker not in request:
                 at = text.index(marker)
-                shown = text[max(0, at - AROUND) : at + len(marker) + AROUND]
-                yield f"{field} holds the marker {marker!r}: …{shown!r}…"
+                excerpt = text[max(0, at - AROUND) : at + len(marker) + AROUND]
+                yield f"{field} holds the marker {marker!r}: …{excerpt!r}…"
 
 
 def fields(answer: Answer) -> Iterator[tuple[str, str]]:

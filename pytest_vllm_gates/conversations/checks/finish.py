@@ -1,7 +1,4 @@
-"""Does the way an answer ends fit what it holds, and what was asked?
-
-Is what a limit of tokens cut off the beginning of the answer, each part in its field?
-"""
+"""Checks the end of an answer: its finish reason, its usage, its thinking, and where it was cut."""
 
 from __future__ import annotations
 
@@ -19,23 +16,23 @@ def empty_stop(exchange: Exchange) -> Iterator[str]:
 
     An answer that the request's own stop ended may be empty.
     """
-    whole = exchange.whole
-    if whole is None or exchange.stopped or whole.finish_reason != "stop":
+    answer = exchange.whole
+    if answer is None or exchange.stopped or answer.finish_reason != "stop":
         return
-    if not whole.has_text and not whole.tool_calls:
-        where = " (everything is in reasoning)" if whole.reasoning else ""
+    if not answer.has_text and not answer.tool_calls:
+        where = " (everything is in reasoning)" if answer.reasoning else ""
         yield f"finish_reason is 'stop', and there is neither content nor a call{where}"
 
 
-def unknown(exchange: Exchange) -> Iterator[str]:
-    """Yield a sentence when an answer does not say how it ended, or in a word nobody knows."""
-    whole = exchange.whole
-    if whole and whole.finish_reason not in ("stop", "length", "tool_calls"):
-        yield f"finish_reason is {whole.finish_reason!r}"
+def unknown_reason(exchange: Exchange) -> Iterator[str]:
+    """Yield a sentence when the finish reason is missing or not one of OpenAI's."""
+    answer = exchange.whole
+    if answer and answer.finish_reason not in ("stop", "length", "tool_calls"):
+        yield f"finish_reason is {answer.finish_reason!r}"
 
 
 def limit(answer: Answer, max_tokens: int) -> Iterator[str]:
-    """Yield a sentence when `length` is said without the limit being reached, or the reverse."""
+    """Yield a sentence when the finish reason is `length` below the limit, or it is exceeded."""
     if answer.usage is None:
         yield "the answer counts no tokens: usage is missing"
         return
@@ -46,20 +43,20 @@ def limit(answer: Answer, max_tokens: int) -> Iterator[str]:
         yield f"{used} tokens were generated, {max_tokens} were allowed"
 
 
-def told(answer: Answer, due: str) -> Iterator[str]:
-    """Yield a sentence when the finish reason is not the one that is due."""
-    if answer.finish_reason != due:
-        yield f"finish_reason is {answer.finish_reason!r}, due is {due!r}"
+def wrong_reason(answer: Answer, expected: str) -> Iterator[str]:
+    """Yield a sentence when the finish reason is not the expected one."""
+    if answer.finish_reason != expected:
+        yield f"finish_reason is {answer.finish_reason!r}, due is {expected!r}"
 
 
 def without_thinking(exchange: Exchange) -> Iterator[str]:
     """Yield what is wrong with an answer that was to come without thinking."""
-    whole = exchange.whole
-    if whole is None or exchange.thinks:
+    answer = exchange.whole
+    if answer is None or exchange.thinks:
         return
-    if whole.reasoning.strip():
-        yield f"the model was not to think, and reasoning is {whole.reasoning[:80]!r}"
-    if not (whole.has_text or whole.tool_calls or exchange.stopped or exchange.cut):
+    if answer.reasoning.strip():
+        yield f"the model was not to think, and reasoning is {answer.reasoning[:80]!r}"
+    if not (answer.has_text or answer.tool_calls or exchange.stopped or exchange.cut):
         yield "the model was not to think, and there is no answer either"
 
 
@@ -69,21 +66,21 @@ def with_thinking(exchange: Exchange, family: Family, plain: Answer | None) -> I
     Where the model opens its thinking itself it may do without: there it has to think only if it
     does in the answer `plain` to a plain question.
     """
-    whole, thinking = exchange.whole, family.thinking
-    if whole is None or thinking is None or not exchange.thinks:
+    answer, thinking = exchange.whole, family.thinking
+    if answer is None or thinking is None or not exchange.thinks:
         return
     may_not = thinking.opened_by == "model" and not (plain and plain.reasoning.strip())
-    if not whole.reasoning.strip() and not may_not:
+    if not answer.reasoning.strip() and not may_not:
         yield "the model was to think, and reasoning is empty"
 
 
 def usage(exchange: Exchange) -> Iterator[str]:
     """Yield a sentence when the tokens counted are not the tokens sent."""
-    whole = exchange.whole
-    if whole and whole.usage and whole.token_ids:
-        counted = whole.usage.completion_tokens
-        if counted != len(whole.token_ids):
-            yield f"usage counts {counted} tokens, and {len(whole.token_ids)} token ids came"
+    answer = exchange.whole
+    if answer and answer.usage and answer.token_ids:
+        counted = answer.usage.completion_tokens
+        if counted != len(answer.token_ids):
+            yield f"usage counts {counted} tokens, and {len(answer.token_ids)} token ids came"
 
 
 SHOWN = 80
@@ -102,11 +99,11 @@ def beginning(cut: Answer, plain: Answer, family: Family) -> Iterator[str]:
     cut does not count, nor half a character.
     """
     for field in ("reasoning", "content"):
-        text, whole = getattr(cut, field).strip(), getattr(plain, field).strip()
+        text, plain_text = getattr(cut, field).strip(), getattr(plain, field).strip()
         text = _ended(text.rstrip(NO_CHARACTER), family)
-        if not whole.startswith(text):
-            begins = f"begins with {whole[:SHOWN]!r} where nothing is cut"
-            yield f"{field} is {text[:SHOWN]!r}, and {begins}"
+        if not plain_text.startswith(text):
+            beginning = f"begins with {plain_text[:SHOWN]!r} where nothing is cut"
+            yield f"{field} is {text[:SHOWN]!r}, and {beginning}"
 
 
 def _ended(text: str, family: Family) -> str:

@@ -1,9 +1,7 @@
-"""Is a stream framed as strict clients expect? Judged on the bytes as they arrived.
+"""Checks the framing of a stream on the bytes as they arrived, and lays streams out as evidence.
 
 Server-sent events as in https://html.spec.whatwg.org/multipage/server-sent-events.html, with
 OpenAI's conventions on top: JSON chunks, the role first, `[DONE]` last.
-
-A recorded stream as what a person saw appear: evidence to look at, and no judgement.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Exchange, Recording
     from pytest_vllm_gates.outcomes import Finding
 
-KIND = "text/event-stream"
+CONTENT_TYPE = "text/event-stream"
 DONE = "[DONE]"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SHOWN = 100
@@ -27,8 +25,8 @@ def faults(stream: Recording) -> Iterator[str]:
     """Yield what is wrong with a stream that asked for usage."""
     if not stream.pieces:
         return
-    if not stream.kind.startswith(KIND):
-        yield f"the content type is {stream.kind!r}, not {KIND!r}"
+    if not stream.kind.startswith(CONTENT_TYPE):
+        yield f"the content type is {stream.kind!r}, not {CONTENT_TYPE!r}"
     try:
         text = stream.body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -36,7 +34,7 @@ def faults(stream: Recording) -> Iterator[str]:
         return
     events = list(_events(text))
     if not events or events[-1] != DONE:
-        yield f"the stream does not end in {DONE!r}: its last event is {_last(events)!r}"
+        yield f"the stream does not end in {DONE!r}: its last event is {_last_event(events)!r}"
     chunks: list[dict[str, Any]] = []
     for data in events:
         if data == DONE:
@@ -53,7 +51,7 @@ def faults(stream: Recording) -> Iterator[str]:
     yield from _conventions(chunks)
 
 
-def unasked_usage(stream: Recording) -> Iterator[str]:
+def unrequested_usage(stream: Recording) -> Iterator[str]:
     """Yield a sentence for usage in a stream that did not ask for it."""
     for data in _events(stream.body.decode("utf-8", "replace")):
         if data != DONE and _usage(data):
@@ -80,9 +78,9 @@ def _conventions(chunks: list[dict[str, Any]]) -> Iterator[str]:
         yield f"the chunks of one stream have the ids {sorted(map(str, ids))[:3]}"
     for choice in choices:
         for name in ("content", "reasoning", "reasoning_content"):
-            said = _delta(choice).get(name)
-            if isinstance(said, str) and REPLACEMENT in said:
-                yield f"a chunk splits a character: delta.{name} is {said!r}"
+            text = _delta(choice).get(name)
+            if isinstance(text, str) and REPLACEMENT in text:
+                yield f"a chunk splits a character: delta.{name} is {text!r}"
 
 
 def _delta(choice: dict[str, Any]) -> dict[str, Any]:
@@ -102,24 +100,26 @@ def _carries(delta: dict[str, Any]) -> bool:
 
 
 def _events(text: str) -> Iterator[str]:
-    """Yield every event's data; comments are none."""
+    """Yield the data of every event; comments have none."""
     for block in text.replace("\r\n", "\n").split("\n\n"):
         lines = [line for line in block.split("\n") if line.startswith("data:")]
         if lines:
             yield "\n".join(line.removeprefix("data:").removeprefix(" ") for line in lines)
 
 
-def _last(events: list[str]) -> str:
+def _last_event(events: list[str]) -> str:
     return events[-1][-SHOWN:] if events else ""
 
 
-MOST = 600
+MOST_PIECES = 600
 TEXT_CHARACTERS = 80
 FIELDS = ("reasoning_content", "reasoning", "content")
 
 
-def of_first(findings: Iterable[Finding], exchanges: Iterable[Exchange]) -> list[dict[str, Any]]:
-    """Return the stream of the first case in which something was found, as evidence."""
+def first_faulty_stream(
+    findings: Iterable[Finding], exchanges: Iterable[Exchange]
+) -> list[dict[str, Any]]:
+    """Return the stream of the first case with a finding, as evidence."""
     names = [finding.case.name for finding in findings][:1]
     return [
         {"what": exchange.cell.name, "pieces": pieces(exchange.stream)}
@@ -131,20 +131,20 @@ def of_first(findings: Iterable[Finding], exchanges: Iterable[Exchange]) -> list
 def pieces(stream: Recording) -> list[list[Any]]:
     """Return [seconds, text] of each piece that carried text, the first 600 of them.
 
-    An event counts for the piece that ends it. What is no event of a chat carries nothing.
+    An event counts for the piece that ends it. An event that is not a chat's carries no text.
     """
-    found: list[list[Any]] = []
-    rest = b""
-    for at, came in stream.pieces:
-        *events, rest = (rest + came).replace(b"\r\n", b"\n").split(b"\n\n")
-        if text := "".join(said for event in events for said in _said(event)):
-            found.append([round(at, 4), text[:TEXT_CHARACTERS]])
-        if len(found) == MOST:
+    timeline: list[list[Any]] = []
+    buffered = b""
+    for at, data in stream.pieces:
+        *events, buffered = (buffered + data).replace(b"\r\n", b"\n").split(b"\n\n")
+        if text := "".join(piece for event in events for piece in _delta_texts(event)):
+            timeline.append([round(at, 4), text[:TEXT_CHARACTERS]])
+        if len(timeline) == MOST_PIECES:
             break
-    return found
+    return timeline
 
 
-def _said(event: bytes) -> Iterator[str]:
+def _delta_texts(event: bytes) -> Iterator[str]:
     for line in event.decode("utf-8", errors="replace").splitlines():
         name, _, data = line.partition(":")
         if name != "data":

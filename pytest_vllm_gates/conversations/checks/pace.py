@@ -1,8 +1,8 @@
-"""Does a stream arrive as it is made? Judged by when its pieces came.
+"""Checks from its arrival times that a stream arrives as it is generated.
 
-A person notices three things: nothing comes until everything does, the text stops in the middle, or
-it comes in one late burst. Each is told by the stream's own times, in every one of several streams
-(what happens once is the machine), and only where the server answered other requests meanwhile.
+A person notices three faults: nothing comes until everything does, the text stops in the middle, or
+it comes in one late burst. A fault counts only if every one of several streams shows it (once may
+be the machine) and the server answered other requests meanwhile.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def faults(stream: TimedStream) -> list[str]:
     """Return what is wrong with how one stream arrived; nothing where it is too short to tell."""
     if stream.tokens < FEWEST_TOKENS or not stream.times:
         return []
-    return [sentence for why in (_at_once, _stall, _burst) for sentence in why(stream)]
+    return [fault for check in (_at_once, _stall, _burst) for fault in check(stream)]
 
 
 def undecided(streams: Sequence[TimedStream]) -> bool:
@@ -72,11 +72,11 @@ def _stall(stream: TimedStream) -> Iterator[str]:
 
 def _burst(stream: TimedStream) -> Iterator[str]:
     """Yield a sentence for a stream most of whose text came in one piece, late."""
-    whole, biggest = sum(stream.sizes), max(stream.sizes)
+    total, biggest = sum(stream.sizes), max(stream.sizes)
     at = stream.times[stream.sizes.index(biggest)]
     late = at > stream.times[0] + 0.5 * (stream.times[-1] - stream.times[0])
-    if biggest >= BURST_SHARE * whole and late:
+    if biggest >= BURST_SHARE * total and late:
         yield (
-            f"{biggest} of {whole} characters came in one chunk, {at * 1000:.0f} ms after the "
+            f"{biggest} of {total} characters came in one chunk, {at * 1000:.0f} ms after the "
             "request: nothing is seen until all is there"
         )

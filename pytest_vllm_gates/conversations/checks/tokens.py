@@ -1,7 +1,7 @@
-"""Is every token that was generated accounted for? An independent reading of the raw output.
+"""Checks that every generated token is in a field of the answer.
 
 The server's parsers split the raw text into reasoning, content and calls. Here it is split a
-second time, by nothing but the family file, and what the answer's fields lack is told.
+second time by the family file alone; text that the answer's fields lack is a fault.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Reading:
 def read(raw: str, family: Family, *, thinks: bool) -> Reading:
     """Split the raw output of a model of this family.
 
-    What ends in the tag that closes the thinking is thinking, whether it was asked for or not.
+    Text up to the tag that closes the thinking is thinking, whether it was requested or not.
     """
     text = raw
     for stop in family.prompt.stop_tokens:
@@ -61,26 +61,26 @@ def read(raw: str, family: Family, *, thinks: bool) -> Reading:
 
 def texts(exchange: Exchange, family: Family) -> Iterator[str]:
     """Yield what of the raw output's reasoning and content the whole answer lacks or makes up."""
-    whole = exchange.whole
-    if whole is None or exchange.raw is None or exchange.stopped:
+    answer = exchange.whole
+    if answer is None or exchange.raw is None or exchange.stopped:
         return
     reading = read(exchange.raw, family, thinks=exchange.thinks)
-    if whole.tool_calls and not reading.blocks:
+    if answer.tool_calls and not reading.blocks:
         return  # forced by a grammar of its own, in a form the family file does not describe
-    for field, came, due in (
-        ("reasoning", whole.reasoning, reading.reasoning),
-        ("content", whole.content, reading.content),
+    for field, actual, expected in (
+        ("reasoning", answer.reasoning, reading.reasoning),
+        ("content", answer.content, reading.content),
     ):
-        if _words(came, family) != _words(due, family):
-            yield f"{field} is {_shown(came)}, and the tokens say {_shown(due)}"
+        if _words(actual, family) != _words(expected, family):
+            yield f"{field} is {_excerpt(actual)}, and the tokens say {_excerpt(expected)}"
 
 
 def calls(exchange: Exchange, family: Family) -> Iterator[str]:
     """Yield what of the raw output's tool calls the whole answer lacks or makes up."""
-    whole = exchange.whole
-    if whole is None or exchange.raw is None or exchange.stopped or exchange.cut:
+    answer = exchange.whole
+    if answer is None or exchange.raw is None or exchange.stopped or exchange.cut:
         return
-    yield from lost(whole, exchange.raw, family, thinks=exchange.thinks)
+    yield from lost(answer, exchange.raw, family, thinks=exchange.thinks)
 
 
 def lost(answer: Answer, raw: str, family: Family, *, thinks: bool) -> Iterator[str]:
@@ -93,11 +93,12 @@ def lost(answer: Answer, raw: str, family: Family, *, thinks: bool) -> Iterator[
     before_name = _around(family.tools.call, "NAME")
     count = blocks.count(before_name) if before_name else len(answer.tool_calls)
     if count != len(answer.tool_calls):
-        yield f"{len(answer.tool_calls)} calls came, and the tokens hold {count}: {_shown(blocks)}"
+        calls = len(answer.tool_calls)
+        yield f"{calls} calls came, and the tokens hold {count}: {_excerpt(blocks)}"
         return
-    rest = blocks
+    remainder = blocks
     for markup in _markup(family.tools):
-        rest = rest.replace(markup, " ")
+        remainder = remainder.replace(markup, " ")
     leaves = [
         (f"tool_calls[{index}]", leaf)
         for index, call in enumerate(answer.tool_calls)
@@ -105,14 +106,14 @@ def lost(answer: Answer, raw: str, family: Family, *, thinks: bool) -> Iterator[
     ]
     # The longest first: a short one may be a part of it.
     for where, leaf in sorted(leaves, key=lambda pair: len(pair[1]), reverse=True):
-        spelled = next((spelling for spelling in _spellings(leaf) if spelling in rest), None)
+        spelled = next((spelling for spelling in _spellings(leaf) if spelling in remainder), None)
         if spelled is None:
-            yield f"{where} holds {_shown(leaf)}, which the tokens do not"
+            yield f"{where} holds {_excerpt(leaf)}, which the tokens do not"
         else:
-            rest = rest.replace(spelled, " ", 1)
-    left = [word for word in WORDS.findall(rest) if word.lower() not in LITERALS]
-    if left:
-        yield f"the calls lack what the tokens hold: {' '.join(left)[:SHOWN]!r}"
+            remainder = remainder.replace(spelled, " ", 1)
+    missing = [word for word in WORDS.findall(remainder) if word.lower() not in LITERALS]
+    if missing:
+        yield f"the calls lack what the tokens hold: {' '.join(missing)[:SHOWN]!r}"
 
 
 def _delimiters(tools: Tools) -> tuple[str, str]:
@@ -131,7 +132,7 @@ def _around(call: str, place: str) -> str:
 
 
 def _markup(tools: Tools) -> list[str]:
-    """Return what of a call's form is neither name, key nor value, the longest first."""
+    """Return the parts of a call's form that are neither name, key nor value, longest first."""
     tags = [tag for part in PLACES.split(tools.call) for tag in BETWEEN_TAGS.split(part)]
     tags += [tag.replace('"true"', '"false"') for tag in tags]
     words = {tag.strip() for tag in (*tags, *tools.markers) if WORDS.search(tag)}
@@ -148,12 +149,12 @@ def _leaves(call: ToolCall) -> Iterator[str]:
 def _texts(value: Any) -> Iterator[str]:
     """Yield every key and text of a JSON value, the longest spelling first."""
     if isinstance(value, dict):
-        for key, item in value.items():
+        for key, element in value.items():
             yield str(key)
-            yield from _texts(item)
+            yield from _texts(element)
     elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
+        for element in value:
+            yield from _texts(element)
     elif isinstance(value, str) and value:
         yield value
 
@@ -166,26 +167,26 @@ def _spellings(text: str) -> Iterator[str]:
 
 
 def _words(text: str, family: Family) -> str:
-    """Return a text without white space and markers, which are accounted for."""
+    """Return a text without white space and markers, which need no field."""
     for marker in family.markers:
         text = text.replace(marker, "")
     return "".join(text.split())
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
 
 
-def read_by(serve: Mapping[str, Any] | None) -> str:
-    """Return which parsers were to read what the model wrote, for whoever looks why it was not.
+def parser_hint(serve: Mapping[str, Any] | None) -> str:
+    """Return which parsers read the model's output, as a hint when it is not parsed.
 
     `serve`: the flags of the server, spelled with underscores; None where they are not known.
     """
     if serve is None:
         return "look at the --reasoning-parser and --tool-call-parser that the server was given"
-    names = ("reasoning_parser", "tool_call_parser")
-    named = [f"--{name.replace('_', '-')} {serve[name]}" for name in names if serve.get(name)]
+    parsers = ("reasoning_parser", "tool_call_parser")
+    flags = [f"--{name.replace('_', '-')} {serve[name]}" for name in parsers if serve.get(name)]
     return (
-        f"the server reads it with {' and '.join(named) or 'no parser'}: one for another format "
+        f"the server reads it with {' and '.join(flags) or 'no parser'}: one for another format "
         "leaves it as it was written; [serve] of the family, the checkpoint or the lane names them"
     )

@@ -1,9 +1,4 @@
-"""Are tool calls what a client can act on: declared, valid, complete and asked for?
-
-Do a call's arguments arrive as the model wrote them, however awkward their texts or types?
-
-Is a share of valid answers lower than the recorded one, by more than chance?
-"""
+"""Checks tool calls: declared, valid, unaltered, and valid as often as recorded when sampled."""
 
 from __future__ import annotations
 
@@ -68,11 +63,11 @@ def one_valid_call(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
 def identified(answer: Answer) -> Iterator[str]:
     """Yield a sentence for every call without an id, or with another's."""
     ids = [call.id for call in answer.tool_calls]
-    for index, text in enumerate(ids):
-        if not text:
+    for index, call_id in enumerate(ids):
+        if not call_id:
             yield f"tool_calls[{index}].id is missing: its result cannot be sent back"
-        elif text in ids[:index]:
-            yield f"tool_calls[{index}].id is {text!r}, which is another call's"
+        elif call_id in ids[:index]:
+            yield f"tool_calls[{index}].id is {call_id!r}, which is another call's"
 
 
 def one_at_a_time(answer: Answer, request: Mapping[str, Any]) -> Iterator[str]:
@@ -94,31 +89,31 @@ def finish(exchange: Exchange) -> Iterator[str]:
 
     For a call that the request named OpenAI's API says `stop`, and so may a server.
     """
-    whole = exchange.whole
-    if whole is None:
+    answer = exchange.whole
+    if answer is None:
         return
-    if whole.finish_reason == "tool_calls" and not whole.tool_calls:
+    if answer.finish_reason == "tool_calls" and not answer.tool_calls:
         yield "finish_reason is 'tool_calls', and there is no call"
     named = exchange.cell.tools == "named"
-    if whole.tool_calls and whole.finish_reason == "stop" and not named:
-        yield f"finish_reason is 'stop', and there are calls: {_names(whole)}"
+    if answer.tool_calls and answer.finish_reason == "stop" and not named:
+        yield f"finish_reason is 'stop', and there are calls: {_names(answer)}"
 
 
 def chosen(exchange: Exchange) -> Iterator[str]:
     """Yield a sentence when the answer does not do what tool_choice asks."""
-    whole, choice = exchange.whole, exchange.cell.tools
-    if whole is None:
+    answer, choice = exchange.whole, exchange.cell.tools
+    if answer is None:
         return
-    if choice in ("none", "undeclared") and whole.tool_calls:
-        yield f"no tool was to be called ({choice}), and {_names(whole)} is"
+    if choice in ("none", "undeclared") and answer.tool_calls:
+        yield f"no tool was to be called ({choice}), and {_names(answer)} is"
     if exchange.stopped or exchange.cut:
         return
-    if choice == "required" and not whole.tool_calls:
-        yield f"a call was required, and none came; content is {whole.content[:SHOWN]!r}"
+    if choice == "required" and not answer.tool_calls:
+        yield f"a call was required, and none came; content is {answer.content[:SHOWN]!r}"
     if choice == "named":
         name = exchange.request["tool_choice"]["function"]["name"]
-        if [call.name for call in whole.tool_calls] != [name]:
-            yield f"{name} was to be called, once, and {_names(whole) or 'nothing'} is"
+        if [call.name for call in answer.tool_calls] != [name]:
+            yield f"{name} was to be called, once, and {_names(answer) or 'nothing'} is"
 
 
 def _names(answer: Answer) -> str:
@@ -128,28 +123,28 @@ def _names(answer: Answer) -> str:
 SHOWN_VALUE = 100
 
 
-def altered(reply: ForcedReply) -> Iterator[str]:
-    """Yield what is wrong with the call that came of a forced reply."""
+def altered_arguments(reply: ForcedReply) -> Iterator[str]:
+    """Yield how the call of a forced reply differs from the call that was written."""
     if reply.exact:
         calls = reply.whole.tool_calls
         if len(calls) != 1:
             yield f"whole: one call was written and {len(calls)} came"
         else:
-            yield from _altered(_values(calls[0].arguments), reply.arguments)
+            yield from _altered_values(_values(calls[0].arguments), reply.arguments)
     for sentence in differences(reply.whole, reply.streamed):
         yield f"streamed: {sentence}"
     for sentence in differences(reply.whole, reply.widened, ("whole", "wide")):
         yield f"wide: {sentence}"
 
 
-def _altered(came: dict[str, Any], written: Any) -> Iterator[str]:
+def _altered_values(actual: dict[str, Any], written: Any) -> Iterator[str]:
     for name, value in written.items():
-        if name not in came:
+        if name not in actual:
             yield f"whole: {name} is missing, written was {_shown(value)}"
-        elif not _same(came[name], value):
-            yield f"whole: {name} is {_shown(came[name])}, written was {_shown(value)}"
-    for name in came.keys() - written.keys():
-        yield f"whole: {name} was not written, and is {_shown(came[name])}"
+        elif not _same(actual[name], value):
+            yield f"whole: {name} is {_shown(actual[name])}, written was {_shown(value)}"
+    for name in actual.keys() - written.keys():
+        yield f"whole: {name} was not written, and is {_shown(actual[name])}"
 
 
 def _values(arguments: str) -> dict[str, Any]:
@@ -161,17 +156,17 @@ def _values(arguments: str) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _same(came: Any, written: Any) -> bool:
+def _same(actual: Any, written: Any) -> bool:
     """Return whether two JSON values are one: 1 is 1.0, and neither is true."""
-    if isinstance(written, dict) and isinstance(came, dict):
-        return came.keys() == written.keys() and all(
-            _same(came[name], value) for name, value in written.items()
+    if isinstance(written, dict) and isinstance(actual, dict):
+        return actual.keys() == written.keys() and all(
+            _same(actual[name], value) for name, value in written.items()
         )
-    if isinstance(written, list) and isinstance(came, list):
-        return len(came) == len(written) and all(map(_same, came, written))
-    if isinstance(written, bool) or isinstance(came, bool):
-        return came is written
-    return bool(came == written)
+    if isinstance(written, list) and isinstance(actual, list):
+        return len(actual) == len(written) and all(map(_same, actual, written))
+    if isinstance(written, bool) or isinstance(actual, bool):
+        return actual is written
+    return bool(actual == written)
 
 
 def _shown(value: Any) -> str:
@@ -190,7 +185,7 @@ def _shown(value: Any) -> str:
 
 LEAST_CHANCE = 0.001
 """A run fails when what it saw has a smaller chance than this under the recorded rate."""
-LAID_OUT = re.compile(r"^(valid|of) = (\d+)$", re.MULTILINE)
+COUNT_LINE = re.compile(r"^(valid|of) = (\d+)$", re.MULTILINE)
 
 
 def chance_of_fewer(valid: int, of: int, valid_before: int, of_before: int) -> float:
@@ -224,14 +219,14 @@ def interval(times: int, of: int, z: float = 1.959964) -> tuple[float, float]:
     return max(0.0, low), min(1.0, high)
 
 
-def laid_out(valid: int, of: int) -> str:
-    """Return a rate as a golden's text."""
+def golden_text(valid: int, of: int) -> str:
+    """Return the golden's text of a rate."""
     return settings_golden("sampled answers that were valid tool calls", {"valid": valid, "of": of})
 
 
-def read(text: str) -> tuple[int, int]:
+def parse_golden(text: str) -> tuple[int, int]:
     """Return (valid, of) from a golden's text; raises `ValueError` when it holds none."""
-    found = {name: int(count) for name, count in LAID_OUT.findall(text)}
-    if found.keys() != {"valid", "of"} or found["valid"] > found["of"]:
+    counts = {name: int(count) for name, count in COUNT_LINE.findall(text)}
+    if counts.keys() != {"valid", "of"} or counts["valid"] > counts["of"]:
         raise ValueError(f"no rate such as 'valid = 20' and 'of = 20' in {text!r}")
-    return found["valid"], found["of"]
+    return counts["valid"], counts["of"]

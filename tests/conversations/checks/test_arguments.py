@@ -11,7 +11,7 @@ import pytest
 from conversations.exchanges import answer
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.client.answer import Answer, ToolCall
-from pytest_vllm_gates.conversations.checks.tool_calls import altered
+from pytest_vllm_gates.conversations.checks.tool_calls import altered_arguments
 from pytest_vllm_gates.conversations.forced_calls import ForcedReply, HostileTexts
 from pytest_vllm_gates.conversations.forced_cases import TEXTS
 
@@ -29,7 +29,7 @@ def told(
     reply = ForcedReply(
         "quotes", {"text": TEXT}, exact, {}, whole, streamed or whole, wide or whole
     )
-    return list(altered(reply))
+    return list(altered_arguments(reply))
 
 
 def test_what_was_written_is_right() -> None:
@@ -78,7 +78,9 @@ def test_arguments_that_hold_no_text_are_told(arguments: str) -> None:
 def test_another_type_is_told(written: Any, came: Any, sentence: str) -> None:
     call = ToolCall("save_note", json.dumps({"value": came}), "call-1")
     whole = answer("Noted.", tool_calls=(call,))
-    (found,) = altered(ForcedReply("one", {"value": written}, True, {}, whole, whole, whole))
+    (found,) = altered_arguments(
+        ForcedReply("one", {"value": written}, True, {}, whole, whole, whole)
+    )
     assert found.startswith(f"whole: {sentence}")
 
 
@@ -86,20 +88,24 @@ def test_another_type_is_told(written: Any, came: Any, sentence: str) -> None:
 def test_the_same_value_is_right(value: Any) -> None:
     call = ToolCall("save_note", json.dumps({"value": value}), "call-1")
     whole = answer("Noted.", tool_calls=(call,))
-    assert [*altered(ForcedReply("one", {"value": value}, True, {}, whole, whole, whole))] == []
+    assert [
+        *altered_arguments(ForcedReply("one", {"value": value}, True, {}, whole, whole, whole))
+    ] == []
 
 
 def test_a_whole_number_has_no_other_type() -> None:
     call = ToolCall("save_note", '{"value": 3}', "call-1")
     whole = answer("Noted.", tool_calls=(call,))
-    assert [*altered(ForcedReply("one", {"value": 3.0}, True, {}, whole, whole, whole))] == []
+    assert [
+        *altered_arguments(ForcedReply("one", {"value": 3.0}, True, {}, whole, whole, whole))
+    ] == []
 
 
 def test_each_argument_is_told_by_its_name() -> None:
     call = ToolCall("save_note", '{"one": "1", "more": [2]}', "call-1")
     whole = answer("Noted.", tool_calls=(call,))
     reply = ForcedReply("all", {"one": 1, "two": 2}, True, {}, whole, whole, whole)
-    assert [*altered(reply)] == [
+    assert [*altered_arguments(reply)] == [
         "whole: one is '1', written was 1",
         "whole: two is missing, written was 2",
         "whole: more was not written, and is [2]",
@@ -124,7 +130,7 @@ def test_long_texts_are_cut_and_measured() -> None:
     reply = ForcedReply(
         "long", {"text": "x" * 10_000}, True, {}, saved("y" * 4096), saved(""), saved("")
     )
-    sentence = next(altered(reply))
+    sentence = next(altered_arguments(reply))
     assert "(4096 characters)" in sentence
     assert "(10000 characters)" in sentence
     assert len(sentence) < 400

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conversations.exchanges import WEATHER, answer, exchange
-from pytest_vllm_gates.conversations.checks.content import json_value, judged, pattern
+from pytest_vllm_gates.conversations.checks.content import is_judgeable, json_value, pattern
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer
@@ -96,8 +96,8 @@ def test_an_answer_that_had_no_chance_is_not_judged(whole: Answer, fields: dict[
 
 def test_what_asks_for_no_format_is_not_judged() -> None:
     plain = exchange(answer("Hello"))
-    assert not judged(plain)
-    assert not judged(exchange(None, format="regex"))
+    assert not is_judgeable(plain)
+    assert not is_judgeable(exchange(None, format="regex"))
     assert list(json_value(plain)) == list(pattern(plain)) == []
 
 

@@ -9,7 +9,7 @@ from pytest_vllm_gates.client.answer import Recording
 from pytest_vllm_gates.conversations.checks import content, framing, tool_calls
 from pytest_vllm_gates.conversations.checks.agreement import canonical
 from pytest_vllm_gates.conversations.checks.tokens import _leaves
-from pytest_vllm_gates.conversations.checks.tool_calls import altered
+from pytest_vllm_gates.conversations.checks.tool_calls import altered_arguments
 from pytest_vllm_gates.conversations.forced_calls import ForcedReply
 
 DEEP = "[" * 100_000
@@ -35,11 +35,13 @@ def test_in_an_event() -> None:
     body = f"data: {DEEP}\n\ndata: [DONE]\n\n".encode()
     recording = Recording("text/event-stream", ((0.1, body),))
     assert next(framing.faults(recording)).startswith("an event is no JSON")
-    assert [*framing.unasked_usage(recording)] == []
+    assert [*framing.unrequested_usage(recording)] == []
 
 
 def test_in_what_was_written_on_purpose() -> None:
     whole = answer("Noted.", tool_calls=(CALL,))
-    found = [*altered(ForcedReply("quotes", {"text": "a"}, exact=True, request={}, whole=whole,
-                                streamed=whole, widened=whole))]  # fmt: skip
+    reply = ForcedReply(
+        "quotes", {"text": "a"}, exact=True, request={}, whole=whole, streamed=whole, widened=whole
+    )
+    found = [*altered_arguments(reply)]
     assert found[0].startswith("whole: text is missing")

@@ -38,12 +38,12 @@ def test_an_ended_answer_holds_something(
 
 @pytest.mark.parametrize("reason", ["stop", "length", "tool_calls"])
 def test_the_known_words_say_how_an_answer_ended(reason: str) -> None:
-    assert list(finish.unknown(exchange(answer(finish_reason=reason)))) == []
+    assert list(finish.unknown_reason(exchange(answer(finish_reason=reason)))) == []
 
 
 @pytest.mark.parametrize("reason", [None, "eos", "", "error"])
 def test_any_other_word_is_told(reason: str | None) -> None:
-    found = list(finish.unknown(exchange(answer(finish_reason=reason))))
+    found = list(finish.unknown_reason(exchange(answer(finish_reason=reason))))
     assert found == [f"finish_reason is {reason!r}"]
 
 
@@ -63,8 +63,10 @@ def test_a_limit_is_kept(whole: Answer, limit: int, sentence: str | None) -> Non
 
 
 def test_the_limit_is_told() -> None:
-    assert list(finish.told(answer(finish_reason="length"), "length")) == []
-    assert list(finish.told(answer(), "length")) == ["finish_reason is 'stop', due is 'length'"]
+    assert list(finish.wrong_reason(answer(finish_reason="length"), "length")) == []
+    assert list(finish.wrong_reason(answer(), "length")) == [
+        "finish_reason is 'stop', due is 'length'"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.client.answer import Recording
-from pytest_vllm_gates.conversations.checks.framing import faults, unasked_usage
+from pytest_vllm_gates.conversations.checks.framing import faults, unrequested_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,11 +152,11 @@ def test_what_was_not_recorded_is_not_judged() -> None:
     ],
 )
 def test_usage_nobody_asked_for_is_told(chunks: Chunks, comes: bool) -> None:
-    found = list(unasked_usage(Recording("text/event-stream", ((0.1, bytes_of(chunks)),))))
+    found = list(unrequested_usage(Recording("text/event-stream", ((0.1, bytes_of(chunks)),))))
     assert bool(found) == comes
     assert all(text.startswith("stream_options did not ask for usage") for text in found)
 
 
 def test_usage_is_looked_for_in_what_can_be_read() -> None:
     body = b"data: {broken\n\ndata: 7\n\n" + RIGHT
-    assert len(list(unasked_usage(Recording("text/event-stream", ((0.1, body),))))) == 1
+    assert len(list(unrequested_usage(Recording("text/event-stream", ((0.1, body),))))) == 1

@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 from pytest_vllm_gates.conversations.checks.tool_calls import (
     LEAST_CHANCE,
     chance_of_fewer,
+    golden_text,
     interval,
-    laid_out,
-    read,
+    parse_golden,
 )
 
 
@@ -59,13 +59,13 @@ def test_a_run_fails_only_where_chance_cannot_explain_it(
 
 
 def test_a_rate_is_read_as_it_is_laid_out() -> None:
-    assert read(laid_out(17, 20)) == (17, 20)
+    assert parse_golden(golden_text(17, 20)) == (17, 20)
 
 
 @pytest.mark.parametrize("text", ["", "valid = many", "valid = 20", "of = 3\nvalid = 4"])
 def test_a_text_without_a_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no rate such as 'valid = 20'"):
-        read(text)
+        parse_golden(text)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def cut(content: str = "", **fields: Any) -> Answer:
 def test_a_stop_string_is_not_shown(
     whole: Answer | None, stop_at: str | int, sentence: str | None
 ) -> None:
-    found = list(stops.shown(exchange(whole, stop="occurs", stop_at=stop_at)))
+    found = list(stops.stop_in_fields(exchange(whole, stop="occurs", stop_at=stop_at)))
     assert found[0].startswith(sentence) if sentence else found == []
 
 
@@ -53,7 +53,7 @@ def test_a_stop_string_is_not_shown(
 )
 def test_a_stop_that_never_occurs_changes_nothing(whole: Answer, sentence: str | None) -> None:
     entry = exchange(whole, stop="never", stop_at=NEVER, unstopped=PLAIN)
-    found = list(stops.idle(entry))
+    found = list(stops.changed_by_unused_stop(entry))
     if sentence is None:
         assert found == []
     else:
@@ -62,8 +62,8 @@ def test_a_stop_that_never_occurs_changes_nothing(whole: Answer, sentence: str |
 
 
 def test_what_does_occur_is_not_idle() -> None:
-    assert list(stops.idle(exchange(cut(), stop="occurs", unstopped=PLAIN))) == []
-    assert list(stops.idle(exchange(PLAIN, stop="never"))) == []
+    assert list(stops.changed_by_unused_stop(exchange(cut(), stop="occurs", unstopped=PLAIN))) == []
+    assert list(stops.changed_by_unused_stop(exchange(PLAIN, stop="never"))) == []
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_answer_ends_where_its_stop_first_occurs(
     stop_at: str, whole: Answer, sentences: list[str]
 ) -> None:
     entry = exchange(whole, stop="occurs", stop_at=stop_at, unstopped=PLAIN)
-    assert list(stops.where(entry)) == sentences
+    assert list(stops.wrong_end(entry)) == sentences
 
 
 TOKEN = "token 3 was to stop it and is the answer's token 2; "
@@ -137,7 +137,7 @@ TOKEN = "token 3 was to stop it and is the answer's token 2; "
 )
 def test_a_stop_token_is_the_answers_last(whole: Answer, sentence: str | None) -> None:
     entry = exchange(whole, stop="token_ids", stop_at=3, unstopped=PLAIN)
-    assert list(stops.where(entry)) == ([sentence] if sentence else [])
+    assert list(stops.wrong_end(entry)) == ([sentence] if sentence else [])
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_a_stop_token_is_the_answers_last(whole: Answer, sentence: str | None) -
     ids=["never", "nothing to compare with", "no stop"],
 )
 def test_where_says_nothing_without_a_place(fields: dict[str, Any]) -> None:
-    assert list(stops.where(exchange(cut("no"), **fields))) == []
-    assert list(stops.where(exchange(None, **fields))) == []
+    assert list(stops.wrong_end(exchange(cut("no"), **fields))) == []
+    assert list(stops.wrong_end(exchange(None, **fields))) == []
 
 
 @pytest.mark.parametrize(

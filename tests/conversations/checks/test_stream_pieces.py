@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from conversations.exchanges import exchange
 from pytest_vllm_gates.client.answer import Recording
-from pytest_vllm_gates.conversations.checks.framing import MOST, of_first, pieces
+from pytest_vllm_gates.conversations.checks.framing import MOST_PIECES, first_faulty_stream, pieces
 from pytest_vllm_gates.outcomes import Finding
 
 
@@ -39,9 +39,9 @@ def test_what_is_no_event_of_a_chat_carries_nothing() -> None:
 
 
 def test_a_long_stream_is_cut() -> None:
-    stream = tuple((float(at), event(content="x" * 500)) for at in range(2 * MOST))
+    stream = tuple((float(at), event(content="x" * 500)) for at in range(2 * MOST_PIECES))
     found = pieces(Recording(pieces=stream))
-    assert (len(found), max(len(text) for _, text in found)) == (MOST, 80)
+    assert (len(found), max(len(text) for _, text in found)) == (MOST_PIECES, 80)
 
 
 @given(st.lists(st.binary(max_size=30), max_size=8))
@@ -58,8 +58,8 @@ def test_the_first_case_in_which_something_was_found_is_shown() -> None:
         )
     )  # fmt: skip
     findings = [Finding(entry.case, "it is cut") for entry in (wrong, worse)]
-    assert of_first(findings, [well, wrong, worse]) == [
+    assert first_faulty_stream(findings, [well, wrong, worse]) == [
         {"what": wrong.cell.name, "pieces": [[0.2, "Hm"]]},
     ]
-    assert of_first([Finding(silent.case, "it is cut")], [well, silent]) == []
-    assert of_first([], [well]) == []
+    assert first_faulty_stream([Finding(silent.case, "it is cut")], [well, silent]) == []
+    assert first_faulty_stream([], [well]) == []

@@ -31,4 +31,4 @@ def test_a_stream_of_other_tokens_is_an_answer_of_its_own(
     whole: Answer | None, streamed: Answer | None, widened: Answer | None, sentences: list[str]
 ) -> None:
     entry = exchange(whole, streamed=streamed, widened=widened)
-    assert list(agreement.told(entry, finish.empty_stop)) == sentences
+    assert list(agreement.faults_in_every_mode(entry, finish.empty_stop)) == sentences

@@ -227,7 +227,7 @@ def test_an_unclosed_call_is_a_call() -> None:
 def test_the_parsers_that_were_to_read_it_are_named(
     serve: dict[str, Any] | None, says: str
 ) -> None:
-    assert says in tokens.read_by(serve)
+    assert says in tokens.parser_hint(serve)
 
 
 def test_arguments_that_are_lists_numbers_or_no_json_are_read() -> None:
