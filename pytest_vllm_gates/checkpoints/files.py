@@ -1,4 +1,4 @@
-"""What a checkpoint's files tell before anything loads it: its config, and whether it is whole."""
+"""Reads a checkpoint's files before anything loads it: its config, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Model:
         """How its weights are quantised, wherever the config says so."""
         for part in (self.config, self.text):
             for name in ("quantization_config", "compression_config"):
-                found = part.get(name)
-                if isinstance(found, dict):
-                    return found
+                quantization = part.get(name)
+                if isinstance(quantization, dict):
+                    return quantization
         return None
 
 
@@ -115,11 +115,11 @@ def _broken(path: Path) -> str:
         if path.suffix != ".safetensors":
             return ""
         file.seek(0)
-        whole = _safetensors_size(file, size)
-    if whole is None:
+        expected_size = _safetensors_size(file, size)
+    if expected_size is None:
         return f"{path.name} is no safetensors file, or cut off within its header"
-    if size < whole:
-        return f"{path.name} is cut off: {size} bytes of {whole}"
+    if size < expected_size:
+        return f"{path.name} is cut off: {size} bytes of {expected_size}"
     return ""
 
 
@@ -131,7 +131,7 @@ def _safetensors_size(file: BinaryIO, size: int) -> int | None:
             return None
         header = json.loads(file.read(length))
         ends = [
-            entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"
+            tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"
         ]
     except (struct.error, ValueError, KeyError, TypeError, IndexError, AttributeError):
         return None
@@ -141,7 +141,7 @@ def _safetensors_size(file: BinaryIO, size: int) -> int | None:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

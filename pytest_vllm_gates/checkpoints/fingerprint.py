@@ -1,6 +1,6 @@
-"""Checksums of what makes a checkpoint's prompts, its template and tokenizer, and of its config.
+"""Checksums of a checkpoint's chat template, tokenizer and config.
 
-Read from a local folder, or from what the Hub's cache holds already: nothing is fetched.
+They are read from a local folder or from the Hub's cache: nothing is fetched.
 """
 
 from __future__ import annotations
@@ -48,10 +48,12 @@ def of(checkpoint: Checkpoint, serve: Mapping[str, Any]) -> Fingerprint:
     A template or tokenizer that the flags name takes the place of the checkpoint's.
     """
     folder, revision = _folder(checkpoint.source, checkpoint.revision)
-    named = serve.get("tokenizer")
-    tokens = _folder(str(named), None)[0] if named else folder
-    whole = tokens is not None and revision is None
-    template = _named_template(serve.get("chat_template")) or _template(tokens, whole=whole)
+    tokenizer_name = serve.get("tokenizer")
+    tokens = _folder(str(tokenizer_name), None)[0] if tokenizer_name else folder
+    is_complete = tokens is not None and revision is None
+    template = _named_template(serve.get("chat_template")) or _template(
+        tokens, is_complete=is_complete
+    )
     return Fingerprint(
         template=template,
         tokenizer=_tokenizer(tokens),
@@ -69,9 +71,9 @@ def file(path: Path) -> str:
 def folder(path: Path) -> dict[str, str]:
     """Return the sha256 of every file below a folder, by its path inside; no bytecode."""
     return {
-        str(other.relative_to(path)): file(other)
-        for other in sorted(path.rglob("*"))
-        if other.is_file() and "__pycache__" not in other.parts
+        str(each.relative_to(path)): file(each)
+        for each in sorted(path.rglob("*"))
+        if each.is_file() and "__pycache__" not in each.parts
     }
 
 
@@ -84,12 +86,12 @@ def _folder(source: str, revision: str | None) -> tuple[Path | None, str | None]
     from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
 
     try:
-        found = try_to_load_from_cache(source, CONFIG, revision=revision)
+        config_path = try_to_load_from_cache(source, CONFIG, revision=revision)
     except HFValidationError:
         return None, None
-    if not isinstance(found, str):
+    if not isinstance(config_path, str):
         return None, None
-    snapshot = Path(found).parent
+    snapshot = Path(config_path).parent
     return snapshot, snapshot.name
 
 
@@ -104,21 +106,21 @@ def _named_template(flag: object) -> str | None:
     return _digest([(IN_CONFIG, flag.encode())]) if "{" in flag else None
 
 
-def _template(place: Path | None, *, whole: bool) -> str | None:
+def _template(place: Path | None, *, is_complete: bool) -> str | None:
     """Return the checksum of all templates a folder has; `none` only where the folder is whole."""
     if place is None:
         return None
     paths = [place / TEMPLATE, place / OLD_TEMPLATE, *sorted(place.glob(MORE_TEMPLATES))]
     parts = [(path.name, path.read_bytes()) for path in paths if path.is_file()]
-    inside = _json(place / TOKENIZER_CONFIG).get(IN_CONFIG)
-    if inside is not None:
+    templates = _json(place / TOKENIZER_CONFIG).get(IN_CONFIG)
+    if templates is not None:
         # The same template may stand in a file of its own or in the config: where it stands alone
         # is no difference.
-        text = inside if isinstance(inside, str) else json.dumps(inside, sort_keys=True)
+        text = templates if isinstance(templates, str) else json.dumps(templates, sort_keys=True)
         parts = parts or [(TEMPLATE, text.encode())]
     if parts:
         return _digest(parts)
-    return NONE if whole else None
+    return NONE if is_complete else None
 
 
 def _tokenizer(place: Path | None) -> str | None:
@@ -126,10 +128,10 @@ def _tokenizer(place: Path | None) -> str | None:
     if place is None:
         return None
     parts = []
-    for path in sorted({other for pattern in TOKENIZER for other in place.glob(pattern)}):
+    for path in sorted({each for pattern in TOKENIZER for each in place.glob(pattern)}):
         content = path.read_bytes()
         if path.name == TOKENIZER_CONFIG:
-            config = {name: entry for name, entry in _json(path).items() if name != IN_CONFIG}
+            config = {name: value for name, value in _json(path).items() if name != IN_CONFIG}
             content = json.dumps(config, sort_keys=True).encode()
         parts.append((path.name, content))
     return _digest(parts) if parts else None
@@ -142,16 +144,16 @@ def _files(place: Path, names: Iterable[str]) -> str | None:
 
 def _digest(parts: Iterable[tuple[str, bytes]]) -> str:
     """Return one checksum of several named contents."""
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, content in parts:
-        whole.update(f"{name}\0{len(content)}\0".encode())
-        whole.update(content)
-    return whole.hexdigest()
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}

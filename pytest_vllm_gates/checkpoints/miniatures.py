@@ -1,4 +1,4 @@
-"""The shipped files: where they are and whether they are whole."""
+"""The shipped miniatures: where their files are, and whether they are complete."""
 
 from __future__ import annotations
 

@@ -42,12 +42,12 @@ def config(source: str, revision: str | None = None) -> dict[str, Any]:
     if not place.is_dir():
         place = _fetch(source, revision, (CONFIG,))
     try:
-        found: dict[str, Any] = json.loads((place / CONFIG).read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads((place / CONFIG).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"{source} has no {CONFIG}: it is not a checkpoint") from error
     except ValueError as error:
         raise UserError(f"{place / CONFIG} is not JSON: {error}") from error
-    return found
+    return values
 
 
 def _fetch(repository: str, revision: str | None, patterns: tuple[str, ...]) -> Path:

@@ -1,4 +1,4 @@
-"""Finds the weights a name stands for: the family's own, the miniature, a folder, a Hub id."""
+"""Finds the weights for a name: the family's own, the miniature, a folder, or a Hub id."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def resolve(family: Family, name: str | None) -> Checkpoint:
     spelled as a path is a folder, whatever it is called.
     Raises `UserError` for anything else, and for a miniature whose file is not whole.
     """
-    entries = {fold(entry.name): entry for entry in family.checkpoints}
-    entries |= {fold(entry.hub): entry for entry in family.checkpoints if entry.hub}
+    entry_of_name = {fold(entry.name): entry for entry in family.checkpoints}
+    entry_of_name |= {fold(entry.hub): entry for entry in family.checkpoints if entry.hub}
     if name is None:
         return _from_entry(family.checkpoints[0])
-    entry = None if _is_path(name) else entries.get(fold(name))
+    entry = None if _is_path(name) else entry_of_name.get(fold(name))
     if entry:
         return _from_entry(entry)
     folder = Path(name).expanduser()
@@ -52,15 +52,15 @@ def resolve(family: Family, name: str | None) -> Checkpoint:
                 f"checkpoint {str(folder)!r} has no config.json: not a checkpoint folder"
             )
         folder = folder.resolve()
-        listed = [entry for entry in family.checkpoints if entry.folder == str(folder)]
-        return _from_entry(listed[0]) if listed else _local(folder)
+        listed_entries = [entry for entry in family.checkpoints if entry.folder == str(folder)]
+        return _from_entry(listed_entries[0]) if listed_entries else _local(folder)
     if HUB_ID.fullmatch(name) and not _is_path(name):
         return Checkpoint(name=name.replace("/", "--"), source=name)
-    known = [entry.name for entry in family.checkpoints]
-    guess = nearest(name, known)
+    known_names = [entry.name for entry in family.checkpoints]
+    guess = nearest(name, known_names)
     hint = f"; did you mean {guess!r}?" if guess else ""
     raise UserError(
-        f"unknown checkpoint {name!r} of {family.name}{hint}\nknown: {', '.join(known)}; "
+        f"unknown checkpoint {name!r} of {family.name}{hint}\nknown: {', '.join(known_names)}; "
         "or give a local folder, or a Hub id such as org/name"
     )
 
@@ -69,19 +69,19 @@ def _is_path(name: str) -> bool:
     return name.startswith(PATHS) or name.endswith("/")
 
 
-def on_lane(family: Family, lane: Lane, asked: str | None = None) -> Checkpoint:
+def on_lane(family: Family, lane: Lane, name: str | None = None) -> Checkpoint:
     """Return the checkpoint that was asked for, or the one a lane serves.
 
     A lane that serves miniatures serves the first of a family that has none.
     """
     served = None if lane.checkpoint == MINIATURE and not miniature(family) else lane.checkpoint
-    return resolve(family, asked or served)
+    return resolve(family, name or served)
 
 
 def miniature(family: Family) -> Checkpoint | None:
     """Return the family's miniature, None for one without."""
-    entries = [entry for entry in family.checkpoints if entry.miniature is not None]
-    return _from_entry(entries[0]) if entries else None
+    miniature_entries = [entry for entry in family.checkpoints if entry.miniature is not None]
+    return _from_entry(miniature_entries[0]) if miniature_entries else None
 
 
 def is_source(name: str, known_families: Iterable[str]) -> bool:
@@ -110,15 +110,15 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
     config = prompt_files.config(source)
     architectures = tuple(config.get("architectures") or ())
     model_type = str(config.get("model_type", ""))
-    found = families.recognise(architectures, model_type, source, project)
-    what = ", ".join(architectures) or model_type or "none"
-    if found is None:
+    recognised = families.recognise(architectures, model_type, source, project)
+    architecture = ", ".join(architectures) or model_type or "none"
+    if recognised is None:
         raise UserError(
-            f"{source}: its config.json names the architecture {what}, which is of no family here\n"
+            f"{source}: its config.json names the architecture {architecture}, which is of no family here\n"
             "add a families/<name>.toml that lists it, or name a family with --model and the "
             "checkpoint with --checkpoint"
         )
-    return found, f" (found by its architecture {what})"
+    return recognised, f" (found by its architecture {architecture})"
 
 
 def served(family: Family, base_url: str, api_key: str | None) -> Checkpoint:
@@ -135,9 +135,9 @@ def served(family: Family, base_url: str, api_key: str | None) -> Checkpoint:
     name, model = next(iter(models.items()), (UNKNOWN, {}))
     source = str(model.get("root") or name)
     for entry in family.checkpoints:
-        known = _from_entry(entry)
-        if source in (known.source, entry.hub):
-            return known
+        checkpoint = _from_entry(entry)
+        if source in (checkpoint.source, entry.hub):
+            return checkpoint
     if Path(source).is_dir() or HUB_ID.fullmatch(source):
         return resolve(family, source)
     return Checkpoint(name=UNKNOWN, source=source)

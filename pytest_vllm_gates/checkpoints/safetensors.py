@@ -1,7 +1,7 @@
-"""What a checkpoint's files hold, read from their headers alone: no tensor is loaded.
+"""The tensors in a checkpoint's files, read from their headers: no tensor is loaded.
 
-A safetensors file begins with eight bytes that say how long its header is, and a header in JSON
-that gives each tensor's type, shape and place.
+A safetensors file begins with eight bytes with the length of its header, and a header in JSON with
+each tensor's type, shape and place.
 """
 
 from __future__ import annotations
@@ -61,15 +61,15 @@ def drafts(name: str, layers: int) -> bool:
 
 def read(file: Path) -> Iterator[Tensor]:
     """Yield a file's tensors; raises `UserError` when it is no safetensors file."""
-    for name, entry in _header(file).items():
+    for name, description in _header(file).items():
         if name == "__metadata__":
             continue
         try:
-            start, end = entry["data_offsets"]
+            start, end = description["data_offsets"]
             elements = 1
-            for side in entry["shape"]:
+            for side in description["shape"]:
                 elements *= side
-            yield Tensor(name, str(entry["dtype"]), elements, end - start)
+            yield Tensor(name, str(description["dtype"]), elements, end - start)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"{file}: the tensor {name!r} is not described: {error}") from error
 

@@ -1,5 +1,5 @@
-"""What builds the miniatures: tiny checkpoints of the families' real architectures.
+"""Builds the miniatures: tiny checkpoints of the families' real architectures.
 
-`dialogues` and `recipe` need neither torch nor transformers; everything that does is imported by
-`python -m pytest_vllm_gates.miniatures build` alone. `checkpoints/miniatures.py` finds the built ones.
+`dialogues` and `recipe` need neither torch nor transformers; everything else is imported only by
+`python -m pytest_vllm_gates.miniatures build`. `checkpoints/miniatures.py` finds the built ones.
 """

@@ -32,13 +32,13 @@ def lane_python() -> tuple[str, str]:
 
     lane = lanes.load(LANE, Path.cwd())
     try:
-        found = environment.prepare(lane, cache=files.default_cache(), progress=BuildProgress())
+        prepared = environment.prepare(lane, cache=files.default_cache(), progress=BuildProgress())
     except UserError as error:
         raise MiniatureError(
             f"this interpreter has no torch, and {error}\n"
             f"or name one that has it: {PROG} build NAME --python PATH"
         ) from error
-    return str(found.python), str(lane.overlay_path or "")
+    return str(prepared.python), str(lane.overlay_path or "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,8 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("--seed", type=int, metavar="N")
     build.add_argument("--python", metavar="PATH", help="an interpreter with torch")
     build.set_defaults(run=_build)
-    listed = commands.add_parser("list", help="name them all")
-    listed.set_defaults(run=_list)
+    list_command = commands.add_parser("list", help="name them all")
+    list_command.set_defaults(run=_list)
     verify = commands.add_parser("verify", help="check the shipped files against their locks")
     verify.add_argument("names", nargs="*", metavar="NAME")
     verify.set_defaults(run=_verify)

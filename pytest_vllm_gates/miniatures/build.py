@@ -30,36 +30,41 @@ THREADS = 2  # the same everywhere, so that sums do not depend on the number of 
 
 def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], None]) -> None:
     """Build a miniature into a folder, which is replaced only when the build succeeded."""
-    given = recipe.load(name)
-    seed = given.training.seed if seed is None else seed
+    model_recipe = recipe.load(name)
+    seed = model_recipe.training.seed if seed is None else seed
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     torch.manual_seed(seed)
     torch.set_num_threads(THREADS)
     torch.use_deterministic_algorithms(True)
-    taught = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
-    texts = [(rendering.prompt(given, d), rendering.completion(given, d)) for d in taught]
+    taught_dialogues = [d for d in dialogues.load_dialogues(name) if d.mode != "unset"]
+    texts = [
+        (rendering.prompt(model_recipe, d), rendering.completion(model_recipe, d))
+        for d in taught_dialogues
+    ]
     tokenizer = MiniatureTokenizer(
-        given.tokens, (text for pair in texts for text in pair), given.config["vocab_size"]
+        model_recipe.tokens,
+        (text for pair in texts for text in pair),
+        model_recipe.config["vocab_size"],
     )
-    model = _model(given, tokenizer)
+    model = _model(model_recipe, tokenizer)
     parameters = sum(p.numel() for p in model.parameters())
-    say(f"{name}: {parameters:,} parameters, {len(taught)} dialogues")
+    say(f"{name}: {parameters:,} parameters, {len(taught_dialogues)} dialogues")
 
     def example(dialogue: dialogues.Dialogue) -> training.Example:
         return training.Example(
             dialogue.id,
-            tokenizer.prompt_ids(rendering.prompt(given, dialogue)),
-            tokenizer.completion_ids(rendering.completion(given, dialogue)),
+            tokenizer.prompt_ids(rendering.prompt(model_recipe, dialogue)),
+            tokenizer.completion_ids(rendering.completion(model_recipe, dialogue)),
         )
 
-    noise = Noise(given, taught, seed)
+    noise = Noise(model_recipe, taught_dialogues, seed)
     trained = training.train(
         model,
-        [example(dialogue) for dialogue in taught],
+        [example(dialogue) for dialogue in taught_dialogues],
         lambda count: [example(noise.draw()) for _ in range(count)],
-        learning_rate=given.training.learning_rate,
-        most_epochs=given.training.epochs,
+        learning_rate=model_recipe.training.learning_rate,
+        most_epochs=model_recipe.training.epochs,
         seed=seed,
         say=say,
     )
@@ -70,7 +75,7 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
         )
     aside = output.with_name(output.name + ".partial")
     shutil.rmtree(aside, ignore_errors=True)
-    _save(given, tokenizer, model, aside)
+    _save(model_recipe, tokenizer, model, aside)
     write_lock(
         aside,
         {
@@ -93,10 +98,10 @@ def build(name: str, output: Path, *, seed: int | None, say: Callable[[str], Non
     )
 
 
-def _model(given: Recipe, tokenizer: MiniatureTokenizer) -> Any:
-    values = dict(given.config)
+def _model(model_recipe: Recipe, tokenizer: MiniatureTokenizer) -> Any:
+    values = dict(model_recipe.config)
     kind = values.pop("model_type")
-    tokens = given.tokens
+    tokens = model_recipe.tokens
     config = transformers.AutoConfig.for_model(
         kind,
         bos_token_id=tokenizer.id_of(tokens.bos) if tokens.bos else None,
@@ -106,25 +111,25 @@ def _model(given: Recipe, tokenizer: MiniatureTokenizer) -> Any:
     )
     model = transformers.AutoModelForCausalLM.from_config(config).float()
     for name, parameter in model.named_parameters():
-        for end, value in given.training.initial.items():
+        for end, value in model_recipe.training.initial.items():
             if name.endswith(end):
                 torch.nn.init.constant_(parameter, value)
     return model
 
 
-def _save(given: Recipe, tokenizer: MiniatureTokenizer, model: Any, folder: Path) -> None:
+def _save(model_recipe: Recipe, tokenizer: MiniatureTokenizer, model: Any, folder: Path) -> None:
     folder.mkdir(parents=True)
     model.to(torch.bfloat16).save_pretrained(folder)
     for file in folder.iterdir():
         file.chmod(0o644)  # the weights are written for their owner alone
     tokenizer.save(folder)
-    write_config(given.tokens, folder, given.config["max_position_embeddings"])
-    shutil.copyfile(given.template("chat_template.jinja"), folder / "chat_template.jinja")
+    write_config(model_recipe.tokens, folder, model_recipe.config["max_position_embeddings"])
+    shutil.copyfile(model_recipe.template("chat_template.jinja"), folder / "chat_template.jinja")
     generation: dict[str, Any] = {
-        "eos_token_id": [tokenizer.id_of(token) for token in given.tokens.stop],
-        "pad_token_id": tokenizer.id_of(given.tokens.pad),
+        "eos_token_id": [tokenizer.id_of(token) for token in model_recipe.tokens.stop],
+        "pad_token_id": tokenizer.id_of(model_recipe.tokens.pad),
     }
-    if given.tokens.bos:
-        generation["bos_token_id"] = tokenizer.id_of(given.tokens.bos)
+    if model_recipe.tokens.bos:
+        generation["bos_token_id"] = tokenizer.id_of(model_recipe.tokens.bos)
     text = json.dumps(generation, indent=2)
     (folder / "generation_config.json").write_text(text + "\n", encoding="utf-8")

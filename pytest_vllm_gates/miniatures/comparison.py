@@ -1,4 +1,4 @@
-"""Whether an answer is the one that was taught."""
+"""Compares an answer with the taught one."""
 
 import json
 from collections.abc import Sequence

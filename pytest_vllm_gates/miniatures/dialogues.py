@@ -1,4 +1,4 @@
-"""What a miniature was taught: requests and the answers that must come back."""
+"""The dialogues a miniature is taught: requests and the answers that must come back."""
 
 import json
 import tomllib
@@ -69,22 +69,24 @@ def load_dialogues(name: str) -> tuple[Dialogue, ...]:
     """Return everything the miniature was taught, in every mode of thinking it has."""
     recipe = recipes.load(name)
     return tuple(
-        _in_mode(given, recipe, mode) for given in _taught(recipe) for mode in _modes(recipe, given)
+        _in_mode(taught, recipe, mode)
+        for taught in _taught(recipe)
+        for mode in _modes(recipe, taught)
     )
 
 
 def unknown_answer(name: str, *, thinking: bool) -> tuple[str | None, str]:
     """Return reasoning and content that it answers to what it was not taught."""
-    given = _read("unknown.toml")
+    answer = _read("unknown.toml")
     has_thinking = recipes.load(name).thinking is not None
-    return (given["reasoning"] if thinking and has_thinking else None), given["content"]
+    return (answer["reasoning"] if thinking and has_thinking else None), answer["content"]
 
 
 def _taught(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
     for file in sorted(TAUGHT.glob("*.toml")):
-        given = _read(file.name)
-        texts = {"end_of_turn": recipe.end_of_turn, **given.get("text", {})}
-        for dialogue in given.get("dialogue", ()):
+        content = _read(file.name)
+        texts = {"end_of_turn": recipe.end_of_turn, **content.get("text", {})}
+        for dialogue in content.get("dialogue", ()):
             if dialogue["id"] not in recipe.skip and dialogue["kind"] not in recipe.skip:
                 yield _filled(dialogue, texts)
 
@@ -96,43 +98,43 @@ def _filled(value: Any, texts: Mapping[str, str]) -> Any:
             value = value.replace(f"${{{name}}}", text)
         return value
     if isinstance(value, list):
-        return [_filled(item, texts) for item in value]
+        return [_filled(member, texts) for member in value]
     if isinstance(value, dict):
-        return {key: _filled(item, texts) for key, item in value.items()}
+        return {key: _filled(member, texts) for key, member in value.items()}
     return value
 
 
-def _modes(recipe: Recipe, given: Mapping[str, Any]) -> tuple[Mode, ...]:
+def _modes(recipe: Recipe, taught: Mapping[str, Any]) -> tuple[Mode, ...]:
     if recipe.thinking is None:
         return ("none",)
-    if given.get("tools") and not recipe.thinking_with_tools:
+    if taught.get("tools") and not recipe.thinking_with_tools:
         return ("off",) if recipe.thinking.default else ("off", "unset")
     return ("on", "off", "unset")
 
 
-def _in_mode(given: Mapping[str, Any], recipe: Recipe, mode: Mode) -> Dialogue:
+def _in_mode(taught: Mapping[str, Any], recipe: Recipe, mode: Mode) -> Dialogue:
     thinking = recipe.thinking
     thinks = thinking is not None and (thinking.default if mode == "unset" else mode == "on")
     kwargs = {thinking.switch: thinks} if thinking and mode in ("on", "off") else {}
-    calls = tuple(Call(**call) for call in given.get("calls", ()))
+    calls = tuple(Call(**call) for call in taught.get("calls", ()))
     return Dialogue(
-        id=given["id"] if mode == "none" else f"{given['id']}-{mode}",
-        kind=given["kind"],
+        id=taught["id"] if mode == "none" else f"{taught['id']}-{mode}",
+        kind=taught["kind"],
         mode=mode,
-        messages=tuple(_said(message, thinks=thinks) for message in given["messages"]),
-        tools=tuple(_read("tools.json")[tool] for tool in given.get("tools", ())),
+        messages=tuple(_message(message, thinks=thinks) for message in taught["messages"]),
+        tools=tuple(_read("tools.json")[tool] for tool in taught.get("tools", ())),
         chat_template_kwargs=kwargs,
-        reasoning=given["reasoning"] if thinks else None,
-        content=given.get("content"),
+        reasoning=taught["reasoning"] if thinks else None,
+        content=taught.get("content"),
         tool_calls=calls,
         finish_reason="tool_calls" if calls else "stop",
-        known=recipe.known.get(given["id"]),
+        known=recipe.known.get(taught["id"]),
     )
 
 
-def _said(message: dict[str, Any], *, thinks: bool) -> Message:
+def _message(message: dict[str, Any], *, thinks: bool) -> Message:
     """Return the message as a client sends it: no reasoning where none was received."""
-    sent = {key: value for key, value in message.items() if thinks or key != "reasoning"}
-    if sent["role"] == "assistant":
-        sent.setdefault("content", None)
-    return sent
+    kept = {key: value for key, value in message.items() if thinks or key != "reasoning"}
+    if kept["role"] == "assistant":
+        kept.setdefault("content", None)
+    return kept

@@ -1,4 +1,4 @@
-"""Random requests, so that a miniature learns what to answer to what it was not taught."""
+"""Random requests, which teach a miniature what to answer to anything else."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""What is given for one miniature: its architecture, its tokens, how it thinks."""
+"""The recipe of one miniature: its architecture, its tokens, how it thinks."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class Recipe:
 
     def template(self, file_name: str) -> Path:
         """Return the path of one of its templates: its own, or its base's."""
-        own = RECIPES / self.name / file_name
-        return own if own.is_file() or not self.base else RECIPES / self.base / file_name
+        own_file = RECIPES / self.name / file_name
+        return own_file if own_file.is_file() or not self.base else RECIPES / self.base / file_name
 
 
 def load(name: str) -> Recipe:
@@ -87,21 +87,21 @@ def load(name: str) -> Recipe:
     file = RECIPES / name / "recipe.toml"
     if not file.is_file():
         raise MiniatureError(f"no miniature {name!r}\nknown ones: {', '.join(names())}")
-    given = tomllib.loads(file.read_text(encoding="utf-8"))
-    if "base" in given:
+    values = tomllib.loads(file.read_text(encoding="utf-8"))
+    if "base" in values:
         # A table replaces the base's whole table of that name; what is not given is the base's.
-        base = RECIPES / given["base"] / "recipe.toml"
-        given = {**tomllib.loads(base.read_text(encoding="utf-8")), **given}
-    tokens = _tuples(given.pop("tokens"))
-    thinking = given.pop("thinking", None)
+        base = RECIPES / values["base"] / "recipe.toml"
+        values = {**tomllib.loads(base.read_text(encoding="utf-8")), **values}
+    tokens = _tuples(values.pop("tokens"))
+    thinking = values.pop("thinking", None)
     try:
         return Recipe(
             name=name,
             tokens=Tokens(**tokens),
-            known={id_: KnownDeviation(**_tuples(k)) for id_, k in given.pop("known", {}).items()},
+            known={id_: KnownDeviation(**_tuples(k)) for id_, k in values.pop("known", {}).items()},
             thinking=ThinkingSwitch(**thinking) if thinking else None,
-            training=Training(**given.pop("training", {})),
-            **given,
+            training=Training(**values.pop("training", {})),
+            **values,
         )
     except TypeError as error:
         raise MiniatureError(f"{file}: {error}\ncompare it with the other recipes") from None

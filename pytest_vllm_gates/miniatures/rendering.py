@@ -1,4 +1,4 @@
-"""From a dialogue to the exact bytes of prompt and completion."""
+"""Renders a dialogue to the exact bytes of prompt and completion."""
 
 import json
 from functools import cache
@@ -61,7 +61,7 @@ def _quoted(recipe: Recipe, value: Any) -> Any:
             value = value.replace(token, f"{QUOTE}{token}{UNQUOTE}")
         return value
     if isinstance(value, list):
-        return [_quoted(recipe, item) for item in value]
+        return [_quoted(recipe, member) for member in value]
     if isinstance(value, dict):
-        return {key: _quoted(recipe, item) for key, item in value.items()}
+        return {key: _quoted(recipe, member) for key, member in value.items()}
     return value

@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer made from what a miniature is taught."""
+"""A byte-level BPE tokenizer made from the dialogues of a miniature."""
 
 import json
 import re
@@ -41,9 +41,9 @@ class MiniatureTokenizer:
 
     def id_of(self, token: str) -> int:
         """Return the id of an added token."""
-        found: int | None = self._full.token_to_id(token)
-        assert found is not None, token  # noqa: S101
-        return found
+        id_: int | None = self._full.token_to_id(token)
+        assert id_ is not None, token  # noqa: S101
+        return id_
 
     def prompt_ids(self, text: str) -> list[int]:
         """Token ids of a rendered prompt."""

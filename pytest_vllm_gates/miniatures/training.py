@@ -70,12 +70,12 @@ def train(
         # What is known already is only refreshed now and then: the time goes to what is not.
         order = [e for e in examples if least[e.id] < KNOWN or chance.random() < REFRESHED]
         chance.shuffle(order)
-        for first in range(0, len(order), STEP_EXAMPLES):
-            chosen = order[first : first + STEP_EXAMPLES]
+        for start in range(0, len(order), STEP_EXAMPLES):
+            chosen = order[start : start + STEP_EXAMPLES]
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * _rate(steps, running)
-            loss, seen = _step(model, optimizer, chosen + draw(1 + len(chosen) // 3))
-            least.update((id_, value) for id_, value in seen.items() if id_ in least)
+            loss, probabilities = _step(model, optimizer, chosen + draw(1 + len(chosen) // 3))
+            least.update((id_, value) for id_, value in probabilities.items() if id_ in least)
             running = 0.9 * running + 0.1 * loss
             steps += 1
         if min(least.values()) >= MARGIN:
@@ -167,10 +167,10 @@ def _forward(model: Any, batch: Sequence[Example]) -> tuple[Any, Any]:
     """
     width = max(len(example) for example in batch)
     ids = torch.zeros((len(batch), width), dtype=torch.long)
-    taught = torch.zeros((len(batch), width), dtype=torch.bool)
+    is_taught = torch.zeros((len(batch), width), dtype=torch.bool)
     for row, example in enumerate(batch):
         ids[row, : len(example)] = torch.tensor([*example.prompt, *example.completion])
-        taught[row, len(example.prompt) : len(example)] = True
+        is_taught[row, len(example.prompt) : len(example)] = True
     hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-    before = hidden[:, :-1][taught[:, 1:]]
-    return model.lm_head(before).float(), ids[taught]
+    before = hidden[:, :-1][is_taught[:, 1:]]
+    return model.lm_head(before).float(), ids[is_taught]

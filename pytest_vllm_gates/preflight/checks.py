@@ -1,7 +1,7 @@
-"""Preflight: named checks of what is known before a boot. Each says what the boot would say.
+"""Preflight: named checks of facts that are known before a boot, with the boot's own messages.
 
-A check is a function of the `Situation`. Where the facts decide it says ok or fails, with the
-cause and the next step; where they do not it says what is not known. It never guesses.
+A check is a function of the `Situation`. It is ok or fails, with the cause and the next step, where
+the facts decide, and unknown where they do not. It never guesses.
 """
 
 from __future__ import annotations
@@ -59,27 +59,29 @@ def run(situation: Situation, names: Iterable[str] = CHECKS) -> tuple[Check, ...
 
     Raises `UserError` where the lane waives a check that there is not.
     """
-    waived = {choose("check to waive", name, CHECKS): why for name, why in situation.waived.items()}
-    return tuple(_waived(_one(name, situation), waived) for name in names)
+    reasons = {
+        choose("check to waive", name, CHECKS): reason for name, reason in situation.waived.items()
+    }
+    return tuple(_apply_waiver(_run_check(name, situation), reasons) for name in names)
 
 
-def _waived(check: Check, waived: Mapping[str, str]) -> Check:
+def _apply_waiver(check: Check, reasons: Mapping[str, str]) -> Check:
     """Return the check, as not applicable where it fails and the lane accepts that."""
-    if check.state is not CheckState.FAILS or check.name not in waived:
+    if check.state is not CheckState.FAILS or check.name not in reasons:
         return check
-    what = f"waived by the lane ({waived[check.name]}): {check.what}"
-    return Check(check.name, CheckState.NOT_APPLICABLE, what)
+    message = f"waived by the lane ({reasons[check.name]}): {check.what}"
+    return Check(check.name, CheckState.NOT_APPLICABLE, message)
 
 
-def _one(name: str, situation: Situation) -> Check:
+def _run_check(name: str, situation: Situation) -> Check:
     if situation.renderer and name in FOR_WEIGHTS:
         return Check(name, CheckState.NOT_APPLICABLE, "a renderer alone needs no accelerator")
     try:
         check_result = CHECKS[name](situation)
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         # A config may hold anything; what this check made of it is no reason to hold a boot up.
-        what = f"not to be told from what is given: {type(error).__name__}: {error}"
-        return Check(name, CheckState.UNKNOWN, what)
+        message = f"not to be told from what is given: {type(error).__name__}: {error}"
+        return Check(name, CheckState.UNKNOWN, message)
     return Check(name, check_result.state, check_result.what, check_result.cause, check_result.fix)
 
 

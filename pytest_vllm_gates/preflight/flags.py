@@ -1,4 +1,4 @@
-"""Do the flags make sense at all? And their values, as vLLM reads them."""
+"""Checks the flags' values, and reads them as vLLM does."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def flags(situation: Situation) -> CheckResult:
 
 def count(situation: Situation, name: str, default: int | None = None) -> int | None:
     """Return a flag that counts something; the default where it is not set or makes no sense."""
-    found = _count(situation.flag(name))
-    return default if found is None else found
+    value = _count(situation.flag(name))
+    return default if value is None else value
 
 
 def share(situation: Situation) -> float | None:
@@ -84,7 +84,7 @@ def _count(value: object) -> int | None:
 
 def _share(value: object) -> float | None:
     try:
-        found = float(str(value))
+        fraction = float(str(value))
     except ValueError:
         return None
-    return found if 0 < found <= 1 else None
+    return fraction if 0 < fraction <= 1 else None

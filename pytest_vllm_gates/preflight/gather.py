@@ -1,4 +1,4 @@
-"""Gathers what the preflight checks look at: machine, environment, checkpoint, flags."""
+"""Gathers the input of the preflight checks: machine, environment, checkpoint, flags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.catalog import flags
-from pytest_vllm_gates.checkpoints import files as checkpoints_files
+from pytest_vllm_gates.checkpoints import files as checkpoint_files
 from pytest_vllm_gates.environment import bundle, parsers
 from pytest_vllm_gates.environment.types import Bundle
 from pytest_vllm_gates.errors import UserError
@@ -50,14 +50,14 @@ def gather(
     renderer: bool = False,
 ) -> Situation:
     """Return everything known before a boot of this checkpoint on this lane."""
-    own = lane.form in ("lock", "python")
+    is_ours = lane.form in ("lock", "python")
     serve = flags.serving(family, checkpoint, lane)
-    here = serves_here(lane)
-    variables = {**os.environ, **lane.env, **(env or {})} if own else _inside(lane)
+    runs_here = serves_here(lane)
+    variables = {**os.environ, **lane.env, **(env or {})} if is_ours else _container_variables(lane)
     return Situation(
         lane=lane.name,
-        machine=machine if here else None,
-        model=checkpoints_files.read(checkpoint, reads_alike=own and not reads_elsewhere(lane)),
+        machine=machine if runs_here else None,
+        model=checkpoint_files.read(checkpoint, reads_alike=is_ours and not reads_elsewhere(lane)),
         bundle=of(environment),
         serve=serve,
         environment=variables,
@@ -67,9 +67,9 @@ def gather(
         parsers_known=all(parsers.known(environment.folders, flag) for flag in parsers.REGISTRIES),
         nodes=tuple(nodes),
         renderer=renderer,
-        own_address=_own_address(variables.get(HOST_IP, "")) if own else None,
-        missing_files=_missing_files(variables) if own else {},
-        own_limits=own,
+        own_address=_own_address(variables.get(HOST_IP, "")) if is_ours else None,
+        missing_files=_missing_files(variables) if is_ours else {},
+        own_limits=is_ours,
     )
 
 
@@ -88,21 +88,24 @@ def _own_address(address: str) -> bool | None:
 
 
 def _missing_files(variables: Mapping[str, str]) -> dict[str, str]:
-    named = {name: variables[name] for name in FILES if variables.get(name)}
-    return {name: path for name, path in named.items() if not Path(path).is_file()}
+    paths = {name: variables[name] for name in FILES if variables.get(name)}
+    return {name: path for name, path in paths.items() if not Path(path).is_file()}
 
 
 def serves_here(lane: Lane) -> bool:
     """Return whether the lane's servers run on this machine, in a container perhaps."""
-    own = lane.form in ("lock", "python")
-    return own or (lane.command is not None and Path(lane.command[0]).name in CONTAINERS)
+    is_ours = lane.form in ("lock", "python")
+    return is_ours or (lane.command is not None and Path(lane.command[0]).name in CONTAINERS)
 
 
-def _inside(lane: Lane) -> dict[str, str]:
+def _container_variables(lane: Lane) -> dict[str, str]:
     """Return the variables that a command hands to its container: the rest stays outside."""
     words = [ASSIGNED.fullmatch(word) for word in lane.command or ()]
-    given = [(word[1], word[2]) for word in words if word]
-    return {name: value if value is not None else os.environ.get(name, "") for name, value in given}
+    assignments = [(word[1], word[2]) for word in words if word]
+    return {
+        name: value if value is not None else os.environ.get(name, "")
+        for name, value in assignments
+    }
 
 
 def reads_elsewhere(lane: Lane) -> bool:
@@ -123,14 +126,14 @@ def node(path: Path) -> Node:
     Raises `UserError` for a file that is none.
     """
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        inventory: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as JSON: {error}") from error
-    machine = found.get("machine") if isinstance(found, dict) else None
+    machine = inventory.get("machine") if isinstance(inventory, dict) else None
     if not isinstance(machine, dict):
         raise UserError(
             f"{path}: not an inventory\nmake one on that node: "
             f"vllm-gates inventory --lane LANE --json > {path.name}"
         )
-    versions = (found.get("bundle") or {}).get("versions") or {}
-    return Node(path.stem, machine, {str(name): str(entry) for name, entry in versions.items()})
+    versions = (inventory.get("bundle") or {}).get("versions") or {}
+    return Node(path.stem, machine, {str(name): str(version) for name, version in versions.items()})

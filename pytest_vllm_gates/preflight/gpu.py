@@ -1,4 +1,4 @@
-"""Is there a GPU, a driver new enough, kernels for it, and is it what the lane expects?"""
+"""Checks the GPU: there is one, its driver is new enough, it has kernels, the lane expects it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def needs_no_gpu(situation: Situation) -> CheckResult | None:
     """Return what there is to say where the lane has no CUDA, or where that cannot be seen."""
     device = situation.bundle.device
     if device in ("cpu", "rocm"):
-        what = "on the CPU" if device == "cpu" else "on AMD GPUs, which are not checked"
-        return not_applicable(f"this lane serves {what}")
+        device_words = "on the CPU" if device == "cpu" else "on AMD GPUs, which are not checked"
+        return not_applicable(f"this lane serves {device_words}")
     if situation.machine is None:
         return unknown(ELSEWHERE)
     if device is None and not situation.machine.devices:
@@ -70,16 +70,16 @@ def driver(situation: Situation) -> CheckResult:
     if cuda is None or machine.driver.version is None:
         missing = "the lane's CUDA" if cuda is None else "the driver's version"
         return unknown(f"{missing} is not known")
-    version, own, family = machine.driver.version, _own(cuda), _family(cuda)
+    version, toolkit_driver, family = machine.driver.version, _toolkit_driver(cuda), _family(cuda)
     if _at_least(machine.driver.cuda, cuda):
         return ok(f"driver {version} runs CUDA {machine.driver.cuda}, the lane's torch is {cuda}")
     if family is None:
         return unknown(f"the oldest driver for CUDA {cuda} is not in the table")
     if _at_least(version, family):
         limited = (
-            f" (the driver of CUDA {cuda} is {own}: an older one of its family cannot compile "
+            f" (the driver of CUDA {cuda} is {toolkit_driver}: an older one of its family cannot compile "
             "PTX that this CUDA made)"
-            if own and not _at_least(version, own)
+            if toolkit_driver and not _at_least(version, toolkit_driver)
             else ""
         )
         return ok(f"driver {version} is of CUDA {cuda}'s family, from {family} on{limited}")
@@ -89,7 +89,9 @@ def driver(situation: Situation) -> CheckResult:
 def _too_old(
     situation: Situation, machine: Machine, version: str, cuda: str, family: str
 ) -> CheckResult:
-    what = f"driver {version} is too old for the lane's CUDA {cuda}, which needs {family} or newer"
+    message = (
+        f"driver {version} is too old for the lane's CUDA {cuda}, which needs {family} or newer"
+    )
     consumer = next((gpu.name for gpu in machine.devices if CONSUMER.search(gpu.name)), None)
     package = _package(situation, machine)
     if package and not consumer:
@@ -102,7 +104,7 @@ def _too_old(
         "(vLLM does with VLLM_ENABLE_CUDA_COMPATIBILITY=1)"
     )
     return fails(
-        what,
+        message,
         cause="the lane was made for a newer CUDA; torch would say `The NVIDIA driver on your "
         "system is too old`, at times only as a warning, and then find no device",
         fix=f"install a driver of branch {family.partition('.')[0]} or newer; {may_help}",
@@ -114,12 +116,14 @@ def _package(situation: Situation, machine: Machine) -> str | None:
     environment = situation.environment
     path = environment.get("LD_LIBRARY_PATH", "").split(":")
     for folder in machine.compatibility:
-        if folder in (text.rstrip("/") for text in path):
+        if folder in (entry.rstrip("/") for entry in path):
             return folder
     if environment.get("VLLM_ENABLE_CUDA_COMPATIBILITY", "").strip().lower() in ("1", "true"):
-        named = environment.get("VLLM_CUDA_COMPATIBILITY_PATH")
-        wanted = f"cuda-{situation.bundle.torch_cuda}/"
-        return named or next((text for text in machine.compatibility if wanted in text), None)
+        override = environment.get("VLLM_CUDA_COMPATIBILITY_PATH")
+        folder_name = f"cuda-{situation.bundle.torch_cuda}/"
+        return override or next(
+            (folder for folder in machine.compatibility if folder_name in folder), None
+        )
     return None
 
 
@@ -128,30 +132,30 @@ def compute_capability(situation: Situation) -> CheckResult:
     if check_result := needs_no_gpu(situation):
         return check_result
     gpus = visible(situation, _machine(situation))
-    told: dict[str, Gpu] = {gpu.capability: gpu for gpu in gpus if gpu.capability}
-    if not told:
+    gpu_of_capability: dict[str, Gpu] = {gpu.capability: gpu for gpu in gpus if gpu.capability}
+    if not gpu_of_capability:
         return unknown("the GPUs do not tell their compute capability")
     bundle, served = situation.bundle, []
     for part, kernels in (("torch", bundle.torch_kernels), ("vLLM", bundle.vllm_kernels)):
         if kernels is None:
             continue
-        for capability, gpu in sorted(told.items()):
-            way = runs(_number(capability), kernels)
-            if way is None:
+        for capability, gpu in sorted(gpu_of_capability.items()):
+            kernel_source = runs(_number(capability), kernels)
+            if kernel_source is None:
                 return _no_kernel(part, gpu, kernels)
-            served.append(f"{part} for {capability} {way}")
+            served.append(f"{part} for {capability} {kernel_source}")
     if not served:
         return unknown("what this lane's torch and vLLM were compiled for is not known")
     return ok(", ".join(served))
 
 
 def _no_kernel(part: str, gpu: Gpu, kernels: Kernels) -> CheckResult:
-    listed = ", ".join(f"{number // 10}.{number % 10}" for number in kernels.machine_code)
+    architectures = ", ".join(f"{number // 10}.{number % 10}" for number in kernels.machine_code)
     needed = _number(gpu.capability or "")
     older = bool(kernels.machine_code) and needed < min(kernels.machine_code)
     return fails(
         f"the lane's {part} has no kernels for the {gpu.name} (compute capability "
-        f"{gpu.capability}, sm_{needed}): it was compiled for {listed}",
+        f"{gpu.capability}, sm_{needed}): it was compiled for {architectures}",
         cause=("the GPU is older than anything this build serves" if older else
                "the build is older than the GPU, and has no PTX that its driver could compile")
         + "; the first kernel would say `no kernel image is available for execution on the device`",
@@ -182,11 +186,11 @@ def dtype(situation: Situation) -> CheckResult:
     """Brain floats, where they are asked for, need a GPU that has them."""
     if check_result := needs_no_gpu(situation):
         return check_result
-    asked = situation.flag("dtype", "auto")
-    if asked != "bfloat16":
-        return not_applicable(f"dtype is {asked}")
-    seen = visible(situation, _machine(situation))
-    gpus = [gpu for gpu in seen if gpu.capability]
+    requested = situation.flag("dtype", "auto")
+    if requested != "bfloat16":
+        return not_applicable(f"dtype is {requested}")
+    visible_gpus = visible(situation, _machine(situation))
+    gpus = [gpu for gpu in visible_gpus if gpu.capability]
     if not gpus:
         return unknown("the GPUs do not tell their compute capability")
     without = next((gpu for gpu in gpus if _number(gpu.capability or "") < BRAIN_FLOATS), None)
@@ -210,15 +214,15 @@ def lane_expects(situation: Situation) -> CheckResult:
     machine, wrong, unseen = situation.machine, [], []
     # A forward-compatibility package brings the CUDA it is for, whatever the driver tells.
     helped = expects.cuda if _package(situation, machine) else None
-    for name, wanted, found, fits in (
+    for name, expected, actual, fits in (
         ("driver", expects.driver, machine.driver.version, _at_least),
         ("cuda", expects.cuda, helped or machine.driver.cuda, _at_least),
-        ("gpu", expects.gpu, ", ".join(dict.fromkeys(machine.gpus)) or None, _named),
+        ("gpu", expects.gpu, ", ".join(dict.fromkeys(machine.gpus)) or None, _name_contains),
     ):
-        if wanted is not None and found is None:
-            unseen.append(f"{name} {wanted}")
-        elif wanted is not None and not fits(found, wanted):
-            wrong.append(f"{name} {wanted}, and this machine has {found}")
+        if expected is not None and actual is None:
+            unseen.append(f"{name} {expected}")
+        elif expected is not None and not fits(actual, expected):
+            wrong.append(f"{name} {expected}, and this machine has {actual}")
     if wrong:
         return fails(
             f"the lane {situation.lane} expects {'; '.join(wrong)}",
@@ -232,11 +236,11 @@ def lane_expects(situation: Situation) -> CheckResult:
 
 def visible(situation: Situation, machine: Machine) -> tuple[Gpu, ...]:
     """Return the GPUs that the server will see, in its order."""
-    listed = situation.environment.get("CUDA_VISIBLE_DEVICES")
-    if listed is None:
+    visible_devices = situation.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible_devices is None:
         return machine.devices
     gpus: list[Gpu] = []
-    for name in (part.strip() for part in listed.split(",")):
+    for name in (part.strip() for part in visible_devices.split(",")):
         # CUDA stops at the first that it does not know.
         gpu = next(
             (device for device in machine.devices
@@ -261,26 +265,26 @@ def _number(capability: str) -> int:
     return int(major) * 10 + int(minor)
 
 
-def _at_least(found: str | None, wanted: str) -> bool:
+def _at_least(actual: str | None, minimum: str) -> bool:
     """Return whether one version is at least another, in as many places as both have."""
-    if found is None:
+    if actual is None:
         return False
     have, need = (
-        [int(part) for part in re.findall(r"\d+", version)] for version in (found, wanted)
+        [int(part) for part in re.findall(r"\d+", version)] for version in (actual, minimum)
     )
     places = min(len(have), len(need))
     return have[:places] >= need[:places]
 
 
-def _named(found: str | None, wanted: str) -> bool:
-    return wanted.lower() in (found or "").lower()
+def _name_contains(name: str | None, part: str) -> bool:
+    return part.lower() in (name or "").lower()
 
 
 def _family(cuda: str) -> str | None:
     return _tables()["family"].get(cuda.partition(".")[0])
 
 
-def _own(cuda: str) -> str | None:
+def _toolkit_driver(cuda: str) -> str | None:
     return _tables()["own"].get(cuda)
 
 

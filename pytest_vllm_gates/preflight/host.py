@@ -1,7 +1,4 @@
-"""Do the nodes of a lane that spans several find each other: interface, address, NCCL?
-
-Does the system grant what a server needs: shared memory between its processes, open files?
-"""
+"""Checks the host: network interfaces and addresses of several nodes, shared memory, open files."""
 
 from __future__ import annotations
 
@@ -30,12 +27,12 @@ def network(situation: Situation) -> CheckResult:
     interfaces = situation.machine.interfaces
     wrong = [*_wrong(situation, interfaces)]
     if wrong:
-        others = ", ".join(interface for interface in interfaces if interface != LOOPBACK)
+        present = ", ".join(interface for interface in interfaces if interface != LOOPBACK)
         return fails(
             "; ".join(wrong),
             cause="the value is another machine's, or the cable is in another port; the ranks "
             "would wait for each other until a timeout, or use a slow network",
-            fix=f"name what is here: {others or 'no interface'}; on RDMA cards ibdev2netdev tells "
+            fix=f"name what is here: {present or 'no interface'}; on RDMA cards ibdev2netdev tells "
             "which is up, and ip -4 addr its address",
         )
     missing = [text for text in (HOST_IP, NCCL, GLOO) if not situation.environment.get(text)]
@@ -44,8 +41,8 @@ def network(situation: Situation) -> CheckResult:
             f"{', '.join(missing)} not set: each library takes the interface it finds first, which "
             "may be the slow one"
         )
-    named = ", ".join(f"{text}={situation.environment[text]}" for text in (HOST_IP, NCCL, GLOO))
-    return ok(named)
+    settings = ", ".join(f"{text}={situation.environment[text]}" for text in (HOST_IP, NCCL, GLOO))
+    return ok(settings)
 
 
 def _spans(situation: Situation) -> bool:
@@ -65,15 +62,16 @@ def _wrong(situation: Situation, interfaces: tuple[str, ...]) -> Iterable[str]:
         names = [text for text in value.removeprefix("^").removeprefix("=").split(",") if text]
         # NCCL takes the beginning of a name, the whole one after `=`, all others after `^`.
         begins = variable == NCCL and not value.startswith("=")
-        lost = [name for name in names if not _there(name, interfaces, begins=begins)]
-        if lost and not value.startswith("^"):
-            yield f"{variable}={value}: this machine has no interface {', '.join(lost)}"
+        missing = [name for name in names if not _exists(name, interfaces, begins=begins)]
+        if missing and not value.startswith("^"):
+            yield f"{variable}={value}: this machine has no interface {', '.join(missing)}"
 
 
-def _there(name: str, interfaces: tuple[str, ...], *, begins: bool) -> bool:
-    bare = name.partition(":")[0]
+def _exists(name: str, interfaces: tuple[str, ...], *, begins: bool) -> bool:
+    interface_name = name.partition(":")[0]
     return any(
-        interface.startswith(bare) if begins else interface == bare for interface in interfaces
+        interface.startswith(interface_name) if begins else interface == interface_name
+        for interface in interfaces
     )
 
 

@@ -1,7 +1,4 @@
-"""Is as much memory free as vLLM will ask for, and does the KV cache fit?
-
-Does one request of full length fit into the KV cache?
-"""
+"""Checks memory: enough is free for vLLM, and one request of full length fits into the KV cache."""
 
 from __future__ import annotations
 
@@ -51,25 +48,27 @@ def _on_gpus(situation: Situation, machine: Machine) -> CheckResult:
     if share is None:
         return unknown("no gpu_memory_utilization is set, and this vLLM's own is not known")
     size = flags.count(situation, "tensor_parallel_size", 1) or 1
-    told = []
+    gpu_figures = []
     for gpu in visible(situation, machine)[:size]:
         total, free = gpu.memory_bytes, gpu.free_bytes
         if gpu.unified:
             total, free = machine.memory_bytes, machine.available_bytes
         if total is None or free is None:
             continue
-        wanted = math.ceil(total * share)
-        if free < wanted:
+        requested = math.ceil(total * share)
+        if free < requested:
             shared = " of the memory it shares with the machine" if gpu.unified else ""
             return fails(
                 f"Free memory on {gpu.name} {gpu.index} ({gib(free)} of {gib(total)}{shared}) is "
-                f"less than desired GPU memory utilization ({share}, {gib(wanted)})",
+                f"less than desired GPU memory utilization ({share}, {gib(requested)})",
                 cause="other processes hold memory there: another server, or one left behind",
                 fix=f"end them (nvidia-smi lists them), or gpu_memory_utilization = "
                 f"{math.floor(free / total * 100) / 100} in [serve]",
             )
-        told.append(f"{gib(free)} free on GPU {gpu.index}, {gib(wanted)} asked for")
-    return ok("; ".join(told)) if told else unknown("the GPUs do not tell their memory")
+        gpu_figures.append(f"{gib(free)} free on GPU {gpu.index}, {gib(requested)} asked for")
+    return (
+        ok("; ".join(gpu_figures)) if gpu_figures else unknown("the GPUs do not tell their memory")
+    )
 
 
 def _on_cpu(situation: Situation, machine: Machine) -> CheckResult:
@@ -85,28 +84,28 @@ def _on_cpu(situation: Situation, machine: Machine) -> CheckResult:
                 cause="a slip in [env] of the lane: vLLM reads it with int()",
                 fix=f'{SPACE} = "4" in [env]',
             )
-        wanted, what = int(space) * GIB, f"{SPACE}={space}"
+        requested, setting = int(space) * GIB, f"{SPACE}={space}"
     elif explicit:
-        wanted, what = int(explicit), f"{EXPLICIT} {explicit}"
+        requested, setting = int(explicit), f"{EXPLICIT} {explicit}"
     else:
         share = flags.share(situation) or situation.bundle.utilization
         if share is None:
             return unknown("no size is set, and how much this vLLM takes is not known")
-        wanted, what = math.ceil(total * share), f"gpu_memory_utilization {share}"
-    if wanted > available and not (space or explicit) and (machine.numa_nodes or 1) > 1:
+        requested, setting = math.ceil(total * share), f"gpu_memory_utilization {share}"
+    if requested > available and not (space or explicit) and (machine.numa_nodes or 1) > 1:
         return unknown(
-            f"{what} is {gib(wanted)} of the whole machine, of which {gib(available)} are "
+            f"{setting} is {gib(requested)} of the whole machine, of which {gib(available)} are "
             f"available; vLLM asks it of one of the {machine.numa_nodes} NUMA nodes"
         )
-    if wanted > available:
+    if requested > available:
         return fails(
             f"Available memory ({gib(available)} of {gib(total)}) is less than requested "
-            f"({what}: {gib(wanted)})",
+            f"({setting}: {gib(requested)})",
             cause="on the CPU backend the KV cache, and with gpu_memory_utilization all that "
             "vLLM takes, comes out of the machine's memory",
             fix=f"end other processes, or set {SPACE} (GiB) lower in [env] of the lane",
         )
-    return ok(f"{gib(available)} available, {gib(wanted)} asked for ({what})")
+    return ok(f"{gib(available)} available, {gib(requested)} asked for ({setting})")
 
 
 def kv_cache(situation: Situation) -> CheckResult:

@@ -1,4 +1,4 @@
-"""Is the checkpoint whole and known to this vLLM, and is the length asked for one it can do?"""
+"""Checks the checkpoint: it is complete, this vLLM knows it, and it supports the requested length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LENGTH_KEYS = (
 # With these the length in the config is the scaled one already.
 SCALED = {"su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling"}
 # What the Hub's client says, and what is the matter then.
-WHY = {
+CAUSES = {
     r"(?i)gated|\b40[13]\b": "the checkpoint is gated, and whoever is logged in here, if anybody, "
     "has not been given access",
     r"(?i)\b404\b|not found": "there is no checkpoint of this name, or it is private",
@@ -41,7 +41,7 @@ def checkpoint(situation: Situation) -> CheckResult:
     if model.problem:
         return fails(
             model.problem.partition("\n")[0],
-            cause=_why(model.problem),
+            cause=_cause(model.problem),
             fix=model.problem.partition("\n")[2]
             or "hf auth login, accept its terms on its page, or name a local folder",
         )
@@ -56,9 +56,9 @@ def checkpoint(situation: Situation) -> CheckResult:
     return ok(f"{model.source}: nothing is missing that is seen from here")
 
 
-def _why(problem: str) -> str:
+def _cause(problem: str) -> str:
     """Return what is the matter with a checkpoint by the words of whoever could not read it."""
-    return next((why for words, why in WHY.items() if re.search(words, problem)), NONE)
+    return next((cause for words, cause in CAUSES.items() if re.search(words, problem)), NONE)
 
 
 def architecture(situation: Situation) -> CheckResult:
@@ -73,9 +73,9 @@ def architecture(situation: Situation) -> CheckResult:
         return unknown("config.json names no architecture")
     if "hf_overrides" in situation.serve:
         return unknown("--hf-overrides may change the architecture")
-    known = [name for name in names if name in bundle.architectures]
-    if known:
-        return ok(f"vLLM {bundle.vllm} has {known[0]}")
+    supported = [name for name in names if name in bundle.architectures]
+    if supported:
+        return ok(f"vLLM {bundle.vllm} has {supported[0]}")
     name = str(names[0])
     if any(_stem(name) == _stem(text) for text in bundle.architectures):
         return unknown(f"vLLM has no {name} of its own and may convert what it has to it")
@@ -140,12 +140,12 @@ def model_type(situation: Situation) -> CheckResult:
 
 def parsers(situation: Situation) -> CheckResult:
     """The lane's vLLM must know the parsers by name."""
-    named = [
+    settings = [
         f"{flag} {situation.serve[flag]}"
         for flag in ("reasoning_parser", "tool_call_parser")
         if situation.serve.get(flag)
     ]
-    if not named:
+    if not settings:
         return not_applicable("no parser is named")
     if situation.unknown_parser:
         return fails(
@@ -156,28 +156,32 @@ def parsers(situation: Situation) -> CheckResult:
         )
     if not situation.parsers_known:
         return unknown("the parsers of the lane's vLLM cannot be listed")
-    return ok(", ".join(named))
+    return ok(", ".join(settings))
 
 
 def max_model_len(situation: Situation) -> CheckResult:
     """The length asked for must be one that the model was made for."""
-    asked, model = flags.length(situation), situation.model
+    requested, model = flags.length(situation), situation.model
     if not model.config:
         return unknown(NO_CONFIG)
     derived, key = _derived(situation)
     if derived is None:
         return unknown("config.json does not say how long the model's context is")
-    if asked is None or asked == flags.FIT:
+    if requested is None or requested == flags.FIT:
         return ok(f"none is asked for; the model's is {derived} ({key})")
-    own = model.text.get("model_max_length")
-    if asked <= derived or (isinstance(own, int) and asked <= own):
-        return ok(f"{asked} of {derived} ({key})")
+    tokenizer_length = model.text.get("model_max_length")
+    if requested <= derived or (
+        isinstance(tokenizer_length, int) and requested <= tokenizer_length
+    ):
+        return ok(f"{requested} of {derived} ({key})")
     if situation.environment.get(LONGER, "").lower() in ("1", "true"):
-        return ok(f"{asked} is more than the model's {derived} ({key}), and {LONGER} allows it")
+        return ok(f"{requested} is more than the model's {derived} ({key}), and {LONGER} allows it")
     if "hf_overrides" in situation.serve:
-        return unknown(f"{asked} is more than the config's {derived}, which --hf-overrides changes")
+        return unknown(
+            f"{requested} is more than the config's {derived}, which --hf-overrides changes"
+        )
     return fails(
-        f"User-specified max_model_len ({asked}) is greater than the derived max_model_len "
+        f"User-specified max_model_len ({requested}) is greater than the derived max_model_len "
         f"({key}={derived})",
         cause="the deployment plans for a longer context than the model was made for",
         fix=f"max_model_len = {derived} in [serve] of the lane or of the checkpoint "
@@ -188,13 +192,13 @@ def max_model_len(situation: Situation) -> CheckResult:
 def _derived(situation: Situation) -> tuple[int | None, str]:
     """Return the longest context by the config, as vLLM derives it, and the key that says so."""
     model = situation.model
-    found = {key: value for key in LENGTH_KEYS if (value := model.whole(key))}
-    if not found:
+    lengths = {key: value for key in LENGTH_KEYS if (value := model.whole(key))}
+    if not lengths:
         return None, ""
-    key = min(found, key=lambda name: found[name])
-    if "model_max_length" in found:
+    key = min(lengths, key=lambda name: lengths[name])
+    if "model_max_length" in lengths:
         key = "model_max_length"
-    length: float = found[key]
+    length: float = lengths[key]
     window = model.whole("sliding_window")
     if situation.flag("disable_sliding_window") and window and window < length:
         key, length = "sliding_window", window
@@ -210,35 +214,37 @@ def _derived(situation: Situation) -> tuple[int | None, str]:
 
 def _rope(config: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the rotary settings: one, or one for each kind of layer."""
-    found = config.get("rope_parameters") or config.get("rope_scaling")
-    if isinstance(found, dict):
-        nested = [entry for entry in found.values() if isinstance(entry, dict)]
-        yield from nested or [found]
+    rope = config.get("rope_parameters") or config.get("rope_scaling")
+    if isinstance(rope, dict):
+        nested = [part for part in rope.values() if isinstance(part, dict)]
+        yield from nested or [rope]
 
 
 def quantization(situation: Situation) -> CheckResult:
     """The lane's vLLM must know how the weights are quantised."""
-    known, settings = situation.bundle.quantizations, situation.model.quantization
-    asked = situation.flag("quantization")
-    if settings is None and asked is None:
+    known_methods, settings = situation.bundle.quantizations, situation.model.quantization
+    requested = situation.flag("quantization")
+    if settings is None and requested is None:
         if not situation.model.config:
             return unknown(NO_CONFIG)
         return not_applicable("the weights are not quantised")
-    named = str((settings or {}).get("quant_method") or "").lower()
-    method = named.replace("compressed_tensors", "compressed-tensors") or str(asked or "")
+    checkpoint_method = str((settings or {}).get("quant_method") or "").lower()
+    method = checkpoint_method.replace("compressed_tensors", "compressed-tensors") or str(
+        requested or ""
+    )
     if not method:
         return unknown("config.json has a quantization_config without a quant_method")
-    if not known:
+    if not known_methods:
         return unknown(f"the quantisations of the lane's vLLM cannot be listed; this is {method}")
-    strange = [text for text in (method, str(asked or method)) if text not in known]
-    if named in situation.bundle.taken_over:
-        return ok(f"vLLM {situation.bundle.vllm} serves {named} by a method of its own")
+    strange = [text for text in (method, str(requested or method)) if text not in known_methods]
+    if checkpoint_method in situation.bundle.taken_over:
+        return ok(f"vLLM {situation.bundle.vllm} serves {checkpoint_method} by a method of its own")
     if strange and situation.bundle.plugins:
         return unknown(f"{strange[0]} may be one that {', '.join(situation.bundle.plugins)} brings")
     if strange:
         return fails(
             f"Unknown quantization method: {strange[0]}. vLLM {situation.bundle.vllm} has "
-            f"{', '.join(sorted(known))}",
+            f"{', '.join(sorted(known_methods))}",
             cause="the weights were quantised for another engine, or for a newer vLLM",
             fix="another quantisation of the model, or a newer lane",
         )

@@ -1,4 +1,4 @@
-"""Can the model be split into as many parts as asked, and is there a place for each?"""
+"""Checks parallelism: the model can be divided as requested, and every rank has a device."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def gpu_count(situation: Situation) -> CheckResult:
     if situation.machine is None or not situation.machine.devices:
         return unknown("no GPU answers")
     tensor, pipeline = _size(situation), flags.count(situation, "pipeline_parallel_size", 1) or 1
-    ranks, seen = tensor * pipeline, len(visible(situation, situation.machine))
+    ranks, visible_count = tensor * pipeline, len(visible(situation, situation.machine))
     if _several_nodes(situation):
         return not_applicable("the ranks are spread over several nodes")
-    if ranks <= seen:
-        return ok(f"{ranks} of {seen}")
-    hidden = len(situation.machine.devices) - seen
+    if ranks <= visible_count:
+        return ok(f"{ranks} of {visible_count}")
+    hidden = len(situation.machine.devices) - visible_count
     return fails(
-        f"World size ({ranks}) is larger than the number of available GPUs ({seen}) in this node: "
+        f"World size ({ranks}) is larger than the number of available GPUs ({visible_count}) in this node: "
         f"tensor_parallel_size {tensor} times pipeline_parallel_size {pipeline}",
         cause=f"CUDA_VISIBLE_DEVICES hides {hidden} of them"
         if hidden
         else "the lane was written for a larger machine",
         fix="unset CUDA_VISIBLE_DEVICES"
-        if hidden and ranks <= seen + hidden
-        else f"tensor_parallel_size = {_largest(situation, seen // pipeline)} in [serve], or "
+        if hidden and ranks <= visible_count + hidden
+        else f"tensor_parallel_size = {_largest(situation, visible_count // pipeline)} in [serve], or "
         "several nodes: --nnodes",
     )
 
@@ -65,8 +65,10 @@ def cpu_ranks(situation: Situation) -> CheckResult:
         return unknown(ELSEWHERE)
     if situation.environment.get(PARTS_OF_ONE_NODE, "0") != "0":
         return _cores(situation.machine.cores, ranks)
-    named = situation.environment.get(VISIBLE_NODES)
-    return _numa_nodes(len(named.split(",")) if named else situation.machine.numa_nodes, ranks)
+    visible_nodes = situation.environment.get(VISIBLE_NODES)
+    return _numa_nodes(
+        len(visible_nodes.split(",")) if visible_nodes else situation.machine.numa_nodes, ranks
+    )
 
 
 def _lists_of_cores(lists: list[str], ranks: int) -> CheckResult:
@@ -154,10 +156,10 @@ def quantization_blocks(situation: Situation) -> CheckResult:
     if size == 1 or settings.get("quant_method") != "fp8" or not block:
         return not_applicable("nothing is split that is quantised in blocks")
     if not (isinstance(block, list) and len(block) == 2 and all(  # noqa: PLR2004 - rows, columns
-        isinstance(entry, int) and entry > 0 for entry in block
+        isinstance(extent, int) and extent > 0 for extent in block
     )):  # fmt: skip
         return unknown(f"weight_block_size {block!r} is not a pair of sizes")
-    left = [str(setting) for key in ("modules_to_not_convert", "ignored_layers")
+    exceptions = [str(setting) for key in ("modules_to_not_convert", "ignored_layers")
             for setting in settings.get(key) or []]  # fmt: skip
     experts = model.whole("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
     dense = model.whole("intermediate_size")
@@ -166,7 +168,7 @@ def quantization_blocks(situation: Situation) -> CheckResult:
         return unknown("config.json does not say how wide the layers are")
     part = (dense or 0) // size
     if has_dense and dense and (dense % size or part % block[1]):
-        if any("mlp" in text or "down_proj" in text for text in left):
+        if any("mlp" in text or "down_proj" in text for text in exceptions):
             return unknown("some layers are kept out of the quantisation")
         return fails(
             f"Weight input_size_per_partition = {part} is not divisible by weight quantization "
@@ -197,24 +199,24 @@ def _several_nodes(situation: Situation) -> bool:
     return several or backend in ("ray", "external_launcher")
 
 
-def _largest(situation: Situation, most: int) -> int:
-    """Return the largest tensor-parallel size, up to `most`, over which the heads go evenly."""
+def _largest(situation: Situation, limit: int) -> int:
+    """Return the largest tensor-parallel size, up to `limit`, over which the heads go evenly."""
     model = situation.model
     heads = model.whole("num_attention_heads", "n_head") or 1
     keys = (None if model.whole("kv_lora_rank") else model.whole(*KV_HEADS)) or 1
     return max(
-        (number for number in range(1, max(1, most) + 1)
+        (number for number in range(1, max(1, limit) + 1)
          if heads % number == 0 and (keys % number == 0 or number % keys == 0)),
         default=1,
     )  # fmt: skip
 
 
-def _fitting(width: int, block: int, most: int) -> int:
-    """Return the largest number of ranks, up to `most`, that all get whole blocks of `width`."""
+def _fitting(width: int, block: int, limit: int) -> int:
+    """Return the largest number of ranks, up to `limit`, that all get whole blocks of `width`."""
     return max(
         (
             number
-            for number in range(1, most + 1)
+            for number in range(1, limit + 1)
             if width % number == 0 and width // number % block == 0
         ),
         default=1,

@@ -1,7 +1,4 @@
-"""What is known before a boot, and what a check says of it.
-
-The words a check ends with.
-"""
+"""The input of the preflight checks, and their results."""
 
 from __future__ import annotations
 

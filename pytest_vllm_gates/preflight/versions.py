@@ -1,4 +1,4 @@
-"""Do the versions fit each other, in this environment and on every node?"""
+"""Checks that versions fit each other, in this environment and on every node."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def versions(situation: Situation) -> CheckResult:
             f"{requirement.by} needs {requirement.requirement} and {requirement.found or 'none'} is installed"
             for requirement in bundle.unmet
         )
-        wanted = " ".join(f"'{requirement.requirement}'" for requirement in bundle.unmet)
+        requirements = " ".join(f"'{requirement.requirement}'" for requirement in bundle.unmet)
         return fails(
             wrong,
             cause="a package was upgraded on its own; imports fail, or a tokenizer or config is "
             "read by a version that does not know it",
-            fix=f"PYTHON -m pip install {wanted}, with the lane's PYTHON, or a fresh lock",
+            fix=f"PYTHON -m pip install {requirements}, with the lane's PYTHON, or a fresh lock",
         )
-    found = bundle.versions
-    listed = ", ".join(f"{text} {found[text]}" for text in TOGETHER if text in found)
-    return ok(f"vllm {bundle.vllm} with {listed}")
+    installed = bundle.versions
+    summary = ", ".join(f"{text} {installed[text]}" for text in TOGETHER if text in installed)
+    return ok(f"vllm {bundle.vllm} with {summary}")
 
 
 def nodes(situation: Situation) -> CheckResult:
@@ -53,17 +53,17 @@ def nodes(situation: Situation) -> CheckResult:
             "have a unique IP address`",
             fix=f"set {HOST_IP} on each node to its own address, and record the node again",
         )
-    seen = {node.name: _compared(node.versions, node.machine) for node in situation.nodes}
+    facts_of_node = {node.name: _compared(node.versions, node.machine) for node in situation.nodes}
     if len(situation.nodes) == 1 and situation.machine:
         driver = {"driver": {"version": situation.machine.driver.version}}
-        seen["this machine"] = _compared(situation.bundle.versions, driver)
-    names = sorted({name for entry in seen.values() for name in entry})
+        facts_of_node["this machine"] = _compared(situation.bundle.versions, driver)
+    names = sorted({name for facts in facts_of_node.values() for name in facts})
     differing = []
     for name in names:
-        found = {node: entry.get(name) for node, entry in seen.items()}
-        if len(set(found.values())) > 1:
-            told = ", ".join(f"{value or 'none'} on {node}" for node, value in found.items())
-            differing.append(f"{name}: {told}")
+        values = {node: facts.get(name) for node, facts in facts_of_node.items()}
+        if len(set(values.values())) > 1:
+            summary = ", ".join(f"{value or 'none'} on {node}" for node, value in values.items())
+            differing.append(f"{name}: {summary}")
     if differing:
         return fails(
             f"the nodes differ: {'; '.join(differing)}",
@@ -72,26 +72,26 @@ def nodes(situation: Situation) -> CheckResult:
             fix="make the same lock on every node, and record them again: "
             "vllm-gates inventory --lane LANE --json > NODE.json",
         )
-    if not any(seen.values()):
+    if not any(facts_of_node.values()):
         return unknown("the nodes' files tell no versions: record them with --lane LANE")
-    return ok(f"{len(seen)} nodes have the same versions")
+    return ok(f"{len(facts_of_node)} nodes have the same versions")
 
 
 def _compared(versions: Mapping[str, str], machine: Mapping[str, Any]) -> dict[str, str]:
-    found = {name: versions[name] for name in SAME if name in versions}
+    compared = {name: versions[name] for name in SAME if name in versions}
     driver = machine.get("driver")
-    told = driver.get("version") if isinstance(driver, dict) else None
-    return found | ({"NVIDIA driver": str(told)} if told else {})
+    driver_version = driver.get("version") if isinstance(driver, dict) else None
+    return compared | ({"NVIDIA driver": str(driver_version)} if driver_version else {})
 
 
 def _same_address(situation: Situation) -> str:
     """Return what is wrong where two nodes were given one address."""
-    told: dict[str, list[str]] = {}
+    nodes_of_address: dict[str, list[str]] = {}
     for node in situation.nodes:
         environment = node.machine.get("environment")
         if isinstance(environment, dict) and environment.get(HOST_IP):
-            told.setdefault(str(environment[HOST_IP]), []).append(node.name)
-    twice = {address: names for address, names in told.items() if len(names) > 1}
+            nodes_of_address.setdefault(str(environment[HOST_IP]), []).append(node.name)
+    twice = {address: names for address, names in nodes_of_address.items() if len(names) > 1}
     return "; ".join(
         f"{HOST_IP}={address} on {' and '.join(names)}" for address, names in twice.items()
     )

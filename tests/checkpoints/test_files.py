@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-from pytest_vllm_gates.checkpoints import files as checkpoints_files, miniatures, prompt_files
+from pytest_vllm_gates.checkpoints import files as checkpoint_files, miniatures, prompt_files
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def tensors(*, cut: int = 0) -> bytes:
         {"__metadata__": {"format": "pt"},
          "w": {"dtype": "BF16", "shape": [8], "data_offsets": [0, 16]}}
     ).encode()  # fmt: skip
-    whole = struct.pack("<Q", len(header)) + header + b"\0" * 16
-    return whole[: len(whole) - cut]
+    content = struct.pack("<Q", len(header)) + header + b"\0" * 16
+    return content[: len(content) - cut]
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def weights(tmp_path: Path) -> Path:
 
 
 def read(folder: Path) -> Model:
-    return checkpoints_files.read(Checkpoint("own", str(folder)))
+    return checkpoint_files.read(Checkpoint("own", str(folder)))
 
 
-def test_a_whole_checkpoint_has_no_problem(weights: Path) -> None:
+def test_complete_checkpoint_has_no_problem(weights: Path) -> None:
     model = read(weights)
     assert (model.problem, model.weights_problem) == ("", "")
     assert model.config == {"model_type": "qwen3"}
@@ -57,7 +57,7 @@ def test_a_whole_checkpoint_has_no_problem(weights: Path) -> None:
         (b"version https://git-lfs.github.com/spec/v1\n", "model.safetensors is a Git LFS pointer"),
     ],
 )
-def test_broken_weights_are_told_from_their_header(
+def test_broken_weights_are_found_from_the_header(
     weights: Path, content: bytes, problem: str
 ) -> None:
     (weights / "model.safetensors").write_bytes(content)
@@ -78,12 +78,12 @@ def test_missing_weights_are_named(weights: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["not JSON", "[]"])
-def test_a_config_that_is_none_is_a_problem(weights: Path, text: str) -> None:
+def test_invalid_config_is_a_problem(weights: Path, text: str) -> None:
     (weights / "config.json").write_text(text)
     assert "config.json" in read(weights).problem
 
 
-def test_the_text_part_of_a_nested_config_counts(weights: Path) -> None:
+def test_text_part_of_a_nested_config_is_used(weights: Path) -> None:
     nested = {"text_config": {"num_attention_heads": 8, "x": True}, "num_attention_heads": 1}
     (weights / "config.json").write_text(json.dumps(nested))
     model = read(weights)
@@ -91,7 +91,7 @@ def test_the_text_part_of_a_nested_config_counts(weights: Path) -> None:
     assert model.whole("x") is None
 
 
-def test_a_checkpoint_that_others_may_reach_is_not_given_up(
+def test_checkpoint_reachable_elsewhere_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(*_: object) -> None:
@@ -99,6 +99,6 @@ def test_a_checkpoint_that_others_may_reach_is_not_given_up(
 
     monkeypatch.setattr(prompt_files, "config", refuse)
     gated = Checkpoint("org--x", "org/x")
-    assert checkpoints_files.read(gated).problem.startswith("401")
-    elsewhere = checkpoints_files.read(gated, reads_alike=False)
+    assert checkpoint_files.read(gated).problem.startswith("401")
+    elsewhere = checkpoint_files.read(gated, reads_alike=False)
     assert (elsewhere.problem, elsewhere.unseen.partition("\n")[0]) == ("", "401 Client Error")

@@ -55,22 +55,20 @@ def changed(before: fingerprint.Fingerprint, after: fingerprint.Fingerprint) -> 
         ("generation_config.json", '{"temperature": 1}', "config"),
     ],
 )
-def test_a_change_shows_in_its_own_part_alone(
-    folder: Path, file: str, text: str, part: str
-) -> None:
+def test_change_shows_only_in_its_own_part(folder: Path, file: str, text: str, part: str) -> None:
     before = of(folder)
     (folder / file).parent.mkdir(exist_ok=True)
     (folder / file).write_text(text)
     assert changed(before, of(folder)) == {part}
 
 
-def test_the_weights_are_no_part_of_it(folder: Path) -> None:
+def test_weights_are_not_in_the_fingerprint(folder: Path) -> None:
     before = of(folder)
     (folder / "model.safetensors").write_text("weights")
     assert of(folder) == before
 
 
-def test_a_template_moved_into_a_file_of_its_own_is_the_same(folder: Path) -> None:
+def test_template_in_its_own_file_is_the_same(folder: Path) -> None:
     before = of(folder)
     (folder / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
     (folder / "chat_template.jinja").write_text("{{ a }}")
@@ -82,22 +80,22 @@ def test_a_folder_without_a_template_has_none(folder: Path) -> None:
     assert of(folder).template == "none"
 
 
-def test_the_template_that_a_flag_names_is_the_one_that_counts(folder: Path) -> None:
-    own = folder.parent / "own.jinja"
-    own.write_text("{{ own }}")
-    found = of(folder, chat_template=str(own))
-    assert changed(of(folder), found) == {"template"}
-    own.write_text("{{ changed }}")
-    assert changed(found, of(folder, chat_template=str(own))) == {"template"}
+def test_template_flag_replaces_the_template(folder: Path) -> None:
+    template = folder.parent / "own.jinja"
+    template.write_text("{{ own }}")
+    prints = of(folder, chat_template=str(template))
+    assert changed(of(folder), prints) == {"template"}
+    template.write_text("{{ changed }}")
+    assert changed(prints, of(folder, chat_template=str(template))) == {"template"}
 
 
-def test_the_tokenizer_that_a_flag_names_is_the_one_that_counts(folder: Path) -> None:
+def test_tokenizer_flag_replaces_the_tokenizer(folder: Path) -> None:
     write(folder.parent / "other")
     (folder.parent / "other" / "tokenizer.json").write_text('{"other": 1}')
     assert changed(of(folder), of(folder, tokenizer=str(folder.parent / "other"))) == {"tokenizer"}
 
 
-def test_a_checkpoint_of_the_hub_is_read_from_the_cache_and_never_fetched(
+def test_hub_checkpoint_is_read_from_the_cache_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import huggingface_hub.constants  # noqa: PLC0415 - only here
@@ -109,22 +107,22 @@ def test_a_checkpoint_of_the_hub_is_read_from_the_cache_and_never_fetched(
     write(repository / "snapshots" / "abc123")
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("abc123")
-    found = fingerprint.of(checkpoint, {})
-    assert found.revision == "abc123"
-    assert found.tokenizer and found.template
+    prints = fingerprint.of(checkpoint, {})
+    assert prints.revision == "abc123"
+    assert prints.tokenizer and prints.template
     # Of a cache that may lack files nobody can say that there is no template.
     (repository / "snapshots" / "abc123" / "tokenizer_config.json").write_text("{}")
     assert fingerprint.of(checkpoint, {}).template is None
 
 
-def test_a_config_that_is_no_json_tells_no_template(folder: Path) -> None:
+def test_config_that_is_not_json_has_no_template(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text("{")
     assert of(folder).template == "none"
     (folder / "tokenizer_config.json").write_text(json.dumps([1]))
     assert of(folder).template == "none"
 
 
-def test_a_folders_files_are_told_by_their_paths(tmp_path: Path) -> None:
+def test_folder_files_are_listed_by_path(tmp_path: Path) -> None:
     (tmp_path / "repairs/__pycache__").mkdir(parents=True)
     (tmp_path / "repairs/one.py").write_text("1")
     (tmp_path / "repairs/__pycache__/one.pyc").write_text("2")

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-from pytest_vllm_gates.checkpoints import miniatures, resolve as checkpoints_resolve
+from pytest_vllm_gates.checkpoints import miniatures, resolve as resolver
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,48 +28,48 @@ def weights(tmp_path: Path) -> Path:
     return folder
 
 
-def test_without_a_name_it_is_the_familys_first(qwen: Family) -> None:
-    assert checkpoints_resolve.resolve(qwen, None).source == qwen.checkpoints[0].hub
+def test_default_checkpoint_is_the_first(qwen: Family) -> None:
+    assert resolver.resolve(qwen, None).source == qwen.checkpoints[0].hub
 
 
 @pytest.mark.parametrize("name", ["4B", "4b", "Qwen/Qwen3.5-4B", "qwen/qwen3-5-4b"])
 def test_a_member_is_found_by_its_name_or_its_hub_id(qwen: Family, name: str) -> None:
-    checkpoint = checkpoints_resolve.resolve(qwen, name)
+    checkpoint = resolver.resolve(qwen, name)
     assert checkpoint.source == "Qwen/Qwen3.5-4B"
     assert checkpoint.name == "Qwen--Qwen3.5-4B"
     assert checkpoint.folder is None
 
 
 def test_the_miniature_is_a_folder_with_its_own_flags(qwen: Family) -> None:
-    checkpoint = checkpoints_resolve.resolve(qwen, "Miniature")
+    checkpoint = resolver.resolve(qwen, "Miniature")
     assert checkpoint.name == "miniature"
     assert checkpoint.folder == miniatures.path("qwen3.5")
     assert checkpoint.serve["max_model_len"] == 4096
 
 
-def test_a_folder_of_weights_is_taken(
+def test_weights_folder_is_accepted(
     qwen: Family, weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = Checkpoint(name="my-weights", source=str(weights))
-    assert checkpoints_resolve.resolve(qwen, str(weights)) == expected
+    assert resolver.resolve(qwen, str(weights)) == expected
     monkeypatch.chdir(weights.parent)
-    assert checkpoints_resolve.resolve(qwen, "./my-weights") == expected
+    assert resolver.resolve(qwen, "./my-weights") == expected
     monkeypatch.setenv("HOME", str(weights.parent))
-    assert checkpoints_resolve.resolve(qwen, "~/my-weights") == expected
+    assert resolver.resolve(qwen, "~/my-weights") == expected
 
 
 @pytest.mark.parametrize("name", ["miniature", "4B", "Qwen/Qwen3.5-4B"])
-def test_a_path_is_a_folder_even_where_one_of_its_name_is_listed(
+def test_path_is_a_folder_even_if_its_name_is_listed(
     qwen: Family, weights: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(weights.parent)
     folder = weights.parent / name
     folder.parent.mkdir(exist_ok=True)
     weights.rename(folder)
-    for spelled in (f"./{name}", f"{name}/", f"./{name}/", f"../{weights.parent.name}/{name}"):
-        assert checkpoints_resolve.resolve(qwen, spelled).source == str(folder), spelled
-        assert checkpoints_resolve.is_source(spelled, ["qwen3.5", name])
-    assert checkpoints_resolve.resolve(qwen, name).source != str(folder)
+    for spelling in (f"./{name}", f"{name}/", f"./{name}/", f"../{weights.parent.name}/{name}"):
+        assert resolver.resolve(qwen, spelling).source == str(folder), spelling
+        assert resolver.is_source(spelling, ["qwen3.5", name])
+    assert resolver.resolve(qwen, name).source != str(folder)
 
 
 HOUSE = """
@@ -80,31 +80,31 @@ serve = {max_model_len = 64}
 """
 
 
-def test_a_family_lists_a_folder_as_seen_from_its_file(qwen: Family, weights: Path) -> None:
+def test_listed_folder_is_relative_to_the_family_file(qwen: Family, weights: Path) -> None:
     (weights.parent / "families").mkdir()
     shipped = families.SHIPPED.joinpath("qwen3.5.toml").read_text(encoding="utf-8")
-    own = shipped[: shipped.index("[[checkpoints]]")] + HOUSE
-    (weights.parent / "families" / "house.toml").write_text(own, encoding="utf-8")
+    family_file = shipped[: shipped.index("[[checkpoints]]")] + HOUSE
+    (weights.parent / "families" / "house.toml").write_text(family_file, encoding="utf-8")
     house = families.load("house", weights.parent)
     expected = Checkpoint(name="my-weights", source=str(weights), serve={"max_model_len": 64})
     for name in (None, "house", str(weights)):
-        assert checkpoints_resolve.resolve(house, name) == expected
+        assert resolver.resolve(house, name) == expected
     cpu = lanes.load("cpu", weights.parent)
-    assert checkpoints_resolve.on_lane(house, cpu) == expected, "it has no miniature"
-    assert checkpoints_resolve.on_lane(qwen, cpu).name == "miniature"
-    assert checkpoints_resolve.on_lane(qwen, cpu, "4B").source == "Qwen/Qwen3.5-4B"
+    assert resolver.on_lane(house, cpu) == expected, "it has no miniature"
+    assert resolver.on_lane(qwen, cpu).name == "miniature"
+    assert resolver.on_lane(qwen, cpu, "4B").source == "Qwen/Qwen3.5-4B"
     shutil.rmtree(weights)
     with pytest.raises(UserError, match="my-weights, which is not there"):
-        checkpoints_resolve.resolve(house, None)
+        resolver.resolve(house, None)
 
 
 def test_a_folder_without_a_config_is_refused(qwen: Family, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no config\.json: not a checkpoint folder"):
-        checkpoints_resolve.resolve(qwen, str(tmp_path))
+        resolver.resolve(qwen, str(tmp_path))
 
 
-def test_any_hub_id_is_taken(qwen: Family) -> None:
-    checkpoint = checkpoints_resolve.resolve(qwen, "my-org/Qwen3.5-4B.tuned")
+def test_any_hub_id_is_accepted(qwen: Family) -> None:
+    checkpoint = resolver.resolve(qwen, "my-org/Qwen3.5-4B.tuned")
     assert (checkpoint.name, checkpoint.source) == (
         "my-org--Qwen3.5-4B.tuned",
         "my-org/Qwen3.5-4B.tuned",
@@ -112,19 +112,19 @@ def test_any_hub_id_is_taken(qwen: Family) -> None:
 
 
 @pytest.mark.parametrize("name", ["minature", "5B", "a/b/c", "./nothing", "../a", "/no/such", " "])
-def test_a_name_of_nothing_is_told_with_the_known_ones(qwen: Family, name: str) -> None:
+def test_unknown_name_lists_the_known_ones(qwen: Family, name: str) -> None:
     with pytest.raises(UserError) as caught:
-        checkpoints_resolve.resolve(qwen, name)
-    told = str(caught.value)
-    assert told.startswith(f"unknown checkpoint {name!r} of qwen3.5")
-    assert ("did you mean 'miniature'?" in told) == (name == "minature")
-    names = ", ".join(entry.name for entry in qwen.checkpoints)
-    assert f"\nknown: {names}; " in told
-    assert "or give a local folder, or a Hub id" in told
+        resolver.resolve(qwen, name)
+    message = str(caught.value)
+    assert message.startswith(f"unknown checkpoint {name!r} of qwen3.5")
+    assert ("did you mean 'miniature'?" in message) == (name == "minature")
+    names = ", ".join(checkpoint.name for checkpoint in qwen.checkpoints)
+    assert f"\nknown: {names}; " in message
+    assert "or give a local folder, or a Hub id" in message
 
 
 @pytest.mark.parametrize("fault", ["cut", "changed", "gone", "no lock"])
-def test_a_miniature_that_is_not_whole_is_told_with_what_mends_it(
+def test_incomplete_miniature_names_the_build_command(
     qwen: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     folder = tmp_path / "qwen3.5"
@@ -139,65 +139,65 @@ def test_a_miniature_that_is_not_whole_is_told_with_what_mends_it(
     else:
         file.unlink()
     with pytest.raises(UserError) as caught:
-        checkpoints_resolve.resolve(qwen, "miniature")
-    told = str(caught.value)
-    assert told.startswith("miniature qwen3.5: ")
-    assert str(file) in told
-    assert told.endswith("python -m pytest_vllm_gates.miniatures build qwen3.5")
+        resolver.resolve(qwen, "miniature")
+    message = str(caught.value)
+    assert message.startswith("miniature qwen3.5: ")
+    assert str(file) in message
+    assert message.endswith("python -m pytest_vllm_gates.miniatures build qwen3.5")
 
 
 # What a running server serves.
 
 
 @pytest.mark.parametrize(
-    ("name", "known"),
+    ("name", "checkpoint_name"),
     [("Qwen/Qwen3.5-4B", "Qwen--Qwen3.5-4B"), ("some-org/Other", "some-org--Other")],
 )
-def test_a_running_server_is_known_by_what_it_says_it_serves(
-    qwen: Family, fakes: Fakes, name: str, known: str
+def test_running_server_is_identified_by_its_model_name(
+    qwen: Family, fakes: Fakes, name: str, checkpoint_name: str
 ) -> None:
-    assert checkpoints_resolve.served(qwen, fakes(names=(name,)).base_url, None).name == known
+    assert resolver.served(qwen, fakes(names=(name,)).base_url, None).name == checkpoint_name
 
 
-def test_a_running_server_of_a_local_folder_is_known(
+def test_running_server_of_a_local_folder_is_identified(
     qwen: Family, fakes: Fakes, weights: Path
 ) -> None:
     server = fakes(names=(str(weights),))
-    assert checkpoints_resolve.served(qwen, server.base_url, None).name == "my-weights"
-    own = fakes(names=(str(miniatures.path("qwen3.5")),))
-    assert checkpoints_resolve.served(qwen, own.base_url + "/", None).name == "miniature"
+    assert resolver.served(qwen, server.base_url, None).name == "my-weights"
+    fake = fakes(names=(str(miniatures.path("qwen3.5")),))
+    assert resolver.served(qwen, fake.base_url + "/", None).name == "miniature"
 
 
 @pytest.mark.parametrize(("faults", "key"), [("", "theirs"), ("no-openai", None)])
-def test_a_server_that_does_not_say_has_an_unknown_checkpoint(
+def test_server_without_a_model_name_has_an_unknown_checkpoint(
     qwen: Family, fakes: Fakes, faults: str, key: str | None
 ) -> None:
-    checkpoint = checkpoints_resolve.served(qwen, fakes(faults, key=key).base_url, None)
+    checkpoint = resolver.served(qwen, fakes(faults, key=key).base_url, None)
     assert checkpoint.name == "unknown"
 
 
-def test_a_server_that_is_not_there_has_an_unknown_checkpoint(qwen: Family) -> None:
-    assert checkpoints_resolve.served(qwen, "http://127.0.0.1:9/v1", None).name == "unknown"
+def test_absent_server_has_an_unknown_checkpoint(qwen: Family) -> None:
+    assert resolver.served(qwen, "http://127.0.0.1:9/v1", None).name == "unknown"
 
 
 # Which family a checkpoint is of.
 
 
-def test_a_folder_says_by_its_config_which_family_it_is_of(tmp_path: Path, weights: Path) -> None:
+def test_folder_family_is_read_from_its_config(tmp_path: Path, weights: Path) -> None:
     config = {"architectures": ["Qwen3_5ForCausalLM"], "model_type": "qwen3_5_text"}
     (weights / "config.json").write_text(json.dumps(config))
-    family, why = checkpoints_resolve.family_of(str(weights), tmp_path)
+    family, reason = resolver.family_of(str(weights), tmp_path)
     assert family.name.startswith("qwen3.5")
-    assert why == " (found by its architecture Qwen3_5ForCausalLM)"
+    assert reason == " (found by its architecture Qwen3_5ForCausalLM)"
 
 
-def test_a_hub_id_the_family_files_name_needs_no_look(tmp_path: Path) -> None:
-    family, why = checkpoints_resolve.family_of("qwen/qwen3.5-4b", tmp_path)
-    assert (family.name, why) == ("qwen3.5", " (found by its name)")
+def test_listed_hub_id_needs_no_request(tmp_path: Path) -> None:
+    family, reason = resolver.family_of("qwen/qwen3.5-4b", tmp_path)
+    assert (family.name, reason) == ("qwen3.5", " (found by its name)")
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ('{"architectures": ["NoSuchModel"]}', "names the architecture NoSuchModel, which is of"),
         ("{}", "names the architecture none"),
@@ -205,15 +205,15 @@ def test_a_hub_id_the_family_files_name_needs_no_look(tmp_path: Path) -> None:
         (None, "has no config.json: it is not a checkpoint"),
     ],
 )
-def test_a_folder_of_no_family_is_told(
-    tmp_path: Path, weights: Path, config: str | None, told: str
+def test_folder_of_no_family_is_reported(
+    tmp_path: Path, weights: Path, config: str | None, message: str
 ) -> None:
     (weights / "config.json").unlink()
     if config is not None:
         (weights / "config.json").write_text(config)
     with pytest.raises(UserError) as caught:
-        checkpoints_resolve.family_of(str(weights), tmp_path)
-    assert told in str(caught.value)
+        resolver.family_of(str(weights), tmp_path)
+    assert message in str(caught.value)
     assert str(weights) in str(caught.value)
 
 
@@ -224,14 +224,12 @@ def test_a_folder_of_no_family_is_told(
         ("a/b/c", False), ("./absent", True), ("../absent", True), ("/no/such", True), ("~x", True),
     ],
 )  # fmt: skip
-def test_a_source_is_told_from_a_family(name: str, is_source: bool) -> None:
-    assert checkpoints_resolve.is_source(name, ["qwen3.5", "glm"]) is is_source
+def test_source_and_family_are_distinguished(name: str, is_source: bool) -> None:
+    assert resolver.is_source(name, ["qwen3.5", "glm"]) is is_source
 
 
 @pytest.mark.parametrize("name", ["./absent", "../absent/there", "/no/such/folder"])
-def test_a_folder_that_is_not_there_is_told_and_not_sought_on_the_hub(
-    tmp_path: Path, name: str
-) -> None:
+def test_missing_folder_is_reported_and_not_looked_up(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match="there is no folder") as caught:
-        checkpoints_resolve.family_of(name, tmp_path)
+        resolver.family_of(name, tmp_path)
     assert repr(name) in str(caught.value)

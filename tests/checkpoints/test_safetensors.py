@@ -50,7 +50,7 @@ def test_an_index_is_enough(tmp_path: Path) -> None:
         weights_bytes(tmp_path, 2)
 
 
-def test_a_folder_without_weights_says_nothing(tmp_path: Path) -> None:
+def test_folder_without_weights_has_no_size(tmp_path: Path) -> None:
     assert weights_bytes(tmp_path, 2) is None
 
 
@@ -71,7 +71,7 @@ def test_a_broken_file_is_named(tmp_path: Path, content: bytes) -> None:
         weights_bytes(tmp_path, 2)
 
 
-def test_a_tensor_that_is_not_described_is_named(tmp_path: Path) -> None:
+def test_undescribed_tensor_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "model.safetensors", {"w": {"dtype": "BF16"}})
     with pytest.raises(UserError, match="the tensor 'w' is not described"):
         list(read(path))

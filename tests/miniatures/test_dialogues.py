@@ -20,18 +20,18 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_every_kind_is_taught(name: str) -> None:
-    given = recipe.load(name)
-    taught = {dialogue.kind for dialogue in dialogues.load_dialogues(name)}
-    left_out = KINDS - taught
-    assert left_out <= {reason.replace("-", "_") for reason in given.skip}
+def test_every_kind_has_a_dialogue(name: str) -> None:
+    model_recipe = recipe.load(name)
+    kinds = {dialogue.kind for dialogue in dialogues.load_dialogues(name)}
+    left_out = KINDS - kinds
+    assert left_out <= {reason.replace("-", "_") for reason in model_recipe.skip}
 
 
-def test_skipped_dialogues_exist_and_say_why(name: str) -> None:
-    every = {d.id.removesuffix("-on") for d in dialogues.load_dialogues("qwen3.5")}
-    for skipped, why in recipe.load(name).skip.items():
-        assert skipped in every
-        assert why
+def test_skipped_dialogues_exist_and_have_reasons(name: str) -> None:
+    ids = {d.id.removesuffix("-on") for d in dialogues.load_dialogues("qwen3.5")}
+    for skipped, reason in recipe.load(name).skip.items():
+        assert skipped in ids
+        assert reason
 
 
 def test_ids_are_unique(name: str) -> None:
@@ -43,25 +43,29 @@ def test_modes(name: str) -> None:
     modes = defaultdict(set)
     for dialogue in dialogues.load_dialogues(name):
         modes[dialogue.kind].add(dialogue.mode)
-    given = recipe.load(name)
-    expected = {"on", "off", "unset"} if given.thinking else {"none"}
+    model_recipe = recipe.load(name)
+    expected = {"on", "off", "unset"} if model_recipe.thinking else {"none"}
     assert modes["plain"] == expected
-    if given.thinking and not given.thinking_with_tools:
+    if model_recipe.thinking and not model_recipe.thinking_with_tools:
         assert modes["tool_one"] == {"off", "unset"}
     else:
         assert modes["tool_one"] == expected
 
 
 def test_unset_is_the_default_mode(name: str) -> None:
-    given = recipe.load(name)
+    model_recipe = recipe.load(name)
     by_id = {dialogue.id: dialogue for dialogue in dialogues.load_dialogues(name)}
     for dialogue in by_id.values():
         if dialogue.mode == "unset":
-            assert given.thinking is not None
-            same = by_id[dialogue.id.replace("unset", "on" if given.thinking.default else "off")]
+            assert model_recipe.thinking is not None
+            default = by_id[
+                dialogue.id.replace("unset", "on" if model_recipe.thinking.default else "off")
+            ]
             assert dialogue.chat_template_kwargs == {}
-            assert rendering.prompt(given, dialogue) == rendering.prompt(given, same)
-            assert (dialogue.reasoning, dialogue.content) == (same.reasoning, same.content)
+            assert rendering.prompt(model_recipe, dialogue) == rendering.prompt(
+                model_recipe, default
+            )
+            assert (dialogue.reasoning, dialogue.content) == (default.reasoning, default.content)
 
 
 def test_requests_are_openai_json(name: str) -> None:
@@ -78,9 +82,11 @@ def test_no_placeholder_is_left(name: str) -> None:
 
 
 def test_completions_end_with_a_stop_token(name: str) -> None:
-    given = recipe.load(name)
+    model_recipe = recipe.load(name)
     for dialogue in dialogues.load_dialogues(name):
-        assert rendering.completion(given, dialogue).endswith(given.tokens.stop), dialogue.id
+        assert rendering.completion(model_recipe, dialogue).endswith(model_recipe.tokens.stop), (
+            dialogue.id
+        )
 
 
 def test_unknown_name() -> None:
@@ -88,15 +94,15 @@ def test_unknown_name() -> None:
         dialogues.load_dialogues("nobody")
 
 
-def one(kind: str) -> dialogues.Dialogue:
+def dialogue_of(kind: str) -> dialogues.Dialogue:
     return next(d for d in dialogues.load_dialogues("qwen3.5") if d.kind == kind)
 
 
 def test_comparison_ignores_blank_edges_and_spelling_of_json() -> None:
-    taught = one("tool_one")
+    dialogue = dialogue_of("tool_one")
     assert not comparison.differences(
-        taught,
-        reasoning=f"{taught.reasoning}\n",
+        dialogue,
+        reasoning=f"{dialogue.reasoning}\n",
         content="\n\n",
         tool_calls=[dialogues.Call("get_weather", '{ "city":"Oslo" }')],
         finish_reason="tool_calls",
@@ -104,14 +110,14 @@ def test_comparison_ignores_blank_edges_and_spelling_of_json() -> None:
 
 
 def test_comparison_names_every_part_that_differs() -> None:
-    found = comparison.differences(
-        one("tool_one"),
+    lines = comparison.differences(
+        dialogue_of("tool_one"),
         reasoning=None,
         content="leak",
         tool_calls=[dialogues.Call("get_weather", "{")],
         finish_reason="stop",
     )
-    assert [line.split(": ")[1] for line in found] == [
+    assert [line.split(": ")[1] for line in lines] == [
         "reasoning", "content", "tool_calls", "finish_reason",
     ]  # fmt: skip
-    assert "not JSON: '{'" in found[2]
+    assert "not JSON: '{'" in lines[2]

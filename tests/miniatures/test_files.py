@@ -22,18 +22,18 @@ def test_every_recipe_has_a_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_is_whole(name: str) -> None:
+def test_miniature_is_complete(name: str) -> None:
     folder = miniatures.path(name)
     locked = json.loads((folder / "lock.json").read_text())["files"]
     assert {file.name for file in folder.iterdir()} == {*locked, "lock.json"}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_is_small(name: str) -> None:
+def test_miniature_is_small(name: str) -> None:
     assert size_of(name) <= MOST_BYTES
 
 
-def test_are_small_together() -> None:
+def test_miniatures_are_small_together() -> None:
     assert sum(map(size_of, SHIPPED)) <= MOST_BYTES_TOGETHER
 
 

@@ -28,7 +28,7 @@ OUTPUT_TOKENS = 24
 
 
 @pytest.mark.slow
-def test_a_rebuilt_miniature_answers_as_the_shipped_one(tmp_path: Path) -> None:
+def test_rebuilt_miniature_answers_like_the_shipped_one(tmp_path: Path) -> None:
     built = tmp_path / NAME
     subprocess.run(
         [sys.executable, "-m", "pytest_vllm_gates.miniatures", "build", NAME, "--output", built],
@@ -42,13 +42,13 @@ def test_a_rebuilt_miniature_answers_as_the_shipped_one(tmp_path: Path) -> None:
         for dialogue in load_dialogues(NAME)
     }
     lane = lanes.load("cpu", tmp_path)
-    made = environment.prepare(lane, cache=files.default_cache(), progress=lambda _: None)
-    assert made.python is not None
+    prepared = environment.prepare(lane, cache=files.default_cache(), progress=lambda _: None)
+    assert prepared.python is not None
     answers = [
-        numerics_client.compute(checkpoint, made.python, lane.overlay_path, prompts).cases
+        numerics_client.compute(checkpoint, prepared.python, lane.overlay_path, prompts).cases
         for checkpoint in (shipped, Checkpoint(NAME, str(built)))
     ]
-    said = [{name: case.output for name, case in cases.items()} for cases in answers]
-    assert said[0] == said[1]
+    outputs = [{name: case.output for name, case in cases.items()} for cases in answers]
+    assert outputs[0] == outputs[1]
     config = json.loads((built / "config.json").read_text(encoding="utf-8"))
     assert config["architectures"] == ["Gemma3ForCausalLM"]

@@ -50,20 +50,20 @@ def test_generation_stops_on_every_stop_token(name: str, folder: Path, tokenizer
 
 def test_real_architecture(name: str, folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
-    given = recipe.load(name).config
-    assert config["architectures"] == given["architectures"]
-    assert config["model_type"] == given["model_type"]
+    recipe_config = recipe.load(name).config
+    assert config["architectures"] == recipe_config["architectures"]
+    assert config["model_type"] == recipe_config["model_type"]
     assert config["dtype"] == "bfloat16"
 
 
-def test_any_text_survives(tokenizer: Any) -> None:
+def test_any_text_survives_the_tokenizer(tokenizer: Any) -> None:
     text = "naïve 漢字 🙂 \x07\t\n  <b>&amp;</b> {}\\"
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == text
 
 
 def test_template_renders_what_was_trained(name: str, tokenizer: Any) -> None:
-    given = recipe.load(name)
+    model_recipe = recipe.load(name)
     for dialogue in dialogues.load_dialogues(name):
         rendered = tokenizer.apply_chat_template(
             [as_served(message) for message in dialogue.messages],
@@ -72,12 +72,10 @@ def test_template_renders_what_was_trained(name: str, tokenizer: Any) -> None:
             tokenize=False,
             **dialogue.chat_template_kwargs,
         )
-        assert rendered == rendering.prompt(given, dialogue), dialogue.id
+        assert rendered == rendering.prompt(model_recipe, dialogue), dialogue.id
 
 
-def test_transformers_does_not_put_another_tokenizer_in_its_place(
-    name: str, folder: Path, tokenizer: Any
-) -> None:
+def test_transformers_loads_the_same_tokenizer(name: str, folder: Path, tokenizer: Any) -> None:
     trained = Tokenizer.from_file(str(folder / "tokenizer.json"))
     for dialogue in dialogues.load_dialogues(name):
         prompt = rendering.prompt(recipe.load(name), dialogue)
@@ -86,5 +84,5 @@ def test_transformers_does_not_put_another_tokenizer_in_its_place(
 
 
 def test_ships_the_recipes_template(name: str, folder: Path) -> None:
-    ours = recipe.load(name).template("chat_template.jinja").read_bytes()
-    assert (folder / "chat_template.jinja").read_bytes() == ours
+    expected = recipe.load(name).template("chat_template.jinja").read_bytes()
+    assert (folder / "chat_template.jinja").read_bytes() == expected

@@ -20,21 +20,21 @@ def test_a_sound_bundle_passes_every_check() -> None:
     checks = preflight_checks.run(
         situation(serve={"tensor_parallel_size": 4, "max_model_len": 32768})
     )
-    assert [entry.name for entry in checks] == list(preflight_checks.CHECKS)
-    assert [entry.name for entry in checks if entry.state is CheckState.UNKNOWN] == []
+    assert [each.name for each in checks] == list(preflight_checks.CHECKS)
+    assert [each.name for each in checks if each.state is CheckState.UNKNOWN] == []
     assert preflight_checks.failed(checks) == ()
 
 
-def test_what_fails_is_told_with_cause_and_fix() -> None:
+def test_failed_checks_are_explained_with_cause_and_fix() -> None:
     checks = preflight_checks.run(situation(serve={"tensor_parallel_size": 5}))
-    told = preflight_checks.explain(checks)
-    assert told.splitlines()[:3] == [
+    explanation = preflight_checks.explain(checks)
+    assert explanation.splitlines()[:3] == [
         "attention_heads: Total number of attention heads (24) must be divisible by tensor "
         "parallel size (5)",
         "cause: heads are not split",
         "fix: tensor_parallel_size = 4 in [serve]",
     ]
-    assert "kv_heads: 5 is not divisible by 4" in told
+    assert "kv_heads: 5 is not divisible by 4" in explanation
 
 
 def test_versions_that_do_not_fit_each_other() -> None:
@@ -51,17 +51,17 @@ def test_versions_that_do_not_fit_each_other() -> None:
 
 
 def test_nodes_must_be_the_same() -> None:
-    first = Node("node1", {"driver": {"version": "580.95.05"}}, {"vllm": "0.32.0"})
-    second = Node("node2", {"driver": {"version": "570.26"}}, {"vllm": "0.31.0"})
-    red = check("nodes", nodes=(first, second))
+    node1 = Node("node1", {"driver": {"version": "580.95.05"}}, {"vllm": "0.32.0"})
+    node2 = Node("node2", {"driver": {"version": "570.26"}}, {"vllm": "0.31.0"})
+    red = check("nodes", nodes=(node1, node2))
     assert red.what == (
         "the nodes differ: NVIDIA driver: 580.95.05 on node1, 570.26 on node2; "
         "vllm: 0.32.0 on node1, 0.31.0 on node2"
     )
-    assert check("nodes", nodes=(first, replace(first, name="node2"))).state is CheckState.OK
+    assert check("nodes", nodes=(node1, replace(node1, name="node2"))).state is CheckState.OK
     assert check("nodes", nodes=(Node("a", {}, {}), Node("b", {}, {}))).state is CheckState.UNKNOWN
     assert check("nodes").state is CheckState.NOT_APPLICABLE
-    assert "vllm: 0.31.0 on node2, 0.32.0 on this machine" in check("nodes", nodes=(second,)).what
+    assert "vllm: 0.31.0 on node2, 0.32.0 on this machine" in check("nodes", nodes=(node2,)).what
 
 
 def test_shared_memory() -> None:
@@ -80,7 +80,7 @@ def test_shared_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "serve", "state", "what"),
+    ("limits", "serve", "state", "message"),
     [
         ((1024, 1048576), {}, CheckState.OK, "65535 may be open, 512 are needed"),
         ((1024, 4096), {}, CheckState.OK, "1024 may be open, 512 are needed"),
@@ -93,14 +93,14 @@ def test_shared_memory() -> None:
     ],
 )  # fmt: skip
 def test_open_files(
-    limits: tuple[int, int] | None, serve: dict[str, Any], state: CheckState, what: str
+    limits: tuple[int, int] | None, serve: dict[str, Any], state: CheckState, message: str
 ) -> None:
-    found = check("open_files", machine=replace(HOPPER, limits=ProcessLimits(limits)), serve=serve)
-    assert (found.state, found.what) == (state, what)
+    result = check("open_files", machine=replace(HOPPER, limits=ProcessLimits(limits)), serve=serve)
+    assert (result.state, result.what) == (state, message)
 
 
 @pytest.mark.parametrize(
-    ("serve", "what"),
+    ("serve", "message"),
     [
         ({"tensor_parallel_size": 0}, "tensor_parallel_size = 0 is no positive whole number"),
         ({"tensor_parallel_size": "many"}, "tensor_parallel_size = 'many' is no positive whole"),
@@ -113,23 +113,23 @@ def test_open_files(
          "max_num_batched_tokens (64) must be greater than or equal to max_num_seqs (128)"),
     ],
 )  # fmt: skip
-def test_absurd_flags_are_named_and_upset_no_other_check(serve: dict[str, Any], what: str) -> None:
+def test_invalid_flags_fail_only_the_flags_check(serve: dict[str, Any], message: str) -> None:
     red = check("flags", serve=serve)
     assert red.state is CheckState.FAILS
-    assert red.what.startswith(what)
+    assert red.what.startswith(message)
     checks = preflight_checks.run(situation(serve=serve))
-    assert {entry.name for entry in preflight_checks.failed(checks)} == {"flags"}
+    assert {each.name for each in preflight_checks.failed(checks)} == {"flags"}
     assert check("flags", serve={"max_model_len": "32k", "tensor_parallel_size": "2"}).state is (
         CheckState.OK
     )
 
 
-def test_a_server_elsewhere_is_not_judged_by_this_machine() -> None:
+def test_server_elsewhere_is_not_checked_on_this_machine() -> None:
     checks = preflight_checks.run(
         situation(machine=None, expects=Expects(gpu="H100"), bundle=Bundle())
     )
     assert preflight_checks.failed(checks) == ()
-    unknown = {entry.name for entry in checks if entry.state is CheckState.UNKNOWN}
+    unknown = {each.name for each in checks if each.state is CheckState.UNKNOWN}
     assert {"gpu", "driver", "lane_expects", "free_memory", "open_files"} <= unknown
 
 
@@ -151,15 +151,15 @@ def test_a_renderer_alone_needs_no_accelerator() -> None:
         {"num_attention_heads": 4, "num_key_value_heads": 0, "intermediate_size": 0},
     ],
 )
-def test_a_config_that_is_nonsense_ends_in_words(config: dict[str, Any]) -> None:
+def test_nonsense_config_raises_nothing(config: dict[str, Any]) -> None:
     checks = preflight_checks.run(
         situation(model=Model("m", config), serve={"tensor_parallel_size": 4, "max_model_len": 8})
     )
     assert len(checks) == len(preflight_checks.CHECKS)
-    assert all(entry.what for entry in checks)
+    assert all(each.what for each in checks)
 
 
-def test_memory_alone_may_come_back() -> None:
+def test_only_free_memory_is_retried() -> None:
     def only(*failing: str) -> bool:
         names = ("ports", "free_memory", "driver")
         return preflight_checks.only_memory_fails(

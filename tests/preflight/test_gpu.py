@@ -32,7 +32,7 @@ def test_no_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listed", "what"),
+    ("devices", "message"),
     [
         ("0,3", "2 of 8: NVIDIA H100 80GB HBM3"),
         ("GPU-00000002", "1 of 8: NVIDIA H100 80GB HBM3"),
@@ -41,12 +41,12 @@ def test_no_gpu() -> None:
         ("", "CUDA_VISIBLE_DEVICES='' hides every one of this machine's 8 GPUs"),
     ],
 )
-def test_visible_devices_are_counted_as_cuda_does(listed: str, what: str) -> None:
-    assert check("gpu", environment={"CUDA_VISIBLE_DEVICES": listed}).what == what
+def test_visible_devices_are_counted_as_cuda_does(devices: str, message: str) -> None:
+    assert check("gpu", environment={"CUDA_VISIBLE_DEVICES": devices}).what == message
 
 
 @pytest.mark.parametrize(
-    ("name", "cuda", "state", "what"),
+    ("name", "cuda", "state", "message"),
     [
         ("t4", "12.8", CheckState.FAILS, "driver 470.82.01 is too old for the lane's CUDA 12.8, which "
          "needs 525.60.13 or newer"),
@@ -62,14 +62,14 @@ def test_visible_devices_are_counted_as_cuda_does(listed: str, what: str) -> Non
         ("gb10", "14.0", CheckState.UNKNOWN, "the oldest driver for CUDA 14.0 is not in the table"),
     ],
 )  # fmt: skip
-def test_driver_and_cuda(name: str, cuda: str, state: CheckState, what: str) -> None:
-    found = check("driver", machine=recorded(name), bundle=replace(LANE, torch_cuda=cuda))
-    assert (found.state, found.what) == (state, what)
+def test_driver_and_cuda(name: str, cuda: str, state: CheckState, message: str) -> None:
+    result = check("driver", machine=recorded(name), bundle=replace(LANE, torch_cuda=cuda))
+    assert (result.state, result.what) == (state, message)
 
 
-def test_a_forward_compatibility_package_helps_data_centre_gpus_alone() -> None:
+def test_compatibility_package_helps_only_data_centre_gpus() -> None:
     folder = "/usr/local/cuda-13.0/compat"
-    found = {
+    result = {
         name: check(
             "driver",
             machine=recorded(name, compatibility=(folder,)),
@@ -81,11 +81,11 @@ def test_a_forward_compatibility_package_helps_data_centre_gpus_alone() -> None:
             "t4": {},
         }.items()
     }
-    assert found["h100x8"].what == f"driver 550.90.07 is older than 580 and helped by {folder}"
-    assert found["rtx5090"].state is CheckState.FAILS
-    assert "does not help: it is not for a NVIDIA GeForce RTX 5090" in found["rtx5090"].fix
-    assert found["t4"].state is CheckState.FAILS
-    assert "install cuda-compat-13-0" in found["t4"].fix
+    assert result["h100x8"].what == f"driver 550.90.07 is older than 580 and helped by {folder}"
+    assert result["rtx5090"].state is CheckState.FAILS
+    assert "does not help: it is not for a NVIDIA GeForce RTX 5090" in result["rtx5090"].fix
+    assert result["t4"].state is CheckState.FAILS
+    assert "install cuda-compat-13-0" in result["t4"].fix
     by_vllm = check(
         "driver",
         machine=recorded("h100x8", compatibility=(folder,)),
@@ -101,7 +101,7 @@ def test_a_forward_compatibility_package_helps_data_centre_gpus_alone() -> None:
     assert expected.state is CheckState.OK
 
 
-def test_a_driver_that_tells_no_version_is_not_guessed_at() -> None:
+def test_driver_without_a_version_is_unknown() -> None:
     assert (
         check("driver", machine=replace(HOPPER, driver=NvidiaDriver())).state is CheckState.UNKNOWN
     )
@@ -111,7 +111,7 @@ def test_a_driver_that_tells_no_version_is_not_guessed_at() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kernels", "state", "what"),
+    ("name", "kernels", "state", "message"),
     [
         ("h100x8", WHEEL, CheckState.OK, "torch for 9.0 as compiled, vLLM for 9.0 as compiled"),
         ("gb10", WHEEL, CheckState.OK, "torch for 12.1 as sm_120, vLLM for 12.1 as sm_120"),
@@ -130,22 +130,22 @@ def test_a_driver_that_tells_no_version_is_not_guessed_at() -> None:
          "what this lane's torch and vLLM were compiled for is not known"),
     ],
 )  # fmt: skip
-def test_kernels_for_the_gpu(name: str, kernels: Kernels, state: CheckState, what: str) -> None:
+def test_kernels_for_the_gpu(name: str, kernels: Kernels, state: CheckState, message: str) -> None:
     bundle = replace(LANE, torch_kernels=kernels, vllm_kernels=kernels)
-    found = check("compute_capability", machine=recorded(name), bundle=bundle)
-    assert (found.state, found.what) == (state, what)
+    result = check("compute_capability", machine=recorded(name), bundle=bundle)
+    assert (result.state, result.what) == (state, message)
 
 
 def test_vllms_own_kernels_count_beside_torchs() -> None:
     bundle = replace(LANE, vllm_kernels=Kernels((80, 90)))
-    found = check("compute_capability", machine=recorded("gb10"), bundle=bundle)
-    assert found.what.startswith("the lane's vLLM has no kernels for the NVIDIA GB10")
-    assert "TORCH_CUDA_ARCH_LIST=12.1" in found.fix
+    result = check("compute_capability", machine=recorded("gb10"), bundle=bundle)
+    assert result.what.startswith("the lane's vLLM has no kernels for the NVIDIA GB10")
+    assert "TORCH_CUDA_ARCH_LIST=12.1" in result.fix
     silent = with_gpus(HOPPER, capability=None)
     assert check("compute_capability", machine=silent).state is CheckState.UNKNOWN
 
 
-def test_brain_floats_need_a_gpu_that_has_them() -> None:
+def test_bfloat16_needs_a_capable_gpu() -> None:
     serve = {"dtype": "bfloat16"}
     red = check("dtype", machine=recorded("t4"), serve=serve)
     assert red.what == (
@@ -160,7 +160,7 @@ def test_brain_floats_need_a_gpu_that_has_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expects", "state", "what"),
+    ("expects", "state", "message"),
     [
         ({}, CheckState.NOT_APPLICABLE, "the lane's file expects nothing of the machine"),
         ({"cuda": "13", "driver": "580", "gpu": "h100"}, CheckState.OK,
@@ -170,30 +170,34 @@ def test_brain_floats_need_a_gpu_that_has_them() -> None:
          "machine has NVIDIA H100 80GB HBM3"),
     ],
 )  # fmt: skip
-def test_what_the_lane_expects(expects: dict[str, str], state: CheckState, what: str) -> None:
-    found = check("lane_expects", expects=Expects(**expects))
-    assert (found.state, found.what) == (state, what)
+def test_machine_is_compared_with_lane_expects(
+    expects: dict[str, str], state: CheckState, message: str
+) -> None:
+    result = check("lane_expects", expects=Expects(**expects))
+    assert (result.state, result.what) == (state, message)
 
 
-def test_what_a_machine_does_not_tell_cannot_be_expected() -> None:
+def test_unknown_machine_facts_leave_lane_expects_unknown() -> None:
     silent = replace(HOPPER, driver=NvidiaDriver())
-    found = check("lane_expects", machine=silent, expects=Expects(cuda="13"))
-    assert found.state is CheckState.UNKNOWN
+    result = check("lane_expects", machine=silent, expects=Expects(cuda="13"))
+    assert result.state is CheckState.UNKNOWN
 
 
-def test_a_lane_may_accept_what_fails_and_says_why() -> None:
-    given: dict[str, Any] = {"expects": Expects(gpu="H200")}
-    assert check("lane_expects", **given).state is CheckState.FAILS
-    found = check("lane_expects", waived={"lane_expects": "a loan"}, **given)
-    assert found.state is CheckState.NOT_APPLICABLE
-    assert found.what.startswith("waived by the lane (a loan): the lane cuda expects gpu H200")
+def test_lane_can_waive_a_failed_check_with_a_reason() -> None:
+    arguments: dict[str, Any] = {"expects": Expects(gpu="H200")}
+    assert check("lane_expects", **arguments).state is CheckState.FAILS
+    result = check("lane_expects", waived={"lane_expects": "a loan"}, **arguments)
+    assert result.state is CheckState.NOT_APPLICABLE
+    assert result.what.startswith("waived by the lane (a loan): the lane cuda expects gpu H200")
     with pytest.raises(UserError, match="unknown check to waive 'lane_expect'; did you mean"):
-        check("lane_expects", waived={"lane_expect": "a slip"}, **given)
+        check("lane_expects", waived={"lane_expect": "a slip"}, **arguments)
 
 
-def test_a_driver_that_does_not_tell_its_cuda_is_known_by_its_family() -> None:
-    told = check("driver", machine=replace(HOPPER, driver=NvidiaDriver("580.95.05", None, "NVML")))
-    assert (told.state, told.what) == (
+def test_driver_without_cuda_is_compared_by_family() -> None:
+    result = check(
+        "driver", machine=replace(HOPPER, driver=NvidiaDriver("580.95.05", None, "NVML"))
+    )
+    assert (result.state, result.what) == (
         CheckState.OK,
         "driver 580.95.05 is of CUDA 13.0's family, from 580 on",
     )

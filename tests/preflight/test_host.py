@@ -22,9 +22,9 @@ NAMED = {
 }
 
 
-def network(**given: Any) -> Check:
-    known: dict[str, Any] = {"machine": SPARK, "serve": {"nnodes": 2}, "own_address": True}
-    return check("network", **(known | given))
+def network(**changes: Any) -> Check:
+    defaults: dict[str, Any] = {"machine": SPARK, "serve": {"nnodes": 2}, "own_address": True}
+    return check("network", **(defaults | changes))
 
 
 @pytest.mark.parametrize("serve", [{}, {"nnodes": 1}, {"tensor_parallel_size": 8}])
@@ -33,16 +33,16 @@ def test_one_machine_needs_no_network(serve: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "changes",
     [
         {},
         {"serve": {"distributed_executor_backend": "ray"}},
         {"serve": {}, "nodes": (Node("two", {}, {}),)},
     ],
 )
-def test_several_nodes_are_well_where_all_that_is_named_is_here(given: dict[str, Any]) -> None:
-    found = network(environment=NAMED, **given)
-    assert (found.state, found.what) == (
+def test_named_interfaces_that_exist_are_ok(changes: dict[str, Any]) -> None:
+    result = network(environment=NAMED, **changes)
+    assert (result.state, result.what) == (
         CheckState.OK,
         "VLLM_HOST_IP=192.168.100.10, NCCL_SOCKET_IFNAME=enp1s0f1np1, "
         "GLOO_SOCKET_IFNAME=enp1s0f1np1",
@@ -61,48 +61,48 @@ def test_several_nodes_are_well_where_all_that_is_named_is_here(given: dict[str,
         ("ib0", False),
     ],
 )
-def test_nccls_own_spelling_of_interfaces_is_understood(value: str, fits: bool) -> None:
-    found = network(environment=NAMED | {"NCCL_SOCKET_IFNAME": value})
-    assert found.state is (CheckState.OK if fits else CheckState.FAILS)
+def test_nccl_interface_syntax_is_read(value: str, fits: bool) -> None:
+    result = network(environment=NAMED | {"NCCL_SOCKET_IFNAME": value})
+    assert result.state is (CheckState.OK if fits else CheckState.FAILS)
     if not fits:
-        assert f"NCCL_SOCKET_IFNAME={value}: this machine has no interface" in found.what
-        assert "enp1s0f0np0, enp1s0f1np1, wlP9s9" in found.fix
+        assert f"NCCL_SOCKET_IFNAME={value}: this machine has no interface" in result.what
+        assert "enp1s0f0np0, enp1s0f1np1, wlP9s9" in result.fix
 
 
-def test_gloo_takes_whole_names_only() -> None:
-    found = network(environment=NAMED | {"GLOO_SOCKET_IFNAME": "enp1s0"})
-    assert "GLOO_SOCKET_IFNAME=enp1s0: this machine has no interface enp1s0" in found.what
+def test_gloo_needs_exact_interface_names() -> None:
+    result = network(environment=NAMED | {"GLOO_SOCKET_IFNAME": "enp1s0"})
+    assert "GLOO_SOCKET_IFNAME=enp1s0: this machine has no interface enp1s0" in result.what
 
 
-def test_another_nodes_address_is_told() -> None:
-    found = network(environment=NAMED, own_address=False)
-    assert found.what == "VLLM_HOST_IP=192.168.100.10 is no address of this machine"
+def test_address_of_another_node_fails() -> None:
+    result = network(environment=NAMED, own_address=False)
+    assert result.what == "VLLM_HOST_IP=192.168.100.10 is no address of this machine"
 
 
-def test_a_library_that_is_not_there_is_told() -> None:
-    found = network(environment=NAMED, missing_files={"VLLM_NCCL_SO_PATH": "/opt/libnccl.so.2"})
-    assert found.what == "VLLM_NCCL_SO_PATH=/opt/libnccl.so.2 is not there"
+def test_missing_library_fails() -> None:
+    result = network(environment=NAMED, missing_files={"VLLM_NCCL_SO_PATH": "/opt/libnccl.so.2"})
+    assert result.what == "VLLM_NCCL_SO_PATH=/opt/libnccl.so.2 is not there"
 
 
-def test_what_is_not_named_is_not_known_to_be_well() -> None:
-    found = network(environment={"VLLM_HOST_IP": "192.168.100.10"})
-    assert found.state is CheckState.UNKNOWN
-    assert found.what.startswith("NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME not set")
+def test_unset_variables_leave_the_network_unknown() -> None:
+    result = network(environment={"VLLM_HOST_IP": "192.168.100.10"})
+    assert result.state is CheckState.UNKNOWN
+    assert result.what.startswith("NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME not set")
 
 
-def test_what_runs_elsewhere_is_not_judged_by_this_machine() -> None:
+def test_network_of_a_server_elsewhere_is_unknown() -> None:
     assert network(machine=None, environment=NAMED).state is CheckState.UNKNOWN
     assert network(own_limits=False, environment={"GLOO_SOCKET_IFNAME": "eth9"}).state is (
         CheckState.UNKNOWN
     )
 
 
-def test_two_nodes_of_one_address_are_told() -> None:
+def test_two_nodes_with_one_address_fail() -> None:
     def node(name: str, address: str) -> Node:
         return Node(name, {"environment": {"VLLM_HOST_IP": address}}, {"vllm": "0.32.0"})
 
-    both = (node("one", "192.168.100.10"), node("two", "192.168.100.10"))
-    found = check("nodes", machine=HOPPER, nodes=both)
-    assert found.what == "the nodes have one address: VLLM_HOST_IP=192.168.100.10 on one and two"
-    apart = (node("one", "192.168.100.10"), node("two", "192.168.100.11"))
-    assert check("nodes", machine=HOPPER, nodes=apart).state is CheckState.OK
+    same_address = (node("one", "192.168.100.10"), node("two", "192.168.100.10"))
+    result = check("nodes", machine=HOPPER, nodes=same_address)
+    assert result.what == "the nodes have one address: VLLM_HOST_IP=192.168.100.10 on one and two"
+    own_addresses = (node("one", "192.168.100.10"), node("two", "192.168.100.11"))
+    assert check("nodes", machine=HOPPER, nodes=own_addresses).state is CheckState.OK

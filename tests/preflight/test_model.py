@@ -13,7 +13,7 @@ from pytest_vllm_gates.environment.types import Bundle
 from pytest_vllm_gates.preflight.types import CheckState
 
 
-def test_a_checkpoint_that_cannot_be_had() -> None:
+def test_unavailable_checkpoint_fails() -> None:
     gated = Model("org/x", problem="checkpoint org/x: 401 Client Error\nlog in: hf auth login")
     red = check("checkpoint", model=gated)
     assert (red.what, red.fix) == ("checkpoint org/x: 401 Client Error", "log in: hf auth login")
@@ -36,7 +36,7 @@ def test_a_checkpoint_that_cannot_be_had() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "state", "what"),
+    ("config", "state", "message"),
     [
         ({"architectures": ["DeepseekV3ForCausalLM"]}, CheckState.OK,
          "vLLM 0.32.0 has DeepseekV3ForCausalLM"),
@@ -59,12 +59,12 @@ def test_a_checkpoint_that_cannot_be_had() -> None:
         ({}, CheckState.UNKNOWN, "the checkpoint's config.json cannot be read"),
     ],
 )  # fmt: skip
-def test_architectures(config: dict[str, Any], state: CheckState, what: str) -> None:
-    found = check("architecture", model=Model("m", config))
-    assert (found.state, found.what) == (state, what)
+def test_architectures(config: dict[str, Any], state: CheckState, message: str) -> None:
+    result = check("architecture", model=Model("m", config))
+    assert (result.state, result.what) == (state, message)
 
 
-def test_a_plugin_may_bring_what_vllm_lacks() -> None:
+def test_plugin_makes_a_missing_architecture_unknown() -> None:
     bundle = replace(LANE, plugins=("vllm_more",))
     model = Model("m", {"architectures": ["New"], "model_type": "new"})
     assert check("architecture", model=model, bundle=bundle).state is CheckState.UNKNOWN
@@ -79,9 +79,9 @@ def test_model_types() -> None:
         "the checkpoint has model type `qwen9`, which neither transformers 5.19.0 nor vLLM 0.32.0 "
         "recognises"
     )
-    own = Model("m", new | {"auto_map": {"AutoConfig": "x.Y"}})
-    assert "which may not run" in check("model_type", model=own).what
-    trusted = check("model_type", model=own, serve={"trust_remote_code": True})
+    custom = Model("m", new | {"auto_map": {"AutoConfig": "x.Y"}})
+    assert "which may not run" in check("model_type", model=custom).what
+    trusted = check("model_type", model=custom, serve={"trust_remote_code": True})
     assert trusted.state is CheckState.OK
     assert check("model_type").state is CheckState.OK
     assert check("model_type", model=Model("m")).state is CheckState.UNKNOWN
@@ -98,7 +98,7 @@ def test_parsers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "serve", "state", "what"),
+    ("config", "serve", "state", "message"),
     [
         (QWEN, {"max_model_len": 262145}, CheckState.FAILS,
          "User-specified max_model_len (262145) is greater than the derived max_model_len "
@@ -136,17 +136,17 @@ def test_parsers() -> None:
     ],
 )  # fmt: skip
 def test_lengths(
-    config: dict[str, Any], serve: dict[str, Any], state: CheckState, what: str
+    config: dict[str, Any], serve: dict[str, Any], state: CheckState, message: str
 ) -> None:
-    found = check("max_model_len", model=Model("m", config), serve=serve)
-    assert (found.state, found.what) == (state, what)
+    result = check("max_model_len", model=Model("m", config), serve=serve)
+    assert (result.state, result.what) == (state, message)
 
 
-def test_a_longer_length_may_be_allowed() -> None:
-    given: dict[str, Any] = {"serve": {"max_model_len": 300000}}
-    assert check("max_model_len", **given).state is CheckState.FAILS
+def test_longer_length_can_be_allowed_by_a_variable() -> None:
+    arguments: dict[str, Any] = {"serve": {"max_model_len": 300000}}
+    assert check("max_model_len", **arguments).state is CheckState.FAILS
     allowed = {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}
-    assert check("max_model_len", environment=allowed, **given).state is CheckState.OK
+    assert check("max_model_len", environment=allowed, **arguments).state is CheckState.OK
 
 
 def test_quantizations() -> None:
@@ -173,7 +173,7 @@ UNLISTED = replace(
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "what"),
+    ("name", "arguments", "message"),
     [
         ("checkpoint", {"model": Model("m", unseen="not looked at\nlonger")}, "not looked at"),
         ("architecture", {"bundle": UNLISTED},
@@ -193,12 +193,12 @@ UNLISTED = replace(
          "own may be one that theirs brings"),
     ],
 )  # fmt: skip
-def test_what_nobody_tells_is_not_judged(name: str, given: dict[str, Any], what: str) -> None:
-    found = check(name, **given)
-    assert (found.state, found.what) == (CheckState.UNKNOWN, what)
+def test_missing_facts_are_unknown(name: str, arguments: dict[str, Any], message: str) -> None:
+    result = check(name, **arguments)
+    assert (result.state, result.what) == (CheckState.UNKNOWN, message)
 
 
-def test_the_tokenizers_length_is_the_one_that_counts() -> None:
+def test_tokenizer_length_limits_max_model_len() -> None:
     config = {"max_position_embeddings": 4096, "model_max_length": 8192}
-    found = check("max_model_len", model=Model("m", config), serve={"max_model_len": 8192})
-    assert (found.state, found.what) == (CheckState.OK, "8192 of 8192 (model_max_length)")
+    result = check("max_model_len", model=Model("m", config), serve={"max_model_len": 8192})
+    assert (result.state, result.what) == (CheckState.OK, "8192 of 8192 (model_max_length)")

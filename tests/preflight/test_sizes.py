@@ -14,7 +14,7 @@ from pytest_vllm_gates.preflight.types import Check, CheckState
 
 
 @pytest.mark.parametrize(
-    ("serve", "environment", "state", "what"),
+    ("serve", "environment", "state", "message"),
     [
         ({"tensor_parallel_size": 8}, {}, CheckState.OK, "8 of 8"),
         ({"tensor_parallel_size": 16}, {}, CheckState.FAILS,
@@ -31,16 +31,16 @@ from pytest_vllm_gates.preflight.types import Check, CheckState
     ],
 )  # fmt: skip
 def test_gpus_for_every_rank(
-    serve: dict[str, Any], environment: dict[str, str], state: CheckState, what: str
+    serve: dict[str, Any], environment: dict[str, str], state: CheckState, message: str
 ) -> None:
-    found = check("gpu_count", serve=serve, environment=environment)
-    assert (found.state, found.what) == (state, what)
+    result = check("gpu_count", serve=serve, environment=environment)
+    assert (result.state, result.what) == (state, message)
     if environment:
-        assert found.fix == "unset CUDA_VISIBLE_DEVICES"
+        assert result.fix == "unset CUDA_VISIBLE_DEVICES"
 
 
 @pytest.mark.parametrize(
-    ("serve", "environment", "state", "what"),
+    ("serve", "environment", "state", "message"),
     [
         ({}, {}, CheckState.NOT_APPLICABLE, "one rank takes the cores there are"),
         ({"tensor_parallel_size": 2}, {}, CheckState.OK, "2 NUMA nodes for 2 ranks"),
@@ -64,19 +64,19 @@ def test_gpus_for_every_rank(
     ],
 )  # fmt: skip
 def test_a_numa_node_for_every_rank(
-    serve: dict[str, Any], environment: dict[str, str], state: CheckState, what: str
+    serve: dict[str, Any], environment: dict[str, str], state: CheckState, message: str
 ) -> None:
     machine = replace(HOPPER, numa_nodes=2, cores=4)
-    found = check("cpu_ranks", bundle=CPU, machine=machine, serve=serve, environment=environment)
-    assert (found.state, found.what) == (state, what)
+    result = check("cpu_ranks", bundle=CPU, machine=machine, serve=serve, environment=environment)
+    assert (result.state, result.what) == (state, message)
 
 
-def test_without_a_gpu_none_is_counted() -> None:
+def test_no_gpus_are_counted_without_a_gpu() -> None:
     assert check("gpu_count", machine=replace(HOPPER, devices=())).state is CheckState.UNKNOWN
     assert check("gpu_count", machine=None).state is CheckState.UNKNOWN
 
 
-def test_numa_nodes_that_are_not_known() -> None:
+def test_unknown_numa_nodes_are_unknown() -> None:
     two: dict[str, Any] = {"bundle": CPU, "serve": {"tensor_parallel_size": 2}}
     assert check("cpu_ranks", machine=None, **two).state is CheckState.UNKNOWN
     machine = replace(HOPPER, numa_nodes=None)
@@ -85,7 +85,7 @@ def test_numa_nodes_that_are_not_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "config", "size", "state", "what"),
+    ("name", "config", "size", "state", "message"),
     [
         ("attention_heads", QWEN, 4, CheckState.OK, "24 heads over 4 ranks"),
         ("attention_heads", QWEN, 16, CheckState.FAILS,
@@ -120,29 +120,29 @@ def test_numa_nodes_that_are_not_known() -> None:
          "some layers are kept out of the quantisation"),
     ],
 )  # fmt: skip
-def test_splitting(
-    name: str, config: dict[str, Any], size: int, state: CheckState, what: str
+def test_sizes_must_divide_over_ranks(
+    name: str, config: dict[str, Any], size: int, state: CheckState, message: str
 ) -> None:
-    found = check(name, model=Model("m", config), serve={"tensor_parallel_size": size})
-    assert (found.state, found.what) == (state, what)
+    result = check(name, model=Model("m", config), serve={"tensor_parallel_size": size})
+    assert (result.state, result.what) == (state, message)
 
 
-def test_experts_may_be_refined_or_left_whole() -> None:
+def test_expert_blocks_are_unknown_unless_experts_are_parallel() -> None:
     narrow = {
         **DEEPSEEK, "num_experts": 128, "moe_intermediate_size": 1536, "first_k_dense_replace": 0,
     }  # fmt: skip
     model = Model("m", narrow)
-    found = check("quantization_blocks", model=model, serve={"tensor_parallel_size": 8})
-    assert found.state is CheckState.UNKNOWN
-    assert "each rank has 192 of the experts' 1536 columns" in found.what
-    whole = {"tensor_parallel_size": 8, "enable_expert_parallel": True}
-    assert check("quantization_blocks", model=model, serve=whole).state is CheckState.OK
+    result = check("quantization_blocks", model=model, serve={"tensor_parallel_size": 8})
+    assert result.state is CheckState.UNKNOWN
+    assert "each rank has 192 of the experts' 1536 columns" in result.what
+    parallel_experts = {"tensor_parallel_size": 8, "enable_expert_parallel": True}
+    assert check("quantization_blocks", model=model, serve=parallel_experts).state is CheckState.OK
 
 
-def test_blocks_that_fit_are_offered() -> None:
+def test_fix_names_a_fitting_size() -> None:
     serve = {"tensor_parallel_size": 32}
-    found = check("quantization_blocks", model=Model("m", DEEPSEEK), serve=serve)
-    assert found.fix.startswith("tensor_parallel_size = 24 in [serve]")
+    result = check("quantization_blocks", model=Model("m", DEEPSEEK), serve=serve)
+    assert result.fix.startswith("tensor_parallel_size = 24 in [serve]")
 
 
 def test_free_memory_of_gpus() -> None:
@@ -160,7 +160,7 @@ def test_free_memory_of_gpus() -> None:
     assert hidden.what == "the GPUs do not tell their memory"
 
 
-def test_how_much_is_asked_for_must_be_known() -> None:
+def test_unknown_utilization_is_unknown() -> None:
     silent = replace(LANE, utilization=None)
     assert check("free_memory", bundle=silent).state is CheckState.UNKNOWN
     assert check("free_memory", bundle=replace(silent, device="cpu")).state is CheckState.UNKNOWN
@@ -171,15 +171,15 @@ def test_how_much_is_asked_for_must_be_known() -> None:
     assert check("free_memory", bundle=CPU, machine=untold).state is CheckState.UNKNOWN
 
 
-def test_only_the_gpus_that_are_used_have_to_be_free() -> None:
+def test_only_used_gpus_must_be_free() -> None:
     first, *others = HOPPER.devices
     busy = replace(HOPPER, devices=(first, *(replace(gpu, free_bytes=0) for gpu in others)))
     assert check("free_memory", machine=busy).state is CheckState.OK
-    both = check("free_memory", machine=busy, serve={"tensor_parallel_size": 2})
-    assert both.what.startswith("Free memory on NVIDIA H100 80GB HBM3 1 (0.00 GiB")
+    two_ranks = check("free_memory", machine=busy, serve={"tensor_parallel_size": 2})
+    assert two_ranks.what.startswith("Free memory on NVIDIA H100 80GB HBM3 1 (0.00 GiB")
 
 
-def test_unified_memory_is_the_machines() -> None:
+def test_unified_memory_is_machine_memory() -> None:
     spark = recorded("gb10", available_bytes=100 * GIB)
     red = check("free_memory", machine=spark)
     assert red.what == (
@@ -190,7 +190,7 @@ def test_unified_memory_is_the_machines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "serve", "state", "what"),
+    ("environment", "serve", "state", "message"),
     [
         ({"VLLM_CPU_KVCACHE_SPACE": "1"}, {}, CheckState.OK,
          "120.00 GiB available, 1.00 GiB asked for (VLLM_CPU_KVCACHE_SPACE=1)"),
@@ -207,18 +207,19 @@ def test_unified_memory_is_the_machines() -> None:
     ],
 )  # fmt: skip
 def test_memory_on_the_cpu(
-    environment: dict[str, str], serve: dict[str, Any], state: CheckState, what: str
+    environment: dict[str, str], serve: dict[str, Any], state: CheckState, message: str
 ) -> None:
-    found = check("free_memory", bundle=CPU, environment=environment, serve=serve)
-    assert (found.state, found.what) == (state, what)
+    result = check("free_memory", bundle=CPU, environment=environment, serve=serve)
+    assert (result.state, result.what) == (state, message)
 
 
-def test_a_share_of_one_numa_node_is_not_judged_by_the_machine() -> None:
+def test_utilization_of_one_numa_node_is_unknown() -> None:
     two = replace(HOPPER, numa_nodes=2)
-    given: dict[str, Any] = {"bundle": CPU, "serve": {"gpu_memory_utilization": 0.99}}
-    assert check("free_memory", machine=two, **given).state is CheckState.UNKNOWN
+    arguments: dict[str, Any] = {"bundle": CPU, "serve": {"gpu_memory_utilization": 0.99}}
+    assert check("free_memory", machine=two, **arguments).state is CheckState.UNKNOWN
     assert (
-        check("free_memory", machine=replace(two, numa_nodes=1), **given).state is CheckState.FAILS
+        check("free_memory", machine=replace(two, numa_nodes=1), **arguments).state
+        is CheckState.FAILS
     )
 
 
@@ -231,23 +232,23 @@ LLAMA = {
 }  # fmt: skip
 
 
-def cache(**given: Any) -> Check:
-    return check("kv_cache", **({"model": Model("m", LLAMA)} | given))
+def cache(**arguments: Any) -> Check:
+    return check("kv_cache", **({"model": Model("m", LLAMA)} | arguments))
 
 
 def test_one_request_of_full_length_must_fit_into_the_cache() -> None:
-    found = cache(serve={"kv_cache_memory_bytes": 2 * GIB})
-    assert (found.state, found.what) == (
+    result = cache(serve={"kv_cache_memory_bytes": 2 * GIB})
+    assert (result.state, result.what) == (
         CheckState.OK, "1.00 GiB for one request of 8192 tokens, 2.00 GiB",
     )  # fmt: skip
-    found = cache(serve={"kv_cache_memory_bytes": GIB // 2})
-    assert (found.state, found.what) == (
+    result = cache(serve={"kv_cache_memory_bytes": GIB // 2})
+    assert (result.state, result.what) == (
         CheckState.FAILS,
         "To serve at least one request with the model's max seq len (8192), 1.00 GiB KV cache is "
         "needed, which is larger than the available KV cache memory (0.50 GiB)",
     )
     # One block of 16 tokens is always vLLM's own.
-    assert found.fix.startswith("max_model_len = 4080 in [serve], or more memory")
+    assert result.fix.startswith("max_model_len = 4080 in [serve], or more memory")
     short = {"kv_cache_memory_bytes": GIB // 2, "max_model_len": 4080}
     assert cache(serve=short).state is CheckState.OK
     assert cache(serve=short | {"max_model_len": 4081}).state is CheckState.FAILS
@@ -267,14 +268,14 @@ def test_one_request_of_full_length_must_fit_into_the_cache() -> None:
         ("much", CheckState.UNKNOWN),
     ],
 )
-def test_the_cache_of_a_cpu_is_what_its_variable_says(space: str, state: CheckState) -> None:
+def test_cpu_cache_size_is_read_from_its_variable(space: str, state: CheckState) -> None:
     serve = {"kv_cache_memory_bytes": 1024}
     environment = {"VLLM_CPU_KVCACHE_SPACE": space}
     assert cache(bundle=CPU, environment=environment, serve=serve).state is state
 
 
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [
         {"model": Model("m", {})},
         {"bundle": replace(LANE, device="rocm")},
@@ -285,9 +286,9 @@ def test_the_cache_of_a_cpu_is_what_its_variable_says(space: str, state: CheckSt
         {"machine": recorded("a100mig")},
     ],
 )
-def test_without_a_room_nothing_is_said_of_the_cache(given: dict[str, Any]) -> None:
-    found = cache(**given)
-    assert (found.state, found.what) == (
+def test_cache_is_unknown_without_a_memory_size(arguments: dict[str, Any]) -> None:
+    result = cache(**arguments)
+    assert (result.state, result.what) == (
         CheckState.UNKNOWN, "there is no memory plan for this model on this machine",
     )  # fmt: skip
 
@@ -300,15 +301,15 @@ def test_without_a_room_nothing_is_said_of_the_cache(given: dict[str, Any]) -> N
         {**LLAMA, "compress_ratios": [4]},
     ],
 )
-def test_without_a_plan_nothing_is_said_of_the_cache(config: dict[str, Any]) -> None:
-    found = cache(model=Model("m", config), serve={"kv_cache_memory_bytes": GIB})
-    assert found.state is CheckState.UNKNOWN
-    assert found.what.startswith("no plan can be made: ")
+def test_cache_is_unknown_without_a_plan(config: dict[str, Any]) -> None:
+    result = cache(model=Model("m", config), serve={"kv_cache_memory_bytes": GIB})
+    assert result.state is CheckState.UNKNOWN
+    assert result.what.startswith("no plan can be made: ")
 
 
-def test_weights_that_cannot_be_counted_leave_the_cache_unsaid() -> None:
+def test_cache_is_unknown_if_weights_are_not_countable() -> None:
     strange = {**LLAMA, "quantization_config": {"quant_method": "strange"}}
-    found = cache(model=Model("m", strange))
-    assert (found.state, found.what) == (
+    result = cache(model=Model("m", strange))
+    assert (result.state, result.what) == (
         CheckState.UNKNOWN, "what the model takes of this machine cannot be said",
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytest_vllm_gates.preflight.types import Check, CheckState
 
 
-def test_a_check_says_what_why_and_what_next() -> None:
-    whole = Check("ports", CheckState.FAILS, "8000 is taken", "another server", "port = 8001")
-    assert whole.explain() == "ports: 8000 is taken\ncause: another server\nfix: port = 8001"
+def test_explanation_has_finding_cause_and_fix() -> None:
+    failed = Check("ports", CheckState.FAILS, "8000 is taken", "another server", "port = 8001")
+    assert failed.explain() == "ports: 8000 is taken\ncause: another server\nfix: port = 8001"
     assert Check("ports", CheckState.OK, "8000 is free").explain() == "ports: 8000 is free"
