@@ -1,4 +1,4 @@
-"""What a log's failure is called, why it happened and what to do next."""
+"""The name of a failure in a log, its cause, and the next step."""
 
 from __future__ import annotations
 
@@ -58,12 +58,14 @@ class Diagnosis:
         if self.line is not None:
             often = f", {self.times} times" if self.times > 1 else ""
             if self.processes:
-                listed = ", ".join(self.processes[:CANDIDATES_SHOWN])
-                more = len(self.processes) - CANDIDATES_SHOWN
-                often += f", by {listed}" + (f" and {more} more" if more > 0 else "")
+                processes = ", ".join(self.processes[:CANDIDATES_SHOWN])
+                left_out = len(self.processes) - CANDIDATES_SHOWN
+                often += f", by {processes}" + (f" and {left_out} more" if left_out > 0 else "")
             lines += [f"  seen:  line {self.line}{often}", f"         {self.quoted}"]
-        lines += [f"  this machine agrees: {said}" for said in self.supported_by]
-        lines += [f"  this machine speaks against it: {said}" for said in self.contradicted_by]
+        lines += [f"  this machine agrees: {sentence}" for sentence in self.supported_by]
+        lines += [
+            f"  this machine speaks against it: {sentence}" for sentence in self.contradicted_by
+        ]
         if self.references:
             lines.append(f"  see:   {', '.join(self.references)}")
         return lines
@@ -129,19 +131,19 @@ class Explanation:
             lines = ["nothing is said of a failure"] if self.error else ["nothing wrong is said"]
         if self.error:
             went_on = ", after which the server went on serving" if self.survived else ""
-            where = f" (line {self.error_line}{went_on})" if self.error_line else ""
-            what = "an error that it does not explain" if self.answer else "the earliest error"
-            lines += ["", f"{what}{where}:", *(f"    {line}" for line in self.error)]
-        for what, listed in (
+            location = f" (line {self.error_line}{went_on})" if self.error_line else ""
+            headline = "an error that it does not explain" if self.answer else "the earliest error"
+            lines += ["", f"{headline}{location}:", *(f"    {line}" for line in self.error)]
+        for headline, diagnoses in (
             ("also possible", self.candidates),
             ("reported by", self.wrappers),
             ("besides, a warning", self.warnings),
         ):
-            for number, diagnosis in enumerate(listed[:CANDIDATES_SHOWN]):
+            for number, diagnosis in enumerate(diagnoses[:CANDIDATES_SHOWN]):
                 if not number:
                     lines.append("")
-                at = f" (line {diagnosis.line})" if diagnosis.line else ""
-                lines.append(f"{what}: {diagnosis.id}{at}: {diagnosis.title}")
+                place = f" (line {diagnosis.line})" if diagnosis.line else ""
+                lines.append(f"{headline}: {diagnosis.id}{place}: {diagnosis.title}")
         return lines
 
     def document(self) -> dict[str, Any]:
@@ -163,8 +165,8 @@ class Explanation:
 
 
 def _document(diagnosis: Diagnosis) -> dict[str, Any]:
-    found = dataclasses.asdict(diagnosis)
-    found["class"] = found.pop("name")
-    found["confidence"] = str(diagnosis.confidence)
-    found["captures"] = dict(diagnosis.captures)
-    return found
+    document = dataclasses.asdict(diagnosis)
+    document["class"] = document.pop("name")
+    document["confidence"] = str(diagnosis.confidence)
+    document["captures"] = dict(diagnosis.captures)
+    return document

@@ -1,4 +1,4 @@
-"""Boots a server and returns what came of it: an endpoint that answers, or a failure."""
+"""Boots a server and returns an endpoint that answers, or a failure."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Server:
         explain: Explain | None = None,
         *,
         start: Start = GuardedProcess,
-        taken: tuple[Boot, Process] | None = None,
+        kept: tuple[Boot, Process] | None = None,
     ) -> None:
         self._plan = plan
         self._explain = explain
@@ -100,8 +100,8 @@ class Server:
         self._on_log = on_log
         self._start = start
         self.process: Process | None = None
-        if taken:
-            self.boot, self.process = taken
+        if kept:
+            self.boot, self.process = kept
             return
         try:
             self.boot = self._boot()
@@ -128,8 +128,8 @@ class Server:
             log = self._plan.folder / f"server{f'-{attempt}' if attempt > 1 else ''}.log"
             log.unlink(missing_ok=True)
             boot = self._boot_once(free_port(), log)
-            taken = boot.failure and any(word in read_from(log).lower() for word in PORT_TAKEN)
-            if not taken or self.alive():
+            port_taken = boot.failure and any(word in read_from(log).lower() for word in PORT_TAKEN)
+            if not port_taken or self.alive():
                 break
             self._progress(
                 f"{self._plan.family.name}: the port was taken meanwhile; trying another"
@@ -139,8 +139,8 @@ class Server:
         return replace(boot, evidence={**boot.evidence, "boot_attempts": attempt})
 
     def _boot_once(self, port: int, log: Path) -> Boot:
-        own = self._plan.lane.served_model_name
-        alias = own or f"{self._plan.family.name}-{secrets.token_hex(4)}"
+        fixed_alias = self._plan.lane.served_model_name
+        alias = fixed_alias or f"{self._plan.family.name}-{secrets.token_hex(4)}"
         key = secrets.token_urlsafe(24)
         self._plan.redactor.learn(key)
         argv = command(self._plan, port, alias)
@@ -155,11 +155,11 @@ class Server:
         try:
             first_token_s = self._prove(endpoint)
         except ready.NotServing as error:
-            what = f"the server came up healthy and failed its first prompt: {error}"
+            message = f"the server came up healthy and failed its first prompt: {error}"
             status = self.process.wait(1.0)
             return Boot(
                 failure=self._failure(
-                    what + (_status(status) if status is not None else ""), status
+                    message + (_status(status) if status is not None else ""), status
                 ),
                 evidence=evidence,
             )
@@ -191,8 +191,8 @@ class Server:
             # After both, so that a server's last words before either are told, too.
             silent_s = watch.silent_s()
             if status is not None:
-                what = f"the server ended before it was ready{_status(status)}"
-                return self._failure(what, status)
+                message = f"the server ended before it was ready{_status(status)}"
+                return self._failure(message, status)
             if healthy:
                 return None
             waited_s = time.monotonic() - started
@@ -210,13 +210,13 @@ class Server:
             )
             time.sleep(min(POLL_S, waited_s))
 
-    def _failure(self, what: str, status: int | None = None) -> Failure:
+    def _failure(self, message: str, status: int | None = None) -> Failure:
         assert self.process is not None  # noqa: S101 - nothing fails before it starts
         log = self.process.log
         explanation = self._explain(log, status) if self._explain and log.exists() else None
         # An explanation quotes the log itself, and reads one of any size.
         excerpt = () if explanation and explanation.id else earliest_error(log)
-        return Failure(what=what, log=log, excerpt=excerpt, explanation=explanation)
+        return Failure(what=message, log=log, excerpt=excerpt, explanation=explanation)
 
 
 def attach(base_url: str, api_key: str | None, timeout_s: float, tape: Tape | None = None) -> Boot:

@@ -85,15 +85,15 @@ def blocks(path: Path) -> Iterator[bytes]:
     """Yield a log in blocks of whole lines, as bytes; `-` is the standard input."""
     with contextlib.ExitStack() as stack:
         source = sys.stdin.buffer if str(path) == "-" else stack.enter_context(path.open("rb"))
-        rest = b""
+        incomplete = b""
         while chunk := source.read(BLOCK_BYTES):
-            chunk = rest + chunk
+            chunk = incomplete + chunk
             end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
             # A line that never ends is cut, for memory to stay what it is.
             if not end and len(chunk) >= BLOCK_BYTES:
                 end = len(chunk)
-            rest = chunk[end:]
+            incomplete = chunk[end:]
             if end:
                 yield chunk[:end]
-        if rest:
-            yield rest
+        if incomplete:
+            yield incomplete

@@ -1,4 +1,4 @@
-"""One line of a server's log, freed from what collectors, terminals and processes put before it."""
+"""One line of a server's log, without the prefixes of collectors, terminals and processes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,11 @@ def free(line: str) -> LogLine:
 def _without_collectors(line: str) -> str:
     for _ in range(MAX_PREFIXES):
         match = next(
-            (collector for collector in (each.match(line) for each in COLLECTORS) if collector),
+            (
+                collector
+                for collector in (pattern.match(line) for pattern in COLLECTORS)
+                if collector
+            ),
             None,
         )
         if match is None:
@@ -108,10 +112,10 @@ def _without_collectors(line: str) -> str:
 def _out_of_json(line: str) -> str:
     """Return what a line says that is a JSON object, as Docker's `json-file` driver writes them."""
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError):
         return line
     for key in JSON_KEYS:
-        if isinstance(said := found.get(key), str):
-            return said.rstrip("\n")
+        if isinstance(message := document.get(key), str):
+            return message.rstrip("\n")
     return line

@@ -1,7 +1,4 @@
-"""A server's own figures (`GET /metrics`, Prometheus text), summed over its engines.
-
-What a server is busy with at a moment, as its metrics tell it.
-"""
+"""A server's own figures (`GET /metrics`, Prometheus text), summed over its engines, and its load."""
 
 from __future__ import annotations
 

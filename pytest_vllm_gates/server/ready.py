@@ -1,4 +1,4 @@
-"""Is the server really serving? Health, its alias, and one real chat."""
+"""Checks that a server serves: its health, its alias, and one real chat."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def healthy(endpoint: Endpoint, *, by_models: bool = False) -> bool:
     The alias is new for every boot, so another server on the same port is never taken for ours.
     With `by_models`, a server that has no `/health` is well when it lists the model.
     """
-    well = {httpx.codes.OK, httpx.codes.NOT_FOUND} if by_models else {httpx.codes.OK}
+    accepted = {httpx.codes.OK, httpx.codes.NOT_FOUND} if by_models else {httpx.codes.OK}
     try:
         with http.client(endpoint) as client:
-            if client.get("/health", timeout=PROBE_TIMEOUT_S).status_code not in well:
+            if client.get("/health", timeout=PROBE_TIMEOUT_S).status_code not in accepted:
                 return False
             return endpoint.model in served_models(client)
     except (httpx.HTTPError, NotServing):

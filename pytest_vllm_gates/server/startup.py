@@ -29,12 +29,14 @@ def read(text: str) -> Startup:
     """Return what a log tells of a start."""
     # Several ranks say the same: the first one counts.
     lines = "\n".join(dict.fromkeys(bare(line) for line in text.splitlines()))
-    wanted = patterns()
-    facts = {fact.name: found for fact in wanted.facts if (found := value(fact, lines))}
+    startup_patterns = patterns()
+    facts = {
+        fact.name: captured for fact in startup_patterns.facts if (captured := value(fact, lines))
+    }
     figures = {
-        figure.name: float(found.replace(",", ""))
-        for figure in wanted.figures
-        if (found := value(figure, lines))
+        figure.name: float(captured.replace(",", ""))
+        for figure in startup_patterns.figures
+        if (captured := value(figure, lines))
     }
     return Startup(facts, figures)
 
@@ -42,7 +44,7 @@ def read(text: str) -> Startup:
 def value(pattern: Pattern, lines: str) -> str:
     """Return what a pattern finds in a log; empty where it finds nothing."""
     if pattern.every:
-        found = [entry for each in pattern.patterns for entry in re.findall(each, lines)]
-        return ", ".join(sorted(set(found)))
-    matches = (re.search(each, lines) for each in pattern.patterns)
+        values = [captured for regex in pattern.patterns for captured in re.findall(regex, lines)]
+        return ", ".join(sorted(set(values)))
+    matches = (re.search(regex, lines) for regex in pattern.patterns)
     return next((match[1] for match in matches if match), "")

@@ -1,7 +1,4 @@
-"""How a server was started, by what it tells of itself.
-
-Did a server start as the last recorded one did?
-"""
+"""How a server was started, and what changed since the recorded start."""
 
 from __future__ import annotations
 
@@ -62,10 +59,10 @@ class Startup:
         vLLM tells it for requests of the longest length; shorter ones are taken to need less in
         proportion, which for sliding windows and states is too good by a little.
         """
-        told, longest = (
+        concurrency, longest = (
             self.figures.get(name) for name in ("kv_concurrency", "kv_concurrency_tokens")
         )
-        return told * longest / tokens if told and longest else None
+        return concurrency * longest / tokens if concurrency and longest else None
 
     @property
     def kv_bytes(self) -> int | None:
@@ -117,17 +114,17 @@ def parsed(text: str) -> Startup:
     return Startup(tables[FACTS], figures)
 
 
-def changes(recorded: Startup, now: Startup) -> Iterator[str]:
+def changes(recorded: Startup, current: Startup) -> Iterator[str]:
     """Yield one sentence for everything that is otherwise now."""
-    for name in sorted({*recorded.facts, *now.facts}):
-        before, after = recorded.facts.get(name), now.facts.get(name)
+    for name in sorted({*recorded.facts, *current.facts}):
+        before, after = recorded.facts.get(name), current.facts.get(name)
         if before != after:
             yield f"{name}: {before or 'not told'}, now {after or 'not told'}"
-    for name in sorted({*recorded.figures, *now.figures}):
-        was, is_ = recorded.figures.get(name), now.figures.get(name)
+    for name in sorted({*recorded.figures, *current.figures}):
+        was, is_ = recorded.figures.get(name), current.figures.get(name)
         if was is None or is_ is None:
-            told = ("not told" if value is None else f"{value:g}" for value in (was, is_))
-            yield f"{name}: {', now '.join(told)}"
+            words = ("not told" if value is None else f"{value:g}" for value in (was, is_))
+            yield f"{name}: {', now '.join(words)}"
         elif abs(is_ - was) > MARGIN * abs(was) + (ROUNDED_GIB if name.endswith("_gib") else 0):
             share = f" ({is_ / was - 1:+.0%})" if was else ""
             yield f"{name}: {was:g}, now {is_:g}{share}"

@@ -1,4 +1,4 @@
-"""What a boot came to: a running server, or a failure with its log."""
+"""The result of a boot: a running server, or a failure with its log."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ class Failure:
     @property
     def brief(self) -> str:
         """The failure in one line, with its name and the fix where it has one."""
-        named = self.explanation.brief if self.explanation else ""
-        what = self.what.splitlines()[0]
-        return f"{what}: {named}" if named else what
+        brief = self.explanation.brief if self.explanation else ""
+        headline = self.what.splitlines()[0]
+        return f"{headline}: {brief}" if brief else headline
 
     def explain(self) -> str:
         """Return the failure as a person reads it in a terminal."""
-        told = self.explanation
+        explanation = self.explanation
         # The name stands on the first line, which is all that a summary shows.
-        lines = [f"{self.what}: {told.name}" if told and told.name else self.what]
-        if told and told.id:
-            lines += ["", *told.lines()]
+        lines = [
+            f"{self.what}: {explanation.name}" if explanation and explanation.name else self.what
+        ]
+        if explanation and explanation.id:
+            lines += ["", *explanation.lines()]
         elif self.excerpt:
             lines += ["", "the log says:", *(f"    {line}" for line in self.excerpt)]
         if self.log:

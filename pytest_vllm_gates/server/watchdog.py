@@ -1,7 +1,4 @@
-"""Sees a server that hangs: requests wait, and nothing of what it counts moves.
-
-Looks at a server while something else loads it, and notices when nothing moves any more.
-"""
+"""Watches a loaded server and notices when it hangs: requests wait, and none of its counters move."""
 
 from __future__ import annotations
 
@@ -109,11 +106,11 @@ def stacks(processes: Iterable[int], path: Path) -> Path | None:
 
     By py-spy where it is installed and may look, else as far as the kernel tells.
     """
-    found = [f"process {pid}\n{_py_spy(pid) or _kernel(pid)}" for pid in processes]
-    if not found:
+    traces = [f"process {pid}\n{_py_spy(pid) or _kernel(pid)}" for pid in processes]
+    if not traces:
         return None
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(found), encoding="utf-8")
+    path.write_text("\n".join(traces), encoding="utf-8")
     return path
 
 
@@ -138,10 +135,10 @@ def _kernel(pid: int) -> str:
         try:
             name = (task / "comm").read_text(encoding="utf-8").strip()
             state = (task / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-            where = (task / "wchan").read_text(encoding="utf-8").strip() or "0"
+            wait_channel = (task / "wchan").read_text(encoding="utf-8").strip() or "0"
         except OSError:
             continue
-        lines.append(f"  thread {task.name} {name}: state {state}, in {where}")
+        lines.append(f"  thread {task.name} {name}: state {state}, in {wait_channel}")
     return "\n".join(lines)
 
 

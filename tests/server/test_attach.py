@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from conftest import Fakes
 
 
-def test_a_running_server_is_attached_and_left_alone(fakes: Fakes) -> None:
+def test_running_server_is_attached_and_not_stopped(fakes: Fakes) -> None:
     server = fakes(names=("theirs", "other"), key="key")
     boot = launch.attach(server.base_url + "/", "key", 5.0)
     assert boot.failure is None
@@ -23,33 +23,33 @@ def test_a_running_server_is_attached_and_left_alone(fakes: Fakes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "key", "said"),
+    ("faults", "key", "message"),
     [
         ("", "wrong", "the server refused the API key (401 on /v1/models)"),
         ("no-openai", "key", "is this an OpenAI-compatible server?"),
         ("chat-500", "key", "the first chat was answered 500"),
     ],
 )
-def test_a_running_server_that_does_not_serve_is_told(
-    fakes: Fakes, faults: str, key: str, said: str
+def test_running_server_that_does_not_serve_is_reported(
+    fakes: Fakes, faults: str, key: str, message: str
 ) -> None:
     server = fakes(faults, key="key")
     boot = launch.attach(server.base_url, key, 5.0)
     assert boot.failure is not None
     assert boot.failure.what.startswith(f"{server.base_url}: ")
-    assert said in boot.failure.what
+    assert message in boot.failure.what
 
 
-def test_a_server_that_lists_nothing_is_told(fakes: Fakes) -> None:
+def test_server_without_models_is_reported(fakes: Fakes) -> None:
     boot = launch.attach(fakes(names=()).base_url, None, 5.0)
     assert boot.failure is not None
     assert "the server lists no model" in boot.failure.what
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://"])
-def test_where_no_server_answers_that_is_told(url: str) -> None:
+def test_unreachable_server_is_reported(url: str) -> None:
     boot = launch.attach(url, None, 5.0)
     assert boot.failure is not None
-    told = boot.failure.explain()
-    assert told.startswith(f"no server answers at {url}: ")
-    assert f"next: curl {url.rstrip('/')}/models" in told
+    explanation = boot.failure.explain()
+    assert explanation.startswith(f"no server answers at {url}: ")
+    assert f"next: curl {url.rstrip('/')}/models" in explanation

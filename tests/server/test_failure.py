@@ -12,7 +12,7 @@ ONE = Diagnosis(
 )  # fmt: skip
 
 
-def test_a_diagnosis_says_why_what_next_and_where() -> None:
+def test_diagnosis_has_cause_fix_and_line() -> None:
     assert ONE.lines() == [
         "MEMORY (likely): it is short of memory",
         "  why:   The cache does not fit.",
@@ -23,13 +23,13 @@ def test_a_diagnosis_says_why_what_next_and_where() -> None:
     ]
 
 
-def test_who_said_it_how_often_and_what_the_machine_says_of_it() -> None:
+def test_diagnosis_lists_processes_count_and_machine_facts() -> None:
     ranks = tuple(f"Worker {number}" for number in range(5))
-    whole = replace(
+    diagnosis = replace(
         ONE, times=4, processes=ranks, supported_by=("little is free",),
         contradicted_by=("much is free",), references=("a", "b"),
     )  # fmt: skip
-    assert whole.lines()[4:] == [
+    assert diagnosis.lines()[4:] == [
         "  seen:  line 7, 4 times, by Worker 0, Worker 1, Worker 2 and 2 more",
         "         no memory",
         "  this machine agrees: little is free",
@@ -40,11 +40,11 @@ def test_who_said_it_how_often_and_what_the_machine_says_of_it() -> None:
     assert few.lines()[4] == "  seen:  line 7, 2 times, by Worker 0, Worker 1, Worker 2"
 
 
-def test_what_the_exit_status_alone_tells_was_seen_on_no_line() -> None:
+def test_exit_status_diagnosis_has_no_line() -> None:
     assert not any(line.startswith("  seen:") for line in replace(ONE, line=None).lines())
 
 
-def test_an_error_that_nobody_knows_is_shown_under_that_name() -> None:
+def test_unknown_error_is_shown_as_unknown() -> None:
     unknown = Explanation(error=("Traceback", "OddError: x"), error_line=3)
     assert (unknown.id, unknown.name) == ("UNKNOWN", "UNKNOWN, OddError: x")
     assert unknown.brief == "UNKNOWN: OddError: x"
@@ -55,10 +55,10 @@ def test_an_error_that_nobody_knows_is_shown_under_that_name() -> None:
     ]  # fmt: skip
 
 
-def test_an_error_that_ended_nothing_is_no_failure() -> None:
-    well = Explanation(error=("OddError: x",), error_line=3, survived=True, well=True)
-    assert (well.id, well.name, well.brief) == (None, "", "")
-    assert well.lines() == [
+def test_survived_error_is_no_failure() -> None:
+    survived = Explanation(error=("OddError: x",), error_line=3, survived=True, well=True)
+    assert (survived.id, survived.name, survived.brief) == (None, "", "")
+    assert survived.lines() == [
         "nothing is said of a failure", "",
         "the earliest error (line 3, after which the server went on serving):", "    OddError: x",
     ]  # fmt: skip
@@ -66,11 +66,11 @@ def test_an_error_that_ended_nothing_is_no_failure() -> None:
     assert Explanation(error=("x",), well=True).lines()[2] == "the earliest error:"
 
 
-def test_besides_an_answer_stand_a_few_others() -> None:
-    others = tuple(replace(ONE, id=f"N{number}", line=number or None) for number in range(4))
+def test_other_candidates_are_listed_after_the_answer() -> None:
+    candidates = tuple(replace(ONE, id=f"N{number}", line=number or None) for number in range(4))
     explanation = Explanation(
-        ONE, error=("x",), refused=True, candidates=others, wrappers=others[:1],
-        warnings=others[1:2],
+        ONE, error=("x",), refused=True, candidates=candidates, wrappers=candidates[:1],
+        warnings=candidates[1:2],
     )  # fmt: skip
     lines = explanation.lines()
     assert "  the server itself is well: it refused requests of this kind" in lines

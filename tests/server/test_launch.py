@@ -40,11 +40,13 @@ def boots(plan: launch.LaunchPlan) -> Iterator[Boots]:
     """Boot a fake server that goes wrong as told; it ends with the test."""
     started: list[launch.Server] = []
 
-    def boot(faults: str = "", limits: launch.BootLimits = LIMITS, **how: Any) -> launch.Server:
+    def boot(
+        faults: str = "", limits: launch.BootLimits = LIMITS, **arguments: Any
+    ) -> launch.Server:
         faulty = plan.lane.model_copy(update={"env": {"FAKE": faults}})
-        said = how.pop("said", [])
+        progress = arguments.pop("progress", [])
         planned = replace(plan, lane=faulty, limits=limits)
-        started.append(launch.Server(planned, said.append, **how))
+        started.append(launch.Server(planned, progress.append, **arguments))
         return started[-1]
 
     yield boot
@@ -60,9 +62,9 @@ def failure(server: launch.Server) -> Failure:
     return server.boot.failure
 
 
-def test_a_server_that_answers_a_real_chat_has_booted(boots: Boots) -> None:
-    said: list[str] = []
-    server = boots(said=said)
+def test_server_that_answers_a_chat_has_booted(boots: Boots) -> None:
+    progress: list[str] = []
+    server = boots(progress=progress)
     assert server.boot.failure is None
     assert server.boot.endpoint is not None
     assert server.boot.endpoint.base_url.startswith("http://127.0.0.1:")
@@ -74,7 +76,7 @@ def test_a_server_that_answers_a_real_chat_has_booted(boots: Boots) -> None:
     assert times.health_s < times.first_chat_s < LIMITS.boot_s
     assert server.boot.evidence["boot_attempts"] == 1
     assert Path(server.boot.evidence["log"]).read_text()
-    assert re.match(r"qwen3\.5: booting weights on lane fake, \d+ s", said[0])
+    assert re.match(r"qwen3\.5: booting weights on lane fake, \d+ s", progress[0])
 
 
 def test_stopping_a_server_ends_all_of_it(boots: Boots) -> None:
@@ -105,58 +107,58 @@ def test_the_key_is_never_shown(boots: Boots) -> None:
     assert key not in Path(server.boot.evidence["log"]).read_text()
 
 
-def test_a_server_that_dies_before_it_is_ready_is_told_with_its_words(boots: Boots) -> None:
+def test_server_that_dies_while_booting_is_reported_with_log(boots: Boots) -> None:
     server = boots("dies")
-    told = failure(server).explain()
-    assert told.startswith("the server ended before it was ready (exit status 1)")
-    assert "    ValueError: No available memory for the cache blocks." in told
-    assert f"whole log: {server.boot.evidence['log']}" in told
+    message = failure(server).explain()
+    assert message.startswith("the server ended before it was ready (exit status 1)")
+    assert "    ValueError: No available memory for the cache blocks." in message
+    assert f"whole log: {server.boot.evidence['log']}" in message
 
 
-def test_a_command_that_does_not_exist_is_told(plan: launch.LaunchPlan) -> None:
+def test_missing_command_is_reported(plan: launch.LaunchPlan) -> None:
     server = launch.Server(replace(plan, lane=lane("/nowhere/docker", "run")), lambda _: None)
-    told = failure(server)
-    assert told.what == "the server ended before it was ready (exit status 127)"
-    assert told.excerpt == ("cannot start /nowhere/docker: No such file or directory",)
+    boot_failure = failure(server)
+    assert boot_failure.what == "the server ended before it was ready (exit status 127)"
+    assert boot_failure.excerpt == ("cannot start /nowhere/docker: No such file or directory",)
 
 
 @pytest.mark.parametrize(
-    ("faults", "said"),
+    ("faults", "pattern"),
     [
         ("chat-500", "the first chat was answered 500: .*no chat today"),
         ("chat-hangs", r"the first chat (brought nothing for|did not end within) 0\.5 s"),
     ],
 )
 def test_a_server_that_fails_its_first_prompt_has_not_booted(
-    boots: Boots, faults: str, said: str
+    boots: Boots, faults: str, pattern: str
 ) -> None:
     limits = replace(LIMITS, stall_s=0.5) if faults == "chat-hangs" else LIMITS
-    told = failure(boots(faults, limits)).what
-    assert re.search("the server came up healthy and failed its first prompt: " + said, told)
+    message = failure(boots(faults, limits)).what
+    assert re.search("the server came up healthy and failed its first prompt: " + pattern, message)
 
 
-def test_a_server_that_dies_of_its_first_prompt_is_told_with_status_and_words(
+def test_server_that_dies_of_its_first_prompt_is_reported(
     boots: Boots,
 ) -> None:
-    told = failure(boots("dies-after:0"))
-    assert told.what.startswith("the server came up healthy and failed its first prompt")
-    assert told.what.endswith("(exit status 9)")
-    assert any("an illegal memory access" in line for line in told.excerpt)
+    boot_failure = failure(boots("dies-after:0"))
+    assert boot_failure.what.startswith("the server came up healthy and failed its first prompt")
+    assert boot_failure.what.endswith("(exit status 9)")
+    assert any("an illegal memory access" in line for line in boot_failure.excerpt)
 
 
-def test_a_silent_server_is_given_up_before_the_total_limit(boots: Boots) -> None:
-    begun = time.monotonic()
-    told = failure(boots("silent", launch.BootLimits(boot_s=60.0, stall_s=1.0))).what
-    assert re.fullmatch(r"the server made no progress for \d+ s \(--stall-timeout\)", told)
-    assert time.monotonic() - begun < 20
+def test_silent_server_ends_at_the_stall_limit(boots: Boots) -> None:
+    started_at = time.monotonic()
+    message = failure(boots("silent", launch.BootLimits(boot_s=60.0, stall_s=1.0))).what
+    assert re.fullmatch(r"the server made no progress for \d+ s \(--stall-timeout\)", message)
+    assert time.monotonic() - started_at < 20
 
 
-def test_a_server_that_talks_for_ever_is_given_up_at_the_total_limit(boots: Boots) -> None:
-    told = failure(boots("chatters", launch.BootLimits(boot_s=1.0, stall_s=10.0))).what
-    assert re.fullmatch(r"the server was not ready after \d+ s \(--boot-timeout\)", told)
+def test_chatty_server_ends_at_the_total_limit(boots: Boots) -> None:
+    message = failure(boots("chatters", launch.BootLimits(boot_s=1.0, stall_s=10.0))).what
+    assert re.fullmatch(r"the server was not ready after \d+ s \(--boot-timeout\)", message)
 
 
-def test_a_server_that_died_while_serving_is_told(boots: Boots) -> None:
+def test_server_that_died_while_serving_is_reported(boots: Boots) -> None:
     server = boots()
     assert server.alive()
     assert server.process is not None
@@ -168,45 +170,45 @@ def test_a_server_that_died_while_serving_is_told(boots: Boots) -> None:
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def taken_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The port of a server that never answers."""
     monkeypatch.setattr(ready, "PROBE_TIMEOUT_S", 0.2)
     with running(RawServer(None)) as server:
         yield server.port
 
 
-def test_a_port_taken_meanwhile_is_met_with_another_try(
-    boots: Boots, taken: int, monkeypatch: pytest.MonkeyPatch
+def test_port_in_use_is_retried_with_another(
+    boots: Boots, taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = launch.free_port
-    ports = iter([taken])
+    ports = iter([taken_port])
     monkeypatch.setattr(launch, "free_port", lambda: next(ports, None) or free())
-    said: list[str] = []
-    server = boots(said=said)
+    progress: list[str] = []
+    server = boots(progress=progress)
     assert server.boot.failure is None
     assert server.boot.evidence["boot_attempts"] == 2
-    assert "qwen3.5: the port was taken meanwhile; trying another" in said
+    assert "qwen3.5: the port was taken meanwhile; trying another" in progress
     log = Path(server.boot.evidence["log"])
     assert log.name == "server-2.log"
     assert "Address already in use" in log.with_name("server.log").read_text()
 
 
-def test_a_port_that_is_taken_every_time_is_told(
-    boots: Boots, taken: int, monkeypatch: pytest.MonkeyPatch
+def test_port_in_use_on_every_try_is_reported(
+    boots: Boots, taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launch, "free_port", lambda: taken)
+    monkeypatch.setattr(launch, "free_port", lambda: taken_port)
     server = boots()
     assert server.boot.evidence["boot_attempts"] == launch.PORT_TRIES
     assert any("Address already in use" in line for line in failure(server).excerpt)
 
 
-def test_a_stranger_who_answers_on_the_port_is_not_taken_for_ours(
+def test_other_server_on_the_port_is_not_ours(
     boots: Boots, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stranger = fakes(names=("qwen3.5", "qwen3.5-00000000"))
     monkeypatch.setattr(launch, "free_port", lambda: stranger.server_port)
-    told = failure(boots("silent", launch.BootLimits(boot_s=1.0, stall_s=9.0))).what
-    assert "was not ready" in told
+    message = failure(boots("silent", launch.BootLimits(boot_s=1.0, stall_s=9.0))).what
+    assert "was not ready" in message
     assert stranger.chats == 0
 
 
@@ -220,17 +222,17 @@ def test_an_interrupted_boot_leaves_nothing(plan: launch.LaunchPlan, error: Base
         if len(tree) >= 3:  # the guard, the server, and what it spawned
             raise error
 
-    begun = time.monotonic()
+    started_at = time.monotonic()
     with pytest.raises(type(error)):
         launch.Server(replace(plan, lane=plan.lane.model_copy(update={"env": env})), interrupt)
     assert none_of(tree)
-    assert time.monotonic() - begun < LIMITS.boot_s
+    assert time.monotonic() - started_at < LIMITS.boot_s
 
 
-def test_the_log_is_told_as_it_grows(boots: Boots) -> None:
-    heard: list[str] = []
-    boots(on_log=heard.append)
-    assert "a fake boots" in "".join(heard)
+def test_growing_log_is_passed_on(boots: Boots) -> None:
+    chunks: list[str] = []
+    boots(on_log=chunks.append)
+    assert "a fake boots" in "".join(chunks)
 
 
 def test_an_old_log_is_not_read_for_this_boots(boots: Boots, plan: launch.LaunchPlan) -> None:
@@ -244,6 +246,6 @@ def test_a_free_port_is_free() -> None:
         listener.bind(("127.0.0.1", launch.free_port()))
 
 
-def test_the_survivors_helper_sees_this_process() -> None:
+def test_survivors_lists_this_process() -> None:
     assert alive(os.getpid())
     until(lambda: True)

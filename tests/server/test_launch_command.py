@@ -24,16 +24,16 @@ def plan(tmp_path: Path, qwen: Family) -> launch.LaunchPlan:
     return plan_of(qwen, tmp_path / "server")
 
 
-def test_the_command_says_model_alias_and_loopback(plan: launch.LaunchPlan) -> None:
-    bare = replace(plan, python=Path("/env/bin/python"), lane=Lane(
+def test_command_has_model_alias_and_loopback(plan: launch.LaunchPlan) -> None:
+    plain_lane = replace(plan, python=Path("/env/bin/python"), lane=Lane(
         name="own", file=Path("/x"), title="x", python="/env/bin/python",
     ))  # fmt: skip
-    argv = launch.command(bare, 8123, "qwen3.5-ab")
+    argv = launch.command(plain_lane, 8123, "qwen3.5-ab")
     assert argv[:3] == ["/env/bin/python", "-m", "vllm.entrypoints.openai.api_server"]
-    told = " ".join(argv)
-    assert "--model org/weights" in told
-    assert "--served-model-name qwen3.5 qwen3.5-ab --host 127.0.0.1 --port 8123" in told
-    assert "--reasoning-parser qwen3" in told
+    command_line = " ".join(argv)
+    assert "--model org/weights" in command_line
+    assert "--served-model-name qwen3.5 qwen3.5-ab --host 127.0.0.1 --port 8123" in command_line
+    assert "--reasoning-parser qwen3" in command_line
     assert "--revision" not in argv
 
 
@@ -43,7 +43,7 @@ def test_a_revision_is_pinned(plan: launch.LaunchPlan) -> None:
     assert argv[argv.index("--revision") + 1] == "abc123"
 
 
-def test_the_lane_has_the_last_word_on_flags_then_the_checkpoint(plan: launch.LaunchPlan) -> None:
+def test_lane_flags_beat_checkpoint_flags(plan: launch.LaunchPlan) -> None:
     planned = replace(
         plan,
         family=plan.family.model_copy(update={"serve": {"max_model_len": 1, "dtype": "a", "x": 1}}),
@@ -51,8 +51,8 @@ def test_the_lane_has_the_last_word_on_flags_then_the_checkpoint(plan: launch.La
         lane=lane("run", serve={"max_model_len": 3}),
     )
     argv = launch.command(planned, 1, "a")
-    told = {flag: argv[argv.index(flag) + 1] for flag in ("--max-model-len", "--dtype", "--x")}
-    assert told == {"--max-model-len": "3", "--dtype": "b", "--x": "1"}
+    values = {flag: argv[argv.index(flag) + 1] for flag in ("--max-model-len", "--dtype", "--x")}
+    assert values == {"--max-model-len": "3", "--dtype": "b", "--x": "1"}
     assert argv.count("--max-model-len") == 1
 
 
@@ -71,7 +71,7 @@ def test_flags_go_where_the_command_says(plan: launch.LaunchPlan) -> None:
     assert "{flags}" not in argv
 
 
-def test_nothing_of_this_python_leaks_into_the_servers(
+def test_python_variables_do_not_leak_into_the_server(
     plan: launch.LaunchPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in environment_overlay.FOREIGN:
@@ -92,13 +92,13 @@ def test_the_overlay_comes_first_on_the_import_path(plan: launch.LaunchPlan) -> 
     assert launch.environment(replace(planned, overlay=None), "k")["PYTHONPATH"] == "/lanes/own"
 
 
-def test_the_lanes_environment_has_the_last_word(plan: launch.LaunchPlan) -> None:
+def test_lane_environment_beats_defaults(plan: launch.LaunchPlan) -> None:
     planned = replace(plan, lane=lane("run", env={"NO_COLOR": "", "VLLM_API_KEY": "own"}))
     env = launch.environment(planned, "key")
     assert env["NO_COLOR"] == ""
-    own = replace(planned, env={"NO_COLOR": "2", "CUDA_VISIBLE_DEVICES": "3"})
-    assert launch.environment(own, "key")["NO_COLOR"] == "2"
-    assert launch.environment(own, "key")["CUDA_VISIBLE_DEVICES"] == "3"
+    overridden = replace(planned, env={"NO_COLOR": "2", "CUDA_VISIBLE_DEVICES": "3"})
+    assert launch.environment(overridden, "key")["NO_COLOR"] == "2"
+    assert launch.environment(overridden, "key")["CUDA_VISIBLE_DEVICES"] == "3"
 
 
 def test_local_weights_are_served_offline(plan: launch.LaunchPlan, tmp_path: Path) -> None:

@@ -99,27 +99,27 @@ def test_a_cause_is_found_under_any_prefix_before_its_wrappers(
     log: Path, cause: str, prefix: str
 ) -> None:
     write(log, *NOISE, prefix + cause, *(prefix + line for line in WRAPPERS))
-    found = earliest_error(log)
-    assert cause in found
-    assert WRAPPERS[-1] not in found
+    lines_found = earliest_error(log)
+    assert cause in lines_found
+    assert WRAPPERS[-1] not in lines_found
 
 
-def test_the_first_of_several_errors_is_the_one(log: Path) -> None:
+def test_first_of_several_errors_is_returned(log: Path) -> None:
     later = [f"later {number}" for number in range(9)]
-    found = earliest_error(write(log, *NOISE, CAUSES[0], *later, CAUSES[1]))
-    assert CAUSES[0] in found
-    assert CAUSES[1] not in found
+    lines_found = earliest_error(write(log, *NOISE, CAUSES[0], *later, CAUSES[1]))
+    assert CAUSES[0] in lines_found
+    assert CAUSES[1] not in lines_found
 
 
 def test_an_error_comes_with_the_lines_around_it(log: Path) -> None:
     lines = [f"line {number}" for number in range(9)]
-    found = earliest_error(write(log, *lines, CAUSES[0], *(f"after {n}" for n in range(9))))
-    assert found == ("line 7", "line 8", CAUSES[0], "after 0", "after 1")
+    lines_found = earliest_error(write(log, *lines, CAUSES[0], *(f"after {n}" for n in range(9))))
+    assert lines_found == ("line 7", "line 8", CAUSES[0], "after 0", "after 1")
 
 
-def test_what_several_ranks_repeat_is_told_once(log: Path) -> None:
-    said = f"ERROR {STAMP} [w.py:1] {CAUSES[0]}"
-    repeated = [f"(Worker_TP{rank} pid={rank}) {said}" for rank in (1, 2)]
+def test_error_repeated_by_ranks_is_reported_once(log: Path) -> None:
+    error_line = f"ERROR {STAMP} [w.py:1] {CAUSES[0]}"
+    repeated = [f"(Worker_TP{rank} pid={rank}) {error_line}" for rank in (1, 2)]
     assert earliest_error(write(log, "start", *repeated, "end")).count(CAUSES[0]) == 1
 
 
@@ -128,9 +128,9 @@ def test_a_log_of_wrappers_alone_gives_its_last_lines(log: Path) -> None:
 
 
 def test_a_log_without_an_error_gives_its_last_lines(log: Path) -> None:
-    found = earliest_error(write(log, *(f"line {number}" for number in range(100)), "", "  "))
-    assert found[-1] == "line 99"
-    assert len(found) == 12
+    lines_found = earliest_error(write(log, *(f"line {number}" for number in range(100)), "", "  "))
+    assert lines_found[-1] == "line 99"
+    assert len(lines_found) == 12
 
 
 @pytest.mark.parametrize(
@@ -142,18 +142,18 @@ def test_a_log_without_an_error_gives_its_last_lines(log: Path) -> None:
         "INFO 11-20 09:59:00 [a.py:1] Using ErrorHandler for requests",
     ],
 )
-def test_a_line_that_only_speaks_of_errors_is_none(log: Path, line: str) -> None:
+def test_line_that_only_mentions_errors_is_no_error(log: Path, line: str) -> None:
     assert CAUSES[0] in earliest_error(write(log, line, *NOISE, CAUSES[0]))
     assert line not in earliest_error(write(log, line, *NOISE, CAUSES[0]))
 
 
-def test_no_log_and_an_empty_log_say_nothing(log: Path) -> None:
+def test_missing_or_empty_log_has_no_error(log: Path) -> None:
     assert earliest_error(log) == ()
     log.touch()
     assert earliest_error(log) == ()
 
 
-def test_bytes_that_do_not_decode_hide_nothing(log: Path) -> None:
+def test_undecodable_bytes_hide_no_error(log: Path) -> None:
     log.write_bytes(b"\xff\xfe progress\n" + CAUSES[0].encode() + b"\n")
     assert CAUSES[0] in earliest_error(log)
 
@@ -164,8 +164,8 @@ def test_a_progress_bar_does_not_bury_the_error(log: Path) -> None:
 
 
 def test_a_growing_log_is_not_silent(log: Path) -> None:
-    seen: list[str] = []
-    watch = LogWatch(log, seen.append)
+    chunks: list[str] = []
+    watch = LogWatch(log, chunks.append)
     time.sleep(SILENCE_S)
     assert watch.silent_s() >= SILENCE_S
     log.write_text("(APIServer pid=1) INFO 11-20 10:00:00 [a.py:1] half")
@@ -175,7 +175,7 @@ def test_a_growing_log_is_not_silent(log: Path) -> None:
         file.write(" a line\n\n10%\r20%\r")
     assert watch.silent_s() < SILENCE_S
     assert watch.last_line == "20%"
-    assert "".join(seen) == log.read_bytes().decode()
+    assert "".join(chunks) == log.read_bytes().decode()
 
 
 def test_a_log_that_grows_by_blank_lines_keeps_its_last_words(log: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_log_that_grows_by_blank_lines_keeps_its_last_words(log: Path) -> None
     assert watch.last_line == "loading"
 
 
-def test_a_log_that_was_cut_counts_as_progress_and_is_read_on(log: Path) -> None:
+def test_truncated_log_counts_as_progress_and_is_read_on(log: Path) -> None:
     watch = LogWatch(log)
     log.write_text("a long first line\n")
     watch.silent_s()
@@ -195,7 +195,7 @@ def test_a_log_that_was_cut_counts_as_progress_and_is_read_on(log: Path) -> None
     assert watch.silent_s() < SILENCE_S
 
 
-def test_a_log_can_be_read_from_where_one_stopped(log: Path) -> None:
+def test_log_is_read_from_the_last_position(log: Path) -> None:
     log.write_bytes("één\ntwee\n".encode())
     assert read_from(log, len("één\n".encode())) == "twee\n"
 
@@ -215,7 +215,7 @@ def test_a_log_can_be_read_from_where_one_stopped(log: Path) -> None:
 )
 def test_a_log_is_read_in_blocks_of_whole_lines(log: Path, text: bytes) -> None:
     log.write_bytes(text)
-    found = list(blocks(log))
-    assert b"".join(found) == text
-    assert all(len(data) <= 2 * BLOCK_BYTES for data in found)
-    assert b"\n" not in text or all(data.endswith((b"\n", b"\r")) for data in found)
+    parts = list(blocks(log))
+    assert b"".join(parts) == text
+    assert all(len(data) <= 2 * BLOCK_BYTES for data in parts)
+    assert b"\n" not in text or all(data.endswith((b"\n", b"\r")) for data in parts)

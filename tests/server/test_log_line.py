@@ -52,15 +52,15 @@ COLLECTORS = [
 @pytest.mark.parametrize("collector", COLLECTORS)
 @pytest.mark.parametrize("process", PROCESSES)
 @pytest.mark.parametrize("level", LEVELS)
-def test_every_prefix_is_taken_off(collector: str, process: str, level: str) -> None:
-    found = free(f"{collector}{process}{level}{SAID}  \n")
-    assert found == LogLine(SAID, LEVELS[level], PROCESSES[process])
+def test_every_prefix_is_stripped(collector: str, process: str, level: str) -> None:
+    log_line = free(f"{collector}{process}{level}{SAID}  \n")
+    assert log_line == LogLine(SAID, LEVELS[level], PROCESSES[process])
 
 
 @pytest.mark.parametrize("key", ["log", "message", "MESSAGE", "msg"])
-def test_a_line_in_json_is_taken_out(key: str) -> None:
-    said = f'(EngineCore pid=1) ERROR {STAMP} [a.py:1] \x1b[31mit said "no"\x1b[0m\n'
-    line = json.dumps({key: said, "stream": "stderr", "time": ISO})
+def test_json_line_is_unwrapped(key: str) -> None:
+    raw = f'(EngineCore pid=1) ERROR {STAMP} [a.py:1] \x1b[31mit said "no"\x1b[0m\n'
+    line = json.dumps({key: raw, "stream": "stderr", "time": ISO})
     assert free(line) == LogLine('it said "no"', "ERROR", "EngineCore")
     assert free(f"{ISO} stdout F {line}").text == 'it said "no"'
 
@@ -83,25 +83,25 @@ def test_what_only_looks_like_a_prefix_stays(line: str) -> None:
     assert free(line).text == line
 
 
-def test_indentation_stays_and_rays_repetition_goes() -> None:
+def test_indentation_stays_and_ray_repetition_is_removed() -> None:
     line = f"(EngineCore pid=1) ERROR {STAMP} [a.py:1]     raise it"
     assert free(line).text == "    raise it"
     repeated = "(Worker pid=1, ip=10.0.0.1) no memory [repeated 3x across cluster]"
     assert free(repeated) == LogLine("no memory", "", "Worker")
 
 
-def test_prefixes_without_end_are_not_followed_for_ever() -> None:
+def test_number_of_stripped_prefixes_is_bounded() -> None:
     assert free("(pid=1) " * 9 + "x") == LogLine("(pid=1) x", "", "")
     assert free("[pod/a] " * 9 + "x").text == "[pod/a] x"
 
 
-def test_json_behind_a_collector_that_is_no_record_stays() -> None:
+def test_json_without_a_log_field_stays() -> None:
     assert free(f'{ISO} {{"a": 1}}').text == '{"a": 1}'
 
 
-def test_json_that_is_too_deep_to_be_read_stays() -> None:
+def test_too_deeply_nested_json_stays() -> None:
     assert free('{"a":' * 100_000).text.startswith('{"a":{"a":')
 
 
-def test_a_line_that_does_not_end_is_cut() -> None:
+def test_endless_line_is_cut() -> None:
     assert len(free("x" * 10**6).text) < 10**5

@@ -14,7 +14,7 @@ from pytest_vllm_gates.server.watchdog import RestState
 LOAD = Load(1.0, running=2, waiting=3, generated=40, read=50, preempted=6, kv_usage=0.123456)
 
 
-def test_in_flight_is_what_runs_and_what_waits() -> None:
+def test_in_flight_is_running_plus_waiting() -> None:
     assert LOAD.in_flight == 5
 
 
@@ -22,7 +22,7 @@ def test_in_flight_is_what_runs_and_what_waits() -> None:
     "changed",
     [{"running": 1}, {"waiting": 0}, {"generated": 41}, {"read": 51}, {"kv_usage": 0.5}],
 )
-def test_progress_is_any_of_what_a_request_moves(changed: dict[str, float]) -> None:
+def test_any_request_counter_is_progress(changed: dict[str, float]) -> None:
     assert replace(LOAD, **changed).progress != LOAD.progress  # type: ignore[arg-type]
 
 
@@ -30,7 +30,7 @@ def test_time_alone_is_no_progress() -> None:
     assert replace(LOAD, at=2.0, preempted=7, cached=8).progress == LOAD.progress
 
 
-def test_a_load_tells_the_most_that_was_seen_of_each_phase() -> None:
+def test_load_reports_the_maximum_of_each_phase() -> None:
     at_rest = replace(LOAD, preempted=4, cached=100)
     phase = Phase(
         "chats", alone=True, users=4, asked={}, answers=(), took_s=1.239, late_s=(),
@@ -38,8 +38,8 @@ def test_a_load_tells_the_most_that_was_seen_of_each_phase() -> None:
         seen=(LOAD, replace(LOAD, running=9, kv_usage=0.1)),
     )  # fmt: skip
     quiet = replace(phase, name="quiet", seen=(), before=None)
-    rest = RestState(Completion(), in_flight=0, kv_usage=0.0, memory_bytes=None)
-    assert LoadResult(Completion(), (phase, quiet), (), rest).as_evidence() == {
+    rest_state = RestState(Completion(), in_flight=0, kv_usage=0.0, memory_bytes=None)
+    assert LoadResult(Completion(), (phase, quiet), (), rest_state).as_evidence() == {
         "chats": {
             "took_s": 1.24, "requests": 0, "running": 9, "waiting": 3, "kv_usage": 0.1235,
             "preempted": 2, "cached_tokens": 30,

@@ -32,12 +32,12 @@ def test_a_server_that_does_not_know_our_key_is_not_ours(fakes: Fakes) -> None:
     assert not ready.healthy(endpoint(fakes(key="theirs"), "m", "ours"))
 
 
-def test_what_speaks_another_language_is_not_healthy(fakes: Fakes) -> None:
+def test_non_http_server_is_not_healthy(fakes: Fakes) -> None:
     assert not ready.healthy(endpoint(fakes("no-openai")))
     assert not ready.healthy(Endpoint("http://127.0.0.1:9/v1", "m"))
 
 
-def test_a_key_that_is_refused_is_told(fakes: Fakes) -> None:
+def test_refused_key_is_reported(fakes: Fakes) -> None:
     with (
         http.client(endpoint(fakes(key="theirs"))) as client,
         pytest.raises(client_ready.NotServing, match="refused the API key"),
@@ -45,7 +45,7 @@ def test_a_key_that_is_refused_is_told(fakes: Fakes) -> None:
         client_ready.served_models(client)
 
 
-def test_models_that_are_no_models_are_told(fakes: Fakes) -> None:
+def test_malformed_model_list_is_reported(fakes: Fakes) -> None:
     with (
         http.client(endpoint(fakes("no-openai"))) as client,
         pytest.raises(
@@ -56,13 +56,13 @@ def test_models_that_are_no_models_are_told(fakes: Fakes) -> None:
 
 
 @pytest.mark.parametrize("faults", ["", "spaces"])
-def test_a_chat_that_comes_back_is_timed(fakes: Fakes, faults: str) -> None:
+def test_answered_chat_is_timed(fakes: Fakes, faults: str) -> None:
     chat = ready.first_chat(endpoint(fakes(faults)), 5.0)
     assert 0 < chat.first_token_s <= chat.total_s < 5
 
 
 @pytest.mark.parametrize(
-    ("faults", "said"),
+    ("faults", "message"),
     [
         ("chat-404", "the first chat was answered 404: .*no chat today"),
         ("chat-500", "the first chat was answered 500: .*no chat today"),
@@ -75,17 +75,17 @@ def test_a_chat_that_comes_back_is_timed(fakes: Fakes, faults: str) -> None:
         ("chat-hangs", r"the first chat brought nothing for 0\.3 s while /health answered"),
     ],
 )
-def test_a_chat_that_does_not_come_back_is_told(fakes: Fakes, faults: str, said: str) -> None:
-    with pytest.raises(client_ready.NotServing, match=said):
-        ready.first_chat(endpoint(fakes(faults)), 0.3 if r"0\.3" in said else 5.0)
+def test_unanswered_chat_is_reported(fakes: Fakes, faults: str, message: str) -> None:
+    with pytest.raises(client_ready.NotServing, match=message):
+        ready.first_chat(endpoint(fakes(faults)), 0.3 if r"0\.3" in message else 5.0)
 
 
-def test_a_chat_that_never_ends_is_told(fakes: Fakes) -> None:
+def test_endless_chat_is_reported(fakes: Fakes) -> None:
     # Longer than any pause of a busy machine: a chat that stops is told in other words.
     with pytest.raises(client_ready.NotServing, match="the first chat did not end within 2 s"):
         ready.first_chat(endpoint(fakes("chat-never-ends")), 2.0)
 
 
-def test_a_server_that_is_not_there_is_told() -> None:
+def test_absent_server_is_reported() -> None:
     with pytest.raises(client_ready.NotServing, match="the first chat broke off"):
         ready.first_chat(Endpoint("http://127.0.0.1:9/v1", "m"), 5.0)

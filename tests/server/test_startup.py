@@ -113,7 +113,7 @@ def test_shorter_requests_have_more_room() -> None:
     assert read(GPU_OLDER).concurrency_at(20_480) == pytest.approx(18.92)
 
 
-def test_what_is_not_told_is_not_known() -> None:
+def test_unreported_values_are_unknown() -> None:
     startup = read("hello\n")
     assert (startup.facts, startup.figures) == ({}, {})
     assert startup.concurrency_at(100) is None

@@ -21,7 +21,7 @@ def test_a_pattern_has_one_group(pattern: str) -> None:
         Pattern(name="x", patterns=("(one)", pattern))
 
 
-def test_concurrency_is_told_for_shorter_requests_too() -> None:
+def test_concurrency_scales_to_shorter_requests() -> None:
     startup = Startup(figures={"kv_concurrency": 2.5, "kv_concurrency_tokens": 4000.0})
     assert startup.concurrency_at(1000) == 10
     assert Startup(figures={"kv_concurrency": 2.5}).concurrency_at(1000) is None
@@ -34,7 +34,7 @@ def test_the_caches_memory_is_in_bytes() -> None:
     assert Startup().kv_bytes is None
 
 
-def test_all_of_it_is_evidence() -> None:
+def test_startup_is_recorded_as_evidence() -> None:
     startup = Startup({"mode": "eager"}, {"kv_gib": 1.5}, {"block_size": "16"})
     assert startup.as_evidence() == {
         "mode": "eager", "kv_gib": 1.5, "cache_config": {"block_size": "16"},

@@ -17,16 +17,16 @@ def test_a_golden_reads_as_it_was_written() -> None:
     assert parsed(written("Qwen", BEFORE)) == BEFORE
 
 
-def test_a_golden_with_a_word_for_a_figure_is_corrupt() -> None:
+def test_golden_with_text_for_a_number_is_corrupt() -> None:
     with pytest.raises(CorruptGolden, match="cannot be read"):
         parsed(written("Qwen", BEFORE).replace("7.5", "heavy"))
 
 
-def test_a_figure_may_move_by_a_twentieth() -> None:
-    near = Startup(BEFORE.facts, {**BEFORE.figures, "kv_tokens": 95_000.0})
-    assert list(changes(BEFORE, near)) == []
-    far = Startup(BEFORE.facts, {**BEFORE.figures, "kv_tokens": 105_001.0})
-    assert list(changes(BEFORE, far)) == ["kv_tokens: 100000, now 105001 (+5%)"]
+def test_figure_may_change_by_a_twentieth() -> None:
+    within = Startup(BEFORE.facts, {**BEFORE.figures, "kv_tokens": 95_000.0})
+    assert list(changes(BEFORE, within)) == []
+    beyond = Startup(BEFORE.facts, {**BEFORE.figures, "kv_tokens": 105_001.0})
+    assert list(changes(BEFORE, beyond)) == ["kv_tokens: 100000, now 105001 (+5%)"]
 
 
 def test_the_last_digit_of_what_was_rounded_is_no_change() -> None:
@@ -37,12 +37,12 @@ def test_the_last_digit_of_what_was_rounded_is_no_change() -> None:
     ]
 
 
-def test_every_change_is_told() -> None:
-    now = Startup(
+def test_every_change_is_reported() -> None:
+    after = Startup(
         {"attention_backend": "TRITON_ATTN", "kernels": "slow", "mode": "level: 3"},
         {"kv_tokens": 50_000.0, "kv_gib": 3.0, "spilled_gib": 1.0},
     )
-    assert list(changes(BEFORE, now)) == [
+    assert list(changes(BEFORE, after)) == [
         "attention_backend: FLASH_ATTN, now TRITON_ATTN",
         "enforce_eager: False, now not told",
         "kernels: not told, now slow",

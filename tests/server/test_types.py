@@ -14,7 +14,7 @@ DIAGNOSIS = Diagnosis(
 )  # fmt: skip
 
 
-def test_an_endpoint_has_a_root_and_keeps_its_key_to_itself() -> None:
+def test_endpoint_has_a_root_and_hides_its_key() -> None:
     endpoint = Endpoint("http://127.0.0.1:1/v1", "m", "letmein")
     assert endpoint.root_url == "http://127.0.0.1:1"
     assert Endpoint("http://127.0.0.1:1", "m").root_url == "http://127.0.0.1:1"

@@ -1,6 +1,6 @@
-"""All that decides what a boot would serve, part by part.
+"""Everything that decides what a boot would serve, part by part.
 
-A kept server serves a run only where all of it is the same.
+A kept server serves a run only if all parts are equal.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def _packages(environment: Environment) -> Iterator[Path]:
             yield path
         for file in folder.glob("vllm*.dist-info/direct_url.json"):
             with contextlib.suppress(OSError, ValueError, AttributeError):
-                told = json.loads(file.read_text(encoding="utf-8"))
-                if told.get("dir_info", {}).get("editable"):
-                    yield Path(unquote(urlsplit(told["url"]).path)) / "vllm"
+                direct_url = json.loads(file.read_text(encoding="utf-8"))
+                if direct_url.get("dir_info", {}).get("editable"):
+                    yield Path(unquote(urlsplit(direct_url["url"]).path)) / "vllm"
 
 
 def _sources(package: Path) -> str:
@@ -95,8 +95,8 @@ def _sources(package: Path) -> str:
             if name.endswith((".py", ".so")):
                 path = os.path.join(folder, name)  # noqa: PTH118 - thousands of files
                 with contextlib.suppress(OSError):
-                    found = os.stat(path)  # noqa: PTH116
-                    lines.append(f"{path} {found.st_size} {found.st_mtime_ns}")
+                    status = os.stat(path)  # noqa: PTH116
+                    lines.append(f"{path} {status.st_size} {status.st_mtime_ns}")
     return _hash("\n".join(lines).encode())
 
 
@@ -116,9 +116,9 @@ def _below(folder: Path) -> Iterable[Path]:
 
 
 def _file(path: Path) -> str:
-    found = path.stat()
-    if found.st_size > HASHED_BYTES:
-        return f"{found.st_size} bytes, {found.st_mtime_ns}"
+    status = path.stat()
+    if status.st_size > HASHED_BYTES:
+        return f"{status.st_size} bytes, {status.st_mtime_ns}"
     return _hash(path.read_bytes())
 
 

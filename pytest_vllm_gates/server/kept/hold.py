@@ -1,4 +1,4 @@
-"""Who uses a kept server: a lock that ends with its holder, however that ends."""
+"""The lock of a kept server's user, released when the user's process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class Hold:
             time.sleep(LOOK_S)
         # Its last holder may have removed it with the server.
         try:
-            same = os.path.samestat(os.fstat(handle), self.path.stat())
+            is_current = os.path.samestat(os.fstat(handle), self.path.stat())
         except OSError:
-            same = False
-        if not same:
+            is_current = False
+        if not is_current:
             os.close(handle)
             return False
         self._handle = handle

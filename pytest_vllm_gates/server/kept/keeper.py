@@ -1,14 +1,15 @@
-"""Keeps one server up when the run that booted it has gone.
+"""Keeps one server up after the run that booted it has ended.
 
-A program of its own, standard library and `process.py` only (`python -I -S keeper.py`): what is
-installed may change while it runs. It reads an order, one line of JSON, from its standard input:
-what to start, in which environment, with which log, and the folder of the kept server. It starts
-that under a guard and prints the guard's id. Until it is told to keep the server, the end of its
-input ends the server; from then on it ends when it was idle for as long as its `hold` says, when
-this program gets SIGTERM, when its record or folder is removed, or by itself.
+The keeper is a program of its own, with only the standard library and `process.py`
+(`python -I -S keeper.py`), because the installed packages may change while it runs. It reads an
+order, one line of JSON, from its standard input: the command to start, its environment, its log, and
+the folder of the kept server. It starts the command under a guard and prints the guard's id. Until
+the order to keep the server comes, the end of its input ends the server. From then on the server
+ends when it was idle for as long as its `hold` allows, when this program gets SIGTERM, when its
+record or folder is removed, or by itself.
 
-It leaves its starter's process group, so a terminal's Ctrl-C does not reach it, and its starter at
-once. It is no session of its own, for the reason that `guard.py` has none.
+It leaves its starter's process group, so a terminal's Ctrl-C does not reach it. It is not a session
+of its own, for the reason that `guard.py` has none.
 """
 
 from __future__ import annotations
@@ -86,26 +87,26 @@ def keep(process: GuardedProcess, hold: Hold, base_url: str, key: str) -> bool:
     signals = {signal.SIGTERM, signal.SIGCHLD}
     # Only now: whoever is started inherits what is blocked.
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    used, seen = time.monotonic(), None
+    last_used, requests_served = time.monotonic(), None
     while process.poll() is None:
         got = signal.sigtimedwait(signals, LOOK_S)
         if not record.exists() or (got and got.si_signo == signal.SIGTERM):
             return False
         now = time.monotonic()
         if hold.held():
-            used, seen = now, None
+            last_used, requests_served = now, None
             with contextlib.suppress(OSError):
                 os.utime(hold.path)
             continue
-        if seen is None:
-            seen = served(base_url, key)
-        if now - used < hold.idle_limit_s or not hold.acquire(0):
+        if requests_served is None:
+            requests_served = served(base_url, key)
+        if now - last_used < hold.idle_limit_s or not hold.acquire(0):
             continue
         # Its owner may have asked it otherwise than through a run.
-        served_since, seen = seen, served(base_url, key)
-        if seen == served_since:
+        served_since, requests_served = requests_served, served(base_url, key)
+        if requests_served == served_since:
             return False
-        used = now
+        last_used = now
         hold.release()
     return True
 
@@ -164,12 +165,12 @@ def main() -> None:
     )
     ids = {"server": process.pid, "keeper": os.getpid()}
     print(json.dumps({name: [pid, started(pid)] for name, pid in ids.items()}), flush=True)
-    hold, died, told = Hold(folder), False, booted(process, orders)
-    if told:
+    hold, died, keep_order = Hold(folder), False, booted(process, orders)
+    if keep_order:
         key = order["env"].get("VLLM_API_KEY", "")
-        write(folder / RECORD, told["keep"])
+        write(folder / RECORD, keep_order["keep"])
         print(json.dumps("kept"), flush=True)
-        died = keep(process, hold, told["keep"]["base_url"], key)
+        died = keep(process, hold, keep_order["keep"]["base_url"], key)
     status = process.stop()
     # Whoever uses it takes away what is left; what died unseen is to be told.
     if died or not hold.acquire(0):

@@ -1,4 +1,4 @@
-"""The process of a server that is, or is to be, kept: its keeper holds the guard's pipe."""
+"""The process of a server that is, or will be, kept: its keeper has the guard's pipe open."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class KeptProcess:
         return process
 
     def _begin(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        with (self.folder / "keeper.log").open("ab") as said:
+        with (self.folder / "keeper.log").open("ab") as keeper_log:
             self._orders = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(KEEPER)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=keeper_log,
             )
         # In the pipe and not on a command line: the key is in it.
         ids = self._order(
@@ -99,8 +99,10 @@ class KeptProcess:
 
     def tree(self) -> tuple[ProcessId, ...]:
         """Return the processes below the guard."""
-        found = ((pid, started(pid)) for pid in guard.descendants(self.pid))
-        return tuple(ProcessId(pid=pid, started=at) for pid, at in found if at is not None)
+        children = ((pid, started(pid)) for pid in guard.descendants(self.pid))
+        return tuple(
+            ProcessId(pid=pid, started=start) for pid, start in children if start is not None
+        )
 
     @property
     def pid(self) -> int:
@@ -110,7 +112,7 @@ class KeptProcess:
     def poll(self) -> int | None:
         """Return the exit status, or None while the command runs."""
         if self._status is None and not lives(self.server):
-            self._status = self._told()
+            self._status = self._read_status()
         return self._status
 
     def wait(self, timeout: float) -> int | None:
@@ -131,10 +133,10 @@ class KeptProcess:
                 send(self.keeper, signal.SIGTERM)
             if self.wait(grace_s + HURRY_S) is None:
                 # The keeper hangs. Its guard sees it go; the rest is known by its ids.
-                left = [self.server, *self.tree()]
+                processes = [self.server, *self.tree()]
                 send(self.keeper, signal.SIGKILL)
                 self.wait(grace_s + TOLD_S)
-                for process_id in left:
+                for process_id in processes:
                     send(process_id, signal.SIGKILL)
         status = self.poll()
         self._settle()
@@ -167,8 +169,8 @@ class KeptProcess:
             return None
         answer = pipes.stdout.readline()
         if not answer:
-            said = (self.folder / "keeper.log").read_text(encoding="utf-8", errors="replace")
-            raise OSError(f"the keeper of the server failed:\n{said}")
+            keeper_log = (self.folder / "keeper.log").read_text(encoding="utf-8", errors="replace")
+            raise OSError(f"the keeper of the server failed:\n{keeper_log}")
         return json.loads(answer)
 
     def _hang_up(self) -> None:
@@ -178,22 +180,22 @@ class KeptProcess:
                 pipe.close()
         self._orders = None
 
-    def _told(self) -> int:
+    def _read_status(self) -> int:
         """Return how the server ended, as its keeper has it."""
         deadline = time.monotonic() + TOLD_S
         while True:
-            told = ended(self.folder)
-            if told is not None or not lives(self.keeper) or time.monotonic() > deadline:
-                told = told or ended(self.folder)
-                return told[0] if told else ENDED_BY_GUARD
+            end = ended(self.folder)
+            if end is not None or not lives(self.keeper) or time.monotonic() > deadline:
+                end = end or ended(self.folder)
+                return end[0] if end else ENDED_BY_GUARD
             time.sleep(POLL_S)
 
 
 def ended(folder: Path) -> tuple[int, float] | None:
     """Return with which status a kept server ended and when, in seconds since 1970."""
     try:
-        told = json.loads((folder / ENDED).read_text(encoding="utf-8"))
-        return int(told["status"]), float(told["at"])
+        record = json.loads((folder / ENDED).read_text(encoding="utf-8"))
+        return int(record["status"]), float(record["at"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

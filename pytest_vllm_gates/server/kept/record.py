@@ -1,4 +1,4 @@
-"""A kept server: one that a run left up for the next, as its record tells it."""
+"""The record of a kept server: one that a run left up for the next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 FORMAT: Literal["pytest-vllm-gates/kept-server"] = "pytest-vllm-gates/kept-server"
 VERSION: Literal[1] = 1
 # What of a fingerprint may be told with its values; the others' are hashes.
-TELLING = re.compile(r"flag |package |plugin$|lane$|checkpoint$")
+SHOWN_WITH_VALUES = re.compile(r"flag |package |plugin$|lane$|checkpoint$")
 NAMES_TOLD = 3
 MINUTE_S = 60
 
@@ -71,24 +71,24 @@ class KeptRecord(toml.Record):
         return BootTimes(**self.times)  # type: ignore[arg-type]
 
 
-def differences(there: Mapping[str, str], here: Mapping[str, str]) -> Iterator[str]:
+def differences(kept: Mapping[str, str], requested: Mapping[str, str]) -> Iterator[str]:
     """Yield what a kept server's fingerprint has otherwise than that of what is asked for."""
-    for name in sorted(there.keys() | here.keys()):
-        text, other = there.get(name), here.get(name)
-        if text == other:
+    for name in sorted(kept.keys() | requested.keys()):
+        kept_value, requested_value = kept.get(name), requested.get(name)
+        if kept_value == requested_value:
             continue
-        if TELLING.match(name) and not names_a_secret(name):
-            yield f"{name} (kept {_shown(text)}, asked {_shown(other)})"
-        elif text is None or other is None:
-            yield f"{name} ({'not there' if text is None else 'not any more'})"
+        if SHOWN_WITH_VALUES.match(name) and not names_a_secret(name):
+            yield f"{name} (kept {_value_words(kept_value)}, asked {_value_words(requested_value)})"
+        elif kept_value is None or requested_value is None:
+            yield f"{name} ({'not there' if kept_value is None else 'not any more'})"
         else:
             yield name
 
 
 def told(differing: list[str]) -> str:
     """Return the first of some differences, and how many more there are."""
-    more = len(differing) - NAMES_TOLD
-    return ", ".join(differing[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")
+    left_out = len(differing) - NAMES_TOLD
+    return ", ".join(differing[:NAMES_TOLD]) + (f" and {left_out} more" if left_out > 0 else "")
 
 
 def span(seconds: float) -> str:
@@ -99,5 +99,5 @@ def span(seconds: float) -> str:
     return f"{seconds / MINUTE_S:.0f} min" if seconds < 2 * hour_s else f"{seconds / hour_s:.0f} h"
 
 
-def _shown(value: str | None) -> str:
+def _value_words(value: str | None) -> str:
     return "none" if value is None else value or "set"

@@ -1,4 +1,4 @@
-"""The folder of kept servers: who is in it, what became of them, and that nobody else gets in."""
+"""The folder of kept servers: its records, their states, and that nobody else can read them."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def opened() -> Path:
             f"no folder for kept servers: {error.strerror}: {folder}\n"
             "name another place in XDG_STATE_HOME, or leave --keep-server out"
         ) from error
-    if why := open_to_others(folder):
+    if problem := open_to_others(folder):
         raise UserError(
-            f"{folder} {why}: the keys of kept servers would not be safe there\n"
+            f"{folder} {problem}: the keys of kept servers would not be safe there\n"
             f"chmod 700 {folder}, or name another place in XDG_STATE_HOME"
         )
     return folder
@@ -94,38 +94,38 @@ def opened() -> Path:
 
 def made(folder: Path) -> Path:
     """Return a new server's own folder in the folder of kept servers."""
-    own = folder / secrets.token_hex(3)
-    own.mkdir(mode=0o700)
-    return own
+    server_folder = folder / secrets.token_hex(3)
+    server_folder.mkdir(mode=0o700)
+    return server_folder
 
 
 def open_to_others(path: Path) -> str:
     """Return why a file or folder is not its user's alone; '' where it is."""
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode):
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode):
         return "is a link"
-    if found.st_uid != os.geteuid():
-        return f"belongs to {_user(found.st_uid)}"
-    if found.st_mode & 0o077:
-        return f"is open to others (mode {stat.S_IMODE(found.st_mode):04o})"
+    if status.st_uid != os.geteuid():
+        return f"belongs to {_user(status.st_uid)}"
+    if status.st_mode & 0o077:
+        return f"is open to others (mode {stat.S_IMODE(status.st_mode):04o})"
     return ""
 
 
-def key(entry: KeptEntry) -> str:
+def key(kept_entry: KeptEntry) -> str:
     """Return a kept server's key; raises `UserError` where others can read it, or nobody can."""
-    path = entry.folder / KEY
+    path = kept_entry.folder / KEY
     try:
-        for file in (entry.folder, path):
-            if why := open_to_others(file):
-                raise UserError(f"its key is not safe: {file} {why}")
+        for file in (kept_entry.folder, path):
+            if problem := open_to_others(file):
+                raise UserError(f"its key is not safe: {file} {problem}")
         return path.read_text(encoding="ascii")
     except OSError as error:
         raise UserError(f"its key cannot be read: {error.strerror}: {path}") from error
 
 
-def log_of(entry: KeptEntry) -> Path | None:
+def log_of(kept_entry: KeptEntry) -> Path | None:
     """Return a kept server's log, where there is one."""
-    log = Path(entry.record.evidence["log"]) if entry.record else None
+    log = Path(kept_entry.record.evidence["log"]) if kept_entry.record else None
     return log if log and log.is_file() else None
 
 
@@ -156,11 +156,11 @@ def _entry(folder: Path) -> KeptEntry:
     except (OSError, ValueError, ValidationError):
         young = time.time() - folder.stat().st_mtime < YOUNG_S
         return KeptEntry(folder, KeptState.BOOTING if held or young else KeptState.UNREADABLE)
-    now = here()
-    if record.host != now:
+    this_host = here()
+    if record.host != this_host:
         # The same machine, started anew: nothing of then is left. Any other knows its own.
-        gone = record.host.name == now.name and record.host.boot != now.boot
-        return KeptEntry(folder, KeptState.LOST if gone else KeptState.ELSEWHERE, record)
+        rebooted = record.host.name == this_host.name and record.host.boot != this_host.boot
+        return KeptEntry(folder, KeptState.LOST if rebooted else KeptState.ELSEWHERE, record)
     if ended(folder):
         return KeptEntry(folder, KeptState.DIED, record)
     if not lives(record.keeper):
@@ -168,30 +168,30 @@ def _entry(folder: Path) -> KeptEntry:
     return KeptEntry(folder, KeptState.IN_USE if held else KeptState.IDLE, record)
 
 
-def clear(entry: KeptEntry) -> bool:
+def clear(kept_entry: KeptEntry) -> bool:
     """End what is left of a server that nobody keeps, and remove its folder.
 
     False where somebody else is at it. Only processes that the record names are ended, and only
     while their start is what it says.
     """
-    hold = entry.hold
+    hold = kept_entry.hold
     if not hold.acquire():
         return False
-    if entry.record and entry.record.host == here():
-        for process_id in (entry.record.server, *entry.record.tree):
+    if kept_entry.record and kept_entry.record.host == here():
+        for process_id in (kept_entry.record.server, *kept_entry.record.tree):
             send(process_id, signal.SIGKILL)
-    shutil.rmtree(entry.folder, ignore_errors=True)
+    shutil.rmtree(kept_entry.folder, ignore_errors=True)
     hold.release()
     return True
 
 
-def stop(entry: KeptEntry, *, force: bool = False) -> bool:
+def stop(kept_entry: KeptEntry, *, force: bool = False) -> bool:
     """End a kept server; False where a run uses it, unless by `force`."""
-    record, hold = entry.record, entry.hold
-    if record is None or entry.state not in (KeptState.IDLE, KeptState.IN_USE):
-        return clear(entry)
-    ours = hold.acquire()
-    if not ours and not force:
+    record, hold = kept_entry.record, kept_entry.hold
+    if record is None or kept_entry.state not in (KeptState.IDLE, KeptState.IN_USE):
+        return clear(kept_entry)
+    acquired = hold.acquire()
+    if not acquired and not force:
         return False
     send(record.keeper, signal.SIGTERM)
     deadline = time.monotonic() + HURRY_S
@@ -201,17 +201,17 @@ def stop(entry: KeptEntry, *, force: bool = False) -> bool:
         send(record.keeper, signal.SIGKILL)
     for process_id in (record.server, *record.tree):
         send(process_id, signal.SIGKILL)
-    if ours:  # else the run that uses it takes its log and clears it away
-        shutil.rmtree(entry.folder, ignore_errors=True)
+    if acquired:  # else the run that uses it takes its log and clears it away
+        shutil.rmtree(kept_entry.folder, ignore_errors=True)
     hold.release()
     return True
 
 
 def give_way() -> Iterator[str]:
     """End the idle kept servers of this machine, for a boot that has no memory beside them."""
-    for entry in [*entries(root())]:
-        if entry.state is KeptState.IDLE and entry.record and stop(entry):
-            yield f"{entry.name}, {entry.record.family} on lane {entry.record.lane}"
+    for kept_entry in [*entries(root())]:
+        if kept_entry.state is KeptState.IDLE and kept_entry.record and stop(kept_entry):
+            yield f"{kept_entry.name}, {kept_entry.record.family} on lane {kept_entry.record.lane}"
 
 
 def _user(number: int) -> str:

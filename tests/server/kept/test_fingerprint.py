@@ -66,16 +66,18 @@ def of_lane(plan: LaunchPlan, **changes: Any) -> LaunchPlan:
     return replace(plan, lane=plan.lane.model_copy(update=changes))
 
 
-def test_the_same_is_the_same(plan: LaunchPlan, environment: Environment, tmp_path: Path) -> None:
+def test_equal_plans_have_equal_fingerprints(
+    plan: LaunchPlan, environment: Environment, tmp_path: Path
+) -> None:
     before = fingerprint(plan, environment)
     # Another report, other limits: nothing of what is served.
-    again = replace(plan, folder=tmp_path / "elsewhere", limits=BootLimits(9.0, 9.0))
+    same_plan = replace(plan, folder=tmp_path / "elsewhere", limits=BootLimits(9.0, 9.0))
     write(tmp_path / "overlay" / "__pycache__" / "repair.pyc", "x")
-    assert fingerprint(again, environment) == before
+    assert fingerprint(same_plan, environment) == before
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"serve": {"max_model_len": 8192}}, "flag --max-model-len (kept 4096, asked 8192)"),
         ({"serve": {"max_model_len": 4096, "seed": 7}}, "flag --seed (kept none, asked 7)"),
@@ -85,18 +87,18 @@ def test_the_same_is_the_same(plan: LaunchPlan, environment: Environment, tmp_pa
     ],
 )
 def test_another_lane_differs(
-    plan: LaunchPlan, environment: Environment, changes: dict[str, Any], said: str
+    plan: LaunchPlan, environment: Environment, changes: dict[str, Any], message: str
 ) -> None:
     serve = {**plan.lane.serve, **changes.pop("serve", {})}
-    before, now = (
+    before, after = (
         fingerprint(launch_plan, environment)
         for launch_plan in (plan, of_lane(plan, **changes, serve=serve))
     )
-    assert list(differences(before, now)) == [said]
+    assert list(differences(before, after)) == [message]
 
 
 @pytest.mark.parametrize(
-    ("file", "said"),
+    ("file", "message"),
     [
         ("overlay/repair.py", "overlay repair.py"),
         ("overlay/another.py", "overlay another.py (not there)"),
@@ -107,12 +109,12 @@ def test_another_lane_differs(
     ],
 )
 def test_a_changed_file_differs(
-    plan: LaunchPlan, environment: Environment, tmp_path: Path, file: str, said: str
+    plan: LaunchPlan, environment: Environment, tmp_path: Path, file: str, message: str
 ) -> None:
     before = fingerprint(plan, environment)
     write(tmp_path / file, "changed")
-    now = fingerprint(plan, environment)
-    assert list(differences(before, now)) == [said.format(tmp_path=tmp_path)]
+    after = fingerprint(plan, environment)
+    assert list(differences(before, after)) == [message.format(tmp_path=tmp_path)]
 
 
 def test_weights_are_known_by_size_and_time(
@@ -129,10 +131,10 @@ def test_weights_are_known_by_size_and_time(
 
 
 def test_another_environment_differs(plan: LaunchPlan, environment: Environment) -> None:
-    other = replace(environment, versions={"vllm": "0.33.0", "torch": "2.9.0"})
-    assert list(differences(fingerprint(plan, environment), fingerprint(plan, other))) == [
-        "package vllm (kept 0.32.0, asked 0.33.0)"
-    ]
+    other_environment = replace(environment, versions={"vllm": "0.33.0", "torch": "2.9.0"})
+    assert list(
+        differences(fingerprint(plan, environment), fingerprint(plan, other_environment))
+    ) == ["package vllm (kept 0.32.0, asked 0.33.0)"]
 
 
 def test_the_sources_of_an_editable_vllm_count(
@@ -148,25 +150,25 @@ def test_the_sources_of_an_editable_vllm_count(
     ]
 
 
-def test_a_renderer_alone_is_no_server(plan: LaunchPlan, environment: Environment) -> None:
+def test_renderer_only_differs_from_a_server(plan: LaunchPlan, environment: Environment) -> None:
     lane = plan.lane.start.model_copy(update={"renderer": ("-m", "renders")})
     plan = of_lane(plan, start=lane)
     alone = fingerprint(replace(plan, renderer=True), environment)
     assert set(differences(fingerprint(plan, environment), alone)) == {"program", "renderer alone"}
 
 
-def test_no_value_of_a_variable_is_told(
+def test_variable_values_are_not_shown(
     plan: LaunchPlan, environment: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = fingerprint(plan, environment)
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    now = fingerprint(plan, environment)
-    assert list(differences(before, now)) == ["variable HF_TOKEN (not there)"]
-    assert "hf_secret" not in str(now)
+    after = fingerprint(plan, environment)
+    assert list(differences(before, after)) == ["variable HF_TOKEN (not there)"]
+    assert "hf_secret" not in str(after)
 
 
 @pytest.mark.parametrize("name", ["PWD", "SSH_CLIENT", "PYTEST_CURRENT_TEST", "TERM_SESSION_ID"])
-def test_what_tells_only_terminals_apart_is_no_difference(
+def test_terminal_variables_do_not_differ(
     plan: LaunchPlan, environment: Environment, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     before = fingerprint(plan, environment)

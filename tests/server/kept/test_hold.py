@@ -25,18 +25,18 @@ time.sleep(60)
 """
 
 
-def test_one_at_a_time(tmp_path: Path) -> None:
-    hold, other = Hold(tmp_path), Hold(tmp_path)
+def test_hold_has_one_owner(tmp_path: Path) -> None:
+    hold, second_hold = Hold(tmp_path), Hold(tmp_path)
     assert hold.acquire()
     assert hold.acquire(), "its own"
-    assert other.held()
-    assert not other.acquire(0.05)
+    assert second_hold.held()
+    assert not second_hold.acquire(0.05)
     hold.release()
-    assert not other.held()
-    assert other.acquire()
+    assert not second_hold.held()
+    assert second_hold.acquire()
 
 
-def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
+def test_killed_owner_releases_the_hold(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE
     ) as holder:
@@ -47,19 +47,19 @@ def test_a_killed_holder_lets_go(tmp_path: Path) -> None:
     until(lambda: not Hold(tmp_path).held())
 
 
-def test_the_lock_of_a_server_that_went_meanwhile_is_none(tmp_path: Path) -> None:
+def test_hold_of_a_removed_server_cannot_be_acquired(tmp_path: Path) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
-    hold, other = Hold(folder), Hold(folder)
+    hold, second_hold = Hold(folder), Hold(folder)
     assert hold.acquire()
     hold.path.rename(tmp_path / "gone")
     folder.rmdir()
     hold.release()
-    assert not other.acquire()
-    assert not other.held()
+    assert not second_hold.acquire()
+    assert not second_hold.held()
 
 
-def test_it_says_how_long_the_server_may_be_idle_and_has_been(tmp_path: Path) -> None:
+def test_hold_has_idle_limit_and_idle_time(tmp_path: Path) -> None:
     hold = Hold(tmp_path)
     assert hold.idle_limit_s == 0
     assert hold.acquire()

@@ -53,7 +53,7 @@ def begin(folder: Path, hold: Hold, tmp_path: Path, code: str) -> KeptProcess:
     )
 
 
-def kept(process: KeptProcess, url: str = "http://127.0.0.1:9/v1") -> None:
+def keep_serving(process: KeptProcess, url: str = "http://127.0.0.1:9/v1") -> None:
     """Have a process kept."""
     record = KeptRecord(
         name="x", family="f", lane="l", checkpoint="c", base_url=url, model="m", renderer=False,
@@ -63,7 +63,7 @@ def kept(process: KeptProcess, url: str = "http://127.0.0.1:9/v1") -> None:
     process.keep(record, "key")
 
 
-def test_the_keeper_needs_the_standard_library_and_its_neighbours_alone() -> None:
+def test_keeper_imports_only_the_standard_library_and_neighbours() -> None:
     tree = ast.parse(KEEPER.read_text())
     names = {
         str(node.module) if isinstance(node, ast.ImportFrom) else alias.name
@@ -71,12 +71,17 @@ def test_the_keeper_needs_the_standard_library_and_its_neighbours_alone() -> Non
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
     }
-    ours = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
-    assert ours == {"pytest_vllm_gates.server.kept.hold", "pytest_vllm_gates.process.process"}
+    own_modules = {name for name in names if name.split(".")[0] not in sys.stdlib_module_names}
+    assert own_modules == {
+        "pytest_vllm_gates.server.kept.hold",
+        "pytest_vllm_gates.process.process",
+    }
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_a_status_is_the_commands(folder: Path, tmp_path: Path, status: int) -> None:
+def test_keeper_returns_the_status_of_the_command(
+    folder: Path, tmp_path: Path, status: int
+) -> None:
     hold = Hold(folder)
     hold.acquire()
     process = begin(folder, hold, tmp_path, f"raise SystemExit({status})")
@@ -85,9 +90,7 @@ def test_a_status_is_the_commands(folder: Path, tmp_path: Path, status: int) -> 
     assert not folder.exists()
 
 
-def test_what_is_stopped_leaves_its_log_and_nothing_else(
-    process: KeptProcess, folder: Path
-) -> None:
+def test_stopped_server_leaves_only_its_log(process: KeptProcess, folder: Path) -> None:
     until(lambda: process.log.exists() and "it sleeps" in process.log.read_text())
     assert process.log.is_symlink()
     assert process.stop() == 128 + 15
@@ -96,29 +99,29 @@ def test_what_is_stopped_leaves_its_log_and_nothing_else(
     assert not folder.exists()
 
 
-def test_what_is_not_kept_ends_with_its_starter(process: KeptProcess, folder: Path) -> None:
+def test_server_that_is_not_kept_ends_with_its_starter(process: KeptProcess, folder: Path) -> None:
     process._hang_up()
     assert process.wait(10) is not None
     until(lambda: none_of([process.keeper.pid]))
     assert folder.exists(), "its user has it still"
 
 
-def test_what_is_kept_does_not_and_ends_once_it_is_idle(process: KeptProcess, folder: Path) -> None:
-    kept(process)
+def test_kept_server_ends_when_idle(process: KeptProcess, folder: Path) -> None:
+    keep_serving(process)
     assert process.wait(1.0) is None
     process.release()
     until(lambda: none_of([process.pid, process.keeper.pid]))
     assert not folder.exists()
 
 
-def test_it_ends_when_its_folder_is_removed(process: KeptProcess, folder: Path) -> None:
-    kept(process)
+def test_kept_server_ends_when_its_folder_is_removed(process: KeptProcess, folder: Path) -> None:
+    keep_serving(process)
     (folder / "record.json").unlink()
     assert process.wait(10) is not None
 
 
-def test_a_killed_keeper_is_no_riddle(process: KeptProcess) -> None:
-    kept(process)
+def test_killed_keeper_is_explained(process: KeptProcess) -> None:
+    keep_serving(process)
     os.kill(process.keeper.pid, 9)
     assert process.wait(10) == ENDED_BY_GUARD
 
@@ -149,11 +152,11 @@ def test_requests_are_seen_in_the_servers_metrics(metrics: MetricsServer) -> Non
     assert keeper.served("http://127.0.0.1:9/v1", "k") == 0
 
 
-def test_a_server_that_is_asked_by_others_is_not_idle(
+def test_requests_of_others_keep_the_server_up(
     process: KeptProcess, metrics: MetricsServer
 ) -> None:
     metrics.counter = 6
-    kept(process, metrics.endpoint.base_url)
+    keep_serving(process, metrics.endpoint.base_url)
     process.release()
     until(lambda: metrics.counter <= 2)
     assert process.poll() is None

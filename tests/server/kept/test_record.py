@@ -17,16 +17,16 @@ from pytest_vllm_gates.server.kept.record import (
 from pytest_vllm_gates.server.types import BootTimes
 
 
-def test_only_what_names_no_secret_is_told_with_its_values() -> None:
-    there = {
+def test_only_values_without_secrets_are_shown() -> None:
+    kept = {
         "flag max_model_len": "4096", "flag api_key": "a-hash", "variable HF_HOME": "one-hash",
         "lane": "cpu", "same": "x", "package torch": "2.13.0", "plugin": "", "variable A": "b",
     }  # fmt: skip
-    here = {
+    requested = {
         "flag max_model_len": "8192", "flag api_key": "another", "variable HF_HOME": "another",
         "lane": "cpu", "same": "x", "flag trust_remote_code": "", "plugin": "abc", "variable C": "",
     }  # fmt: skip
-    assert list(differences(there, here)) == [
+    assert list(differences(kept, requested)) == [
         "flag api_key",
         "flag max_model_len (kept 4096, asked 8192)",
         "flag trust_remote_code (kept none, asked set)",
@@ -38,26 +38,26 @@ def test_only_what_names_no_secret_is_told_with_its_values() -> None:
     ]
 
 
-def test_a_name_counts_from_its_beginning() -> None:
-    there, here = (dict.fromkeys(("file lane", "lanes"), value) for value in "ab")
-    assert list(differences(there, here)) == ["file lane", "lanes"]
+def test_name_is_matched_from_its_beginning() -> None:
+    kept, requested = (dict.fromkeys(("file lane", "lanes"), value) for value in "ab")
+    assert list(differences(kept, requested)) == ["file lane", "lanes"]
 
 
-def test_three_differences_are_told_and_more_are_counted() -> None:
+def test_three_differences_are_shown_and_others_counted() -> None:
     assert told([]) == ""
     assert told(["a", "b", "c"]) == "a, b, c"
     assert told(["a", "b", "c", "d"]) == "a, b, c and 1 more"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "words"),
     [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (9e4, "25 h")],
 )
-def test_a_time_is_said_as_a_person_says_it(seconds: float, said: str) -> None:
-    assert span(seconds) == said
+def test_duration_is_readable(seconds: float, words: str) -> None:
+    assert span(seconds) == words
 
 
-def test_a_record_gives_the_times_of_its_boot_back() -> None:
+def test_record_restores_its_boot_times() -> None:
     times = BootTimes(health_s=9.0, first_chat_s=12.0, first_token_s=None)
     process = ProcessId(pid=1, started=2)
     record = KeptRecord(
