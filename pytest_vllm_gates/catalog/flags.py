@@ -1,4 +1,4 @@
-"""vLLM's command line, made from the flags of lane, family and checkpoint; and arguments as typed."""
+"""vLLM's command line, made from the flags of lane, family and checkpoint; typed arguments."""
 
 from __future__ import annotations
 

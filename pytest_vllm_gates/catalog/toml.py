@@ -95,8 +95,8 @@ def validated(
 ) -> RecordT:
     """Return `table`, read from `text`, as a record; raises `UserError` as `load` does.
 
-    `table_path` names a table of the file whose keys were laid over those of the top, and in which a
-    faulty key is therefore looked for first.
+    `table_path` names a table of the file whose keys were laid over those of the top; a faulty key
+    is therefore looked for there first.
     """
     try:
         # As JSON, because only there may an array stand for a tuple while types stay strict.

@@ -23,8 +23,8 @@ OTHER_PACKAGES = "other packages"
 CUDA, DRIVER, TORCH, FLAGS = "CUDA", "driver", "torch", "flags"
 OF_TORCH, OF_DRIVER = "CUDA of torch", "CUDA of the driver"
 AXES = (
-    DRIVER, CUDA, TORCH, "vllm", "transformers", "tokenizers", OTHER_PACKAGES, "Python", "start", FLAGS,
-    "environment", "overlay", "chat template", "tokenizer", "checkpoint", "machine",
+    DRIVER, CUDA, TORCH, "vllm", "transformers", "tokenizers", OTHER_PACKAGES, "Python", "start",
+    FLAGS, "environment", "overlay", "chat template", "tokenizer", "checkpoint", "machine",
 )  # fmt: skip
 """Every axis, in the order in which they are told."""
 PACKAGES = (TORCH, "vllm", "transformers", "tokenizers", OTHER_PACKAGES)

@@ -113,7 +113,8 @@ def target(name: str, project: Path, lanes_by_name: Mapping[str, Path], *, force
             else f"\nor write over it: vllm-gates lane freeze {name} --force"
         )
         raise UserError(
-            f"there is a lane {taken_name!r} already: {lanes_by_name[taken_name]}\ntake another name{hint}"
+            f"there is a lane {taken_name!r} already: {lanes_by_name[taken_name]}\n"
+            f"take another name{hint}"
         )
     return project / "lanes" / f"{name}.toml"
 

@@ -77,8 +77,8 @@ def driver(situation: Situation) -> CheckResult:
         return unknown(f"the oldest driver for CUDA {cuda} is not in the table")
     if _at_least(version, family):
         limited = (
-            f" (the driver of CUDA {cuda} is {toolkit_driver}: an older one of its family cannot compile "
-            "PTX that this CUDA made)"
+            f" (the driver of CUDA {cuda} is {toolkit_driver}: an older one of its family cannot "
+            "compile PTX that this CUDA made)"
             if toolkit_driver and not _at_least(version, toolkit_driver)
             else ""
         )
@@ -244,7 +244,8 @@ def visible(situation: Situation, machine: Machine) -> tuple[Gpu, ...]:
         # CUDA stops at the first that it does not know.
         gpu = next(
             (device for device in machine.devices
-             if name == str(device.index) or (device.uuid and name and device.uuid.startswith(name))),
+             if name == str(device.index)
+             or (device.uuid and name and device.uuid.startswith(name))),
             None,
         )  # fmt: skip
         if gpu is None:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.memory_plan import fit, plan as memory_plan_plan
+from pytest_vllm_gates.memory_plan import fit, plan as memory_plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import Room
 from pytest_vllm_gates.preflight import flags
@@ -119,7 +119,7 @@ def kv_cache(situation: Situation) -> CheckResult:
         return unknown("there is no memory plan for this model on this machine")
     try:
         serving = fit.serving(situation.serve, situation.bundle.vllm, device)
-        planned = memory_plan_plan.plan(shape_of(dict(situation.model.config)), serving, room)
+        planned = memory_plan.plan(shape_of(dict(situation.model.config)), serving, room)
     except UserError as error:
         return unknown(f"no plan can be made: {str(error).splitlines()[0]}")
     if planned.refused:

@@ -1,4 +1,4 @@
-"""Checks the checkpoint: it is complete, this vLLM knows it, and it supports the requested length."""
+"""Checks the checkpoint: it is complete, this vLLM knows it, and the requested length fits."""
 
 from __future__ import annotations
 

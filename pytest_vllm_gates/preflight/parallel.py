@@ -32,15 +32,15 @@ def gpu_count(situation: Situation) -> CheckResult:
         return ok(f"{ranks} of {visible_count}")
     hidden = len(situation.machine.devices) - visible_count
     return fails(
-        f"World size ({ranks}) is larger than the number of available GPUs ({visible_count}) in this node: "
-        f"tensor_parallel_size {tensor} times pipeline_parallel_size {pipeline}",
+        f"World size ({ranks}) is larger than the number of available GPUs ({visible_count}) in "
+        f"this node: tensor_parallel_size {tensor} times pipeline_parallel_size {pipeline}",
         cause=f"CUDA_VISIBLE_DEVICES hides {hidden} of them"
         if hidden
         else "the lane was written for a larger machine",
         fix="unset CUDA_VISIBLE_DEVICES"
         if hidden and ranks <= visible_count + hidden
-        else f"tensor_parallel_size = {_largest(situation, visible_count // pipeline)} in [serve], or "
-        "several nodes: --nnodes",
+        else f"tensor_parallel_size = {_largest(situation, visible_count // pipeline)} in [serve], "
+        "or several nodes: --nnodes",
     )
 
 

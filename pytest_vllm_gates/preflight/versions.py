@@ -27,8 +27,8 @@ def versions(situation: Situation) -> CheckResult:
         return unknown(f"not installed yet: the lane's lock pins vllm {bundle.vllm}")
     if bundle.unmet:
         wrong = "; ".join(
-            f"{requirement.by} needs {requirement.requirement} and {requirement.found or 'none'} is installed"
-            for requirement in bundle.unmet
+            f"{unmet.by} needs {unmet.requirement} and {unmet.found or 'none'} is installed"
+            for unmet in bundle.unmet
         )
         requirements = " ".join(f"'{requirement.requirement}'" for requirement in bundle.unmet)
         return fails(

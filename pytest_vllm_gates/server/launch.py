@@ -92,7 +92,7 @@ class Server:
         explain: Explain | None = None,
         *,
         start: Start = GuardedProcess,
-        kept: tuple[Boot, Process] | None = None,
+        taken: tuple[Boot, Process] | None = None,
     ) -> None:
         self._plan = plan
         self._explain = explain
@@ -100,8 +100,8 @@ class Server:
         self._on_log = on_log
         self._start = start
         self.process: Process | None = None
-        if kept:
-            self.boot, self.process = kept
+        if taken:
+            self.boot, self.process = taken
             return
         try:
             self.boot = self._boot()

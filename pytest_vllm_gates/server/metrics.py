@@ -1,4 +1,4 @@
-"""A server's own figures (`GET /metrics`, Prometheus text), summed over its engines, and its load."""
+"""A server's own figures (`GET /metrics`, Prometheus text), summed over its engines."""
 
 from __future__ import annotations
 

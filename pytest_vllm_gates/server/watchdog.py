@@ -1,4 +1,4 @@
-"""Watches a loaded server and notices when it hangs: requests wait, and none of its counters move."""
+"""Watches a loaded server and notices a hang: requests wait, and no counter moves."""
 
 from __future__ import annotations
 

@@ -84,10 +84,10 @@ def test_shared_memory() -> None:
     [
         ((1024, 1048576), {}, CheckState.OK, "65535 may be open, 512 are needed"),
         ((1024, 4096), {}, CheckState.OK, "1024 may be open, 512 are needed"),
-        ((256, 4096), {}, CheckState.FAILS, "256 files may be open (soft 256, hard 4096), and 512 are "
-         "needed for as many requests as may run at once"),
-        ((1024, 4096), {"max_num_seqs": 1024}, CheckState.FAILS, "1024 files may be open (soft 1024, "
-         "hard 4096), and 1280 are needed for as many requests as may run at once"),
+        ((256, 4096), {}, CheckState.FAILS, "256 files may be open (soft 256, hard 4096), and 512 "
+         "are needed for as many requests as may run at once"),
+        ((1024, 4096), {"max_num_seqs": 1024}, CheckState.FAILS, "1024 files may be open (soft "
+         "1024, hard 4096), and 1280 are needed for as many requests as may run at once"),
         ((-1, -1), {}, CheckState.OK, "65535 may be open, 512 are needed"),
         (None, {}, CheckState.UNKNOWN, "the limit of open files cannot be asked for"),
     ],

@@ -48,16 +48,19 @@ def test_visible_devices_are_counted_as_cuda_does(devices: str, message: str) ->
 @pytest.mark.parametrize(
     ("name", "cuda", "state", "message"),
     [
-        ("t4", "12.8", CheckState.FAILS, "driver 470.82.01 is too old for the lane's CUDA 12.8, which "
-         "needs 525.60.13 or newer"),
-        ("h100x8", "13.0", CheckState.FAILS, "driver 550.90.07 is too old for the lane's CUDA 13.0, "
-         "which needs 580 or newer"),
-        ("h100x8", "12.8", CheckState.OK, "driver 550.90.07 is of CUDA 12.8's family, from 525.60.13 on "
-         "(the driver of CUDA 12.8 is 570.26: an older one of its family cannot compile PTX that "
-         "this CUDA made)"),
-        ("rtx5090", "12.8", CheckState.OK, "driver 570.124.06 runs CUDA 12.8, the lane's torch is 12.8"),
-        ("h100", "13.0", CheckState.OK, "driver 580.159.04 runs CUDA 13.0, the lane's torch is 13.0"),
-        ("gb10", "13.0", CheckState.OK, "driver 580.95.05 runs CUDA 13.0, the lane's torch is 13.0"),
+        ("t4", "12.8", CheckState.FAILS, "driver 470.82.01 is too old for the lane's CUDA 12.8, "
+         "which needs 525.60.13 or newer"),
+        ("h100x8", "13.0", CheckState.FAILS, "driver 550.90.07 is too old for the lane's CUDA "
+         "13.0, which needs 580 or newer"),
+        ("h100x8", "12.8", CheckState.OK, "driver 550.90.07 is of CUDA 12.8's family, from "
+         "525.60.13 on (the driver of CUDA 12.8 is 570.26: an older one of its family cannot "
+         "compile PTX that this CUDA made)"),
+        ("rtx5090", "12.8", CheckState.OK,
+         "driver 570.124.06 runs CUDA 12.8, the lane's torch is 12.8"),
+        ("h100", "13.0", CheckState.OK,
+         "driver 580.159.04 runs CUDA 13.0, the lane's torch is 13.0"),
+        ("gb10", "13.0", CheckState.OK,
+         "driver 580.95.05 runs CUDA 13.0, the lane's torch is 13.0"),
         ("gb10", "13.2", CheckState.OK, "driver 580.95.05 is of CUDA 13.2's family, from 580 on"),
         ("gb10", "14.0", CheckState.UNKNOWN, "the oldest driver for CUDA 14.0 is not in the table"),
     ],

@@ -103,8 +103,10 @@ def test_parsers() -> None:
         (QWEN, {"max_model_len": 262145}, CheckState.FAILS,
          "User-specified max_model_len (262145) is greater than the derived max_model_len "
          "(max_position_embeddings=262144)"),
-        (QWEN, {"max_model_len": "262k"}, CheckState.OK, "262000 of 262144 (max_position_embeddings)"),
-        (QWEN, {"max_model_len": "256K"}, CheckState.OK, "262144 of 262144 (max_position_embeddings)"),
+        (QWEN, {"max_model_len": "262k"}, CheckState.OK,
+         "262000 of 262144 (max_position_embeddings)"),
+        (QWEN, {"max_model_len": "256K"}, CheckState.OK,
+         "262144 of 262144 (max_position_embeddings)"),
         (QWEN, {"max_model_len": -1}, CheckState.OK,
          "none is asked for; the model's is 262144 (max_position_embeddings)"),
         (QWEN, {"max_model_len": 300000, "hf_overrides": {"x": 1}}, CheckState.UNKNOWN,

@@ -2,11 +2,11 @@
 
 The keeper is a program of its own, with only the standard library and `process.py`
 (`python -I -S keeper.py`), because the installed packages may change while it runs. It reads an
-order, one line of JSON, from its standard input: the command to start, its environment, its log, and
-the folder of the kept server. It starts the command under a guard and prints the guard's id. Until
-the order to keep the server comes, the end of its input ends the server. From then on the server
-ends when it was idle for as long as its `hold` allows, when this program gets SIGTERM, when its
-record or folder is removed, or by itself.
+order, one line of JSON, from its standard input: the command to start, its environment, its log,
+and the folder of the kept server. It starts the command under a guard and prints the guard's id.
+Until the order to keep the server comes, the end of its input ends the server. From then on the
+server ends when it was idle for as long as its `hold` allows, when this program gets SIGTERM, when
+its record or folder is removed, or by itself.
 
 It leaves its starter's process group, so a terminal's Ctrl-C does not reach it. It is not a session
 of its own, for the reason that `guard.py` has none.

@@ -45,7 +45,8 @@ def record(folder: Path, **changes: Any) -> KeptEntry:
         "name": server_folder.name, "family": "qwen3.5", "lane": "cpu", "checkpoint": "miniature",
         "base_url": "http://127.0.0.1:9/v1", "model": "m", "renderer": False, "server": GONE,
         "keeper": GONE, "tree": (), "host": registry.here(),
-        "booted": "2026-11-20T10:00:00+00:00", "times": {}, "evidence": {"log": str(server_folder / "log")},
+        "booted": "2026-11-20T10:00:00+00:00", "times": {},
+        "evidence": {"log": str(server_folder / "log")},
         "inventory": {}, "fingerprint": {},
     }  # fmt: skip
     kept_record = KeptRecord(**{**values, **changes})
