@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -79,8 +80,10 @@ class ScriptedServer(ThreadingHTTPServer):
         """Where the server answers, for a model named `alias`."""
         return Endpoint(f"http://127.0.0.1:{self.server_port}/v1", "alias")
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Print nothing about clients that close their connection."""
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print the traceback, but not of clients that close their connection."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def shutdown(self) -> None:
         self.closing.set()
