@@ -16,7 +16,7 @@ def attached(project: Project, url: str, *arguments: str) -> pytest.RunResult:
     )
 
 
-def test_a_running_server_is_judged_with_the_key_of_the_environment(
+def test_attached_server_is_judged_with_the_environments_key(
     project: Project, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = fakes(key="the-secret-key")
@@ -27,16 +27,16 @@ def test_a_running_server_is_judged_with_the_key_of_the_environment(
     assert outcomes.pop("boot::test_leaves_nothing_behind[]") == "N/A"
     assert set(outcomes.values()) == {"PASS"}
     assert "vllm gates: lane base-url (asked for with --base-url)" in result.stdout.str()
-    found = project.verdict()
-    assert found["lane"]["form"] == "base_url"
-    assert found["families"][0]["boot"]["evidence"]["served"]["id"] == "m"
-    assert "the-secret-key" not in result.stdout.str() + str(found)
+    verdict = project.verdict()
+    assert verdict["lane"]["form"] == "base_url"
+    assert verdict["families"][0]["boot"]["evidence"]["served"]["id"] == "m"
+    assert "the-secret-key" not in result.stdout.str() + str(verdict)
     chats = server.chats
     assert attached(project, server.base_url, "-k", "boots").ret == 0
     assert server.chats == chats + 1, "the server was not left running"
 
 
-def test_the_keys_variable_may_be_named(
+def test_variable_of_the_key_can_be_named(
     project: Project, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOUSE_KEY", "k")
@@ -44,30 +44,30 @@ def test_the_keys_variable_may_be_named(
     assert result.ret == 0
 
 
-def test_a_server_used_without_a_key_is_not_asked_for_one(project: Project, fakes: Fakes) -> None:
+def test_server_without_a_key_needs_no_key(project: Project, fakes: Fakes) -> None:
     attached(project, fakes().base_url, "-k", "wrong_key")
     assert project.outcomes() == {"boot::test_refuses_a_wrong_key[]": "N/A"}
 
 
 @pytest.mark.parametrize(
-    ("faults", "told"),
+    ("faults", "message"),
     [
         ("no-openai", "is this an OpenAI-compatible server?"),
         ("chat-500", "the first chat was answered 500"),
         ("", "the server refused the API key (401 on /v1/models)"),
     ],
 )
-def test_a_server_that_does_not_serve_fails_the_boot_gate(
-    project: Project, fakes: Fakes, faults: str, told: str
+def test_server_that_does_not_serve_fails_the_boot_gate(
+    project: Project, fakes: Fakes, faults: str, message: str
 ) -> None:
     server = fakes(faults, key=None if faults else "unknown")
     result = attached(project, server.base_url, "-m", "boot")
     assert result.ret == 1
     assert project.outcomes()["boot::test_boots[]"] == "FAIL"
-    assert told in result.stdout.str()
+    assert message in result.stdout.str()
 
 
-def test_a_server_that_is_not_there_fails_the_boot_gate(project: Project) -> None:
+def test_absent_server_fails_the_boot_gate(project: Project) -> None:
     result = attached(project, "http://127.0.0.1:9/v1", "-m", "boot")
     assert result.ret == 1
     assert "no server answers at http://127.0.0.1:9/v1" in result.stdout.str()

@@ -1,4 +1,4 @@
-"""Contracts of a server that is no vLLM: recorded, kept, broken, and no file is trusted blindly."""
+"""The contracts of a server that is not vLLM are recorded, kept and broken."""
 
 from __future__ import annotations
 
@@ -42,28 +42,26 @@ def gates(project: Project, url: str, *arguments: str) -> pytest.RunResult:
 
 
 def outcomes(project: Project) -> dict[str, str]:
-    found = project.outcomes()
-    return {name: found[check] for name, check in CHECKS.items()}
+    by_test = project.outcomes()
+    return {name: by_test[check] for name, check in CHECKS.items()}
 
 
 def golden(project: Project, name: str) -> Path:
     return project.path / FOLDER / f"contracts-{name}.txt"
 
 
-def test_what_nobody_recorded_is_missing_and_what_is_not_there_is_not_judged(
-    contracts: Project, fakes: Fakes
-) -> None:
+def test_unrecorded_contract_is_missing(contracts: Project, fakes: Fakes) -> None:
     result = gates(contracts, fakes().base_url)
     assert result.ret == 1
     assert outcomes(contracts) == {
         "routes": "MISSING", "metrics": "N/A", "fields": "MISSING", "errors": "MISSING",
         "effects": "N/A",
     }  # fmt: skip
-    said = result.stdout.str()
-    assert "record it: pytest --model qwen3.5 -m contracts --update-golden" in said
+    output = result.stdout.str()
+    assert "record it: pytest --model qwen3.5 -m contracts --update-golden" in output
 
 
-def test_what_was_recorded_is_kept_and_what_is_deleted_is_not_pinned(
+def test_recorded_fields_are_required_and_deleted_ones_are_not(
     contracts: Project, fakes: Fakes
 ) -> None:
     url = fakes().base_url
@@ -76,30 +74,30 @@ def test_what_was_recorded_is_kept_and_what_is_deleted_is_not_pinned(
         "routes": "PASS", "metrics": "N/A", "fields": "PASS", "errors": "PASS", "effects": "N/A",
     }  # fmt: skip
 
-    kept = golden(contracts, "fields")
-    text = kept.read_text()
-    kept.write_text(text.replace("usage.total_tokens", "usage.billed_tokens"))
+    path = golden(contracts, "fields")
+    text = path.read_text()
+    path.write_text(text.replace("usage.total_tokens", "usage.billed_tokens"))
     result = gates(contracts, url)
     assert result.ret == 1
     assert outcomes(contracts)["fields"] == "FAIL"
-    said = result.stdout.str()
-    assert "chat: usage.billed_tokens is gone: clients that read it find nothing" in said
-    assert "delete its line from the golden 'contracts-fields'" in said
+    output = result.stdout.str()
+    assert "chat: usage.billed_tokens is gone: clients that read it find nothing" in output
+    assert "delete its line from the golden 'contracts-fields'" in output
 
-    kept.write_text("".join(line for line in text.splitlines(True) if "total_tokens" not in line))
+    path.write_text("".join(line for line in text.splitlines(True) if "total_tokens" not in line))
     assert gates(contracts, url).ret == 0
-    (found,) = [
+    (evidence,) = [
         test["evidence"]
         for gate in contracts.verdict()["families"][0]["gates"]
         for test in gate["tests"]
         if "fields" in test["test"]
     ]
     new = {"where": "fields", "name": "chat: usage.total_tokens", "ours": "integer", "theirs": None}
-    assert new in found["drift"]
-    assert "chat: usage.total_tokens: integer" in found["contracts"]["fields"]
+    assert new in evidence["drift"]
+    assert "chat: usage.total_tokens: integer" in evidence["contracts"]["fields"]
 
 
-def test_a_server_without_a_key_is_not_asked_with_another(
+def test_server_without_a_key_gets_no_wrong_key(
     contracts: Project, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
@@ -129,7 +127,7 @@ def test_a_corrupt_golden_fails(contracts: Project, fakes: Fakes, spoil: object,
     assert says in result.stdout.str()
 
 
-def test_metrics_that_were_pinned_and_are_gone_fail(contracts: Project, fakes: Fakes) -> None:
+def test_recorded_metric_that_is_gone_fails(contracts: Project, fakes: Fakes) -> None:
     contracts.write(
         f"{FOLDER}/contracts-metrics.txt",
         "golden 1: contracts, metrics: ours\n\nvllm:hits_total: counter\n\nend of golden\n",

@@ -1,4 +1,4 @@
-"""A family without a template is not judged where its lane's interpreter is not at hand."""
+"""A family without a template is not judged without its lane's interpreter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rendered(project: Project) -> Result:
     )
 
 
-def test_without_the_lanes_interpreter_it_is_inconclusive(project: Project) -> None:
+def test_without_the_lanes_interpreter_is_inconclusive(project: Project) -> None:
     project.lane()
     result = rendered(project)
     assert result.ret == 0
@@ -47,7 +47,7 @@ def test_without_the_lanes_interpreter_it_is_inconclusive(project: Project) -> N
     )
 
 
-def test_without_a_server_it_is_blocked(project: Project) -> None:
+def test_without_a_server_is_blocked(project: Project) -> None:
     project.lane("dies")
     rendered(project)
     assert project.outcomes()["rendered::test_it_renders[deepseek/v3.2]"] == "BLOCKED"

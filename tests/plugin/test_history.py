@@ -1,4 +1,4 @@
-"""Each run that comes to a verdict joins its project's history; no fault of that fails one."""
+"""Each run with a verdict joins the project's history; an error there fails no run."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ if TYPE_CHECKING:
 QUICK = ("-m", "boot")
 
 
-def kept(project: Project, path: Path = FILE) -> tuple[HistoryEntry, ...]:
+def runs_of(project: Project, path: Path = FILE) -> tuple[HistoryEntry, ...]:
     return history_store.runs(project.path / path, 10)
 
 
-def test_runs_are_remembered_and_shown_in_the_report(project: Project) -> None:
+def test_runs_are_stored_and_shown_in_the_report(project: Project) -> None:
     project.gates()
     project.gates(*QUICK, "--require-promotion", faults="bangs")
-    first, second = kept(project)
+    first, second = runs_of(project)
     assert (first.promotion, first.exit_status, first.lane) == ("PROMOTE", 0, "fake")
     assert (second.promotion, second.exit_status) == ("REJECT", 1)
-    found = project.verdict()
-    assert list(second.reasons) == found["reasons"]
-    assert list(second.command) == found["command"]
+    verdict = project.verdict()
+    assert list(second.reasons) == verdict["reasons"]
+    assert list(second.command) == verdict["command"]
     assert first.checkpoints == {"qwen3.5": "miniature"}
     assert first.figures["qwen3.5"]["boot_s"] > 0
-    assert [entry["promotion"] for entry in found["history"]] == ["PROMOTE", "REJECT"]
-    assert found["history"][0]["figures"] == {"qwen3.5: boot_s": first.figures["qwen3.5"]["boot_s"]}
+    assert [run["promotion"] for run in verdict["history"]] == ["PROMOTE", "REJECT"]
+    assert verdict["history"][0]["figures"] == {
+        "qwen3.5: boot_s": first.figures["qwen3.5"]["boot_s"]
+    }
     assert (project.path / FILE).with_name(".gitignore").is_file()
 
 
-def test_a_run_without_a_report_is_remembered_too(project: Project) -> None:
+def test_run_without_a_report_is_stored_too(project: Project) -> None:
     project.pytest("--model", "qwen3.5", "--lane", "fake", *QUICK)
-    assert len(kept(project)) == 1
+    assert len(runs_of(project)) == 1
 
 
 @pytest.mark.parametrize("arguments", [("--collect-only",), ("--no-gates-history", *QUICK)])
-def test_what_is_not_to_be_remembered_leaves_nothing(
-    project: Project, arguments: tuple[str, ...]
-) -> None:
+def test_disabled_history_writes_nothing(project: Project, arguments: tuple[str, ...]) -> None:
     assert project.gates(*arguments).ret == 0
     assert not (project.path / FILE).parent.exists()
     if project.report.exists():
         assert project.verdict()["history"] == []
 
 
-def test_the_file_can_be_named_and_switched_off_in_the_settings(project: Project) -> None:
+def test_history_file_can_be_set_and_disabled_in_settings(project: Project) -> None:
     project.pytester.makeini("[pytest]\ngates_history = kept/runs.sqlite\n")
     project.gates(*QUICK)
     assert len(history_store.runs(project.path / "kept" / "runs.sqlite", 10)) == 1
@@ -65,13 +65,13 @@ def test_the_file_can_be_named_and_switched_off_in_the_settings(project: Project
     assert not (project.path / FILE).exists()
 
 
-def test_the_run_on_the_other_lane_is_a_part_of_ours(project: Project) -> None:
+def test_run_on_the_other_lane_is_part_of_ours(project: Project) -> None:
     project.lane()
     text = (project.path / "lanes" / "fake.toml").read_text()
     project.write("lanes/stable.toml", text)
     project.gates("--against", "stable", *QUICK)
-    (entry,) = kept(project)
-    assert (entry.lane, entry.against) == ("fake", "stable")
+    (run,) = runs_of(project)
+    assert (run.lane, run.against) == ("fake", "stable")
 
 
 def foreign(path: Path) -> None:
@@ -81,7 +81,7 @@ def foreign(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         (foreign, "is a SQLite file of another program, and is left as it is"),
         (lambda path: path.write_text("no database"), "is damaged, or no history"),
@@ -89,8 +89,8 @@ def foreign(path: Path) -> None:
     ],
     ids=["foreign", "damaged", "a folder"],
 )
-def test_a_history_that_cannot_be_written_is_told_and_fails_nothing(
-    project: Project, spoil: object, told: str
+def test_unwritable_history_is_reported_and_fails_nothing(
+    project: Project, spoil: object, message: str
 ) -> None:
     path = project.path / FILE
     path.parent.mkdir()
@@ -99,16 +99,16 @@ def test_a_history_that_cannot_be_written_is_told_and_fails_nothing(
     result = project.gates("--require-promotion")
     assert result.ret == 0
     (line,) = (line for line in result.outlines if line.startswith("  not in the history: "))
-    assert told in line
+    assert message in line
     assert project.verdict()["promotion"] == "PROMOTE"
     assert len(project.verdict()["history"]) == 1
     assert before == (path.read_bytes() if path.is_file() else None)
 
 
-def test_an_incident_sent_again_is_no_run_of_the_incident(project: Project) -> None:
+def test_replay_is_not_stored_as_a_run(project: Project) -> None:
     project.gates(*QUICK, faults="bangs")
     (incident,) = (project.report / "incidents").iterdir()
     result = project.pytest("--repro", str(incident), "--lane", "fake")
     assert "vllm gates: replaying" in result.stdout.str()
     assert "  next: " not in result.stdout.str()
-    assert len(kept(project)) == 1
+    assert len(runs_of(project)) == 1

@@ -1,4 +1,4 @@
-"""What a run did not see keeps it from a promotion."""
+"""A run that did not see everything holds the promotion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUICK = ("-m", "boot")
 
 
 @pytest.mark.parametrize(("require", "status"), [((), 0), (("--require-promotion",), 6)])
-def test_a_run_of_some_gates_holds(project: Project, require: tuple[str, ...], status: int) -> None:
+def test_run_of_some_gates_holds(project: Project, require: tuple[str, ...], status: int) -> None:
     result = project.gates(*QUICK, *require)
     assert result.ret == status
     assert verdict_lines(result) == [
@@ -26,7 +26,7 @@ def test_a_run_of_some_gates_holds(project: Project, require: tuple[str, ...], s
     assert project.verdict()["exit_status"] == status
 
 
-def test_a_gate_of_which_a_part_was_deselected_holds(project: Project) -> None:
+def test_partly_deselected_gate_holds(project: Project) -> None:
     result = project.gates(
         "--deselect", "gates/test_words.py::test_words_are_the_recorded[qwen3.5-plain]"
     )
@@ -37,14 +37,14 @@ def test_a_gate_of_which_a_part_was_deselected_holds(project: Project) -> None:
     ]
 
 
-def test_a_run_in_which_nothing_runs_holds(project: Project) -> None:
+def test_run_without_tests_holds(project: Project) -> None:
     result = project.gates("-k", "nothing_of_that_name")
     assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
     assert verdict_lines(result)[0] == "verdict: HOLD"
     assert project.verdict()["promotion"] == "HOLD"
 
 
-def test_a_rejected_run_is_one_when_promotion_is_required(project: Project) -> None:
+def test_rejected_run_exits_with_1_if_promotion_is_required(project: Project) -> None:
     assert project.gates(*QUICK, "--require-promotion", faults="bangs").ret == 1
 
 
@@ -60,7 +60,7 @@ def test_an_interrupted_run_holds(project: Project) -> None:
     assert none_of({int(pid) for pid in re.findall(r"pid=(\d+)", log)})
 
 
-def test_a_run_that_stops_at_the_first_failure_says_what_it_did_not_see(
+def test_run_stopped_at_first_failure_names_gates_not_run(
     project: Project,
 ) -> None:
     result = project.gates("-x", faults="bangs")

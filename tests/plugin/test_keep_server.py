@@ -1,4 +1,4 @@
-"""A server is left up, found again and used; nobody else's, and nothing else than was asked for."""
+"""A server is kept, found again and used, if it serves exactly what a run needs."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def state(
     end_all()
 
 
-def kept() -> list[KeptEntry]:
+def kept_entries() -> list[KeptEntry]:
     return [*kept_registry.entries(kept_registry.root())]
 
 
-def only() -> KeptEntry:
+def only_entry() -> KeptEntry:
     """Return the one kept server there is."""
-    (entry,) = kept()
+    (entry,) = kept_entries()
     return entry
 
 
@@ -60,8 +60,8 @@ def processes(entry: KeptEntry) -> list[int]:
 
 
 def boot_of(project: Project) -> dict[str, Any]:
-    found: dict[str, Any] = project.verdict()["families"][0]["boot"]
-    return found
+    boot: dict[str, Any] = project.verdict()["families"][0]["boot"]
+    return boot
 
 
 def keep(
@@ -72,31 +72,31 @@ def keep(
 
 
 def end_all() -> None:
-    for entry in kept():
+    for entry in kept_entries():
         kept_registry.stop(entry, force=True)
 
 
-def test_the_next_run_uses_it_and_says_so(project: Project) -> None:
+def test_next_run_uses_the_kept_server(project: Project) -> None:
     result = project.gates("--keep-server")
-    entry, first = only(), boot_of(project)
+    entry, first = only_entry(), boot_of(project)
     pids = processes(entry)
     assert len(pids) == 3
     assert all(map(alive, pids))
     name = re.escape(entry.name)
-    told = result.stdout.str()
-    assert "a server is left up until it is idle for 15 min (--keep-server)" in told
+    output = result.stdout.str()
+    assert "a server is left up until it is idle for 15 min (--keep-server)" in output
     assert re.search(
-        rf"^qwen3\.5: keeps its server {name} for other runs, until", told, re.MULTILINE
+        rf"^qwen3\.5: keeps its server {name} for other runs, until", output, re.MULTILINE
     )
     assert not first["evidence"]["kept"]["attached"]
 
     result = project.gates("--keep-server")
     assert result.ret == 0
-    assert processes(only()) == pids
-    told, second = result.stdout.str(), boot_of(project)
+    assert processes(only_entry()) == pids
+    output, second = result.stdout.str(), boot_of(project)
     assert re.search(
         rf"^qwen3\.5: uses the kept server {name}, booted \d+ s ago; attached in 0\.\d\d s$",
-        told,
+        output,
         re.MULTILINE,
     )
     assert second["evidence"]["kept"]["attached"]
@@ -115,7 +115,7 @@ def test_the_next_run_uses_it_and_says_so(project: Project) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_kept_server_promotes_nothing(project: Project, times: int) -> None:
+def test_kept_server_holds_the_promotion(project: Project, times: int) -> None:
     for _ in range(times):
         result = project.gates("--keep-server", "--require-promotion")
     assert result.ret == 6
@@ -125,32 +125,32 @@ def test_a_kept_server_promotes_nothing(project: Project, times: int) -> None:
     assert reason.endswith("run it again without --keep-server")
 
 
-def test_without_the_option_a_server_is_booted_and_the_kept_one_left_alone(
+def test_without_the_option_a_new_server_is_booted(
     project: Project,
 ) -> None:
     keep(project)
-    entry = only()
+    entry = only_entry()
     result = project.gates("--require-promotion")
     assert result.ret == 0
     assert "kept" not in boot_of(project)["evidence"]
-    assert only() == entry
+    assert only_entry() == entry
 
 
-def test_what_differs_is_told_and_another_server_booted(project: Project) -> None:
+def test_difference_is_named_and_another_server_booted(project: Project) -> None:
     keep(project)
-    first = only()
+    first = only_entry()
     result = keep(project, faults="spaces")
     assert result.ret == 0
     (line,) = [outline for outline in result.outlines if "a kept server is not used" in outline]
     assert line.endswith(f"{first.name} differs in variable FAKE")
-    assert len(kept()) == 2
+    assert len(kept_entries()) == 2
     # The line of one that is found is the only one.
     result = keep(project)
     assert "not used" not in result.stdout.str()
     assert f"uses the kept server {first.name}" in result.stdout.str()
 
 
-def test_a_variable_of_the_terminal_is_no_difference_and_any_other_is(
+def test_terminal_variables_are_not_a_difference(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(project)
@@ -164,9 +164,9 @@ def test_a_variable_of_the_terminal_is_no_difference_and_any_other_is(
         assert "the-secret" not in path.read_text()
 
 
-def test_nobody_else_can_read_its_key(project: Project) -> None:
+def test_key_is_readable_by_its_owner_only(project: Project) -> None:
     keep(project)
-    entry = only()
+    entry = only_entry()
     key = project.key_file.read_text()
     assert (entry.folder / "key").read_text() == key
     for path in (kept_registry.root(), entry.folder):
@@ -180,27 +180,27 @@ def test_nobody_else_can_read_its_key(project: Project) -> None:
     assert key not in (project.report / "verdict.json").read_text()
 
 
-def test_a_key_that_others_can_read_is_not_used(project: Project) -> None:
+def test_key_readable_by_others_is_not_used(project: Project) -> None:
     keep(project)
-    first = only()
+    first = only_entry()
     (first.folder / "key").chmod(0o644)
     result = keep(project)
     assert f"{first.name} is not used: its key is not safe: " in result.stdout.str()
     assert "is open to others (mode 0644)" in result.stdout.str()
     assert result.ret == 0
-    assert len(kept()) == 2
+    assert len(kept_entries()) == 2
 
 
-def test_a_folder_that_is_open_to_others_is_refused(project: Project) -> None:
+def test_folder_open_to_others_is_refused(project: Project) -> None:
     kept_registry.opened().chmod(0o755)
     result = keep(project)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    told = result.stderr.str()
-    assert "is open to others (mode 0755): the keys of kept servers would not be safe" in told
-    assert f"chmod 700 {kept_registry.root()}" in told
+    errors = result.stderr.str()
+    assert "is open to others (mode 0755): the keys of kept servers would not be safe" in errors
+    assert f"chmod 700 {kept_registry.root()}" in errors
 
 
-def test_a_folder_of_somebody_elses_is_refused(
+def test_folder_of_another_user_is_refused(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept_registry.opened()
@@ -210,7 +210,7 @@ def test_a_folder_of_somebody_elses_is_refused(
     assert "belongs to " in result.stderr.str()
 
 
-def test_an_idle_server_ends_by_itself(project: Project) -> None:
+def test_idle_server_ends_after_its_limit(project: Project) -> None:
     code = "def test_pids(launch, evidence): evidence['pids'] = launch.processes()"
     project.write("mine/test_pids.py", code)
     project.gates("--keep-server=1s", "-k", "test_pids", "mine")
@@ -218,29 +218,29 @@ def test_an_idle_server_ends_by_itself(project: Project) -> None:
     pids = gate["tests"][0]["evidence"]["pids"]
     assert len(pids) == 2
     until(lambda: none_of(pids), "it is still there")
-    until(lambda: not kept())
+    until(lambda: not kept_entries())
 
 
-def test_a_run_that_uses_a_server_holds_it_and_says_how_long_it_may_be_idle(
+def test_run_sets_a_new_idle_limit_of_the_server_it_uses(
     project: Project,
 ) -> None:
     project.write("mine/test_long.py", "import time\ndef test_long(server): time.sleep(3)\n")
     keep(project, idle="15m")
-    entry = only()
+    entry = only_entry()
     result = project.gates("--keep-server=1s", "-k", "test_long", "mine")
     assert result.ret == 0
     assert boot_of(project)["evidence"]["kept"]["name"] == entry.name
-    until(lambda: not kept(), "the new limit is not kept")
+    until(lambda: not kept_entries(), "the new limit is not kept")
 
 
-def test_a_server_in_use_is_left_to_its_user(project: Project) -> None:
+def test_server_in_use_is_left_to_its_run(project: Project) -> None:
     keep(project)
-    first = only()
+    first = only_entry()
     hold = first.hold
     assert hold.acquire()
     result = keep(project)
     assert f"{first.name} is in use" in result.stdout.str()
-    assert len(kept()) == 2
+    assert len(kept_entries()) == 2
     assert main(["servers", "stop", first.name]) == 1
     hold.release()
     assert main(["servers", "stop", first.name]) == 0
@@ -249,7 +249,7 @@ def test_a_server_in_use_is_left_to_its_user(project: Project) -> None:
 def test_a_server_that_does_not_boot_is_not_kept(project: Project) -> None:
     result = project.gates("--keep-server", faults="dies")
     assert result.ret == 1
-    assert kept() == []
+    assert kept_entries() == []
     assert "KV_NONE (certain)" in result.stdout.str()
     assert "ValueError: " in (project.report / "qwen3.5" / "server.log").read_text()
     assert boot_of(project)["explanation"]["id"] == "KV_NONE"
@@ -258,51 +258,51 @@ def test_a_server_that_does_not_boot_is_not_kept(project: Project) -> None:
 def test_a_server_that_dies_of_a_test_is_not_kept(project: Project) -> None:
     result = project.gates("--keep-server", faults="dies-after:3")
     assert "the server died while serving (exit status 9)" in result.stdout.str()
-    assert kept() == []
+    assert kept_entries() == []
 
 
-def test_a_server_that_dies_while_attached_is_told_as_any_other(project: Project) -> None:
+def test_death_of_an_attached_kept_server_is_reported(project: Project) -> None:
     project.gates("--keep-server", "-k", "reports_its", faults="dies-after:3")
-    pids = processes(only())
+    pids = processes(only_entry())
     result = project.gates("--keep-server", faults="dies-after:3")
-    told = result.stdout.str()
-    assert "uses the kept server" in told
-    assert "the server died while serving (exit status 9)" in told
-    assert "torch.AcceleratorError: CUDA error" in told
-    assert kept() == []
+    output = result.stdout.str()
+    assert "uses the kept server" in output
+    assert "the server died while serving (exit status 9)" in output
+    assert "torch.AcceleratorError: CUDA error" in output
+    assert kept_entries() == []
     assert none_of(pids)
 
 
-def test_a_server_that_died_while_kept_is_told_by_the_next_run(project: Project) -> None:
+def test_next_run_reports_a_server_that_died_while_kept(project: Project) -> None:
     keep(project)
-    entry = only()
+    entry = only_entry()
     assert entry.record
     os.kill(entry.record.tree[0].pid, signal.SIGKILL)
-    until(lambda: only().state is KeptState.DIED)
+    until(lambda: only_entry().state is KeptState.DIED)
     result = keep(project)
     assert result.ret == 0
-    told = result.stdout.str()
-    assert f"{entry.name} died while it was kept (exit status 137)" in told
+    output = result.stdout.str()
+    assert f"{entry.name} died while it was kept (exit status 137)" in output
     log = project.report / "qwen3.5" / f"kept-{entry.name}.log"
-    assert str(log) in told
+    assert str(log) in output
     assert "a fake boots" in log.read_text()
-    assert only().name != entry.name
+    assert only_entry().name != entry.name
 
 
-def test_a_killed_keeper_takes_the_server_with_it(project: Project) -> None:
+def test_killed_keeper_ends_its_server(project: Project) -> None:
     keep(project)
-    entry = only()
+    entry = only_entry()
     pids = processes(entry)
     os.kill(pids[0], signal.SIGKILL)
     until(lambda: none_of(pids))
-    assert only().state is KeptState.LOST
+    assert only_entry().state is KeptState.LOST
     assert f"{entry.name}: its keeper is gone" in keep(project).stdout.str()
-    assert only().name != entry.name
+    assert only_entry().name != entry.name
 
 
-def test_a_server_that_no_longer_serves_is_ended_and_another_booted(project: Project) -> None:
+def test_unhealthy_kept_server_is_replaced(project: Project) -> None:
     keep(project)
-    entry = only()
+    entry = only_entry()
     assert entry.record
     os.kill(entry.record.tree[0].pid, signal.SIGSTOP)
     # What hangs is given up soon; the time is the probe's own.
@@ -310,14 +310,14 @@ def test_a_server_that_no_longer_serves_is_ended_and_another_booted(project: Pro
     assert result.ret == 0
     assert f"{entry.name} was ended: it is not healthy any more" in result.stdout.str()
     assert none_of(processes(entry))
-    assert only().name != entry.name
+    assert only_entry().name != entry.name
 
 
 @pytest.mark.parametrize(
     ("number", "booted"),
     [(signal.SIGKILL, True), (signal.SIGKILL, False), (signal.SIGINT, False)],
 )
-def test_only_what_has_booted_outlives_a_run_that_ends_early(
+def test_only_booted_servers_outlive_an_interrupted_run(
     project: Project, number: int, *, booted: bool
 ) -> None:
     project.lane("" if booted else "chatters")
@@ -328,22 +328,26 @@ def test_only_what_has_booted_outlives_a_run_that_ends_early(
     ]  # fmt: skip
     with subprocess.Popen(argv, cwd=project.path, stdout=subprocess.DEVNULL) as run:
         if booted:
-            until(lambda: [entry.state for entry in kept()] == [KeptState.IN_USE])
-            pids = processes(only())
+            until(lambda: [entry.state for entry in kept_entries()] == [KeptState.IN_USE])
+            pids = processes(only_entry())
         else:
-            until(lambda: any(entry.folder.joinpath("server.log").exists() for entry in kept()))
+            until(
+                lambda: any(
+                    entry.folder.joinpath("server.log").exists() for entry in kept_entries()
+                )
+            )
             pids = descendants(1) and [
                 pid for pid in descendants(1) if str(kept_registry.root()) in _environment(pid)
             ]
         run.send_signal(number)
         run.wait(20)
     if booted:
-        until(lambda: only().state is KeptState.IDLE)
+        until(lambda: only_entry().state is KeptState.IDLE)
         assert not none_of(pids)
         assert "uses the kept server" in keep(project).stdout.str()
     else:
         until(lambda: none_of(pids), "a server that never served is left")
-        until(lambda: not kept())
+        until(lambda: not kept_entries())
 
 
 def _environment(pid: int) -> str:
@@ -353,23 +357,25 @@ def _environment(pid: int) -> str:
         return ""
 
 
-def test_a_server_that_runs_already_is_not_kept(project: Project, fakes: Fakes) -> None:
+def test_attached_server_is_not_kept(project: Project, fakes: Fakes) -> None:
     server = fakes()
     result = project.pytest(
         "--model", "qwen3.5", "--base-url", server.base_url, "--keep-server", "-m", "boot"
     )
     assert result.ret == 0
-    assert kept() == []
+    assert kept_entries() == []
     assert "server is left up" not in result.stdout.str()
 
 
-def test_a_baseline_is_of_a_boot_of_its_own(project: Project) -> None:
+def test_baseline_needs_a_new_boot(project: Project) -> None:
     keep(project)
     result = keep(project, "--update-baseline")
     assert "kept server" not in result.stdout.str()
 
 
-def test_a_worker_of_xdist_finds_it_too(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_xdist_worker_finds_the_kept_server(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put_in_place(project.path / "bin", monkeypatch, "h100x8", 1)
     project.lane()
     for attached in (False, True):
@@ -380,11 +386,11 @@ def test_a_worker_of_xdist_finds_it_too(project: Project, monkeypatch: pytest.Mo
         assert result.ret == 0, result.stdout.str()
         assert boot_of(project)["evidence"]["kept"]["attached"] is attached
         assert project.verdict()["promotion"] == "HOLD"
-    assert processes(only())
+    assert processes(only_entry())
 
 
 @pytest.mark.parametrize("value", ["tests/", "0", "-3", "15x"])
-def test_an_idle_limit_that_is_none_is_refused(project: Project, value: str) -> None:
+def test_invalid_idle_limit_is_refused(project: Project, value: str) -> None:
     result = project.gates(f"--keep-server={value}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert f"--keep-server {value!r} is no duration of at least 1s" in result.stderr.str()

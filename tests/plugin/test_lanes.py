@@ -1,4 +1,4 @@
-"""The lane a run is judged on: which one, why, with which repairs, and what when it is no use."""
+"""The lane of a run: its choice, its reason, its repairs, and a lane that cannot be used."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ REPAIR = '"""Mends a thing.\n\nFound by trying."""\n'
 
 
 @pytest.mark.parametrize(
-    ("gpus", "told"),
+    ("gpus", "header"),
     [
         (1, "lane cuda (an NVIDIA GPU answers: NVIDIA H100 80GB HBM3): "),
         (0, "lane cpu (no NVIDIA GPU answers): "),
     ],
 )
-def test_the_lane_is_chosen_by_what_the_machine_has(
-    project: Project, monkeypatch: pytest.MonkeyPatch, gpus: int, told: str
+def test_default_lane_depends_on_the_machine(
+    project: Project, monkeypatch: pytest.MonkeyPatch, gpus: int, header: str
 ) -> None:
     put_in_place(project.path / "bin", monkeypatch, "h100x8", gpus)
     result = project.pytest(*COLLECT)
     assert result.ret == 0
-    assert f"vllm gates: {told}" in result.stdout.str()
+    assert f"vllm gates: {header}" in result.stdout.str()
 
 
-def test_a_driver_that_does_not_answer_is_no_gpu(
+def test_driver_that_does_not_answer_is_not_a_gpu(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(project.path / "bin", monkeypatch, "no devices", status=9)
@@ -58,7 +58,7 @@ def test_repairs_are_named_in_the_header_and_the_report(project: Project) -> Non
     assert project.verdict()["lane"]["overlay"] == []
 
 
-def test_a_lane_whose_interpreter_is_gone_fails_the_boot_with_what_to_do(
+def test_missing_interpreter_fails_the_boot_with_a_fix(
     project: Project,
 ) -> None:
     project.write("lanes/fake.toml", 'title = "x"\npython = "/no/such/python"\n')
@@ -71,24 +71,24 @@ def test_a_lane_whose_interpreter_is_gone_fails_the_boot_with_what_to_do(
     assert outcomes.pop("boot::test_boots[]") == "FAIL"
     assert outcomes.pop("boot::test_leaves_nothing_behind[]") == "N/A"
     assert set(outcomes.values()) == {"BLOCKED"}
-    told = result.stdout.str()
-    assert "the interpreter '/no/such/python' does not exist or cannot be run" in told
-    assert "make it: python -m venv FOLDER" in told
+    output = result.stdout.str()
+    assert "the interpreter '/no/such/python' does not exist or cannot be run" in output
+    assert "make it: python -m venv FOLDER" in output
 
 
-def test_a_lane_whose_command_is_gone_fails_the_boot(project: Project) -> None:
+def test_missing_command_fails_the_boot(project: Project) -> None:
     project.write(
         "lanes/fake.toml",
         'title = "x"\ncommand = ["/no/such/docker", "run"]\ncheckpoint = "miniature"\n',
     )
     result = project.pytest("--model", "qwen3.5", "--lane", "fake", "-m", "boot")
     assert result.ret == 1
-    told = result.stdout.str()
-    assert "the server ended before it was ready (exit status 127)" in told
-    assert "cannot start /no/such/docker: No such file or directory" in told
+    output = result.stdout.str()
+    assert "the server ended before it was ready (exit status 127)" in output
+    assert "cannot start /no/such/docker: No such file or directory" in output
 
 
-def test_limits_of_a_boot_are_kept(project: Project) -> None:
+def test_boot_timeout_ends_a_boot(project: Project) -> None:
     result = project.gates("-m", "boot", "--boot-timeout", "0.5", faults="chatters")
     assert result.ret == 1
     result.stdout.re_match_lines([r".*the server was not ready after \d+ s \(--boot-timeout\)"])

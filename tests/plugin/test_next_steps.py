@@ -1,4 +1,4 @@
-"""The commands that a HOLD ends with do what they say: typed one after the other they promote."""
+"""The next commands of a HOLD promote when they are typed one after the other."""
 
 from __future__ import annotations
 
@@ -25,64 +25,64 @@ def test_speed(server, family, pytestconfig):
 """
 
 
-def told(result: pytest.RunResult) -> list[str]:
+def next_commands(result: pytest.RunResult) -> list[str]:
     start = "  next: "
     return [line.removeprefix(start) for line in result.outlines if line.startswith(start)]
 
 
-def typed(project: Project, command: str) -> pytest.RunResult:
+def run_typed(project: Project, command: str) -> pytest.RunResult:
     program, *arguments = shlex.split(command)
     assert program == "pytest"
     assert arguments[:2] == ["-p", "no:cacheprovider"], "what project.pytest adds"
     return project.pytest(*arguments[2:])
 
 
-def test_typed_in_their_order_they_promote(project: Project) -> None:
+def test_commands_typed_in_order_promote(project: Project) -> None:
     project.write("conversations/new.toml", NEW)
     project.write("mine/test_speed.py", BASELINE_GATE)
     result = project.gates("mine", "-m", "words or boot", "-k", "words or boots")
-    said = told(result)
+    commands = next_commands(result)
     before = "pytest -p no:cacheprovider --model qwen3.5 --lane fake --gates-report out mine"
-    assert said == [f"{before} -m words --update-golden", before]
-    assert project.verdict()["next"] == said
+    assert commands == [f"{before} -m words --update-golden", before]
+    assert project.verdict()["next"] == commands
 
-    assert typed(project, said[0]).ret == 0
+    assert run_typed(project, commands[0]).ret == 0
     assert project.verdict()["next"] == [before], "a recording run is not followed by itself"
-    result = typed(project, said[1])
-    said = told(result)
-    assert said == [f"{before} -k test_speed --update-baseline", before]
-    assert typed(project, said[0]).ret == 0
-    result = typed(project, said[1])
+    result = run_typed(project, commands[1])
+    commands = next_commands(result)
+    assert commands == [f"{before} -k test_speed --update-baseline", before]
+    assert run_typed(project, commands[0]).ret == 0
+    result = run_typed(project, commands[1])
     assert "verdict: PROMOTE" in result.outlines
-    assert told(result) == project.verdict()["next"] == []
+    assert next_commands(result) == project.verdict()["next"] == []
 
 
 @pytest.mark.parametrize("path", ["test_boot.py", "test_boot.py::test_boots"])
-def test_a_path_to_a_single_gate_is_left_out(project: Project, path: str) -> None:
+def test_command_omits_the_path_of_a_single_gate(project: Project, path: str) -> None:
     from pytest_vllm_gates.session import collection as session_collection  # noqa: PLC0415 - where the fixture has put the gates
 
     result = project.gates(str(session_collection.GATES / path), "--rootdir=.")
-    (command,) = told(result)
+    (command,) = next_commands(result)
     assert command.endswith(" --model qwen3.5 --lane fake --gates-report out --rootdir=.")
-    assert "verdict: PROMOTE" in typed(project, command).outlines
+    assert "verdict: PROMOTE" in run_typed(project, command).outlines
 
 
-def test_a_rejected_run_has_no_such_command(project: Project) -> None:
-    assert told(project.gates("-m", "boot", faults="bangs")) == []
+def test_rejected_run_has_no_next_command(project: Project) -> None:
+    assert next_commands(project.gates("-m", "boot", faults="bangs")) == []
 
 
 def test_an_interrupted_run_is_run_again(project: Project) -> None:
     project.write("mine/test_own.py", "def test_own(server, family): raise KeyboardInterrupt\n")
     result = project.gates("mine", "-k", "test_own or test_boots")
-    assert told(result) == [
+    assert next_commands(result) == [
         "pytest -p no:cacheprovider --model qwen3.5 --lane fake --gates-report out mine"
     ]
 
 
-def test_the_log_of_what_blocks_is_explained(project: Project) -> None:
+def test_blocked_run_explains_the_servers_log(project: Project) -> None:
     result = project.gates("-m", "words", faults="dies")
     log = project.report / "qwen3.5" / "server.log"
-    assert told(result) == [
+    assert next_commands(result) == [
         f"vllm-gates explain {log}",
         "pytest -p no:cacheprovider --model qwen3.5 --lane fake --gates-report out",
     ]

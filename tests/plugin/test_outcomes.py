@@ -1,4 +1,4 @@
-"""What a run comes to: the words in the terminal, the exit status and the verdict."""
+"""The outcomes of a run: terminal output, exit status and verdict."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ def test_a_sound_server_is_promoted(project: Project) -> None:
         "verdict: PROMOTE",
         "  - all 3 applicable gates passed (11 tests)",
     ]
-    told = result.stdout.str()
-    assert "vllm gates: lane fake (asked for): a fake server" in told
-    assert "vllm gates: qwen3.5, checkpoint miniature" in told
-    assert re.search(r"^qwen3\.5  boot +PASS +5 tests +\d+\.\d s$", told, re.MULTILINE)
-    assert re.search(r"^qwen3\.5  words +PASS +3 tests +\d+\.\d s$", told, re.MULTILINE)
-    assert f"verdict: {project.report / 'verdict.json'}" in told
+    output = result.stdout.str()
+    assert "vllm gates: lane fake (asked for): a fake server" in output
+    assert "vllm gates: qwen3.5, checkpoint miniature" in output
+    assert re.search(r"^qwen3\.5  boot +PASS +5 tests +\d+\.\d s$", output, re.MULTILINE)
+    assert re.search(r"^qwen3\.5  words +PASS +3 tests +\d+\.\d s$", output, re.MULTILINE)
+    assert f"verdict: {project.report / 'verdict.json'}" in output
 
-    found = project.verdict()
-    assert (found["promotion"], found["exit_status"]) == ("PROMOTE", 0)
-    assert found["lane"]["name"] == "fake"
-    (family,) = found["families"]
+    verdict = project.verdict()
+    assert (verdict["promotion"], verdict["exit_status"]) == ("PROMOTE", 0)
+    assert verdict["lane"]["name"] == "fake"
+    (family,) = verdict["families"]
     assert family["boot"]["ok"] is True
     assert set(family["boot"]["times"]) == {"health_s", "first_chat_s", "first_token_s"}
-    seen = {test["test"]: test["evidence"] for gate in family["gates"] for test in gate["tests"]}
-    assert seen["test_boots[qwen3.5]"]["boot_attempts"] == 1
-    assert seen["test_refuses_a_wrong_key[qwen3.5]"] == {"status": 401}
-    assert seen["test_answers_sensibly[qwen3.5]"]["answer"]["content"].startswith("Paris")
+    evidence = {
+        test["test"]: test["evidence"] for gate in family["gates"] for test in gate["tests"]
+    }
+    assert evidence["test_boots[qwen3.5]"]["boot_attempts"] == 1
+    assert evidence["test_refuses_a_wrong_key[qwen3.5]"] == {"status": 401}
+    assert evidence["test_answers_sensibly[qwen3.5]"]["answer"]["content"].startswith("Paris")
 
     junit = (project.path / "junit.xml").read_text()
     assert '<property name="outcome" value="PASS"' in junit
@@ -51,13 +53,13 @@ def test_a_sound_server_is_promoted(project: Project) -> None:
     assert len(key) >= 32
     for path in (*project.report.rglob("*"), project.path / "junit.xml"):
         assert path.is_dir() or key not in path.read_text(), f"the API key is in {path}"
-    assert key not in told
+    assert key not in output
 
     log = (project.report / "qwen3.5" / "server.log").read_text()
     assert none_of({int(pid) for pid in re.findall(r"pid=(\d+)", log)})
 
 
-def test_a_server_that_does_not_boot_fails_one_test_and_blocks_the_others(
+def test_failed_boot_fails_one_test_and_blocks_the_others(
     project: Project,
 ) -> None:
     result = project.gates(faults="dies")
@@ -65,29 +67,29 @@ def test_a_server_that_does_not_boot_fails_one_test_and_blocks_the_others(
     outcomes = project.outcomes()
     assert outcomes.pop("boot::test_boots[]") == "FAIL"
     assert set(outcomes.values()) == {"BLOCKED"}
-    told = result.stdout.str()
-    assert "the server ended before it was ready (exit status 1)" in told
-    assert "         ValueError: No available memory for the cache blocks." in told
-    assert "KV_NONE (certain): nothing is left for the KV cache" in told.splitlines()
-    assert re.search(r"^  next: +\S+", told, re.MULTILINE)
-    assert "Traceback" not in told
-    assert "1 failed, 10 blocked" in told
+    output = result.stdout.str()
+    assert "the server ended before it was ready (exit status 1)" in output
+    assert "         ValueError: No available memory for the cache blocks." in output
+    assert "KV_NONE (certain): nothing is left for the KV cache" in output.splitlines()
+    assert re.search(r"^  next: +\S+", output, re.MULTILINE)
+    assert "Traceback" not in output
+    assert "1 failed, 10 blocked" in output
     boot = project.verdict()["families"][0]["boot"]
     assert boot["ok"] is False
     explained = boot["explanation"]
     assert (explained["id"], explained["answer"]["class"]) == ("KV_NONE", "kv_cache")
     assert [wrapper["id"] for wrapper in explained["wrappers"]] == ["ENGINE_INIT"]
     ended = "the server ended before it was ready (exit status 1)"
-    named = "KV_NONE (certain): nothing is left for the KV cache"
-    what = f"the server did not boot: {ended}: {named}; next: {explained['answer']['fixes'][0]}"
+    cause = "KV_NONE (certain): nothing is left for the KV cache"
+    reason = f"the server did not boot: {ended}: {cause}; next: {explained['answer']['fixes'][0]}"
     assert verdict_lines(result) == [
         "verdict: REJECT",
         f"  - qwen3.5: boot is FAIL: {ended}: KV_NONE, nothing is left for the KV cache",
-        f"  - qwen3.5: 2 gates are BLOCKED: {what} (streaming, words)",
+        f"  - qwen3.5: 2 gates are BLOCKED: {reason} (streaming, words)",
     ]
 
 
-def test_a_server_that_dies_of_a_test_fails_that_one_and_blocks_the_rest(
+def test_server_death_fails_one_test_and_blocks_the_others(
     project: Project,
 ) -> None:
     result = project.gates(faults="dies-after:3")
@@ -98,9 +100,9 @@ def test_a_server_that_dies_of_a_test_fails_that_one_and_blocks_the_rest(
     ]
     assert list(outcomes.values()).count("PASS") == 4
     assert list(outcomes.values()).count("BLOCKED") == 6
-    told = result.stdout.str()
-    assert "the server died while serving (exit status 9)" in told
-    assert "torch.AcceleratorError: CUDA error: an illegal memory access" in told
+    output = result.stdout.str()
+    assert "the server died while serving (exit status 9)" in output
+    assert "torch.AcceleratorError: CUDA error: an illegal memory access" in output
     gone = "  - qwen3.5: 2 gates are BLOCKED: the server is gone: the server died while serving "
     (line,) = (line for line in verdict_lines(result) if line.startswith(gone))
     assert line.startswith(f"{gone}(exit status 9): IMA (")
@@ -108,7 +110,7 @@ def test_a_server_that_dies_of_a_test_fails_that_one_and_blocks_the_rest(
 
 
 @pytest.mark.parametrize(
-    ("faults", "test", "told"),
+    ("faults", "test", "message"),
     [
         (
             "bangs",
@@ -122,17 +124,17 @@ def test_a_server_that_dies_of_a_test_fails_that_one_and_blocks_the_rest(
         ),
     ],
 )
-def test_a_fault_turns_one_test_red(project: Project, faults: str, test: str, told: str) -> None:
+def test_fault_fails_one_test(project: Project, faults: str, test: str, message: str) -> None:
     result = project.gates(*QUICK, faults=faults)
     assert result.ret == 1
     outcomes = project.outcomes()
     assert outcomes.pop(test) == "FAIL"
     assert set(outcomes.values()) == {"PASS"}
-    assert told in result.stdout.str()
+    assert message in result.stdout.str()
     assert verdict_lines(result)[0] == "verdict: REJECT"
 
 
-def test_reasoning_lost_in_the_stream_turns_streaming_red_alone(project: Project) -> None:
+def test_reasoning_lost_in_the_stream_fails_streaming_alone(project: Project) -> None:
     result = project.gates(faults="loses-reasoning")
     assert result.ret == 1
     gates = {gate["gate"]: gate["outcome"] for gate in project.verdict()["families"][0]["gates"]}
@@ -140,11 +142,11 @@ def test_reasoning_lost_in_the_stream_turns_streaming_red_alone(project: Project
     assert "reasoning: empty in the streamed answer, 'The user asks" in result.stdout.str()
 
 
-def test_a_gate_the_family_does_not_have_need_not_pass(project: Project) -> None:
+def test_not_applicable_gate_need_not_pass(project: Project) -> None:
     text = (catalog_family.SHIPPED / "qwen3.5.toml").read_text()
-    head, _, rest = text.partition("[serve]")
+    head, _, tail = text.partition("[serve]")
     reason = '[not_applicable]\nmine = "x"\nstreaming = "it only answers whole"\n\n[serve]'
-    project.write("families/qwen3.5.toml", head + reason + rest)
+    project.write("families/qwen3.5.toml", head + reason + tail)
     result = project.gates("-m", "boot or words")
     assert result.ret == 0
     assert verdict_lines(result)[0] == "verdict: PROMOTE"
@@ -153,7 +155,7 @@ def test_a_gate_the_family_does_not_have_need_not_pass(project: Project) -> None
     assert "it only answers whole" in result.stdout.str()
 
 
-def test_every_family_boots_its_own_server_and_is_judged_for_itself(project: Project) -> None:
+def test_every_family_has_its_own_server_and_gates(project: Project) -> None:
     project.write("families/house.toml", (catalog_family.SHIPPED / "qwen3.5.toml").read_text())
     project.lane()
     result = project.pytest(
@@ -167,7 +169,7 @@ def test_every_family_boots_its_own_server_and_is_judged_for_itself(project: Pro
     assert "  - house: 2 gates did not run: streaming, words" in verdict_lines(result)
 
 
-def test_collecting_boots_nothing_and_says_no_verdict(project: Project) -> None:
+def test_collect_only_boots_nothing_and_gives_no_verdict(project: Project) -> None:
     result = project.gates("--collect-only", "-q")
     assert result.ret == 0
     assert "gates/test_words.py::test_words_are_the_recorded[qwen3.5-tool-one]" in result.outlines
@@ -176,7 +178,7 @@ def test_collecting_boots_nothing_and_says_no_verdict(project: Project) -> None:
     assert not project.key_file.exists()
 
 
-def test_the_server_is_ended_by_the_last_test(project: Project) -> None:
+def test_server_ends_with_the_last_test(project: Project) -> None:
     result = project.gates("--collect-only", "-q")
     ids = [line for line in result.outlines if "::" in line]
     assert ids[-1] == "gates/test_boot.py::test_leaves_nothing_behind[qwen3.5]"

@@ -1,4 +1,4 @@
-"""Gates of a project's own are gates like the shipped ones, and ordinary tests are none."""
+"""A project's own gates work like the shipped ones, and ordinary tests are not gates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def own(project: Project, code: str) -> None:
     project.write("mine/test_own.py", OWN_GATE.replace("CODE", code))
 
 
-def test_a_gate_of_ones_own_runs_beside_the_shipped_ones(project: Project) -> None:
+def test_projects_own_gate_runs_beside_the_shipped_gates(project: Project) -> None:
     own(project, "assert family.name == 'qwen3.5'")
     result = project.gates("mine")
     assert result.ret == 0
@@ -54,7 +54,7 @@ def test_a_gate_of_ones_own_runs_beside_the_shipped_ones(project: Project) -> No
         ("pytest.skip('later')", "INCONCLUSIVE", "I", 0),
     ],
 )
-def test_each_outcome_has_its_own_word_letter_and_status(
+def test_each_outcome_has_its_word_letter_and_exit_status(
     project: Project, code: str, outcome: str, letter: str, status: int
 ) -> None:
     own(project, code)
@@ -65,21 +65,21 @@ def test_each_outcome_has_its_own_word_letter_and_status(
     (gate,) = project.verdict()["families"][0]["gates"]
     assert reason in gate["reason"].splitlines()[0]
     assert gate["tests"][0]["evidence"]["seen"]
-    told = result.stdout.str()
-    assert re.search(rf"^(mine/test_own\.py )?{letter} +\[100%\]$", told, re.MULTILINE)
-    assert re.search(rf"^qwen3\.5  own  {re.escape(outcome)} +1 test ", told, re.MULTILINE)
+    output = result.stdout.str()
+    assert re.search(rf"^(mine/test_own\.py )?{letter} +\[100%\]$", output, re.MULTILINE)
+    assert re.search(rf"^qwen3\.5  own  {re.escape(outcome)} +1 test ", output, re.MULTILINE)
     if outcome not in ("FAIL", "N/A"):
         assert f"  - qwen3.5: own is {outcome}: {gate['reason']}" in verdict_lines(result)
     assert verdict_lines(result)[0] == f"verdict: {'REJECT' if outcome == 'FAIL' else 'HOLD'}"
 
 
-def test_outcomes_are_words_when_asked_for_more(project: Project) -> None:
+def test_verbose_output_has_outcomes_as_words(project: Project) -> None:
     own(project, "raise Inconclusive('noise')")
     result = project.gates("mine", "-v", "-k", "test_own or test_boots")
-    told = result.stdout.str()
-    assert "gates/test_boot.py::test_boots[qwen3.5] PASSED" in told
-    assert re.search(r"test_own\.py::test_own\[qwen3\.5\] INCONCLUSIVE", told)
-    assert "a fake boots" in told, "the server's log is not streamed"
+    output = result.stdout.str()
+    assert "gates/test_boot.py::test_boots[qwen3.5] PASSED" in output
+    assert re.search(r"test_own\.py::test_own\[qwen3\.5\] INCONCLUSIVE", output)
+    assert "a fake boots" in output, "the server's log is not streamed"
 
 
 def test_a_failing_teardown_fails_the_test(project: Project) -> None:
@@ -95,7 +95,7 @@ def test_a_failing_teardown_fails_the_test(project: Project) -> None:
     assert project.outcomes() == {"own::test_own[]": "FAIL"}
 
 
-def test_an_ordinary_test_in_a_named_path_is_no_gate(project: Project) -> None:
+def test_ordinary_test_in_a_named_path_is_not_a_gate(project: Project) -> None:
     project.write("mine/test_plain.py", "def test_plain(): pass\n")
     result = project.gates("mine")
     assert result.ret == 0
@@ -103,18 +103,18 @@ def test_an_ordinary_test_in_a_named_path_is_no_gate(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "more"),
+    ("code", "arguments"),
     [
         ("def test_plain(): assert 0", ()),
         ("import nothing_of_that_name", ("--continue-on-collection-errors",)),
     ],
     ids=["a test", "a file"],
 )
-def test_what_fails_besides_the_gates_holds_the_promotion(
-    project: Project, text: str, more: tuple[str, ...]
+def test_failure_beside_the_gates_holds_the_promotion(
+    project: Project, code: str, arguments: tuple[str, ...]
 ) -> None:
-    project.write("mine/test_plain.py", text)
-    result = project.gates("mine", *more)
+    project.write("mine/test_plain.py", code)
+    result = project.gates("mine", *arguments)
     assert result.ret == 1
     assert verdict_lines(result) == [
         "verdict: HOLD",

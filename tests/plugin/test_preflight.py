@@ -1,4 +1,4 @@
-"""A run looks before it boots: what cannot boot fails the boot gate, with what to do about it."""
+"""A failing preflight check fails the boot gate with a fix, before anything boots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ARGUMENTS = ("--model", "qwen3.5", "--lane", "fake", "--gates-report", "out")
 
 
-def test_what_cannot_boot_is_not_booted(project: Project) -> None:
+def test_failing_preflight_check_prevents_the_boot(project: Project) -> None:
     project.lane(more="\n[serve]\ntensor_parallel_size = 3\n")
     result = project.pytest(*ARGUMENTS)
     assert result.ret == 1
@@ -22,27 +22,28 @@ def test_what_cannot_boot_is_not_booted(project: Project) -> None:
     assert outcomes.pop("boot::test_boots[]") == "FAIL"
     assert outcomes.pop("boot::test_leaves_nothing_behind[]") == "N/A"
     assert set(outcomes.values()) == {"BLOCKED"}
-    told = result.stdout.str()
-    assert "qwen3.5 cannot boot on lane fake" in told
+    output = result.stdout.str()
+    assert "qwen3.5 cannot boot on lane fake" in output
     assert (
-        "Total number of attention heads (2) must be divisible by tensor parallel size (3)" in told
+        "Total number of attention heads (2) must be divisible by tensor parallel size (3)"
+        in output
     )
-    assert "fix: tensor_parallel_size = 2 in [serve]" in told
-    assert "next: vllm-gates preflight --model qwen3.5 --checkpoint miniature --lane fake" in told
+    assert "fix: tensor_parallel_size = 2 in [serve]" in output
+    assert "next: vllm-gates preflight --model qwen3.5 --checkpoint miniature --lane fake" in output
     (family,) = project.verdict()["families"]
-    checks = {entry["name"]: entry["state"] for entry in family["boot"]["evidence"]["preflight"]}
+    checks = {check["name"]: check["state"] for check in family["boot"]["evidence"]["preflight"]}
     assert checks["attention_heads"] == "fails"
     assert not project.key_file.exists(), "a server was started"
 
 
-def test_absurd_flags_end_in_words(project: Project) -> None:
+def test_absurd_flags_are_explained(project: Project) -> None:
     project.lane(more='\n[serve]\ntensor_parallel_size = "many"\n')
     result = project.pytest(*ARGUMENTS)
     assert result.ret == 1
     assert "tensor_parallel_size = 'many' is no positive whole number" in result.stdout.str()
 
 
-def test_what_is_not_known_holds_nothing_up(
+def test_unknown_preflight_check_does_not_prevent_the_boot(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_in_place(project.path / "bin", monkeypatch, "gb10")
@@ -62,7 +63,7 @@ def test_what_is_not_known_holds_nothing_up(
     assert "hf_secret" not in (project.report / "verdict.json").read_text()
 
 
-def test_a_running_server_is_not_looked_at_before(project: Project) -> None:
+def test_attached_server_has_no_preflight(project: Project) -> None:
     project.lane()
     project.write("lanes/fake.toml", 'title = "x"\nbase_url = "http://127.0.0.1:9/v1"\n')
     project.pytest(*ARGUMENTS)

@@ -1,4 +1,4 @@
-"""A run leaves a page and a CI job's summary, and says where."""
+"""A run writes a page and a CI job's summary, and names both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from conftest import Project
 
 
-def test_the_page_is_beside_the_verdict(project: Project) -> None:
+def test_page_is_beside_the_verdict(project: Project) -> None:
     result = project.gates(faults="dies-after:3")
     page = (project.report / "report.html").read_text(encoding="utf-8")
     assert f"report: {project.report / 'report.html'}" in result.outlines
@@ -28,7 +28,7 @@ def test_a_ci_job_gets_its_summary(project: Project, monkeypatch: pytest.MonkeyP
     assert not project.report.exists()
 
 
-def test_a_summary_that_cannot_be_written_fails_nothing(
+def test_unwritable_summary_fails_nothing(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/nowhere/summary.md")

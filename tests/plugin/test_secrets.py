@@ -1,4 +1,4 @@
-"""Secrets planted in every channel are in nothing that a run leaves behind."""
+"""Secrets planted in every channel are in none of a run's outputs."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def spelled(secret: str) -> Iterator[bytes]:
     yield base64.b64encode(b"user:" + secret.encode()).rstrip(b"=")[8:-1]
 
 
-def written(*folders: Path) -> Iterator[tuple[Path, bytes]]:
+def files_in(*folders: Path) -> Iterator[tuple[Path, bytes]]:
     """Yield every file below some folders, unpacked where it is packed."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
@@ -151,7 +151,7 @@ def left_behind(project: Project, result: pytest.RunResult) -> list[tuple[str, b
     """Return all that a run has told anybody, by where."""
     files = [
         (str(path), data)
-        for path, data in written(project.path)
+        for path, data in files_in(project.path)
         if path != project.key_file and not SOURCES & {*path.relative_to(project.path).parts}
     ]
     return [
@@ -161,15 +161,15 @@ def left_behind(project: Project, result: pytest.RunResult) -> list[tuple[str, b
     ]
 
 
-def assert_none(told: list[tuple[str, bytes]], secrets: dict[str, str]) -> None:
+def assert_none(outputs: list[tuple[str, bytes]], secrets: dict[str, str]) -> None:
     for channel, secret in secrets.items():
         for form in spelled(secret):
-            where = [place for place, data in told if form in data]
+            where = [place for place, data in outputs if form in data]
             assert not where, f"the secret of the {channel} is in {where} as {form!r}"
 
 
 @pytest.mark.parametrize("prompts", ["keep", "hash"])
-def test_no_secret_of_a_booted_run_is_in_anything_it_leaves(
+def test_output_of_a_booted_run_has_no_secrets(
     planted: Project, prompts: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("VLLM_GATES_CACHE", str(tmp_path / "cache"))
@@ -181,9 +181,9 @@ def test_no_secret_of_a_booted_run_is_in_anything_it_leaves(
     )
     result = run(planted, "--lane", "fake", "--redact-prompts", prompts)
     assert result.ret == 1
-    told = left_behind(planted, result)
+    outputs = left_behind(planted, result)
     key = planted.key_file.read_text()
-    assert_none(told, {**PLANTED, "boot": key})
+    assert_none(outputs, {**PLANTED, "boot": key})
 
     # It was all there to be seen.
     log = (planted.report / "qwen3.5" / "server.log").read_text()
@@ -198,10 +198,12 @@ def test_no_secret_of_a_booted_run_is_in_anything_it_leaves(
     assert len(incident_folders) >= 3
     assert (planted.path / ".pytest_cache").is_dir()
     says = b"Paris is the capital"
-    quoting = [place for place, data in told if says in data]
+    quoting = [place for place, data in outputs if says in data]
     assert bool(quoting) is (prompts == "keep"), quoting
-    asked = b"What is the capital"
-    assert (prompts == "keep") is any(asked in data for place, data in told if "incidents" in place)
+    question = b"What is the capital"
+    assert (prompts == "keep") is any(
+        question in data for place, data in outputs if "incidents" in place
+    )
     outcomes = planted.outcomes()
     assert outcomes["own::test_cannot_decide[]"] == "INCONCLUSIVE"
 
@@ -210,7 +212,7 @@ def test_no_secret_of_a_booted_run_is_in_anything_it_leaves(
     ("faults", "user"),
     [("echoes", ""), ("echoes,chat-500", ""), ("echoes,any-key,chat-500", "me:plant-userinfo-12@")],
 )
-def test_no_secret_of_an_attached_run_is_in_anything_it_leaves(
+def test_output_of_an_attached_run_has_no_secrets(
     planted: Project, fakes: Fakes, monkeypatch: pytest.MonkeyPatch, faults: str, user: str
 ) -> None:
     key = "plant-house-key-11"
@@ -230,7 +232,7 @@ def test_no_secret_of_an_attached_run_is_in_anything_it_leaves(
         assert '"id": "m-[redacted]"' in (planted.report / "verdict.json").read_text()
 
 
-def test_a_file_that_cannot_be_collected_tells_no_secret(planted: Project) -> None:
+def test_collection_error_has_no_secrets(planted: Project) -> None:
     planted.write("mine/test_broken.py", CANNOT_BE_COLLECTED)
     result = run(planted, "--lane", "fake")
     assert result.ret != 0
@@ -238,9 +240,7 @@ def test_a_file_that_cannot_be_collected_tells_no_secret(planted: Project) -> No
     assert_none(left_behind(planted, result), PLANTED)
 
 
-def test_a_mistake_on_the_command_line_tells_no_secret(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_usage_error_has_no_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLANT_TOKEN", PLANTED["environment"])
     result = project.pytest("--model", "qwen3.5", "--lane", PLANTED["environment"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -256,7 +256,7 @@ def test_settings(server, golden):
 """
 
 
-def test_a_golden_with_a_secret_is_told_and_recorded_without_it(
+def test_golden_is_recorded_without_secrets(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = "plant-golden-13"

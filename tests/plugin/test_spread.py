@@ -1,4 +1,4 @@
-"""Families over several GPUs with pytest-xdist, and the sentence where there is only one."""
+"""Families are spread over several GPUs with pytest-xdist; one GPU is refused."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ def test_two_gpus_serve_two_families_at_once(
         "-p", "no:cacheprovider", "--model", families, "--lane", "fake", "--checkpoint", str(moe),
         "--gates-report", "out", "-n", "2", "-k", "test_devices or test_boots", "mine",
     )  # fmt: skip
-    found = {
+    devices = {
         family["name"]: test["evidence"]["devices"]
         for family in project.verdict()["families"]
         for gate in family["gates"]
         for test in gate["tests"]
         if gate["gate"] == "devices"
     }
-    assert sorted(found) == ["qwen3.5", "qwen3.5/moe"], result.stdout.str()
-    assert sorted(functools.reduce(operator.iadd, found.values(), [])) == [
+    assert sorted(devices) == ["qwen3.5", "qwen3.5/moe"], result.stdout.str()
+    assert sorted(functools.reduce(operator.iadd, devices.values(), [])) == [
         "CUDA_VISIBLE_DEVICES=0",
         "CUDA_VISIBLE_DEVICES=1",
     ]
     assert all(family["boot"]["ok"] for family in project.verdict()["families"])
 
 
-@pytest.mark.parametrize(("gpus", "said"), [(0, "0 GPUs"), (1, "1 GPUs")])
+@pytest.mark.parametrize(("gpus", "message"), [(0, "0 GPUs"), (1, "1 GPUs")])
 def test_one_gpu_is_not_shared(
-    project: Project, monkeypatch: pytest.MonkeyPatch, gpus: int, said: str
+    project: Project, monkeypatch: pytest.MonkeyPatch, gpus: int, message: str
 ) -> None:
     put_in_place(project.path / "bin", monkeypatch, "h100x8", gpus)
     project.lane()
     result = project.pytest("--model", "qwen3.5", "--lane", "fake", "-n", "2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    told = result.stderr.str()
-    assert "-n 2 would boot 2 servers at once, each on 1 of this machine's" in told
-    assert said in told
-    assert "leave -n out, and families follow one another" in told
+    errors = result.stderr.str()
+    assert "-n 2 would boot 2 servers at once, each on 1 of this machine's" in errors
+    assert message in errors
+    assert "leave -n out, and families follow one another" in errors
 
 
-def test_a_server_over_two_gpus_counts_twice(
+def test_server_over_two_gpus_counts_twice(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_in_place(project.path / "bin", monkeypatch, "h100x8", 2)

@@ -1,4 +1,4 @@
-"""A recorded waiver lets one failure pass for a while, in the open, and nothing else."""
+"""A waiver lets one failure pass for a while, visibly, and nothing else."""
 
 from __future__ import annotations
 
@@ -43,27 +43,29 @@ def own(project: Project, code: str) -> None:
     project.write("mine/test_own.py", OWN_GATE.replace("CODE", code))
 
 
-def told(result: pytest.RunResult, start: str) -> list[str]:
+def lines_with(result: pytest.RunResult, start: str) -> list[str]:
     return [line for line in result.outlines if line.startswith(start)]
 
 
-def test_a_waived_failure_promotes_in_the_open(project: Project) -> None:
+def test_waived_failure_promotes_and_is_listed(project: Project) -> None:
     own(project, FAILS)
     assert project.gates("mine").ret == 1
     until = waive(project, OWN)
     result = project.gates("mine", "--require-promotion", "--junitxml", "junit.xml")
     assert result.ret == 0
-    assert told(result, "verdict: ")[:1] == ["verdict: PROMOTE"]
-    assert told(result, "  - ") == [
+    assert lines_with(result, "verdict: ")[:1] == ["verdict: PROMOTE"]
+    assert lines_with(result, "  - ") == [
         "  - all 4 applicable gates passed (12 tests); failures that are waived: 1"
     ]
-    assert told(result, "  waived: ") == [f"  waived: {OWN} (by Jane, until {until}: a fix comes)"]
-    (row,) = told(result, "qwen3.5  own ")
+    assert lines_with(result, "  waived: ") == [
+        f"  waived: {OWN} (by Jane, until {until}: a fix comes)"
+    ]
+    (row,) = lines_with(result, "qwen3.5  own ")
     assert re.match(r"qwen3\.5  own +WAIVED +2 tests ", row)
     assert "12 passed, 1 waived" in result.stdout.str()
     assert re.search(r"\.W +\[100%\]$|^mine/test_own\.py \.W", result.stdout.str(), re.MULTILINE)
-    found = project.verdict()
-    assert found["waivers"] == [
+    verdict = project.verdict()
+    assert verdict["waivers"] == [
         {
             "check": OWN,
             "who": "Jane",
@@ -73,7 +75,7 @@ def test_a_waived_failure_promotes_in_the_open(project: Project) -> None:
         }
     ]
     assert project.outcomes()["own::test_own[two]"] == "WAIVED"
-    gate = found["families"][0]["gates"][-1]
+    gate = verdict["families"][0]["gates"][-1]
     assert gate["tests"][1]["evidence"] == {"seen": "two"}
     assert gate["reason"].startswith(f"waived by Jane until {until} (a fix comes): two is wrong")
     junit = (project.path / "junit.xml").read_text()
@@ -81,14 +83,14 @@ def test_a_waived_failure_promotes_in_the_open(project: Project) -> None:
     assert '<property name="outcome" value="WAIVED"' in junit
 
 
-def test_one_case_can_be_waived_and_the_others_not(project: Project) -> None:
+def test_single_case_can_be_waived(project: Project) -> None:
     own(project, "assert 0, case")
     waive(project, f"{OWN}[qwen3.5-two]")
     result = project.gates(*SELECT)
     assert result.ret == 1
     assert project.outcomes()["own::test_own[one]"] == "FAIL"
     assert project.outcomes()["own::test_own[two]"] == "WAIVED"
-    assert told(result, "verdict: ")[:1] == ["verdict: REJECT"]
+    assert lines_with(result, "verdict: ")[:1] == ["verdict: REJECT"]
 
 
 def test_an_expired_waiver_fails_and_is_named(project: Project) -> None:
@@ -96,29 +98,29 @@ def test_an_expired_waiver_fails_and_is_named(project: Project) -> None:
     until = waive(project, OWN, days=-1)
     result = project.gates("mine")
     assert result.ret == 1
-    assert told(result, "verdict: ")[:1] == ["verdict: REJECT"]
+    assert lines_with(result, "verdict: ")[:1] == ["verdict: REJECT"]
     says = f"its waiver expired on {until} (by Jane: a fix comes): two is wrong"
-    assert told(result, "  - ")[0] == f"  - qwen3.5: own is FAIL: {says}"
-    assert told(result, "  waiver, expired: ") == [
+    assert lines_with(result, "  - ")[0] == f"  - qwen3.5: own is FAIL: {says}"
+    assert lines_with(result, "  waiver, expired: ") == [
         f"  waiver, expired: {OWN} (by Jane, until {until}: a fix comes)"
     ]
     assert says in result.outlines, "where the failure is shown the waiver is not"
-    (entry,) = project.verdict()["waivers"]
-    assert entry["state"] == "expired"
+    (waiver,) = project.verdict()["waivers"]
+    assert waiver["state"] == "expired"
 
 
-def test_one_that_expired_and_one_nobody_needs_may_go(project: Project) -> None:
+def test_unneeded_expired_waiver_is_listed_for_deletion(project: Project) -> None:
     own(project, "pass")
     waive(project, OWN, days=-1)
     result = project.gates("mine")
     assert result.ret == 0
-    (line,) = told(result, "  waiver, expired: ")
+    (line,) = lines_with(result, "  waiver, expired: ")
     assert line.endswith("nothing fails there any more (delete it)")
 
     waive(project, "qwen3.5: own: test_owl")
     result = project.gates("mine")
-    assert told(result, "verdict: ")[:1] == ["verdict: PROMOTE"]
-    (line,) = told(result, "  waiver, unused: ")
+    assert lines_with(result, "verdict: ")[:1] == ["verdict: PROMOTE"]
+    (line,) = lines_with(result, "  waiver, unused: ")
     assert line.endswith("no test of this run is called that (mend its check, or delete it)")
     assert project.verdict()["waivers"][0]["state"] == "unused"
 
@@ -140,27 +142,27 @@ def test_only_a_failure_can_be_waived(
     result = project.gates(*SELECT)
     assert result.ret == status
     assert project.outcomes()["own::test_own[one]"] == outcome
-    assert told(result, "verdict: ")[:1] == ["verdict: HOLD"]
-    assert told(result, "  waiver, unused: ")
+    assert lines_with(result, "verdict: ")[:1] == ["verdict: HOLD"]
+    assert lines_with(result, "  waiver, unused: ")
 
 
-def test_what_was_deselected_is_not_waived(project: Project) -> None:
+def test_deselected_test_is_not_waived(project: Project) -> None:
     own(project, FAILS)
     waive(project, "qwen3.5: own")
     result = project.gates("mine", "--deselect", "mine/test_own.py::test_own[qwen3.5-two]")
-    assert told(result, "verdict: ")[:1] == ["verdict: HOLD"]
+    assert lines_with(result, "verdict: ")[:1] == ["verdict: HOLD"]
     assert "  - 1 tests of the gates that ran were deselected" in result.outlines
 
 
-def test_a_server_that_does_not_boot_holds_though_that_is_waived(project: Project) -> None:
+def test_waived_failed_boot_still_holds(project: Project) -> None:
     waive(project, "qwen3.5: boot: test_boots")
     result = project.gates(faults="dies")
     assert result.ret == 1
     assert project.outcomes()["boot::test_boots[]"] == "WAIVED"
-    assert told(result, "verdict: ")[:1] == ["verdict: HOLD"]
+    assert lines_with(result, "verdict: ")[:1] == ["verdict: HOLD"]
 
 
-def test_a_set_up_and_a_tear_down_that_fail_are_covered_too(project: Project) -> None:
+def test_failing_setup_and_teardown_can_be_waived(project: Project) -> None:
     project.write(
         "mine/test_own.py",
         "import pytest\n"
@@ -179,7 +181,7 @@ def test_a_set_up_and_a_tear_down_that_fail_are_covered_too(project: Project) ->
     }
 
 
-def test_one_for_another_lane_is_not_for_this_one(project: Project) -> None:
+def test_waiver_of_another_lane_does_not_apply(project: Project) -> None:
     own(project, FAILS)
     waive(project, OWN, more='lane = "cpu"\n')
     assert project.gates("mine").ret == 1
@@ -197,7 +199,7 @@ def test_one_for_another_lane_is_not_for_this_one(project: Project) -> None:
         (OWN, 91, "a waiver lasts at most 90 days"),
     ],
 )
-def test_a_waiver_that_makes_no_sense_is_refused_before_anything_boots(
+def test_invalid_waiver_is_refused_before_any_boot(
     project: Project, check: str, days: int, says: str
 ) -> None:
     own(project, FAILS)
@@ -210,14 +212,12 @@ def test_a_waiver_that_makes_no_sense_is_refused_before_anything_boots(
     assert not project.key_file.exists()
 
 
-def test_workers_waive_as_one_process_does(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_xdist_workers_apply_waivers(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     put_in_place(project.path / "bin", monkeypatch, "h100x8", 2)
     own(project, FAILS)
     waive(project, OWN)
     result = project.gates("-n", "1", "--junitxml", "junit.xml", *SELECT)
     assert result.ret == 0
     assert project.outcomes()["own::test_own[two]"] == "WAIVED"
-    assert len(told(result, "  waived: ")) == 1
+    assert len(lines_with(result, "  waived: ")) == 1
     assert "2 passed, 1 waived" in result.stdout.str()
