@@ -1,4 +1,4 @@
-"""What is remembered of a run is what its verdict says."""
+"""A run's entry in the history comes from its verdict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.history.types import FIGURES, FILE, entry
-from pytest_vllm_gates.option_list import HISTORY
+from pytest_vllm_gates.options.table import HISTORY
 
 MACHINE = {"gpus": [], "cpu": "AMD EPYC", "cores": 2}
 

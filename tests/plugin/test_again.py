@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates import options
+from pytest_vllm_gates.options import read
 from pytest_vllm_gates.outcomes import Outcome, TestResult
 from pytest_vllm_gates.session import commands as session_commands, resolve as session_resolve
 
@@ -45,39 +45,41 @@ def selected(project: Project, command: str) -> list[str]:
     result = project.pytest(*arguments, "--collect-only", "-q")
     assert result.ret == 0, result.stdout.str()
     ids = [line for line in result.outlines if "::" in line]
-    return [text.rpartition("/test_")[2].replace(".py::", "::") for text in ids]
+    return [test_id.rpartition("/test_")[2].replace(".py::", "::") for test_id in ids]
 
 
-def test_each_check_that_did_not_pass_has_its_own(project: Project) -> None:
+def test_each_check_that_did_not_pass_has_a_command(project: Project) -> None:
     project.write("mine/test_own.py", OWN)
     project.gates("mine", "--answer-tokens", "77", faults="dies-after:3")
-    found = commands(project)
-    assert len(found) > 5
-    some = [name for name in found if "own" in name or "plain" in name or "boot" in name]
-    for name in some:
-        assert selected(project, found[name]) == [name], found[name]
-    (streaming,) = (found[name] for name in some if "streaming" in name)
+    commands_by_test = commands(project)
+    assert len(commands_by_test) > 5
+    own_tests = [
+        name for name in commands_by_test if "own" in name or "plain" in name or "boot" in name
+    ]
+    for name in own_tests:
+        assert selected(project, commands_by_test[name]) == [name], commands_by_test[name]
+    (streaming,) = (commands_by_test[name] for name in own_tests if "streaming" in name)
     assert streaming == (
         "pytest --model qwen3.5 --lane fake --answer-tokens 77 -m streaming "
         "-k 'test_streamed_answer_equals_the_whole[qwen3.5-plain]'"
     )
 
 
-def test_what_passed_and_what_does_not_apply_has_none(project: Project) -> None:
+def test_passed_and_not_applicable_checks_have_no_command(project: Project) -> None:
     project.gates("--require-promotion")
     assert commands(project) == {}
 
 
-def test_a_server_that_runs_is_named_by_its_url(project: Project) -> None:
+def test_attached_server_is_named_by_its_url(project: Project) -> None:
     url = "http://127.0.0.1:9/v1"
     project.pytest("--model", "qwen3.5", "--base-url", url, "--gates-report", "out", "-m", "boot")
-    (boots,) = (text for name, text in commands(project).items() if "test_boots" in name)
+    (boots,) = (command for name, command in commands(project).items() if "test_boots" in name)
     assert boots == (f"pytest --model qwen3.5 --base-url {url} -m boot -k 'test_boots[qwen3.5]'")
     assert selected(project, boots) == ["boot::test_boots[qwen3.5]"]
 
 
 @pytest.mark.parametrize(
-    ("more", "gate", "said"),
+    ("arguments", "gate", "words"),
     [
         (["--checkpoint", "miniature", "--no-overlay"], "boot", "--checkpoint miniature --no-over"),
         (["--soak", "30s", "--ramp"], "load", "--soak 30s --ramp"),
@@ -86,23 +88,23 @@ def test_a_server_that_runs_is_named_by_its_url(project: Project) -> None:
         (["--against", "cpu"], "throughput", "--against cpu"),
     ],
 )
-def test_what_changes_how_a_gate_judges_is_asked_for_again(
-    project: Project, more: list[str], gate: str, said: str
+def test_command_repeats_options_that_affect_the_gate(
+    project: Project, arguments: list[str], gate: str, words: str
 ) -> None:
 
     project.lane()
-    config = project.pytester.parseconfigure("--model", "qwen3.5", "--lane", "fake", *more)
-    given = options.parse(config)
-    assert given
-    resolved = session_resolve.resolve(given)
+    config = project.pytester.parseconfigure("--model", "qwen3.5", "--lane", "fake", *arguments)
+    parsed = read.parse(config)
+    assert parsed
+    resolved = session_resolve.resolve(parsed)
     resolved.results.append(TestResult("qwen3.5", gate, "test_x[qwen3.5]", Outcome.FAIL))
     (command,) = session_commands.commands(resolved, [gate]).values()
-    assert said in command
+    assert words in command
 
 
-def test_no_shipped_test_is_meant_by_the_name_of_another(pytester: pytest.Pytester) -> None:
+def test_no_name_of_a_shipped_test_contains_another(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--model", "qwen3.5", "--collect-only", "-q")
     names = [line.rpartition("::")[2].lower() for line in result.outlines if "::" in line]
     assert len(names) > 100
     assert all(session_commands.NAME.fullmatch(name) for name in names)
-    assert [name for name in names if sum(name in other for other in names) > 1] == []
+    assert [name for name in names if sum(name in other_name for other_name in names) > 1] == []

@@ -78,9 +78,9 @@ class Lane:
         self.booted.append(folder.name)
         if failed := self.fails(self.up):
             return failed, None
-        other = Booted(self.server, self.up)
-        self.up.append(other)
-        return Boot(endpoint=self.server.endpoint), other
+        started = Booted(self.server, self.up)
+        self.up.append(started)
+        return Boot(endpoint=self.server.endpoint), started
 
 
 def lacks_memory(up: list[Booted]) -> Boot | None:
@@ -111,7 +111,7 @@ def compared(server: CountingServer, folder: Path, **theirs: Any) -> tuple[LaneC
     ), ours
 
 
-def test_servers_that_fit_are_asked_in_turns(server: CountingServer, tmp_path: Path) -> None:
+def test_servers_that_fit_are_measured_in_turns(server: CountingServer, tmp_path: Path) -> None:
     comparison, ours = compared(server, tmp_path)
     assert comparison.measure(whole=False).answer is Conclusion.NO_REGRESSION
     (pair,) = comparison.pairs
@@ -122,7 +122,7 @@ def test_servers_that_fit_are_asked_in_turns(server: CountingServer, tmp_path: P
     assert len(set(times)) == 16
 
 
-def test_all_of_a_server_is_held_still_but_the_guard_that_ends_it(
+def test_whole_server_is_paused_except_its_guard(
     server: CountingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "descendants", lambda root: [root + 1, root + 2])
@@ -132,15 +132,15 @@ def test_all_of_a_server_is_held_still_but_the_guard_that_ends_it(
         assert (measured.processes(), measured.stoppable()) == ([40, 41, 42], [41, 42])
 
 
-def test_a_whole_run_uses_every_pair(server: CountingServer, tmp_path: Path) -> None:
+def test_whole_measurement_uses_every_pair(server: CountingServer, tmp_path: Path) -> None:
     comparison, _ = compared(server, tmp_path)
     comparison.measure(whole=True)
     assert len(comparison.pairs) == 2
-    kept = json.loads((tmp_path / "a family.json").read_text(encoding="utf-8"))
-    assert len(kept["pairs"]) == 2
+    stored = json.loads((tmp_path / "a family.json").read_text(encoding="utf-8"))
+    assert len(stored["pairs"]) == 2
 
 
-def test_servers_that_do_not_fit_follow_one_another(server: CountingServer, tmp_path: Path) -> None:
+def test_servers_that_do_not_fit_run_one_by_one(server: CountingServer, tmp_path: Path) -> None:
     comparison, ours = compared(server, tmp_path, fails=lacks_memory)
     ours.fails = lacks_memory
     assert comparison.measure(whole=True).answer is Conclusion.NO_REGRESSION
@@ -157,9 +157,7 @@ def test_servers_that_do_not_fit_follow_one_another(server: CountingServer, tmp_
     assert [block.name for block in group.ours] == [block.name for block in group.theirs]
 
 
-def test_a_lane_that_does_not_boot_blocks_and_leaves_nothing(
-    server: CountingServer, tmp_path: Path
-) -> None:
+def test_failed_boot_blocks_and_leaves_no_server(server: CountingServer, tmp_path: Path) -> None:
     dead = Boot(failure=Failure("no such flag"))
     comparison, ours = compared(server, tmp_path, fails=lambda _: dead)
     with pytest.raises(Blocked, match="no such flag"):
@@ -167,14 +165,14 @@ def test_a_lane_that_does_not_boot_blocks_and_leaves_nothing(
     assert ours.up == []
 
 
-def test_a_slower_lane_is_a_regression(server: CountingServer, tmp_path: Path) -> None:
+def test_slower_lane_is_a_regression(server: CountingServer, tmp_path: Path) -> None:
     with running(SlowServer()) as slow:
         comparison, ours = compared(server, tmp_path)
         ours.server = slow
         assert comparison.measure(whole=False).answer is Conclusion.REGRESSION
 
 
-def test_either_lane_boots_first_by_lot() -> None:
+def test_order_of_boots_is_random_and_balanced() -> None:
     drawn = [first_is_theirs(number) for number in range(40)]
     assert sum(drawn) == 20
     assert {(*drawn[at : at + 2],) for at in range(0, 40, 2)} == {(True, False), (False, True)}
