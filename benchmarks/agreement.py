@@ -43,29 +43,29 @@ Figures = tuple[float, float, float]
 """Output tokens per second; medians of TTFT and ITL in ms."""
 
 
-def ours(endpoint: Endpoint, maker: Maker, seed: str) -> Figures:
+def measure_ours(endpoint: Endpoint, maker: Maker, seed: str) -> Figures:
     """Measure with the client."""
     requests = maker.make(seed, [number / RATE for number in range(1, REQUESTS + 1)])
-    driven = measure(endpoint, requests.planned)
-    answers = [answered(raw) for raw in driven.raws]
+    load = measure(endpoint, requests.planned)
+    answers = [answered(raw) for raw in load.raws]
     if broken := [answer.error for answer in answers if answer.error]:
         raise SystemExit(broken[0])
-    times = [entry for entry in map(latency, answers) if entry]
+    times = [measured for measured in map(latency, answers) if measured]
     return (
-        sum(answer.output_tokens for answer in answers) / driven.took_s,
+        sum(answer.output_tokens for answer in answers) / load.took_s,
         1000 * statistics.median(moment.ttft_s for moment in times),
         1000 * statistics.median(gap for moment in times for gap in moment.itl_s),
     )
 
 
-def theirs(peer: bench_serve.BenchServe, endpoint: Endpoint, folder: Path) -> Figures:
+def measure_bench_serve(peer: bench_serve.BenchServe, endpoint: Endpoint, folder: Path) -> Figures:
     """Measure with `vllm bench serve`."""
     flags = peer.flags(
         endpoint, requests=REQUESTS, users=REQUESTS,
         prompt_tokens=PROMPT_TOKENS, output_tokens=OUTPUT_TOKENS,
     )  # fmt: skip
-    found = peer.run(endpoint, [*flags, f"--request-rate={RATE:g}", "--burstiness=inf"], folder)
-    return found["output_throughput"], found["median_ttft_ms"], found["median_itl_ms"]
+    result = peer.run(endpoint, [*flags, f"--request-rate={RATE:g}", "--burstiness=inf"], folder)
+    return result["output_throughput"], result["median_ttft_ms"], result["median_itl_ms"]
 
 
 def main() -> int:
@@ -74,7 +74,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     peer = bench_serve.of_lane()
-    same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [OUTPUT_TOKENS] * 2}
+    lengths = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [OUTPUT_TOKENS] * 2}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         server = boot(MODEL, folder)
@@ -82,24 +82,27 @@ def main() -> int:
             endpoint = server.boot.endpoint
             assert endpoint  # noqa: S101 - or it had ended
             text = token_ids(endpoint, long_context_types.load(), 8 * PROMPT_TOKENS)
-            maker = Maker(endpoint, planned_traffic(same, {"shared": 0.0}), text)
-            ours(endpoint, maker, "warm-up")
+            maker = Maker(endpoint, planned_traffic(lengths, {"shared": 0.0}), text)
+            measure_ours(endpoint, maker, "warm-up")
             pairs: list[tuple[Figures, Figures]] = []
             for number in range(rounds):
                 pairs.append(
                     (
-                        ours(endpoint, maker, f"round-{number}"),
-                        theirs(peer, endpoint, folder),
+                        measure_ours(endpoint, maker, f"round-{number}"),
+                        measure_bench_serve(peer, endpoint, folder),
                     )
                 )
                 print("   ".join(map(_line, ("ours", "vllm bench serve"), pairs[-1])), flush=True)
         finally:
             server.stop()
-    own, other = (_medians([pair[who] for pair in pairs]) for who in range(2))
-    apart = own[0] / other[0] - 1
-    print(f"medians of {rounds}: {_line('ours', own)}   {_line('vllm bench serve', other)}")
-    print(f"tokens a second differ by {apart:+.1%} (at most {LIMIT:.0%})")
-    return 0 if abs(apart) <= LIMIT else 1
+    own_medians, other_medians = (_medians([pair[side] for pair in pairs]) for side in range(2))
+    difference = own_medians[0] / other_medians[0] - 1
+    print(
+        f"medians of {rounds}: {_line('ours', own_medians)}   "
+        f"{_line('vllm bench serve', other_medians)}"
+    )
+    print(f"tokens a second differ by {difference:+.1%} (at most {LIMIT:.0%})")
+    return 0 if abs(difference) <= LIMIT else 1
 
 
 def _medians(several: list[Figures]) -> Figures:

@@ -38,7 +38,7 @@ def bare_boots_s(folder: Path) -> dict[str, float]:
     return took
 
 
-def judged(folder: Path) -> tuple[float, list[dict[str, Any]]]:
+def run_gates(folder: Path) -> tuple[float, list[dict[str, Any]]]:
     """Judge every family in one run in an empty folder; return its seconds and what it tells."""
     argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "-q"]
     began = time.monotonic()
@@ -59,19 +59,19 @@ def main() -> int:
     ratios: list[float] = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            bare = bare_boots_s(Path(folder))
-            took_s, found = judged(Path(folder))
+            bare_s = bare_boots_s(Path(folder))
+            took_s, reports = run_gates(Path(folder))
         told_s = 0.0
-        for entry in found:
-            gates = {gate["gate"]: gate["duration_s"] for gate in entry["gates"]}
+        for family_report in reports:
+            gates = {gate["gate"]: gate["duration_s"] for gate in family_report["gates"]}
             told_s += sum(gates.values())
             parts = ", ".join(f"{name} {seconds:.1f}" for name, seconds in gates.items())
-            name, first_s = entry["name"], entry["boot"]["times"]["first_chat_s"]
-            print(f"{name}: bare {bare[name]:.1f} s; {first_s:.1f} s to the first chat; {parts}")
-        ratios.append(took_s / sum(bare.values()))
+            name, first_s = family_report["name"], family_report["boot"]["times"]["first_chat_s"]
+            print(f"{name}: bare {bare_s[name]:.1f} s; {first_s:.1f} s to the first chat; {parts}")
+        ratios.append(took_s / sum(bare_s.values()))
         print(
             f"in all {took_s:.1f} s, {took_s - told_s:.1f} s of it outside the gates; bare boots "
-            f"{sum(bare.values()):.1f} s: {ratios[-1]:.2f} times",
+            f"{sum(bare_s.values()):.1f} s: {ratios[-1]:.2f} times",
             flush=True,
         )
     ratio = statistics.median(ratios)

@@ -37,9 +37,9 @@ def dispersion(times: list[float], rate: float) -> float:
     """Return the variance of the counts in equal bins, as a share of their mean."""
     width = EACH / rate
     counts = [0] * int(max(times) / width)
-    for at in times:
-        if at < width * len(counts):
-            counts[int(at / width)] += 1
+    for sent_at in times:
+        if sent_at < width * len(counts):
+            counts[int(sent_at / width)] += 1
     return statistics.variance(counts) / statistics.mean(counts)
 
 
@@ -50,19 +50,21 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=40.0)
     options = parser.parse_args()
     times = poisson(options.rate, int(options.rate * options.seconds), "arrivals")
-    requests = [PlannedRequest(str(number), "/", b"{}", at) for number, at in enumerate(times)]
+    requests = [
+        PlannedRequest(str(number), "/", b"{}", due_s) for number, due_s in enumerate(times)
+    ]
     with running(RawServer(send_answer, backlog=512)) as server:
-        driven = measure(server.endpoint, requests)
-    if broken := [request.error for request in map(answered, driven.raws) if request.error]:
+        load = measure(server.endpoint, requests)
+    if broken := [request.error for request in map(answered, load.raws) if request.error]:
         raise SystemExit(f"{len(broken)} of {len(times)} were not answered: {broken[0]}")
-    sent = [raw.sent_s for raw in driven.raws if raw.sent_s is not None]
-    late = [1000 * (raw.sent_s - raw.intended_s) for raw in driven.raws if raw.sent_s is not None]
-    index, planned = dispersion(sent, options.rate), dispersion(times, options.rate)
+    sent_s = [raw.sent_s for raw in load.raws if raw.sent_s is not None]
+    late = [1000 * (raw.sent_s - raw.intended_s) for raw in load.raws if raw.sent_s is not None]
+    index, planned = dispersion(sent_s, options.rate), dispersion(times, options.rate)
     late_ms = percentile(late, 0.99)
     bins = int(max(times) * options.rate / EACH)
     print(
-        f"{len(sent)} requests at {len(sent) / max(sent):.1f} of {options.rate:g} a second: index "
-        f"of dispersion {index:.3f} (planned {planned:.3f}, chance alone "
+        f"{len(sent_s)} requests at {len(sent_s) / max(sent_s):.1f} of {options.rate:g} a second: "
+        f"index of dispersion {index:.3f} (planned {planned:.3f}, chance alone "
         f"±{math.sqrt(2 / bins):.3f}), "
         f"late p50 {percentile(late, 0.5):.2f} ms, p99 {late_ms:.2f} ms"
     )

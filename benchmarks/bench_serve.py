@@ -63,8 +63,8 @@ class BenchServe:
             "max-concurrency": users,
             "temperature": 0,
         }
-        named = [f"--{name}={value}" for name, value in arguments.items()]
-        return [*named, "--ignore-eos", "--disable-tqdm"]
+        options = [f"--{name}={value}" for name, value in arguments.items()]
+        return [*options, "--ignore-eos", "--disable-tqdm"]
 
     def environment(self, endpoint: Endpoint) -> dict[str, str]:
         """Return the environment variables it needs."""
@@ -73,16 +73,16 @@ class BenchServe:
 
     def run(self, endpoint: Endpoint, flags: list[str], folder: Path) -> dict[str, Any]:
         """Run it and return what it saves; raises SystemExit with its last words."""
-        kept = ["--save-result", f"--result-dir={folder}", "--result-filename=peer.json"]
-        done = subprocess.run(
-            [str(self.python), "-c", PEER + ONCE, *flags, *kept],
+        result_options = ["--save-result", f"--result-dir={folder}", "--result-filename=peer.json"]
+        process = subprocess.run(
+            [str(self.python), "-c", PEER + ONCE, *flags, *result_options],
             env=self.environment(endpoint), stdin=subprocess.DEVNULL,
             capture_output=True, text=True, check=False, timeout=LIMIT_S,
         )  # fmt: skip
-        if done.returncode:
-            raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
-        found: dict[str, Any] = json.loads((folder / "peer.json").read_text(encoding="utf-8"))
-        return found
+        if process.returncode:
+            raise SystemExit(process.stdout[-2000:] + process.stderr[-2000:])
+        result: dict[str, Any] = json.loads((folder / "peer.json").read_text(encoding="utf-8"))
+        return result
 
 
 def of_lane() -> BenchServe:

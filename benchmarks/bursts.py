@@ -48,17 +48,17 @@ PROMPT_TOKENS = 32
 LIMIT = 0.05
 
 
-def ours(endpoint: Endpoint, tokens: int) -> tuple[float, float]:
+def measure_ours(endpoint: Endpoint, tokens: int) -> tuple[float, float]:
     """Return p99 of the inter-token latency by the measuring client, and its lag, in ms."""
-    same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
+    lengths = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
     text = range(8 * PROMPT_TOKENS)
-    maker = Maker(endpoint, planned_traffic(same, {"shared": 0.0}), text)
-    driven = measure(endpoint, maker.make("bursts", [None] * STREAMS).planned, STREAMS)
-    answers = [answered(raw) for raw in driven.raws]
+    maker = Maker(endpoint, planned_traffic(lengths, {"shared": 0.0}), text)
+    load = measure(endpoint, maker.make("bursts", [None] * STREAMS).planned, STREAMS)
+    answers = [answered(raw) for raw in load.raws]
     if broken := [answer.error for answer in answers if answer.error]:
         raise SystemExit(broken[0])
-    itl_s = [gap for entry in map(latency, answers) if entry for gap in entry.itl_s]
-    return _p99_ms(itl_s), 1000 * max(raw.lag_s for raw in driven.raws)
+    itl_s = [gap for measured in map(latency, answers) if measured for gap in measured.itl_s]
+    return _p99_ms(itl_s), 1000 * max(raw.lag_s for raw in load.raws)
 
 
 def _p99_ms(values: list[float]) -> float:
@@ -76,22 +76,23 @@ def main() -> int:
         STREAMS, EVERY_S, most_tokens=options.tokens, stall_share=STALL_SHARE, stall_s=STALL_S
     )
     tokens = CHUNKS * (1 + options.tokens) // 2
-    own, other = [], []
+    own_pairs, other_pairs = [], []
     with tempfile.TemporaryDirectory() as folder, running(TimetableServer(timetable)) as server:
         flags = peer.flags(
             server.endpoint, requests=STREAMS, users=STREAMS,
             prompt_tokens=PROMPT_TOKENS, output_tokens=tokens,
         )  # fmt: skip
         for _ in range(options.rounds):
-            found, lag_ms = ours(server.endpoint, tokens)
+            p99_ms, lag_ms = measure_ours(server.endpoint, tokens)
             shared = [gap / n for gap, n in gaps(server.sent()) for _ in range(n)]
-            own.append((found, _p99_ms(shared)))
-            found = peer.run(server.endpoint, flags, Path(folder))["p99_itl_ms"]
-            other.append((found, _p99_ms([gap for gap, _ in gaps(server.sent())])))
-            own_line = f"{_line('ours', *own[-1])}, lag {lag_ms:.1f} ms"
-            print(f"{own_line}   {_line('vllm bench serve', *other[-1])}", flush=True)
+            own_pairs.append((p99_ms, _p99_ms(shared)))
+            p99_ms = peer.run(server.endpoint, flags, Path(folder))["p99_itl_ms"]
+            other_pairs.append((p99_ms, _p99_ms([gap for gap, _ in gaps(server.sent())])))
+            own_line = f"{_line('ours', *own_pairs[-1])}, lag {lag_ms:.1f} ms"
+            print(f"{own_line}   {_line('vllm bench serve', *other_pairs[-1])}", flush=True)
     off, peers_off = (
-        statistics.median(found / truth - 1 for found, truth in pairs) for pairs in (own, other)
+        statistics.median(p99_ms / truth - 1 for p99_ms, truth in pairs)
+        for pairs in (own_pairs, other_pairs)
     )
     print(
         f"medians of {options.rounds}: ours {off:+.1%} (at most {LIMIT:.0%}), vllm bench serve "
@@ -100,8 +101,8 @@ def main() -> int:
     return 0 if abs(off) <= LIMIT else 1
 
 
-def _line(name: str, found: float, truth: float) -> str:
-    return f"{name} p99 {found:6.1f} ms of {truth:6.1f} ms sent ({found / truth - 1:+.1%})"
+def _line(name: str, p99_ms: float, truth: float) -> str:
+    return f"{name} p99 {p99_ms:6.1f} ms of {truth:6.1f} ms sent ({p99_ms / truth - 1:+.1%})"
 
 
 if __name__ == "__main__":

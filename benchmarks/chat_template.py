@@ -66,16 +66,18 @@ def run_gate(model: str, folder: Path) -> Run:
     """Run the gate in an empty folder."""
     argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report"]
     started = time.monotonic()
-    done = subprocess.run(
+    process = subprocess.run(
         [*argv, "--model", model, "--lane", LANE, "-m", "chat_template"],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     wall_s = time.monotonic() - started
     verdict = json.loads((folder / "report" / "verdict.json").read_text(encoding="utf-8"))
     (family,) = verdict["families"]
-    (gate,) = [other for other in family["gates"] if other["gate"] == "chat_template"]
+    (gate,) = [
+        gate_report for gate_report in family["gates"] if gate_report["gate"] == "chat_template"
+    ]
     if gate["outcome"] != "PASS":
-        raise SystemExit(done.stdout)
+        raise SystemExit(process.stdout)
     start_s = family["boot"]["times"]["first_chat_s"]
     conversations_s = sum(
         test["duration_s"]
@@ -85,11 +87,11 @@ def run_gate(model: str, folder: Path) -> Run:
     return Run(wall_s, start_s, conversations_s)
 
 
-def timed(what: Callable[[], Any]) -> tuple[Any, float]:
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     """Return what came of a call, and its seconds."""
     started = time.monotonic()
-    found = what()
-    return found, time.monotonic() - started
+    result = call()
+    return result, time.monotonic() - started
 
 
 def long_ones(model: str, endpoint: Endpoint) -> str:
@@ -97,8 +99,8 @@ def long_ones(model: str, endpoint: Endpoint) -> str:
     family = families.load(model, Path())
     checkpoint = checkpoints_resolve.resolve(family, "miniature")
     reference = ReferenceRenderer(checkpoint, {})
-    each = len(reference.token_ids(2 * SENTENCE)) - len(reference.token_ids(SENTENCE))
-    times = TOKENS // each + 1
+    sentence_tokens = len(reference.token_ids(2 * SENTENCE)) - len(reference.token_ids(SENTENCE))
+    times = TOKENS // sentence_tokens + 1
     body = {"messages": [{"role": "user", "content": SENTENCE * times}]}
     prompt, own_s = timed(lambda: reference.render(body))
     served, server_s = timed(lambda: http.tokenize(endpoint, body))
@@ -129,15 +131,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", default=MODEL)
     options = parser.parse_args()
-    bare: list[float] = []
+    bare_s: list[float] = []
     runs: list[Run] = []
     for _ in range(options.rounds):
         with tempfile.TemporaryDirectory() as folder:
-            bare.append(bare_boot_s(Path(folder)))
+            bare_s.append(bare_boot_s(Path(folder)))
             runs.append(run_gate(options.model, Path(folder)))
         run = runs[-1]
         print(
-            f"bare boot {bare[-1]:5.1f} s   gate alone {run.wall_s:5.1f} s, of it renderer "
+            f"bare boot {bare_s[-1]:5.1f} s   gate alone {run.wall_s:5.1f} s, of it renderer "
             f"{run.start_s:5.1f} s, conversations {run.conversations_s:.2f} s",
             flush=True,
         )
@@ -149,7 +151,7 @@ def main() -> int:
         finally:
             server.stop()
     conversations_s = statistics.median(run.conversations_s for run in runs)
-    ratio = statistics.median(run.wall_s for run in runs) / statistics.median(bare)
+    ratio = statistics.median(run.wall_s for run in runs) / statistics.median(bare_s)
     print(
         f"median of {options.rounds}: conversations {conversations_s:.2f} s beside the start (at "
         f"most {CONVERSATIONS_LIMIT_S:.0f})   gate alone / bare boot = {ratio:.2f} (at most "

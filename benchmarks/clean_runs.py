@@ -29,13 +29,13 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--model", default="all")
     parser.add_argument("--lane", default="cpu")
-    options, more = parser.parse_known_args()
+    options, arguments = parser.parse_known_args()
     argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no"]
     argv += ["--model", options.model, "--lane", options.lane]
     with tempfile.TemporaryDirectory() as baselines:
         recording = [*argv, "-m", "throughput", "--update-baseline"]
         subprocess.run(recording, cwd=baselines, stdin=subprocess.DEVNULL, check=True)
-        return judge([*argv, *more], options.times, Path(baselines, "golden"))
+        return judge([*argv, *arguments], options.times, Path(baselines, "golden"))
 
 
 def judge(argv: list[str], times: int, golden: Path) -> int:
@@ -45,7 +45,7 @@ def judge(argv: list[str], times: int, golden: Path) -> int:
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(golden, Path(folder, "golden"))
             began = time.monotonic()
-            done = subprocess.run(
+            process = subprocess.run(
                 argv, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                 check=False,
             )  # fmt: skip
@@ -58,12 +58,12 @@ def judge(argv: list[str], times: int, golden: Path) -> int:
             for gate in family["gates"]
             for test in gate["tests"]
         )
-        good = done.returncode == 0 and counts.keys() <= set(COUNTED) and bool(counts)
+        good = process.returncode == 0 and counts.keys() <= set(COUNTED) and bool(counts)
         clean += good
-        told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
-        print(f"{number:3d}  {report.get('promotion')}  {took_s:.0f} s  {told}", flush=True)
+        counts_line = ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+        print(f"{number:3d}  {report.get('promotion')}  {took_s:.0f} s  {counts_line}", flush=True)
         if not good:
-            print(done.stdout + done.stderr, flush=True)
+            print(process.stdout + process.stderr, flush=True)
     print(f"{clean} of {times} clean")
     return 0 if clean == times else 1
 

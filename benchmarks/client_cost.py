@@ -82,8 +82,8 @@ OWN = "from client_cost import {name} as run\n"
 
 def planned_requests(endpoint: Endpoint, tokens: int) -> Sequence[PlannedRequest]:
     """Return the requests of a load as the measuring client sends them."""
-    same = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
-    maker = Maker(endpoint, planned_traffic(same, {"shared": 0.0}), range(8 * PROMPT_TOKENS))
+    lengths = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
+    maker = Maker(endpoint, planned_traffic(lengths, {"shared": 0.0}), range(8 * PROMPT_TOKENS))
     return maker.make("cost", [None] * STREAMS).planned
 
 
@@ -96,10 +96,10 @@ def reading(job: dict[str, Any]) -> None:
     sockets = {}
     with select.epoll() as epoll:
         for request in planned_requests(Endpoint(job["base_url"], job["model"]), job["tokens"]):
-            made = socket.create_connection((url.hostname, url.port))
-            made.sendall(target.bytes_of(request))
-            sockets[made.fileno()] = made
-            epoll.register(made, select.EPOLLIN)
+            connection = socket.create_connection((url.hostname, url.port))
+            connection.sendall(target.bytes_of(request))
+            sockets[connection.fileno()] = connection
+            epoll.register(connection, select.EPOLLIN)
         while sockets:
             for number, _ in epoll.poll():
                 if not sockets[number].recv(READ_BYTES):
@@ -109,11 +109,11 @@ def reading(job: dict[str, Any]) -> None:
 def ours(job: dict[str, Any]) -> None:
     """Drive a load with the measuring client, and read its figures."""
     endpoint = Endpoint(job["base_url"], job["model"])
-    driven = measure(endpoint, planned_requests(endpoint, job["tokens"]), STREAMS)
-    answers = [answered(raw) for raw in driven.raws]
+    load = measure(endpoint, planned_requests(endpoint, job["tokens"]), STREAMS)
+    answers = [answered(raw) for raw in load.raws]
     assert {answer.error for answer in answers} == {""}  # noqa: S101
     assert {answer.output_tokens for answer in answers} == {job["tokens"]}  # noqa: S101
-    figures([gap for entry in map(latency, answers) if entry for gap in entry.itl_s])
+    figures([gap for measured in map(latency, answers) if measured for gap in measured.itl_s])
 
 
 def sdk(job: dict[str, Any]) -> None:
@@ -130,9 +130,9 @@ def sdk(job: dict[str, Any]) -> None:
         async with openai.AsyncOpenAI(base_url=job["base_url"], api_key="none") as client:
             return await asyncio.gather(*(stream(client, number) for number in range(STREAMS)))
 
-    found = asyncio.run(all_of_them())
-    assert {len(times) for times in found} == {job["tokens"]}  # noqa: S101
-    figures([b - a for times in found for a, b in itertools.pairwise(times)])
+    times_of_streams = asyncio.run(all_of_them())
+    assert {len(times) for times in times_of_streams} == {job["tokens"]}  # noqa: S101
+    figures([b - a for times in times_of_streams for a, b in itertools.pairwise(times)])
 
 
 def figures(itl_s: list[float]) -> None:
@@ -143,12 +143,12 @@ def figures(itl_s: list[float]) -> None:
 class Staying:
     """A client's process: it drives one load after another."""
 
-    def __init__(self, argv: list[str], env: dict[str, str], said: IO[str]) -> None:
-        """`said`: where what it says goes."""
+    def __init__(self, argv: list[str], env: dict[str, str], output: IO[str]) -> None:
+        """`output` receives its error output."""
         self._process = subprocess.Popen(
-            argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True
+            argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True
         )
-        self._said = Path(said.name)
+        self._output = Path(output.name)
 
     def cpu_s(self, job: object) -> float:
         """Return the CPU seconds of one load; raises SystemExit with its last words."""
@@ -158,7 +158,7 @@ class Staying:
         self._process.stdin.flush()
         if line := self._process.stdout.readline():
             return float(line)
-        raise SystemExit(self._said.read_text(encoding="utf-8")[-4000:])
+        raise SystemExit(self._output.read_text(encoding="utf-8")[-4000:])
 
     def stop(self) -> None:
         """End it."""
@@ -179,9 +179,9 @@ def staying(peer: bench_serve.BenchServe, endpoint: Endpoint) -> Iterator[list[S
     ]
     with contextlib.ExitStack() as stack:
         clients = []
-        for argv, given in commands:
-            said = stack.enter_context(tempfile.NamedTemporaryFile("w"))
-            clients.append(Staying(argv, given, said))
+        for argv, environ in commands:
+            output = stack.enter_context(tempfile.NamedTemporaryFile("w"))
+            clients.append(Staying(argv, environ, output))
             stack.callback(clients[-1].stop)
         yield clients
 
@@ -197,14 +197,14 @@ def main() -> int:
     peer = bench_serve.of_lane()
 
     def jobs(tokens: int) -> list[object]:
-        own = {
+        own_job = {
             "base_url": endpoint.base_url, "model": endpoint.model, "tokens": tokens, "asks": asks
         }  # fmt: skip
         flags = peer.flags(
             endpoint, requests=STREAMS, users=STREAMS,
             prompt_tokens=PROMPT_TOKENS, output_tokens=tokens,
         )  # fmt: skip
-        return [own, own, [*flags, f"--extra-body={json.dumps(asks)}"], own]
+        return [own_job, own_job, [*flags, f"--extra-body={json.dumps(asks)}"], own_job]
 
     costs: list[list[float]] = [[] for _ in NAMES]
     with running(TimetableServer(Timetable(STREAMS, EVERY_S))) as server:
@@ -215,26 +215,29 @@ def main() -> int:
                 server.sent()
             for _ in range(rounds):
                 late_ms = []
-                for client, short, long, found in zip(
+                for client, short, long, costs_of_client in zip(
                     clients, jobs(SHORT), jobs(LONG), costs, strict=True
                 ):
                     short_s, long_s = client.cpu_s(short), client.cpu_s(long)
                     server.sent()
                     late_ms += [1000 * (gap - EVERY_S) for gap, _ in gaps(server.sent())]
-                    found.append(1e6 * (long_s - short_s) / (STREAMS * (LONG - SHORT)))
+                    costs_of_client.append(1e6 * (long_s - short_s) / (STREAMS * (LONG - SHORT)))
                 figures = (cost[-1] for cost in costs)
                 print(
                     f"{_line(figures)}   (the server itself up to {max(late_ms):.1f} ms late)",
                     flush=True,
                 )
-    least, own, bench, other = (statistics.median(cost) for cost in costs)
-    print(f"medians of {rounds}: {_line((least, own, bench, other))}")
-    times = (bench - least) / (own - least) if own > least else math.inf
-    print(
-        f"ours is {bench / own:.1f} times cheaper than vllm bench serve, beyond reading alone "
-        f"{times:.1f} times (at least {LIMIT:g}); {other / own:.1f} times cheaper than the SDK"
+    reading_cost, own_cost, bench, sdk_cost = (statistics.median(cost) for cost in costs)
+    print(f"medians of {rounds}: {_line((reading_cost, own_cost, bench, sdk_cost))}")
+    times = (
+        (bench - reading_cost) / (own_cost - reading_cost) if own_cost > reading_cost else math.inf
     )
-    return 0 if own > 0 and times >= LIMIT else 1
+    print(
+        f"ours is {bench / own_cost:.1f} times cheaper than vllm bench serve, beyond reading alone "
+        f"{times:.1f} times (at least {LIMIT:g}); {sdk_cost / own_cost:.1f} times cheaper than "
+        "the SDK"
+    )
+    return 0 if own_cost > 0 and times >= LIMIT else 1
 
 
 def _line(figures: Any) -> str:

@@ -30,14 +30,17 @@ LIMIT = 0.5
 
 def cpu_s() -> float:
     """Seconds of processor time used by the processes started so far and ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
-def say(who: str, taken_s: float, before_cpu_s: float, packages: int) -> None:
+def say(installer: str, taken_s: float, before_cpu_s: float, packages: int) -> None:
     """Print one measurement."""
     used_s = cpu_s() - before_cpu_s
-    print(f"{who:5} {taken_s:6.1f} s, processor {used_s:6.1f} s, {packages} packages", flush=True)
+    print(
+        f"{installer:5} {taken_s:6.1f} s, processor {used_s:6.1f} s, {packages} packages",
+        flush=True,
+    )
 
 
 def ours_s(folder: Path) -> float:
@@ -45,9 +48,9 @@ def ours_s(folder: Path) -> float:
     os.environ["UV_CACHE_DIR"] = str(folder / "uv-cache")
     lane = lanes.load(LANE, folder)
     before_s, started = cpu_s(), time.monotonic()
-    found = environment.prepare(lane, cache=folder / "cache", progress=lambda _: None)
+    prepared = environment.prepare(lane, cache=folder / "cache", progress=lambda _: None)
     taken_s = time.monotonic() - started
-    say("ours", taken_s, before_s, len(found.versions))
+    say("ours", taken_s, before_s, len(prepared.versions))
     return taken_s
 
 
@@ -71,13 +74,13 @@ def main() -> int:
     """Measure both, in turns, and compare the medians."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=1)
-    ours: list[float] = []
+    ours_taken_s: list[float] = []
     pips: list[float] = []
     for _ in range(parser.parse_args().rounds):
-        for measure, taken in ((ours_s, ours), (pips_s, pips)):
+        for measure, taken_s in ((ours_s, ours_taken_s), (pips_s, pips)):
             with tempfile.TemporaryDirectory() as folder:
-                taken.append(measure(Path(folder)))
-    ratio = statistics.median(ours) / statistics.median(pips)
+                taken_s.append(measure(Path(folder)))
+    ratio = statistics.median(ours_taken_s) / statistics.median(pips)
     load = os.getloadavg()[0]
     print(f"ratio {ratio:.2f} (at most {LIMIT} wanted), load {load:.1f} on {os.cpu_count()} cores")
     return 0 if ratio <= LIMIT else 1

@@ -64,9 +64,11 @@ def drawn(pairs: list[Pair], loss: float, chance: random.Random) -> Pair:
     swapped = chance.random() < 0.5  # noqa: PLR2004 - heads or tails
     groups = []
     for group in chance.choices(pair.groups, k=len(pair.groups)):
-        ours, theirs = (group.theirs, group.ours) if swapped else (group.ours, group.theirs)
-        slower = (with_loss(ours[0], loss), with_loss(ours[1], loss))
-        groups.append(BlockGroup(slower, theirs))
+        our_blocks, their_blocks = (
+            (group.theirs, group.ours) if swapped else (group.ours, group.theirs)
+        )
+        slower = (with_loss(our_blocks[0], loss), with_loss(our_blocks[1], loss))
+        groups.append(BlockGroup(slower, their_blocks))
     return Pair(tuple(groups), pair.boots_s, pair.took_s)
 
 
@@ -74,12 +76,12 @@ def gate(
     pairs: list[Pair], loss: float, plan: ThroughputPlan, chance: random.Random
 ) -> tuple[Conclusion, int, float]:
     """Play one gate; return its answer, how many pairs it took, and how many minutes."""
-    known: list[Pair] = []
+    drawn_pairs: list[Pair] = []
     answer = Conclusion.INCONCLUSIVE
-    while answer is Conclusion.INCONCLUSIVE and len(known) < plan.against.pairs[1]:
-        known.append(drawn(pairs, loss, chance))
-        answer = against_lane(known, plan).answer
-    return answer, len(known), sum(pair.boots_s + pair.took_s for pair in known) / 60
+    while answer is Conclusion.INCONCLUSIVE and len(drawn_pairs) < plan.against.pairs[1]:
+        drawn_pairs.append(drawn(pairs, loss, chance))
+        answer = against_lane(drawn_pairs, plan).answer
+    return answer, len(drawn_pairs), sum(pair.boots_s + pair.took_s for pair in drawn_pairs) / 60
 
 
 def _scatter(pairs: list[Pair], plan: ThroughputPlan) -> Scatter:
@@ -98,8 +100,8 @@ def main() -> int:
     parser.add_argument("--shipped", action="store_true", help="gates that are not calibrated")
     parser.add_argument("--seed", default="1")
     options = parser.parse_args()
-    kept = json.loads(options.calibration.read_text(encoding="utf-8"))[OURS]
-    pairs = PAIRS.validate_python(kept["pairs"])
+    recorded = json.loads(options.calibration.read_text(encoding="utf-8"))[OURS]
+    pairs = PAIRS.validate_python(recorded["pairs"])
     plan = planned_throughput(lanes.load(options.lane, Path()).throughput)
     chance = random.Random(options.seed)  # noqa: S311 - it hides nothing
     overall = ", ".join(f"{name} {sd:.2%}" for name, sd in _scatter(pairs, plan))
@@ -112,30 +114,32 @@ def main() -> int:
         for _ in range(options.gates):
             mixed = chance.sample(pairs, len(pairs))
             half = len(mixed) // 2
-            known, played = mixed[:half], mixed[half:]
-            judged_by = plan if options.shipped else plan.calibrated(_scatter(known, plan), half)
+            calibrating, played = mixed[:half], mixed[half:]
+            judged_by = (
+                plan if options.shipped else plan.calibrated(_scatter(calibrating, plan), half)
+            )
             answer, count, took = gate(played, loss, judged_by, chance)
             answers[answer] += 1
             needed.append(count)
             minutes.append(took)
         rates[loss] = answers
-        told = ", ".join(
+        shares = ", ".join(
             f"{answers[conclusion] / options.gates:6.1%} {conclusion}" for conclusion in Conclusion
         )
         print(
-            f"loss {loss:5.1%}: {told}; pairs: median {statistics.median(needed):.0f}, mean "
+            f"loss {loss:5.1%}: {shares}; pairs: median {statistics.median(needed):.0f}, mean "
             f"{statistics.fmean(needed):.1f}; minutes: median {statistics.median(minutes):.0f}",
             flush=True,
         )
     share = 1 / options.gates
     alarms = rates[0.0][Conclusion.REGRESSION] * share
-    found = {loss: rates[loss][Conclusion.REGRESSION] * share for loss in (0.05, 0.1)}
+    power = {loss: rates[loss][Conclusion.REGRESSION] * share for loss in (0.05, 0.1)}
     print(
-        f"false alarms {alarms:.1%} (at most 1 %), 5 % slower found in {found[0.05]:.1%} (at least "
-        f"95 %), 10 % slower in {found[0.1]:.1%} (all); odds of one gate in {options.gates}: "
+        f"false alarms {alarms:.1%} (at most 1 %), 5 % slower found in {power[0.05]:.1%} (at least "
+        f"95 %), 10 % slower in {power[0.1]:.1%} (all); odds of one gate in {options.gates}: "
         f"{math.sqrt(0.01 * 0.99 / options.gates):.2%}"
     )
-    return 0 if alarms <= 0.01 and found[0.05] >= 0.95 and found[0.1] == 1 else 1  # noqa: PLR2004
+    return 0 if alarms <= 0.01 and power[0.05] >= 0.95 and power[0.1] == 1 else 1  # noqa: PLR2004
 
 
 if __name__ == "__main__":

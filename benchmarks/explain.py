@@ -76,8 +76,8 @@ def words() -> Iterator[str]:
     chance = random.Random(2)  # noqa: S311 - noise
     while True:
         lengths = (chance.randrange(2, 9) for _ in range(16))
-        said = " ".join("".join(chance.choices(LETTERS, k=length)) for length in lengths)
-        yield f"(EngineCore pid=9) INFO {STAMP} [noise.py:{chance.randrange(900)}] {said}"
+        text = " ".join("".join(chance.choices(LETTERS, k=length)) for length in lengths)
+        yield f"(EngineCore pid=9) INFO {STAMP} [noise.py:{chance.randrange(900)}] {text}"
 
 
 def errors() -> Iterator[str]:
@@ -96,8 +96,8 @@ def errors() -> Iterator[str]:
 def docker() -> Iterator[str]:
     """Yield what `served` does, as Docker keeps it."""
     for line in served():
-        entry = {"log": line + "\n", "stream": "stderr", "time": "2026-11-22T02:16:25.1Z"}
-        yield json.dumps(entry, separators=(",", ":"))
+        record = {"log": line + "\n", "stream": "stderr", "time": "2026-11-22T02:16:25.1Z"}
+        yield json.dumps(record, separators=(",", ":"))
 
 
 LOGS: dict[str, Callable[[], Iterator[str]]] = {
@@ -136,26 +136,28 @@ def main() -> int:
                 path = Path(folder, f"{kind}.log")
                 write(path, lines(), size * MB)
                 started = time.monotonic()
-                told = subprocess.run(
+                process = subprocess.run(
                     [sys.executable, "-c", MEASURE, str(path)],
                     check=True, capture_output=True, text=True,
                 )  # fmt: skip
-                found = json.loads(told.stdout)
-                found |= {
+                measured = json.loads(process.stdout)
+                measured |= {
                     "log": kind,
                     "mb": size,
-                    "mb_per_s": size / found["read_s"],
+                    "mb_per_s": size / measured["read_s"],
                     "whole_s": time.monotonic() - started,
                 }
-                results.append(found)
+                results.append(measured)
                 path.unlink()
-                failed |= found["id"] != EXPECTED or (size == SIZES_MB[0] and found["read_s"] >= 1)
+                failed |= measured["id"] != EXPECTED or (
+                    size == SIZES_MB[0] and measured["read_s"] >= 1
+                )
                 if not options.json:
                     print(
-                        f"{kind:8} {size:4} MB  {found['read_s']:6.2f} s  "
-                        f"({found['cpu_s']:5.2f} s of CPU)  {found['mb_per_s']:6.1f} MB/s  "
-                        f"peak {found['peak_mb']:5.0f} MB, {found['grew_mb']:4.1f} of them for the "
-                        f"log  {found['id']}"
+                        f"{kind:8} {size:4} MB  {measured['read_s']:6.2f} s  "
+                        f"({measured['cpu_s']:5.2f} s of CPU)  {measured['mb_per_s']:6.1f} MB/s  "
+                        f"peak {measured['peak_mb']:5.0f} MB, {measured['grew_mb']:4.1f} of them "
+                        f"for the log  {measured['id']}"
                     )
     if options.json:
         print(json.dumps(results, indent=2))

@@ -38,7 +38,8 @@ HEAD = (
 def plan() -> dict[str, dict[str, Any]]:
     """Return the figures by name."""
     return {
-        entry["name"]: entry for entry in tomllib.loads(PLAN.read_text(encoding="utf-8"))["figure"]
+        figure["name"]: figure
+        for figure in tomllib.loads(PLAN.read_text(encoding="utf-8"))["figure"]
     }
 
 
@@ -68,37 +69,37 @@ def measure(figure: dict[str, Any]) -> dict[str, Any]:
 
 def table(measured: dict[str, dict[str, Any]]) -> str:
     """Return the page: a section a machine, the figures in their plan's order."""
-    known = [(entry, measured[name]) for name, entry in plan().items() if name in measured]
+    measured_figures = [(each, measured[name]) for name, each in plan().items() if name in measured]
     text = HEAD
-    for where in dict.fromkeys(found["machine"] for _, found in known):
-        text += f"## {where}\n\n"
-        for figure, found in known:
-            if found["machine"] != where:
+    for machine in dict.fromkeys(result["machine"] for _, result in measured_figures):
+        text += f"## {machine}\n\n"
+        for figure, result in measured_figures:
+            if result["machine"] != machine:
                 continue
-            kept = "within its limit" if found["kept"] else "**beyond its limit**"
+            verdict = "within its limit" if result["kept"] else "**beyond its limit**"
             text += (
-                f"### {figure['what']}\n\n```text\n" + "\n".join(found["figure"]) + "\n```\n\n"
-                f"{kept}; `benchmarks/{figure['program']}.py`, {found['day']}, commit "
-                f"{found['commit']}, {found['minutes']} min, load before {found['load']}\n\n"
+                f"### {figure['what']}\n\n```text\n" + "\n".join(result["figure"]) + "\n```\n\n"
+                f"{verdict}; `benchmarks/{figure['program']}.py`, {result['day']}, commit "
+                f"{result['commit']}, {result['minutes']} min, load before {result['load']}\n\n"
             )
-    absent = [entry["what"] for name, entry in plan().items() if name not in measured]
+    absent = [each["what"] for name, each in plan().items() if name not in measured]
     if absent:
-        text += "## Not measured yet\n\n" + "".join(f"- {what}\n" for what in absent)
+        text += "## Not measured yet\n\n" + "".join(f"- {title}\n" for title in absent)
     return text.rstrip() + "\n"
 
 
 def _machine() -> str:
-    here = machine_inspect.inspect()
-    gpus = f", {', '.join(map(str, here.gpus))}" if here.gpus else ", no GPU"
-    return f"{here.cpu}, {os.cpu_count()} cores{gpus}"
+    machine = machine_inspect.inspect()
+    gpus = f", {', '.join(map(str, machine.gpus))}" if machine.gpus else ", no GPU"
+    return f"{machine.cpu}, {os.cpu_count()} cores{gpus}"
 
 
 def _commit() -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=HERE, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    return done.stdout.strip() or "unknown"
+    return process.stdout.strip() or "unknown"
 
 
 def main() -> int:
@@ -108,16 +109,16 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.names) - set(plan()):
         parser.error(f"no figure {', '.join(sorted(unknown))}; there are {', '.join(plan())}")
-    measured = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
+    results = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
     beyond = 0
     for name, figure in plan().items():
         if options.names and name not in options.names:
             continue
         print(f"== {figure['what']}", flush=True)
-        measured[name] = measure(figure)
-        beyond += not measured[name]["kept"]
-        write_whole(MEASURED, json.dumps(measured, indent=1, sort_keys=True) + "\n")
-        write_whole(TABLE, table(measured))
+        results[name] = measure(figure)
+        beyond += not results[name]["kept"]
+        write_whole(MEASURED, json.dumps(results, indent=1, sort_keys=True) + "\n")
+        write_whole(TABLE, table(results))
     return 1 if beyond else 0
 
 

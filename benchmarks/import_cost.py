@@ -35,11 +35,11 @@ def import_ms() -> float:
     return sum(int(parts[1]) for parts in lines if parts[-1].startswith(f" {package}")) / 1000
 
 
-def run_ms(folder: Path, *more: str) -> float:
+def run_ms(folder: Path, *arguments: str) -> float:
     """Milliseconds of processor time one ordinary run takes."""
     before = os.times()
     subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
         cwd=folder, capture_output=True, check=True,
     )  # fmt: skip
     after = os.times()
@@ -63,7 +63,7 @@ def main() -> int:
             without.append(run_ms(folder, *OFF))
     cost = statistics.median(imports)
     difference = statistics.median(
-        value - other for value, other in zip(with_it, without, strict=True)
+        value - without_it for value, without_it in zip(with_it, without, strict=True)
     )
     print(f"median of {rounds}: importing {PLUGIN} takes {cost:.1f} ms (at most {LIMIT_MS:.0f})")
     print(

@@ -50,39 +50,47 @@ def requests(base_url: str, times: int) -> None:
         sys.exit(boot.failure.explain() if boot.failure else "no server")
     family = families.load(MODEL, Path.cwd())
     tape = Tape()
-    kept = Chat(replace(boot.endpoint, tape=tape), family)
-    chats = {True: kept, False: Chat(boot.endpoint, family)}
+    taped_chat = Chat(replace(boot.endpoint, tape=tape), family)
+    chats = {True: taped_chat, False: Chat(boot.endpoint, family)}
     spent: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
     for number in range(times + 1):
         order = [True, False] if number % 2 else [False, True]
         for kept_too in order:
-            begun, busy = time.perf_counter(), time.process_time()
+            started, busy = time.perf_counter(), time.process_time()
             chats[kept_too].ask(QUESTION)
             chats[kept_too].stream(QUESTION)
             if number:  # the first finds nothing warm
-                figures = (time.perf_counter() - begun, time.process_time() - busy)
+                figures = (time.perf_counter() - started, time.process_time() - busy)
                 spent[kept_too].append(figures)
-    for place, what in enumerate(("time", "processor time of the client")):
+    for place, figure_name in enumerate(("time", "processor time of the client")):
         pairs = zip(spent[True], spent[False], strict=True)
-        apart = [pair[place] - other[place] for pair, other in pairs]
+        differences = [pair[place] - other_pair[place] for pair, other_pair in pairs]
         usual = statistics.fmean(pair[place] for pair in spent[False])
-        print(told(what, [1 + value / usual for value in apart]), f"of {1000 * usual:.1f} ms")
-    pieces = sum(len(sent.pieces) for sent in tape.of())
+        print(
+            interval_line(figure_name, [1 + value / usual for value in differences]),
+            f"of {1000 * usual:.1f} ms",
+        )
+    pieces = sum(len(request.pieces) for request in tape.of())
     print(f"{len(tape.of())} sends, {pieces} pieces on the tape")
 
 
-def run(base_url: str, more: list[str], *, incidents: bool) -> tuple[float, float]:
+def run(base_url: str, arguments: list[str], *, incidents: bool) -> tuple[float, float]:
     """Return the seconds the gates' tests took, and the processor's seconds of the process."""
     with tempfile.TemporaryDirectory() as folder:
         argv = [sys.executable, "-m", "pytest", "--model", MODEL, "--base-url", base_url]
         argv += ["--checkpoint", "miniature", "--gates-report=report", "-p", "no:cacheprovider"]
-        argv += [f"--rootdir={folder}", "-q", *([] if incidents else ["--no-incidents"]), *more]
+        argv += [
+            f"--rootdir={folder}",
+            "-q",
+            *([] if incidents else ["--no-incidents"]),
+            *arguments,
+        ]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        process = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         file = Path(folder, "report", "verdict.json")
-        if done.returncode or not file.is_file():
-            sys.exit(f"a run failed, and measures nothing:\n{done.stdout}{done.stderr}")
+        if process.returncode or not file.is_file():
+            sys.exit(f"a run failed, and measures nothing:\n{process.stdout}{process.stderr}")
         verdict = json.loads(file.read_text(encoding="utf-8"))
     seconds = sum(
         test["duration_s"]
@@ -94,25 +102,25 @@ def run(base_url: str, more: list[str], *, incidents: bool) -> tuple[float, floa
     return seconds, busy
 
 
-def runs(base_url: str, times: int, more: list[str]) -> bool:
+def runs(base_url: str, times: int, arguments: list[str]) -> bool:
     """Run the gates by turns, and tell what incidents cost."""
     pairs: list[dict[bool, tuple[float, float]]] = []
     for number in range(times):
         order = [True, False] if number % 2 else [False, True]
-        pair = {entry: run(base_url, more, incidents=entry) for entry in order}
+        pair = {incidents: run(base_url, arguments, incidents=incidents) for incidents in order}
         pairs.append(pair)
         with_s, without_s = pair[True][0], pair[False][0]
         print(f"{number + 1}: {with_s:.2f} s with incidents, {without_s:.2f} s without", flush=True)
-    print(told("processor time", [pair[True][1] / pair[False][1] for pair in pairs]))
+    print(interval_line("processor time", [pair[True][1] / pair[False][1] for pair in pairs]))
     ratios = [pair[True][0] / pair[False][0] for pair in pairs]
-    print(told("time of the tests", ratios), f"(at most {LIMIT:.0%})")
+    print(interval_line("time of the tests", ratios), f"(at most {LIMIT:.0%})")
     return interval(ratios)[1] <= 1 + LIMIT
 
 
-def told(what: str, ratios: list[float]) -> str:
+def interval_line(name: str, ratios: list[float]) -> str:
     """Return a mean of ratios with its interval."""
     low, high = interval(ratios)
-    return f"{what}: {statistics.fmean(ratios) - 1:+.2%} ({low - 1:+.2%} to {high - 1:+.2%})"
+    return f"{name}: {statistics.fmean(ratios) - 1:+.2%} ({low - 1:+.2%} to {high - 1:+.2%})"
 
 
 def interval(ratios: list[float]) -> tuple[float, float]:
@@ -134,19 +142,19 @@ def main() -> int:
     options = parser.parse_args()
     if options.base_url:
         os.environ.setdefault("OPENAI_API_KEY", "none")
-        return measured(options.base_url, options)
+        return measure_server(options.base_url, options)
     with tempfile.TemporaryDirectory() as folder:
         server = boot(MODEL, Path(folder))
         try:
             endpoint = server.boot.endpoint
             assert endpoint  # noqa: S101 - or it had ended
             os.environ["OPENAI_API_KEY"] = endpoint.api_key or "none"
-            return measured(endpoint.base_url, options)
+            return measure_server(endpoint.base_url, options)
         finally:
             server.stop()
 
 
-def measured(base_url: str, options: argparse.Namespace) -> int:
+def measure_server(base_url: str, options: argparse.Namespace) -> int:
     """Measure what was asked for; return the exit status."""
     if options.requests:
         requests(base_url, options.requests)

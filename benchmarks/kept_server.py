@@ -46,14 +46,14 @@ def run(
 ) -> tuple[float, dict[str, object]]:
     """Send an incident again; return the seconds it took in all and what is told of the server."""
     started = time.monotonic()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "pytest", "--repro", str(incident_folder), "--keep-server=5m",
          "--gates-report=report"],
         cwd=folder, env=env, capture_output=True, text=True, check=False,
     )  # fmt: skip
     taken_s = time.monotonic() - started
-    if done.returncode:
-        sys.exit(done.stdout + done.stderr)
+    if process.returncode:
+        sys.exit(process.stdout + process.stderr)
     verdict = json.loads((folder / "report" / "verdict.json").read_text(encoding="utf-8"))
     return taken_s, verdict["families"][0]["boot"]["evidence"]["kept"]
 
@@ -70,13 +70,13 @@ def main() -> int:
         env = os.environ | {"XDG_STATE_HOME": str(folder / "state")}
         try:
             incident_folder = incident(folder, options.model)
-            first_s, kept = run(folder, env, incident_folder)
+            first_s, first_server = run(folder, env, incident_folder)
             print(f"the first run, with its boot: {first_s:.1f} s", flush=True)
             for _ in range(options.rounds):
-                taken_s, found = run(folder, env, incident_folder)
-                if not found["attached"] or found["name"] != kept["name"]:
-                    sys.exit(f"the server was not found again: {found}")
-                attached_s.append(float(str(found["attach_s"])))
+                taken_s, server = run(folder, env, incident_folder)
+                if not server["attached"] or server["name"] != first_server["name"]:
+                    sys.exit(f"the server was not found again: {server}")
+                attached_s.append(float(str(server["attach_s"])))
                 runs_s.append(taken_s)
                 print(f"attached in {attached_s[-1]:.3f} s, {taken_s:.2f} s in all", flush=True)
         finally:

@@ -51,12 +51,12 @@ def kill_once(after_s: float) -> bool:
         process.kill()
         killed = time.monotonic()
         process.communicate()
-        left = gates.survivors(token)
-        what = ", ".join(map(described, left)) or "nothing"
+        surviving = gates.survivors(token)
+        described_survivors = ", ".join(map(described, surviving)) or "nothing"
         gates.survivors(token, PATIENCE_S)
         gone_s = time.monotonic() - killed
-    print(f"{after_s:10.1f} s   {before:14d}   {gone_s:8.2f} s   {what}", flush=True)
-    return not left
+    print(f"{after_s:10.1f} s   {before:14d}   {gone_s:8.2f} s   {described_survivors}", flush=True)
+    return not surviving
 
 
 def described(pid: int) -> str:

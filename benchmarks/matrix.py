@@ -22,7 +22,7 @@ GATES = "streaming or reasoning or tools or stop or structured"
 LIMIT_S = 60.0
 
 
-def measured(family: str) -> dict[str, Any]:
+def measure(family: str) -> dict[str, Any]:
     """Run the conversation gates once; return seconds, cells, requests and checks."""
     with tempfile.TemporaryDirectory() as folder:
         argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "-q"]
@@ -34,14 +34,14 @@ def measured(family: str) -> dict[str, Any]:
             stdin=subprocess.DEVNULL,
         )
         report = json.loads(Path(folder, "report", "verdict.json").read_text(encoding="utf-8"))
-    (found,) = report["families"]
-    tests = [test for gate in found["gates"] for test in gate["tests"]]
+    (family_report,) = report["families"]
+    tests = [test for gate in family_report["gates"] for test in gate["tests"]]
     (walk,) = [
         test["evidence"] for test in tests if "test_every_request_is_answered" in test["test"]
     ]
-    seconds = sum(gate["duration_s"] for gate in found["gates"])
+    seconds = sum(gate["duration_s"] for gate in family_report["gates"])
     return {
-        "seconds": seconds - found["boot"]["times"]["first_chat_s"],
+        "seconds": seconds - family_report["boot"]["times"]["first_chat_s"],
         "cells": walk["cells"],
         "requests": walk["requests"],
         "checks": len(tests),
@@ -56,8 +56,8 @@ def main() -> int:
     options = parser.parse_args()
     worst = 0.0
     for family in options.models or FAMILIES:
-        rounds = [measured(family) for _ in range(options.rounds)]
-        seconds = statistics.median(entry["seconds"] for entry in rounds)
+        rounds = [measure(family) for _ in range(options.rounds)]
+        seconds = statistics.median(figures["seconds"] for figures in rounds)
         worst = max(worst, seconds)
         print(
             f"{family:9} {rounds[0]['cells']:3} cells, {rounds[0]['requests']:3} requests of the "

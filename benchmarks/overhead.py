@@ -122,21 +122,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
-    bare: list[float] = []
+    bare_boots_s: list[float] = []
     runs: list[Run] = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            bare.append(bare_boot_s(Path(folder)))
+            bare_boots_s.append(bare_boot_s(Path(folder)))
             runs.append(run_gates(Path(folder)))
         run = runs[-1]
         gates = ", ".join(f"{name} {seconds:.1f}" for name, seconds in run.gates_s.items())
         print(
-            f"bare boot {bare[-1]:5.1f} s   pytest {run.wall_s:5.1f} s, of it boot "
+            f"bare boot {bare_boots_s[-1]:5.1f} s   pytest {run.wall_s:5.1f} s, of it boot "
             f"{run.boot_s:5.1f} s   gates: {gates}   peak {run.memory_mb:.0f} MB",
             flush=True,
         )
     over_s = statistics.median(run.wall_s - run.boot_s for run in runs)
-    bare_s = statistics.median(bare)
+    bare_s = statistics.median(bare_boots_s)
     memory_mb = statistics.median(run.memory_mb for run in runs)
     ratio = over_s / bare_s
     print(

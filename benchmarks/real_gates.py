@@ -49,22 +49,22 @@ def gate(slower: float) -> dict[str, Any]:
         folder = Path(name)
         write_lanes(folder / "lanes", slower)
         began = time.monotonic()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no",
              "--model", MODEL, "--lane", "ours", "--against", "theirs", "-m", "throughput"],
             cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
         )  # fmt: skip
         minutes = (time.monotonic() - began) / 60
-        measured = folder / "report" / "against" / f"{MODEL}.json"
-        if not measured.is_file():
-            raise SystemExit(done.stdout + done.stderr)
-        pairs = PAIRS.validate_python(json.loads(measured.read_text(encoding="utf-8"))["pairs"])
+        report = folder / "report" / "against" / f"{MODEL}.json"
+        if not report.is_file():
+            raise SystemExit(process.stdout + process.stderr)
+        pairs = PAIRS.validate_python(json.loads(report.read_text(encoding="utf-8"))["pairs"])
     plan = planned_throughput(lanes.load(LANE, Path()).throughput)
-    found = (pair_slowdowns(pair, plan)[0] for pair in pairs)
+    slowdowns = (pair_slowdowns(pair, plan)[0] for pair in pairs)
     return {
         "slower": slower,
-        "answer": answered(done.stdout),
-        "slowdowns": [round(entry[PRIMARY], 5) for entry in found if entry],
+        "answer": answered(process.stdout),
+        "slowdowns": [round(slowdown[PRIMARY], 5) for slowdown in slowdowns if slowdown],
         "pairs": len(pairs),
         "minutes": round(minutes, 1),
         "day": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -76,32 +76,34 @@ def write_lanes(folder: Path, slower: float) -> None:
     folder.mkdir()
     text = (lanes.SHIPPED / f"{LANE}.toml").read_text(encoding="utf-8")
     (folder / "theirs.toml").write_text(text, encoding="utf-8")
-    more = f'[env]\nPYTHONPATH = "{SLOWER}"\nVLLM_GATES_TEST_SLOWER = "{slower}"\n'
-    ours = text.replace("[env]\n", more, 1) if slower else text
-    (folder / "ours.toml").write_text(ours, encoding="utf-8")
+    slower_env = f'[env]\nPYTHONPATH = "{SLOWER}"\nVLLM_GATES_TEST_SLOWER = "{slower}"\n'
+    our_lane = text.replace("[env]\n", slower_env, 1) if slower else text
+    (folder / "ours.toml").write_text(our_lane, encoding="utf-8")
 
 
 def answered(output: str) -> str:
     """Return what the gate said, of the sentence that stands in its run's last words."""
     words = [line.partition("ours against theirs: ")[2] for line in output.splitlines()]
-    said = [word for word in words if word]
-    if not said:
+    words_said = [word for word in words if word]
+    if not words_said:
         raise SystemExit(output)
     return max(
-        (conclusion for conclusion in Conclusion if said[-1].startswith(conclusion)), key=len
+        (conclusion for conclusion in Conclusion if words_said[-1].startswith(conclusion)), key=len
     )
 
 
-def told(gates: list[dict[str, Any]], slower: float) -> tuple[str, bool]:
+def summary(gates: list[dict[str, Any]], slower: float) -> tuple[str, bool]:
     """Return what is said of all gates of a kind, and whether no more were wrong than may be."""
-    answers = Counter(entry["answer"] for entry in gates)
-    found = answers[Conclusion.REGRESSION]
-    wrong, may_be = (len(gates) - found, MISSED * len(gates)) if slower else (found, 0.0)
-    lost = 1 - math.exp(-statistics.fmean(x for entry in gates for x in entry["slowdowns"]))
-    minutes = statistics.median(entry["minutes"] for entry in gates)
-    counted = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
+    answers = Counter(each["answer"] for each in gates)
+    found_count = answers[Conclusion.REGRESSION]
+    wrong, may_be = (
+        (len(gates) - found_count, MISSED * len(gates)) if slower else (found_count, 0.0)
+    )
+    loss = 1 - math.exp(-statistics.fmean(x for each in gates for x in each["slowdowns"]))
+    minutes = statistics.median(each["minutes"] for each in gates)
+    answers_line = ", ".join(f"{count} {answer}" for answer, count in answers.most_common())
     sentence = (
-        f"{len(gates)} gates, ours {lost:.1%} slower on the whole: {counted}; wrong "
+        f"{len(gates)} gates, ours {loss:.1%} slower on the whole: {answers_line}; wrong "
         f"{wrong} (at most {may_be:.0f}); minutes: median {minutes:.0f}"
     )
     return sentence, wrong <= may_be
@@ -115,18 +117,18 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=math.inf)
     options = parser.parse_args()
     RECORDED.parent.mkdir(exist_ok=True)
-    until = time.monotonic() + 60 * options.minutes
+    deadline = time.monotonic() + 60 * options.minutes
     for number in range(1, options.gates + 1):
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             break
-        entry = gate(options.slower)
+        result = gate(options.slower)
         with RECORDED.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-        slowdowns = ", ".join(f"{-value:+.1%}" for value in entry["slowdowns"])
-        print(f"{number:3d}  {entry['answer']}  {slowdowns}  {entry['minutes']} min", flush=True)
+            file.write(json.dumps(result) + "\n")
+        slowdowns = ", ".join(f"{-value:+.1%}" for value in result["slowdowns"])
+        print(f"{number:3d}  {result['answer']}  {slowdowns}  {result['minutes']} min", flush=True)
     lines = RECORDED.read_text(encoding="utf-8").splitlines()
-    gates = [entry for line in lines if (entry := json.loads(line))["slower"] == options.slower]
-    sentence, right = told(gates, options.slower)
+    gates = [result for line in lines if (result := json.loads(line))["slower"] == options.slower]
+    sentence, right = summary(gates, options.slower)
     print(sentence)
     return 0 if right else 1
 

@@ -37,18 +37,22 @@ def main() -> None:
     letters = string.ascii_letters + string.digits
     secrets = ["".join(lots.choices(letters, k=32)) for _ in range(10)]
     text = "".join(
-        LINES[at % 3].format(at % 60) + (RARE.format(at, secrets[at % 10]) if at % 500 == 0 else "")
-        for at in range(20_000)
+        LINES[position % 3].format(position % 60)
+        + (RARE.format(position, secrets[position % 10]) if position % 500 == 0 else "")
+        for position in range(20_000)
     ).encode()
     stream = Stream(Redactor(secrets))
-    given = redacted = 0
-    begun = time.process_time()
-    while given < megabytes * 2**20:
-        for at in range(0, len(text), READ_BYTES):
-            redacted += stream.feed(text[at : at + READ_BYTES]).count(b"[redacted]")
-        given += len(text)
-    seconds = time.process_time() - begun
-    print(f"{given / 2**20 / seconds:.0f} MB/s, {redacted} secrets in {given / 2**20:.0f} MB")
+    bytes_read = redacted = 0
+    started = time.process_time()
+    while bytes_read < megabytes * 2**20:
+        for position in range(0, len(text), READ_BYTES):
+            redacted += stream.feed(text[position : position + READ_BYTES]).count(b"[redacted]")
+        bytes_read += len(text)
+    seconds = time.process_time() - started
+    print(
+        f"{bytes_read / 2**20 / seconds:.0f} MB/s, {redacted} secrets in "
+        f"{bytes_read / 2**20:.0f} MB"
+    )
 
 
 if __name__ == "__main__":

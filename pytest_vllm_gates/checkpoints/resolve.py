@@ -114,8 +114,8 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
     architecture = ", ".join(architectures) or model_type or "none"
     if recognised is None:
         raise UserError(
-            f"{source}: its config.json names the architecture {architecture}, which is of no family "
-            "here\n"
+            f"{source}: its config.json names the architecture {architecture}, which is of no "
+            "family here\n"
             "add a families/<name>.toml that lists it, or name a family with --model and the "
             "checkpoint with --checkpoint"
         )

@@ -25,7 +25,7 @@ GONE_WITHIN_S = 5.0
 
 
 @dataclass(frozen=True)
-class Ran:
+class GatesRun:
     """How a run of the gates ended, what it printed and its `verdict.json`."""
 
     status: int
@@ -40,8 +40,10 @@ class Ran:
     def reasons(self, gate: str) -> str:
         """Return why a gate's tests did not pass."""
         (family,) = self.verdict["families"]
-        (found,) = [other for other in family["gates"] if other["gate"] == gate]
-        return "\n".join(test["reason"] for test in found["tests"])
+        (gate_report,) = [
+            gate_report_ for gate_report_ in family["gates"] if gate_report_["gate"] == gate
+        ]
+        return "\n".join(test["reason"] for test in gate_report["tests"])
 
 
 def start(
@@ -70,7 +72,7 @@ def run(
     python: str = sys.executable,
     env: Mapping[str, str] | None = None,
     model: str | None = MODEL,
-) -> Ran:
+) -> GatesRun:
     """Run `pytest --model` in a folder to its end; the report has to fit its schema."""
     with start(folder, *arguments, python=python, env=env, model=model) as process:
         try:
@@ -82,48 +84,50 @@ def run(
     assert file.is_file(), output
     verdict = json.loads(file.read_text(encoding="utf-8"))
     jsonschema.validate(verdict, json.loads(document.SCHEMA.read_text(encoding="utf-8")))
-    return Ran(process.returncode, output, verdict)
+    return GatesRun(process.returncode, output, verdict)
 
 
-def only_a_baseline_is_missing(ran: Ran) -> bool:
+def only_a_baseline_is_missing(gates_run: GatesRun) -> bool:
     """Return whether a first run on a machine found nothing wrong, and says what is still to do."""
-    outcomes = ran.outcomes()
-    (reason,) = ran.verdict["reasons"]
+    outcomes = gates_run.outcomes()
+    (reason,) = gates_run.verdict["reasons"]
     return (
         outcomes.pop("throughput") == "MISSING"
         and set(outcomes.values()) <= {"PASS", "KNOWN", "N/A"}
         and reason.startswith(f"{MODEL}: throughput is MISSING: no baseline is recorded")
         and "-m throughput --update-baseline" in reason
-        and "verdict: HOLD" in ran.output
-        and ran.status == 0
+        and "verdict: HOLD" in gates_run.output
+        and gates_run.status == 0
     )
 
 
-def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return this environment without what would speak to pytest or to the gates' server."""
     left_out = ("PYTEST_", "OPENAI_", "COV_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-    return kept | dict(more or {})
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    return inherited | dict(variables or {})
 
 
 def marked(token: str) -> list[int]:
     """Return the processes that have the token in their environment, in /proc."""
-    found = []
+    processes = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         try:
-            here = f"{TOKEN}={token}".encode() in (folder / "environ").read_bytes().split(b"\0")
+            is_marked = f"{TOKEN}={token}".encode() in (folder / "environ").read_bytes().split(
+                b"\0"
+            )
         except OSError:  # gone meanwhile, or another user's
             continue
-        if here:
-            found.append(int(folder.name))
-    return found
+        if is_marked:
+            processes.append(int(folder.name))
+    return processes
 
 
 def survivors(token: str, within_s: float = GONE_WITHIN_S) -> list[int]:
     """Return which marked processes still live after some seconds, early when none does."""
     deadline = time.monotonic() + within_s
-    while (left := marked(token)) and time.monotonic() < deadline:
+    while (living := marked(token)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    return left
+    return living

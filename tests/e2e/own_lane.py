@@ -30,16 +30,16 @@ def write(folder: Path, name: str, **tables: Mapping[str, Any] | str) -> Environ
     shipped = lanes.load(LANE, ROOT)
     ready = environment.prepare(shipped, cache=files.default_cache(), progress=print)
     text = (lanes.SHIPPED / f"{LANE}.toml").read_text(encoding="utf-8")
-    found = {key: value for key, value in tomllib.loads(text).items() if key not in MAKING}
-    found |= {"title": f"the CPU lane as {name}", "python": str(ready.python)}
+    lane_table = {key: value for key, value in tomllib.loads(text).items() if key not in MAKING}
+    lane_table |= {"title": f"the CPU lane as {name}", "python": str(ready.python)}
     for table, values in tables.items():
         if isinstance(values, str):
-            found[table] = values
+            lane_table[table] = values
             continue
-        both = found.get(table, {}) | values
-        found[table] = {key: value for key, value in both.items() if value is not None}
+        merged = lane_table.get(table, {}) | values
+        lane_table[table] = {key: value for key, value in merged.items() if value is not None}
     (folder / "lanes").mkdir(exist_ok=True)
-    (folder / "lanes" / f"{name}.toml").write_text(_toml(found), encoding="utf-8")
+    (folder / "lanes" / f"{name}.toml").write_text(_toml(lane_table), encoding="utf-8")
     return ready
 
 

@@ -32,12 +32,12 @@ class Served:
         miniature: str,
         folder: Path,
         progress: Callable[[str], None],
-        more: Mapping[str, Mapping[str, Any]] | None = None,
+        changes: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """`more`: what the lane's `env` and `serve` have besides."""
+        """`changes`: what the lane's `env` and `serve` have besides."""
         self.family, self.checkpoint = subject_of(miniature)
         lane: Lane = lanes.load(LANE, ROOT)
-        update = {key: getattr(lane, key) | dict(value) for key, value in (more or {}).items()}
+        update = {key: getattr(lane, key) | dict(value) for key, value in (changes or {}).items()}
         lane = lane.model_copy(update=update)
         ready = environment.prepare(lane, cache=files.default_cache(), progress=progress)
         self._server = Server(
@@ -71,17 +71,17 @@ class Served:
 
 def serves(miniature: str) -> bool:
     """Return whether a family names this miniature."""
-    return any(entry.miniature == miniature for _, entry in _entries())
+    return any(checkpoint.miniature == miniature for _, checkpoint in _checkpoints())
 
 
 def subject_of(miniature: str) -> tuple[Family, Checkpoint]:
     """Return the family that serves a miniature, and the miniature as its checkpoint."""
-    found = [pair for pair in _entries() if pair[1].miniature == miniature]
-    assert found, f"no family file names the miniature {miniature!r}"
-    family, entry = found[0]
-    return family, checkpoints_resolve.resolve(family, entry.name)
+    matches = [pair for pair in _checkpoints() if pair[1].miniature == miniature]
+    assert matches, f"no family file names the miniature {miniature!r}"
+    family, checkpoint = matches[0]
+    return family, checkpoints_resolve.resolve(family, checkpoint.name)
 
 
-def _entries() -> Iterator[tuple[Family, CheckpointEntry]]:
+def _checkpoints() -> Iterator[tuple[Family, CheckpointEntry]]:
     for family in families.every(ROOT):
-        yield from ((family, entry) for entry in family.checkpoints)
+        yield from ((family, checkpoint) for checkpoint in family.checkpoints)

@@ -38,7 +38,7 @@ def test_the_key_may_have_a_variable_of_its_own(shared: Served, tmp_path: Path) 
     assert ran.status == 0
 
 
-def test_a_wrong_key_is_said_with_the_way_out(shared: Served, tmp_path: Path) -> None:
+def test_wrong_key_is_reported_with_a_fix(shared: Served, tmp_path: Path) -> None:
     wrong = {"OPENAI_API_KEY": "wrong"}
     ran = gates.run(tmp_path, "--base-url", shared.endpoint.base_url, env=wrong)
     assert ran.status == 1

@@ -33,46 +33,46 @@ CONFIGS = {
 
 def weights(folder: Path, model: str) -> Path:
     """Make the folder of a checkpoint of the model, without a template and without weights."""
-    made = folder / "weights" / "own"
+    copy = folder / "weights" / "own"
     unlike = shutil.ignore_patterns("*.safetensors", "chat_template.jinja")
-    shutil.copytree(miniatures.path("deepseek-v3.1"), made, ignore=unlike)
-    config = made / "config.json"
+    shutil.copytree(miniatures.path("deepseek-v3.1"), copy, ignore=unlike)
+    config = copy / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | CONFIGS[model]))
-    return made
+    return copy
 
 
-def judged(folder: Path, model: str, *more: str) -> gates.Ran:
+def run_gate(folder: Path, model: str, *options: str) -> gates.GatesRun:
     """Run the gate on the renderer alone."""
-    arguments = ("--checkpoint", str(folder / "weights" / "own"), "-m", "chat_template", *more)
+    arguments = ("--checkpoint", str(folder / "weights" / "own"), "-m", "chat_template", *options)
     return gates.run(folder, *arguments, model=model)
 
 
 @pytest.mark.parametrize("model", sweep(CONFIGS, str, lambda text: text == "deepseek/v3.2"))
-def test_the_lanes_encoder_is_the_second_rendering(tmp_path: Path, model: str) -> None:
+def test_encoder_of_the_lane_is_the_second_rendering(tmp_path: Path, model: str) -> None:
     weights(tmp_path, model)
-    assert judged(tmp_path, model, "--update-golden").outcomes()["chat_template"] == "PASS"
-    ran = judged(tmp_path, model)
+    assert run_gate(tmp_path, model, "--update-golden").outcomes()["chat_template"] == "PASS"
+    ran = run_gate(tmp_path, model)
     assert ran.outcomes()["chat_template"] == "PASS", ran.reasons("chat_template")
     golden = tmp_path / "golden" / model / "own"
     user = families.load(model, tmp_path).prompt.user
     assert user in (golden / "prompt-plain.txt").read_text()
     assert "vllm/tokenizers/deepseek_v" in (golden / "lock.txt").read_text()
     # Of the two only V4 knows efforts, and `/tokenize` knows none: these are asked as chats.
-    efforts = [(golden / f"prompt-effort-{entry}.txt") for entry in ("low", "high")]
+    efforts = [(golden / f"prompt-effort-{level}.txt") for level in ("low", "high")]
     assert [effort.is_file() for effort in efforts] == [model == "deepseek/v4"] * 2
 
 
-def test_a_server_that_uses_a_template_instead_is_seen(tmp_path: Path) -> None:
+def test_server_with_a_template_instead_of_the_encoder_fails(tmp_path: Path) -> None:
     folder = weights(tmp_path, "deepseek/v3.2")
     shutil.copy(miniatures.path("deepseek-v3.1") / "chat_template.jinja", folder)
     own_lane.write(tmp_path, "own", serve={"tokenizer_mode": "hf"})
-    ran = judged(tmp_path, "deepseek/v3.2", "--lane", "own")
+    ran = run_gate(tmp_path, "deepseek/v3.2", "--lane", "own")
     assert ran.outcomes()["chat_template"] == "FAIL", ran.output
     assert "asked through /tokenize: the server's prompt is not the one" in ran.output
 
 
 @pytest.mark.slow
-def test_a_server_whose_encoder_was_edited_is_seen(tmp_path: Path) -> None:
+def test_server_with_an_edited_encoder_fails(tmp_path: Path) -> None:
     weights(tmp_path, "deepseek/v4")
     patched = tmp_path / "patched" / "vllm"
     ready = own_lane.write(tmp_path, "own", env={"PYTHONPATH": str(patched.parent)})
@@ -87,6 +87,6 @@ def test_a_server_whose_encoder_was_edited_is_seen(tmp_path: Path) -> None:
     edited.unlink()
     edited.write_text(text.replace('USER_SP_TOKEN = "', 'USER_SP_TOKEN = "Hm, '))
     assert edited.read_text() != text
-    ran = judged(tmp_path, "deepseek/v4", "--lane", "own")
+    ran = run_gate(tmp_path, "deepseek/v4", "--lane", "own")
     assert ran.outcomes()["chat_template"] == "FAIL", ran.output
     assert "asked through /tokenize: the server's prompt is not the one" in ran.output

@@ -20,7 +20,7 @@ BOOT_BEGUN_S = 60.0
 INTO_THE_BOOT_S = 3.0
 
 
-def test_an_interrupt_while_booting_ends_everything_soon(tmp_path: Path) -> None:
+def test_interrupt_while_booting_ends_every_process(tmp_path: Path) -> None:
     token = uuid.uuid4().hex
     with gates.start(tmp_path, env={gates.TOKEN: token}) as process:
         log = tmp_path / "report" / "qwen3.5" / "server.log"
@@ -38,7 +38,7 @@ def test_an_interrupt_while_booting_ends_everything_soon(tmp_path: Path) -> None
     assert gates.marked(token) == []
 
 
-def test_a_kill_at_random_moments_leaves_nothing() -> None:
+def test_kill_at_random_moments_leaves_no_process() -> None:
     killed = subprocess.run(
         [sys.executable, KILL, "--times", "3", "--seed", "1", "--longest", "20"],
         env=gates.environment(), capture_output=True, text=True, check=False,

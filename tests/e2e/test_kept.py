@@ -31,32 +31,32 @@ def state(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def servers(env: dict[str, str], *arguments: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", COMMAND, "servers", *arguments],
         env=os.environ | env, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return done.stdout
+    return process.stdout
 
 
-def test_the_second_run_attaches_to_the_server_of_the_first(
-    state: dict[str, str], tmp_path: Path
-) -> None:
+def test_second_run_attaches_to_the_kept_server(state: dict[str, str], tmp_path: Path) -> None:
     first = gates.run(tmp_path, *SOME, env=state)
     assert first.status == 0, first.output
-    kept = first.verdict["families"][0]["boot"]["evidence"]["kept"]
-    assert not kept["attached"]
-    assert f"{kept['name']}  qwen3.5 (miniature) on lane cpu, idle for" in servers(state)
+    kept_evidence = first.verdict["families"][0]["boot"]["evidence"]["kept"]
+    assert not kept_evidence["attached"]
+    assert f"{kept_evidence['name']}  qwen3.5 (miniature) on lane cpu, idle for" in servers(state)
 
     second = gates.run(tmp_path, *SOME, env=state)
     assert second.status == 0, second.output
     boot = second.verdict["families"][0]["boot"]
-    assert boot["evidence"]["kept"]["name"] == kept["name"], second.output
+    assert boot["evidence"]["kept"]["name"] == kept_evidence["name"], second.output
     assert boot["evidence"]["kept"]["attached"]
     assert boot["times"] == first.verdict["families"][0]["boot"]["times"]
     assert second.outcomes() == first.outcomes()
     assert second.outcomes()["startup"] == "PASS", "its log goes back to its boot"
     assert second.verdict["promotion"] == "HOLD"
-    assert re.search(rf"qwen3\.5: uses the kept server {kept['name']}, booted \d+ ", second.output)
+    assert re.search(
+        rf"qwen3\.5: uses the kept server {kept_evidence['name']}, booted \d+ ", second.output
+    )
 
-    assert servers(state, "stop") == f"{kept['name']} ended\n"
+    assert servers(state, "stop") == f"{kept_evidence['name']} ended\n"
     assert "no server is kept" in servers(state)

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.real
 
 ANSWER_TOKENS = 2048
 AT_A_TIME = 4
-WAYS = ("whole", "streamed")
+MODES = ("whole", "streamed")
 SERVED = [name for name in miniatures.names() if serves(name)]
 # What vLLM 0.32 gets wrong, by kind of dialogue and way of asking; found by these tests. Each is
 # expected to fail until a release repairs it, and then has to go.
@@ -47,23 +47,23 @@ KNOWN = {
 Answers = dict[tuple[str, str], "Answer | Exception"]
 
 
-def asked(name: str) -> list[Dialogue]:
+def served_dialogues(name: str) -> list[Dialogue]:
     """Return the dialogues a family can have; without tools of its own it is served none."""
     family, _ = subject_of(name)
     return [dialogue for dialogue in load_dialogues(name) if family.tools or not dialogue.tools]
 
 
-def taught() -> Iterator[ParameterSet]:
+def taught_answers() -> Iterator[ParameterSet]:
     """Give every dialogue of every miniature in both ways of asking, known failures marked."""
     for name in SERVED:
-        for dialogue in asked(name):
-            for way in WAYS:
-                known = KNOWN.get((name, dialogue.kind, way))
+        for dialogue in served_dialogues(name):
+            for mode in MODES:
+                defect = KNOWN.get((name, dialogue.kind, mode))
                 marks = [] if name == SHARED else [pytest.mark.slow]
-                if known:
-                    marks.append(pytest.mark.xfail(reason=known))
+                if defect:
+                    marks.append(pytest.mark.xfail(reason=defect))
                 yield pytest.param(
-                    name, dialogue, way, id=f"{name}-{dialogue.id}-{way}", marks=marks
+                    name, dialogue, mode, id=f"{name}-{dialogue.id}-{mode}", marks=marks
                 )
 
 
@@ -90,32 +90,32 @@ def test_every_miniature_belongs_to_a_family() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "dialogue", "way"),
-    list(taught()),
+    ("answers", "dialogue", "mode"),
+    list(taught_answers()),
     indirect=["answers"],
     scope="module",
 )
 def test_answers_as_taught(
-    answers: Mapping[tuple[str, str], Answer | Exception], dialogue: Dialogue, way: str
+    answers: Mapping[tuple[str, str], Answer | Exception], dialogue: Dialogue, mode: str
 ) -> None:
-    answer = answers[dialogue.id, way]
+    answer = answers[dialogue.id, mode]
     if isinstance(answer, Exception):
         raise answer
-    found = differences(
+    messages = differences(
         dialogue,
         reasoning=answer.reasoning,
         content=answer.content,
         tool_calls=[Call(call.name, call.arguments) for call in answer.tool_calls],
         finish_reason=answer.finish_reason,
     )
-    assert not found, "\n".join(found)
+    assert not messages, "\n".join(messages)
 
 
 def everything(served: Served, name: str) -> Answers:
     """Ask everything, both ways; what goes wrong is kept for the test that asks for it."""
     chat = Chat(served.endpoint, served.family)
 
-    def ask(dialogue: Dialogue, way: str) -> Answer | Exception:
+    def ask(dialogue: Dialogue, mode: str) -> Answer | Exception:
         conversation = Conversation(
             name=dialogue.id,
             title=dialogue.id,
@@ -124,16 +124,16 @@ def everything(served: Served, name: str) -> Answers:
             thinking="unset" if dialogue.mode == "none" else dialogue.mode,
         )
         try:
-            how = chat.whole if way == "whole" else chat.streamed
-            return how(conversation, ANSWER_TOKENS)
+            ask_chat = chat.whole if mode == "whole" else chat.streamed
+            return ask_chat(conversation, ANSWER_TOKENS)
         except Exception as error:  # noqa: BLE001 - raised again by the dialogue's own test
             return error
 
     with ThreadPoolExecutor(AT_A_TIME) as pool:
         futures = {
-            (dialogue.id, way): pool.submit(ask, dialogue, way)
-            for dialogue in asked(name)
-            for way in WAYS
+            (dialogue.id, mode): pool.submit(ask, dialogue, mode)
+            for dialogue in served_dialogues(name)
+            for mode in MODES
         }
     chat.client.close()
     return {key: future.result() for key, future in futures.items()}

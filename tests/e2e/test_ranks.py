@@ -27,5 +27,5 @@ def test_two_ranks_pass_with_the_goldens_of_one(tmp_path: Path) -> None:
     assert tried["state"] == "ok"
     assert tried["world_size"] == 2
     assert "all-reduce over 2 ranks: right, by gloo over " in ran.output
-    told = (tmp_path / "report" / gates.MODEL / "server.log").read_text(encoding="utf-8")
-    assert "world_size=2 rank=1 local_rank=1" in told
+    log = (tmp_path / "report" / gates.MODEL / "server.log").read_text(encoding="utf-8")
+    assert "world_size=2 rank=1 local_rank=1" in log

@@ -36,12 +36,12 @@ def reference(checkpoint: Checkpoint) -> ReferenceRenderer:
 @pytest.fixture(scope="module")
 def long(reference: ReferenceRenderer) -> dict[str, Any]:
     """A conversation of 100,000 tokens."""
-    each = len(reference.token_ids(2 * SENTENCE)) - len(reference.token_ids(SENTENCE))
-    times = TOKENS // each + 1
+    sentence_tokens = len(reference.token_ids(2 * SENTENCE)) - len(reference.token_ids(SENTENCE))
+    times = TOKENS // sentence_tokens + 1
     return {"messages": [{"role": "user", "content": SENTENCE * times}]}
 
 
-def test_a_long_conversation_is_rendered_and_recorded_in_a_file_people_can_open(
+def test_long_conversation_is_recorded_in_a_readable_file(
     reference: ReferenceRenderer, long: dict[str, Any]
 ) -> None:
     prompt = reference.render(long)
@@ -53,19 +53,19 @@ def test_a_long_conversation_is_rendered_and_recorded_in_a_file_people_can_open(
     assert len(golden) < GOLDEN_CHARACTERS
 
 
-def test_one_token_in_the_middle_of_a_long_conversation_is_seen(
+def test_one_changed_token_in_a_long_conversation_is_found(
     reference: ReferenceRenderer, long: dict[str, Any]
 ) -> None:
     prompt = reference.render(long)
-    other = list(prompt.token_ids)
-    other[TOKENS // 2] += 1
-    told = first_difference(prompt, other)
-    assert told is not None
-    assert told.startswith(f"from token {TOKENS // 2} on, after ")
-    assert len(told) < 1000
+    changed_ids = list(prompt.token_ids)
+    changed_ids[TOKENS // 2] += 1
+    difference = first_difference(prompt, changed_ids)
+    assert difference is not None
+    assert difference.startswith(f"from token {TOKENS // 2} on, after ")
+    assert len(difference) < 1000
     changed = {"messages": [{"role": "user", "content": long["messages"][0]["content"] + "!"}]}
-    seen = prompt_golden("long", reference.render(changed)) != prompt_golden("long", prompt)
-    assert seen
+    is_different = prompt_golden("long", reference.render(changed)) != prompt_golden("long", prompt)
+    assert is_different
 
 
 def test_a_long_template_renders_as_the_short_one(
@@ -80,7 +80,7 @@ def test_a_long_template_renders_as_the_short_one(
 
 @pytest.mark.real
 @pytest.mark.slow
-def test_a_server_renders_a_long_conversation_alike(
+def test_server_renders_a_long_conversation_equally(
     shared: Served, reference: ReferenceRenderer, long: dict[str, Any]
 ) -> None:
     served = http.tokenize(shared.endpoint, long)

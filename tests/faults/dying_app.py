@@ -29,15 +29,15 @@ class Dying:
         message = await receive()
         if json.loads(message.get("body") or b"{}").get("max_tokens") == DEADLY_TOKENS:
             self._kill()
-        first = iter([message])
+        messages = iter([message])
 
-        async def again() -> Any:
-            return next(first, None) or await receive()
+        async def receive_again() -> Any:
+            return next(messages, None) or await receive()
 
-        await self.app(scope, again, send)
+        await self.app(scope, receive_again, send)
 
     def _kill(self) -> None:
-        own = Path(f"/proc/self/task/{os.getpid()}/children")
-        for pid in own.read_text().split():
+        children = Path(f"/proc/self/task/{os.getpid()}/children")
+        for pid in children.read_text().split():
             if "Engine" in Path(f"/proc/{pid}/comm").read_text():
                 os.kill(int(pid), signal.SIGKILL)

@@ -68,13 +68,13 @@ class Faults:
                     change(exchange)
 
             def reply(exchange: Exchange) -> None:
-                wanted = {
+                applies = {
                     "anything": True,
                     "chat": exchange.chat,
                     "whole": exchange.chat and not exchange.streamed,
                     "stream": exchange.chat and exchange.streamed,
                 }
-                if wanted[on]:
+                if applies[on]:
                     change(exchange)
 
             self.all.append(

@@ -186,20 +186,20 @@ def long_call(exchange: Exchange) -> bool:
 def hold(exchange: Exchange) -> None:
     """Send nothing for a while, and then all text at once."""
     texts = [event for event in saying(exchange) if any(event["choices"][0]["delta"].values())]
-    first = {event["choices"][0]["index"]: event for event in reversed(texts[1:])}[0]
-    delta = first["choices"][0]["delta"]
+    first_event = {event["choices"][0]["index"]: event for event in reversed(texts[1:])}[0]
+    delta = first_event["choices"][0]["delta"]
     for event in texts[1:]:
-        if event is not first:
+        if event is not first_event:
             _append(delta, event["choices"][0]["delta"])
             exchange.events.remove(event)
     exchange.pause_s = lambda number, _: 0 if number else HELD_S
 
 
-def _append(delta: dict[str, Any], more: dict[str, Any]) -> None:
+def _append(delta: dict[str, Any], addition: dict[str, Any]) -> None:
     for name in ("reasoning", "content"):
-        if more.get(name):
-            delta[name] = (delta.get(name) or "") + more[name]
-    delta["tool_calls"] = (delta.get("tool_calls") or []) + (more.get("tool_calls") or [])
+        if addition.get(name):
+            delta[name] = (delta.get(name) or "") + addition[name]
+    delta["tool_calls"] = (delta.get("tool_calls") or []) + (addition.get("tool_calls") or [])
 
 
 @FAULTS.add("stream", check=ANSWER_ARRIVES, says="something on the way holds the stream back")
@@ -221,7 +221,7 @@ def sends_arguments_in_one_burst(exchange: Exchange) -> None:
     """The arguments are parsed when the call is at its end."""
     if long_call(exchange):
         pieces = [call["function"] for call in exchange.calls]
-        pieces[-1]["arguments"] = "".join(other.get("arguments") or "" for other in pieces)
+        pieces[-1]["arguments"] = "".join(function.get("arguments") or "" for function in pieces)
         for piece in pieces[:-1]:
             piece.pop("arguments", None)
 

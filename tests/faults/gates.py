@@ -14,7 +14,7 @@ REPORT = "report"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRun:
     """A run's exit status, its `verdict.json` and what it printed."""
 
     status: int
@@ -35,7 +35,7 @@ class Judged:
         ]
 
     @property
-    def told(self) -> list[str]:
+    def complaints(self) -> list[str]:
         """Why, of every test that did not pass: what a test shows where it expected otherwise."""
         return [
             f"{outcome}: {reason}"
@@ -47,9 +47,9 @@ class Judged:
         """Return why a gate's checks failed, by the name of the check."""
         return {
             test["test"].removeprefix("test_").partition("[")[0]: test["reason"]
-            for other in self._gates()
-            for test in other["tests"]
-            if other["gate"] == gate and test["outcome"] == "FAIL"
+            for gate_report in self._gates()
+            for test in gate_report["tests"]
+            if gate_report["gate"] == gate and test["outcome"] == "FAIL"
         }
 
     def _gates(self) -> list[dict[str, Any]]:
@@ -58,12 +58,12 @@ class Judged:
         return gates
 
 
-def judged(status: int, folder: Path, output: str) -> Judged:
+def read_judged_run(status: int, folder: Path, output: str) -> JudgedRun:
     """Read the report of a run that ended."""
     verdict = json.loads((folder / REPORT / "verdict.json").read_text(encoding="utf-8"))
-    return Judged(status, verdict, output)
+    return JudgedRun(status, verdict, output)
 
 
-def arguments(*more: str) -> list[str]:
+def arguments(*options: str) -> list[str]:
     """Return the arguments of a run of the shipped gates that writes a report."""
-    return ["--model", MODEL, "--gates-report", REPORT, *more]
+    return ["--model", MODEL, "--gates-report", REPORT, *options]

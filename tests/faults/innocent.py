@@ -48,8 +48,8 @@ def sends_character_by_character(exchange: Exchange) -> None:
 @CHANGES.add("stream")
 def sends_empty_chunks(exchange: Exchange) -> None:
     """Chunks may hold nothing."""
-    first = exchange.events[0]
-    exchange.events = [piece for event in exchange.events for piece in (first, event)]
+    first_event = exchange.events[0]
+    exchange.events = [piece for event in exchange.events for piece in (first_event, event)]
 
 
 @CHANGES.add("whole")
@@ -110,8 +110,8 @@ def names_its_events(exchange: Exchange) -> None:
 @CHANGES.add("stream")
 def counts_as_it_goes(exchange: Exchange) -> None:
     """Usage in every chunk, where it was asked for."""
-    asked = (exchange.body.get("stream_options") or {}).get("include_usage")
-    for event in exchange.events if asked else ():
+    include_usage = (exchange.body.get("stream_options") or {}).get("include_usage")
+    for event in exchange.events if include_usage else ():
         event["usage"] = event.get("usage") or exchange.events[-1]["usage"]
 
 
@@ -148,17 +148,23 @@ def says_tool_calls_for_a_named_tool(exchange: Exchange) -> None:
                 choice["finish_reason"] = "tool_calls"
 
 
-def _join(entry: dict[str, Any], other: dict[str, Any]) -> bool:
+def _join(event: dict[str, Any], next_event: dict[str, Any]) -> bool:
     """Append a chunk's text to that of the one before, where both hold the same kind of text."""
-    if not (entry.get("choices") and other.get("choices")):
+    if not (event.get("choices") and next_event.get("choices")):
         return False
-    first, second = entry["choices"][0], other["choices"][0]
+    choice, next_choice = event["choices"][0], next_event["choices"][0]
     for name in ("reasoning", "content"):
-        texts = first["delta"].get(name), second["delta"].get(name)
-        if all(texts) and set(second["delta"]) == {name} and not second.get("finish_reason"):
+        texts = choice["delta"].get(name), next_choice["delta"].get(name)
+        if (
+            all(texts)
+            and set(next_choice["delta"]) == {name}
+            and not next_choice.get("finish_reason")
+        ):
             if len(texts[0]) > LINE:
                 return False
-            first["delta"][name] += second["delta"][name]
-            first["token_ids"] = (first.get("token_ids") or []) + (second.get("token_ids") or [])
+            choice["delta"][name] += next_choice["delta"][name]
+            choice["token_ids"] = (choice.get("token_ids") or []) + (
+                next_choice.get("token_ids") or []
+            )
             return True
     return False

@@ -41,10 +41,10 @@ class Company:
         with self._changed:
             self._here.append(exchange)
             self._changed.notify_all()
-            begun = time.monotonic()
+            started = time.monotonic()
             while len(self._here) < MANY and self._gathered != self._here:
                 limit = GATHER_S if len(self._here) > 1 else MEET_S
-                if not self._changed.wait(0.01) and time.monotonic() - begun > limit:
+                if not self._changed.wait(0.01) and time.monotonic() - started > limit:
                     break
             if len(self._here) >= MANY:
                 self._gathered = [*self._here]
@@ -63,17 +63,17 @@ def among_many(alter: Callable[[Exchange, Exchange], None]) -> Callable[[Exchang
 
     def change(exchange: Exchange) -> None:
         original = replace(exchange, events=copy.deepcopy(exchange.events))
-        here = company.of(original)
-        if here:
-            at = next(number for number, other in enumerate(here) if other is original)
-            alter(exchange, here[(at + 1) % len(here)])
+        together = company.of(original)
+        if together:
+            position = next(number for number, member in enumerate(together) if member is original)
+            alter(exchange, together[(position + 1) % len(together)])
 
     change.__name__ = alter.__name__
     change.__doc__ = alter.__doc__
     return change
 
 
-def said(exchange: Exchange) -> str:
+def answer_text(exchange: Exchange) -> str:
     """Return the content of an answer, whole or streamed."""
     return "".join(part.get("content") or "" for part in exchange.parts)
 
@@ -88,16 +88,16 @@ def say(exchange: Exchange, text: str) -> None:
 
 @FAULTS.add("chat", says="which is request ")
 @among_many
-def swaps_answers(exchange: Exchange, other: Exchange) -> None:
+def swaps_answers(exchange: Exchange, neighbour: Exchange) -> None:
     """Each gets the answer of the one behind (vllm#13408)."""
-    say(exchange, said(other))
+    say(exchange, answer_text(neighbour))
 
 
 @FAULTS.add("chat", says="which is request ")
 @among_many
-def adds_what_another_was_told(exchange: Exchange, other: Exchange) -> None:
+def adds_what_another_was_told(exchange: Exchange, neighbour: Exchange) -> None:
     """A buffer is not emptied between two requests (mlx-lm#965)."""
-    say(exchange, f"{said(exchange)} {said(other)}")
+    say(exchange, f"{answer_text(exchange)} {answer_text(neighbour)}")
 
 
 @FAULTS.add("chat", says="does not hold its own")
@@ -112,7 +112,7 @@ def says_bangs_in_company(exchange: Exchange, _: Exchange) -> None:
 def ends_early_in_company(exchange: Exchange, _: Exchange) -> None:
     """A limit of tokens is taken from another request of the batch."""
     if "structured_outputs" not in exchange.body:
-        say(exchange, said(exchange)[:4])
+        say(exchange, answer_text(exchange)[:4])
 
 
 @FAULTS.add("chat", says="no answer: answered 503")
@@ -138,7 +138,7 @@ def answers_from_a_cache_with_a_short_key(exchange: Exchange) -> None:
     """A gateway's cache looks at the beginning of the prompt."""
     prompt = _prompt(exchange)
     if len(prompt) > PREFIX_CHARACTERS:
-        say(exchange, Cache.answers.setdefault(prompt[:PREFIX_CHARACTERS], said(exchange)))
+        say(exchange, Cache.answers.setdefault(prompt[:PREFIX_CHARACTERS], answer_text(exchange)))
 
 
 @FAULTS.add("whole", says="the same prompt again")

@@ -113,7 +113,7 @@ def is_off_in_company(exchange: Exchange) -> None:
     if _long(exchange) and exchange.body.get("cache_salt"):
         salts = Company.salts
         salts[exchange.body["cache_salt"]] = time.monotonic()
-        if sum(time.monotonic() - at < 2 for at in salts.values()) > 1:
+        if sum(time.monotonic() - seen_at < 2 for seen_at in salts.values()) > 1:
             for choice in exchange.choices:
                 scores = choice["logprobs"]["token_logprobs"]
                 choice["logprobs"]["token_logprobs"] = [score - 5 for score in scores]

@@ -146,7 +146,7 @@ def _write(exchange: Exchange, message: Message) -> None:
             "tool_calls": calls,
         }
         return
-    asking = [event for event in exchange.events if event.get("choices")]
+    with_choices = [event for event in exchange.events if event.get("choices")]
     counting = [event for event in exchange.events if not event.get("choices")]
     deltas = [
         *({"reasoning": piece} for piece in _pieces(message.reasoning)),
@@ -154,9 +154,9 @@ def _write(exchange: Exchange, message: Message) -> None:
         *(delta for index, call in enumerate(calls) for delta in _call_deltas(index, call)),
         {},
     ]
-    exchange.events = [asking[0]]
+    exchange.events = [with_choices[0]]
     for delta in deltas:
-        event = copy.deepcopy(asking[-1])
+        event = copy.deepcopy(with_choices[-1])
         event["choices"][0] |= {"delta": delta, "finish_reason": None, "stop_reason": None}
         event["choices"][0]["token_ids"] = message.token_ids if delta is deltas[0] else None
         exchange.events.append(event)
@@ -169,8 +169,8 @@ def _pieces(text: str) -> list[str]:
 
 
 def _call_deltas(index: int, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    head, *tail = _pieces(call["function"]["arguments"]) or [""]
-    first = {**call, "index": index, "function": {**call["function"], "arguments": head}}
-    yield {"tool_calls": [first]}
-    for piece in tail:
+    head, *later_pieces = _pieces(call["function"]["arguments"]) or [""]
+    first_call = {**call, "index": index, "function": {**call["function"], "arguments": head}}
+    yield {"tool_calls": [first_call]}
+    for piece in later_pieces:
         yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}

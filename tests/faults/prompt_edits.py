@@ -49,17 +49,17 @@ def replace(file: Path, old: str, new: str) -> None:
 
 def amend(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a JSON file in place."""
-    found = json.loads(file.read_text(encoding="utf-8"))
-    change(found)
-    file.write_text(json.dumps(found), encoding="utf-8")
+    document = json.loads(file.read_text(encoding="utf-8"))
+    change(document)
+    file.write_text(json.dumps(document), encoding="utf-8")
 
 
 def added(tokenizer: dict[str, Any], content: str) -> dict[str, Any]:
     """Return the added token of that text."""
-    found: dict[str, Any] = next(
+    added_token: dict[str, Any] = next(
         token for token in tokenizer["added_tokens"] if token["content"] == content
     )
-    return found
+    return added_token
 
 
 @edit(says="every conversation still renders as recorded")

@@ -158,10 +158,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Connection", "close")
         self.end_headers()
-        sent = datas[: exchange.cut_after]
+        written = datas[: exchange.cut_after]
         if pause_s is None:
-            sent = [b"".join(sent)]
-        for number, data in enumerate(sent):
+            written = [b"".join(written)]
+        for number, data in enumerate(written):
             if pause_s is not None:
                 time.sleep(pause_s(number, len(datas)))
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):

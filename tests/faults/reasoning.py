@@ -161,8 +161,8 @@ def shows_where_its_thinking_begins(message: Message) -> None:
 @as_message
 def prints_the_end_of_its_turn(message: Message) -> None:
     """The token that stops the model is detokenised with the text."""
-    spoken = message.content and not message.calls
-    if message.choice and spoken and not message.format and not message.stopped:
+    has_text_only = message.content and not message.calls
+    if message.choice and has_text_only and not message.format and not message.stopped:
         message.content += "<|im_end|>"
 
 
@@ -197,9 +197,9 @@ def counts_one_token_twice(exchange: Exchange) -> None:
     """The bill counts the stop token once more."""
     choices = [*exchange.choices]
     by_itself = not any(choice.get("stop_reason") for choice in choices)
-    ended = any(choice.get("finish_reason") == "stop" for choice in choices)
+    has_stopped = any(choice.get("finish_reason") == "stop" for choice in choices)
     for event in exchange.events:
-        if event.get("usage") and ended and by_itself:
+        if event.get("usage") and has_stopped and by_itself:
             event["usage"]["completion_tokens"] += 1
 
 

@@ -17,7 +17,7 @@ LARGE_BYTES = 9_000_000
 LONG_CHARACTERS = 1000
 
 
-def refused(exchange: Exchange) -> bool:
+def is_refused(exchange: Exchange) -> bool:
     """Return whether a client's mistake was answered, on the routes the gate asks."""
     return exchange.path.startswith("/v1/") and 400 <= exchange.status < 500 and exchange.size > 0
 
@@ -37,14 +37,14 @@ def fails_at_bodies_that_are_no_json(exchange: Exchange) -> None:
 @FAULTS.add("anything", says="temperature below zero:\n  answered 503")
 def fails_at_wrong_sampling(exchange: Exchange) -> None:
     """A gateway takes every error for an outage, and clients retry for ever."""
-    if refused(exchange) and _number(exchange.body.get("temperature")) < 0:
+    if is_refused(exchange) and _number(exchange.body.get("temperature")) < 0:
         answer(exchange, HTTPStatus.SERVICE_UNAVAILABLE, "upstream error", "text/plain")
 
 
 @FAULTS.add("anything", says="answered 200, and not refused")
 def answers_mistakes_with_200(exchange: Exchange) -> None:
     """A gateway that has no status but this one."""
-    if refused(exchange):
+    if is_refused(exchange):
         exchange.status = HTTPStatus.OK
 
 
@@ -65,7 +65,7 @@ def refuses_several_samples(exchange: Exchange) -> None:
 @FAULTS.add("anything", says="refused with 400 and no JSON error: '<html>")
 def explains_mistakes_in_html(exchange: Exchange) -> None:
     """The error page of a web server before the real one."""
-    if refused(exchange):
+    if is_refused(exchange):
         answer(exchange, HTTPStatus.BAD_REQUEST, "<html><h1>400 Bad Request</h1></html>")
 
 
@@ -79,7 +79,7 @@ def refuses_large_bodies_in_html(exchange: Exchange) -> None:
 @FAULTS.add("anything", says="refused without a word of")
 def names_nothing(exchange: Exchange) -> None:
     """Errors that were made safe to show."""
-    if refused(exchange):
+    if is_refused(exchange):
         exchange.events = [{"error": {"message": "Bad request.", "code": exchange.status}}]
         exchange.text = None
 

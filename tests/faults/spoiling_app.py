@@ -81,29 +81,29 @@ class Spoiling:
 
     async def _crossed(self, scope: Any, receive: Any, send: Any) -> None:
         """Give this answer to whoever asks at the same time, and take theirs."""
-        own: list[Any] = []
+        messages: list[Any] = []
 
         async def keep(message: Any) -> None:
-            own.append(message)
+            messages.append(message)
 
         await self.app(scope, receive, keep)
         if self.held:
-            taken, theirs = self.held
+            other_messages, other_future = self.held
             self.held = None
-            theirs.set_result(own)
+            other_future.set_result(messages)
         else:
             future = asyncio.get_running_loop().create_future()
-            self.held = (own, future)
+            self.held = (messages, future)
             try:
-                taken = await asyncio.wait_for(future, WAIT_S)
+                other_messages = await asyncio.wait_for(future, WAIT_S)
             except TimeoutError:
-                taken, self.held = own, None
-        for message in taken:
+                other_messages, self.held = messages, None
+        for message in other_messages:
             await send(message)
 
     def _signal(self, number: int) -> None:
         """Send a signal to the engine's process."""
-        own = Path(f"/proc/self/task/{os.getpid()}/children")
-        for pid in own.read_text().split():
+        children = Path(f"/proc/self/task/{os.getpid()}/children")
+        for pid in children.read_text().split():
             if "Engine" in Path(f"/proc/{pid}/comm").read_text():
                 os.kill(int(pid), number)

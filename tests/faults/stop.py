@@ -50,8 +50,8 @@ def looks_at_one_stop_string_only(exchange: Exchange) -> None:
 def looks_at_single_lines_only(exchange: Exchange) -> None:
     """A stop string with a line break in it never matches."""
     if exchange.body.get("stop"):
-        kept = [entry for entry in exchange.body["stop"] if "\n" not in entry]
-        exchange.body["stop"] = kept or None
+        single_lines = [stop for stop in exchange.body["stop"] if "\n" not in stop]
+        exchange.body["stop"] = single_lines or None
 
 
 @FAULTS.add("chat", check=WHERE, says="and ought to be")
@@ -113,8 +113,8 @@ def holds_back_what_might_be_a_stop_string(message: Message) -> None:
 def leaks_thinking_where_there_is_a_stop_list(message: Message) -> None:
     """Text and tokens part ways, and the tail of the thinking is content (vllm#51641)."""
     if message.stops == [NEVER] and message.reasoning and not message.format:
-        message.reasoning, tail = message.reasoning[:-6], message.reasoning[-6:]
-        message.content = f"{tail}</think>{message.content}"
+        message.reasoning, ending = message.reasoning[:-6], message.reasoning[-6:]
+        message.content = f"{ending}</think>{message.content}"
 
 
 @FAULTS.add("chat", check=IDLE, says="which does not occur, reasoning: ", also=("reasoning",))

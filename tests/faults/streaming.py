@@ -99,10 +99,10 @@ def names_a_call_twice(exchange: Exchange) -> None:
 )
 def drops_calls_without_arguments(exchange: Exchange) -> None:
     """A zero-argument call is never sent (vllm#44326)."""
-    named = {call["index"]: call["function"].get("name") for call in reversed([*exchange.calls])}
+    names = {call["index"]: call["function"].get("name") for call in reversed([*exchange.calls])}
     for part in exchange.parts:
         calls = part.get("tool_calls")
-        if calls and all(named[call["index"]] == "get_time" for call in calls):
+        if calls and all(names[call["index"]] == "get_time" for call in calls):
             part.pop("tool_calls")
 
 
@@ -138,29 +138,29 @@ def gives_calls_as_text(exchange: Exchange) -> None:
 @FAULTS.add("stream", check=SAME, says="content: differs from character", also=("tools",))
 def sends_a_chunk_twice(exchange: Exchange) -> None:
     """A retry between gateway and server."""
-    at = [i for i, event in enumerate(exchange.events) if _content(event)]
-    if at:
-        exchange.events.insert(at[-1], exchange.events[at[-1]])
+    positions = [i for i, event in enumerate(exchange.events) if _content(event)]
+    if positions:
+        exchange.events.insert(positions[-1], exchange.events[positions[-1]])
 
 
 @FAULTS.add("stream", check=SAME, says="content: differs from character", also=("stop", "tools"))
 def swallows_the_last_content(exchange: Exchange) -> None:
     """What was buffered for a stop string is never flushed."""
-    at = [i for i, event in enumerate(exchange.events) if _content(event)]
-    if at:
-        del exchange.events[at[-1]]
+    positions = [i for i, event in enumerate(exchange.events) if _content(event)]
+    if positions:
+        del exchange.events[positions[-1]]
 
 
 @FAULTS.add("stream", check=SAME, says="content: differs from character", also=("tools",))
 def swaps_two_chunks(exchange: Exchange) -> None:
     """Chunks overtake each other."""
-    at = [i for i, event in enumerate(exchange.events) if _content(event)]
+    positions = [i for i, event in enumerate(exchange.events) if _content(event)]
     for choice in exchange.choices:
         choice["token_ids"] = None  # in their order they would be another answer's
-    if len(at) > 2:
-        number, other = at[-2:]
+    if len(positions) > 2:
+        number, next_number = positions[-2:]
         events = exchange.events
-        events[number], events[other] = events[other], events[number]
+        events[number], events[next_number] = events[next_number], events[number]
 
 
 @FAULTS.add("stream", check=SAME, says="content: differs from character")

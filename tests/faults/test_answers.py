@@ -58,22 +58,22 @@ def concerned(fault: Fault) -> Sequence[str]:
 )
 def test_turns_one_gate_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
-        judged = run("--base-url", proxy.base_url, *concerned(fault))
-    assert judged.gates("FAIL") == fault.gates, judged.told
-    assert any(fault.says in reason for reason in judged.reasons()), judged.told
-    assert judged.verdict["promotion"] == "REJECT"
-    assert judged.status == 1
-    assert "verdict: REJECT" in judged.output
+        judged_run = run("--base-url", proxy.base_url, *concerned(fault))
+    assert judged_run.gates("FAIL") == fault.gates, judged_run.complaints
+    assert any(fault.says in reason for reason in judged_run.reasons()), judged_run.complaints
+    assert judged_run.verdict["promotion"] == "REJECT"
+    assert judged_run.status == 1
+    assert "verdict: REJECT" in judged_run.output
 
 
 @pytest.mark.slow  # `.ci/run` judges one, too
-def test_a_server_unchanged_is_promoted(upstream: Upstream, run: Run) -> None:
+def test_unchanged_server_is_promoted(upstream: Upstream, run: Run) -> None:
     with Proxy(upstream) as proxy:
-        judged = run("--base-url", proxy.base_url)
-    assert judged.told == []
-    (reason,) = judged.verdict["reasons"]
-    assert reason.startswith(f"{MODEL}: throughput is MISSING"), judged.told
-    assert judged.status == 0
+        judged_run = run("--base-url", proxy.base_url)
+    assert judged_run.complaints == []
+    (reason,) = judged_run.verdict["reasons"]
+    assert reason.startswith(f"{MODEL}: throughput is MISSING"), judged_run.complaints
+    assert judged_run.status == 0
 
 
 @pytest.mark.slow
@@ -87,9 +87,9 @@ def test_a_request_that_hangs_turns_robustness_red(
             time.sleep(HANG_S)
 
     with Proxy(upstream, request=hang) as proxy:
-        judged = run("--base-url", proxy.base_url, "-m", "robustness")
-    assert judged.gates("FAIL") == {"robustness"}, judged.told
+        judged_run = run("--base-url", proxy.base_url, "-m", "robustness")
+    assert judged_run.gates("FAIL") == {"robustness"}, judged_run.complaints
     assert any(
         f"response_format is text:\n  no answer within {HANG_S / 2:.0f} s" in reason
-        for reason in judged.reasons()
-    ), judged.reasons()
+        for reason in judged_run.reasons()
+    ), judged_run.reasons()

@@ -38,32 +38,32 @@ def concerned(fault: Fault) -> list[str]:
 )
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
-        judged = run("--base-url", proxy.base_url, *concerned(fault))
-    assert judged.gates("FAIL") == fault.gates, judged.told
-    said = judged.failed("contracts")
-    assert set(said) == {fault.check}, said
-    assert fault.says in said[fault.check]
-    assert judged.verdict["promotion"] == "REJECT"
-    assert judged.status == 1
+        judged_run = run("--base-url", proxy.base_url, *concerned(fault))
+    assert judged_run.gates("FAIL") == fault.gates, judged_run.complaints
+    failures = judged_run.failed("contracts")
+    assert set(failures) == {fault.check}, failures
+    assert fault.says in failures[fault.check]
+    assert judged_run.verdict["promotion"] == "REJECT"
+    assert judged_run.status == 1
 
 
 @pytest.mark.parametrize("change", sweep(INNOCENT, attrgetter("name"), named("has_more_metrics")))
 def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=change.request, reply=change.reply) as proxy:
-        judged = run("--base-url", proxy.base_url, *SHORT, "-m", "contracts")
-    assert judged.told == []
-    assert judged.gates("PASS") == {"contracts"}
-    assert judged.status == 0
+        judged_run = run("--base-url", proxy.base_url, *SHORT, "-m", "contracts")
+    assert judged_run.complaints == []
+    assert judged_run.gates("PASS") == {"contracts"}
+    assert judged_run.status == 0
 
 
-def test_what_is_new_is_written_down(upstream: Upstream, run: Run) -> None:
+def test_new_metrics_are_recorded_as_drift(upstream: Upstream, run: Run) -> None:
     (change,) = [fault for fault in INNOCENT if fault.name == "has_more_metrics"]
     with Proxy(upstream, reply=change.reply) as proxy:
-        judged = run("--base-url", proxy.base_url, *SHORT, "-m", "contracts")
-    (family,) = judged.verdict["families"]
-    (gate,) = [other for other in family["gates"] if other["gate"] == "contracts"]
-    (found,) = [test for test in gate["tests"] if contracts.METRICS in test["test"]]
-    drift = found["evidence"]["drift"]
+        judged_run = run("--base-url", proxy.base_url, *SHORT, "-m", "contracts")
+    (family,) = judged_run.verdict["families"]
+    (gate,) = [gate_report for gate_report in family["gates"] if gate_report["gate"] == "contracts"]
+    (metrics_test,) = [test for test in gate["tests"] if contracts.METRICS in test["test"]]
+    drift = metrics_test["evidence"]["drift"]
     novelty = {"where": "metrics", "name": "vllm:novelty", "ours": "gauge", "theirs": None}
     assert novelty in drift
-    assert "vllm:novelty: gauge" in found["evidence"]["contracts"]["metrics"]
+    assert "vllm:novelty: gauge" in metrics_test["evidence"]["contracts"]["metrics"]

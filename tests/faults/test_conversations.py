@@ -37,8 +37,14 @@ def concerned(fault: Fault) -> list[str]:
     if fault.check in frames.PACED:
         return [*SHORT, *ARRIVAL]  # all else sees the real server's own answers
     # What is said is changed, and not when: innocent changes are watched for that, too.
-    when = () if fault.gate is None else NOT_ARRIVAL
-    return [*SHORT, "-m", GATES, *when, *(SAMPLED if fault.check == tools.SAMPLED else ())]
+    arrival_options = () if fault.gate is None else NOT_ARRIVAL
+    return [
+        *SHORT,
+        "-m",
+        GATES,
+        *arrival_options,
+        *(SAMPLED if fault.check == tools.SAMPLED else ()),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -51,12 +57,12 @@ def concerned(fault: Fault) -> list[str]:
 )
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
-        judged = run("--base-url", proxy.base_url, *concerned(fault))
-    assert judged.gates("FAIL") == fault.gates, judged.told
-    said = judged.failed(fault.gate or "")
-    assert fault.says in said[fault.check], said
-    assert judged.verdict["promotion"] == "REJECT"
-    assert judged.status == 1
+        judged_run = run("--base-url", proxy.base_url, *concerned(fault))
+    assert judged_run.gates("FAIL") == fault.gates, judged_run.complaints
+    failures = judged_run.failed(fault.gate or "")
+    assert fault.says in failures[fault.check], failures
+    assert judged_run.verdict["promotion"] == "REJECT"
+    assert judged_run.status == 1
 
 
 @pytest.mark.parametrize(
@@ -69,7 +75,7 @@ def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None
 )
 def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:
     with Proxy(upstream, request=change.request, reply=change.reply) as proxy:
-        judged = run("--base-url", proxy.base_url, *concerned(change))
-    assert judged.told == []
-    assert judged.status == 0
-    assert judged.gates("PASS") | judged.gates("KNOWN") >= set(GATES.split(" or "))
+        judged_run = run("--base-url", proxy.base_url, *concerned(change))
+    assert judged_run.complaints == []
+    assert judged_run.status == 0
+    assert judged_run.gates("PASS") | judged_run.gates("KNOWN") >= set(GATES.split(" or "))

@@ -29,48 +29,48 @@ def weights(tmp_path: Path) -> Path:
     return shutil.copytree(miniature.source, tmp_path / "weights" / "own")
 
 
-def failed(ran: gates.Ran) -> set[str]:
+def failed(gates_run: gates.GatesRun) -> set[str]:
     """Return the gates that failed."""
-    assert ran.verdict["promotion"] == "REJECT", ran.output
-    assert ran.status == 1
-    return {gate for gate, outcome in ran.outcomes().items() if outcome == "FAIL"}
+    assert gates_run.verdict["promotion"] == "REJECT", gates_run.output
+    assert gates_run.status == 1
+    return {gate for gate, outcome in gates_run.outcomes().items() if outcome == "FAIL"}
 
 
 @pytest.mark.slow
-def test_parsers_of_other_families(tmp_path: Path) -> None:
+def test_parsers_of_other_families_fail(tmp_path: Path) -> None:
     parsers = {"reasoning_parser": "deepseek_v3", "tool_call_parser": "hermes"}
     own_lane.write(tmp_path, "others", serve=parsers)
-    ran = gates.run(tmp_path, "--lane", "others", *SHORT, "boot or reasoning or tools")
-    assert failed(ran) >= {"reasoning", "tools"}
-    words = ran.reasons("reasoning")
+    gates_run = gates.run(tmp_path, "--lane", "others", *SHORT, "boot or reasoning or tools")
+    assert failed(gates_run) >= {"reasoning", "tools"}
+    words = gates_run.reasons("reasoning")
     assert "content holds the marker '</think>'" in words
     assert "the model was to think, and reasoning is empty" in words
-    words = ran.reasons("tools")
+    words = gates_run.reasons("tools")
     assert "and the tokens hold 1: '<tool_call>" in words
 
 
 @pytest.mark.slow
-def test_a_template_that_reads_no_switch(tmp_path: Path, weights: Path) -> None:
+def test_template_without_a_thinking_switch(tmp_path: Path, weights: Path) -> None:
     """The parser does (vllm#54744); the tag between thinking and answer is no text to a client."""
     template = weights / "chat_template.jinja"
     text = template.read_text(encoding="utf-8")
     assert SWITCH in text
     template.write_text(text.replace(SWITCH, "nobody_sets_this"), encoding="utf-8")
-    ran = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT, "boot or reasoning")
-    assert "reasoning" in failed(ran)
-    words = ran.reasons("reasoning")
+    gates_run = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT, "boot or reasoning")
+    assert "reasoning" in failed(gates_run)
+    words = gates_run.reasons("reasoning")
     assert "What the model wrote is missing, or stands in the wrong field" in words
     assert "reasoning is '', and the tokens say 'They ask for the capital of France" in words
 
 
-def test_a_stop_token_that_ends_the_thinking(tmp_path: Path, weights: Path) -> None:
+def test_stop_token_inside_the_thinking(tmp_path: Path, weights: Path) -> None:
     tokens = json.loads((weights / "tokenizer.json").read_text())["added_tokens"]
     ids = {token["content"]: token["id"] for token in tokens}
     generation = weights / "generation_config.json"
     config = json.loads(generation.read_text())
     config["eos_token_id"].append(ids["</think>"])
     generation.write_text(json.dumps(config))
-    ran = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT, "boot or reasoning")
-    assert "reasoning" in failed(ran)
-    words = ran.reasons("reasoning")
+    gates_run = gates.run(tmp_path, "--checkpoint", str(weights), *SHORT, "boot or reasoning")
+    assert "reasoning" in failed(gates_run)
+    words = gates_run.reasons("reasoning")
     assert "The server says that it is done, and the answer is empty" in words

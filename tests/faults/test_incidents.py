@@ -52,25 +52,30 @@ class Field:
 
     def fails(self, gate: str, check: str, *arguments: str) -> incidents_read.IncidentFolder:
         """Run the gates where something is wrong; return the check's incident, the rest is gone."""
-        ran = gates.run(self.project, *arguments, env=self.env)
-        left = {
-            incident["test"].partition("[")[0]: incident for incident in ran.verdict["incidents"]
+        gates_run = gates.run(self.project, *arguments, env=self.env)
+        incidents = {
+            incident["test"].partition("[")[0]: incident
+            for incident in gates_run.verdict["incidents"]
         }
-        assert left.get(f"test_{check}", {}).get("gate") == gate, ran.output
-        folder = self.project / "report" / left[f"test_{check}"]["path"]
-        moved = shutil.move(folder, self.empty / "incident")
+        assert incidents.get(f"test_{check}", {}).get("gate") == gate, gates_run.output
+        folder = self.project / "report" / incidents[f"test_{check}"]["path"]
+        moved_folder = shutil.move(folder, self.empty / "incident")
         shutil.rmtree(self.project)
         schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-        jsonschema.validate(json.loads((Path(moved) / NAME).read_text(encoding="utf-8")), schema)
-        return incidents_read.read(Path(moved))
+        jsonschema.validate(
+            json.loads((Path(moved_folder) / NAME).read_text(encoding="utf-8")), schema
+        )
+        return incidents_read.read(Path(moved_folder))
 
-    def replay(self, *arguments: str) -> tuple[dict[str, Any], gates.Ran]:
+    def replay(self, *arguments: str) -> tuple[dict[str, Any], gates.GatesRun]:
         """Send the incident again in the empty project."""
-        ran = gates.run(self.empty, "--repro", "incident", *arguments, env=self.env, model=None)
-        found = ran.verdict["repro"]
-        assert f"incident: {found['answer']}" in ran.output, ran.output
-        assert ran.status == (found["answer"] != "NOT REPRODUCED"), ran.output
-        return found, ran
+        gates_run = gates.run(
+            self.empty, "--repro", "incident", *arguments, env=self.env, model=None
+        )
+        replayed = gates_run.verdict["repro"]
+        assert f"incident: {replayed['answer']}" in gates_run.output, gates_run.output
+        assert gates_run.status == (replayed["answer"] != "NOT REPRODUCED"), gates_run.output
+        return replayed, gates_run
 
 
 @pytest.fixture
@@ -79,7 +84,7 @@ def field(tmp_path: Path) -> Field:
 
 
 @pytest.fixture
-def asking(tmp_path: Path, upstream: Upstream) -> Field:
+def upstream_field(tmp_path: Path, upstream: Upstream) -> Field:
     """The same, with the key of the real server."""
     return Field(tmp_path, upstream.key or "")
 
@@ -99,47 +104,53 @@ def behind(upstream: Upstream, fault: Fault | None = None) -> Iterator[str]:
         pytest.param(CALL, id="a wrong tool call", marks=pytest.mark.slow),
     ],
 )
-def test_answers_that_are_wrong(fault: Fault, asking: Field, upstream: Upstream) -> None:
+def test_wrong_answers_are_replayed(
+    fault: Fault, upstream_field: Field, upstream: Upstream
+) -> None:
     gate = str(fault.gate)
     with behind(upstream, fault) as url:
-        incident_folder = asking.fails(gate, fault.check, "--base-url", url, *SHORT, "-m", gate)
+        incident_folder = upstream_field.fails(
+            gate, fault.check, "--base-url", url, *SHORT, "-m", gate
+        )
         assert incident_folder.incident.walk
         assert incident_folder.incident.case in [
             ", ".join(f"{name} {value}" for name, value in cell.cell.items())
             for cell in incident_folder.incident.walk.cells
         ]
-        found, ran = asking.replay("--base-url", url, "--times", "3")
-        assert (found["answer"], found["reproduced"]) == ("REPRODUCED", 3), ran.output
-        assert fault.says in found["attempts"][0]["says"]
-        compared = found["attempts"][0]["responses"]
+        replayed, gates_run = upstream_field.replay("--base-url", url, "--times", "3")
+        assert (replayed["answer"], replayed["reproduced"]) == ("REPRODUCED", 3), gates_run.output
+        assert fault.says in replayed["attempts"][0]["says"]
+        compared = replayed["attempts"][0]["responses"]
         assert len(compared) == len(incident_folder.incident.sends)
-        assert all(entry["same"] for entry in compared), ran.output
+        assert all(compared_response["same"] for compared_response in compared), gates_run.output
     with behind(upstream) as url:
-        found, ran = asking.replay("--base-url", url)
-        assert found["answer"] == "NOT REPRODUCED", ran.output
-        assert not all(response["same"] for response in found["attempts"][0]["responses"])
+        replayed, gates_run = upstream_field.replay("--base-url", url)
+        assert replayed["answer"] == "NOT REPRODUCED", gates_run.output
+        assert not all(response["same"] for response in replayed["attempts"][0]["responses"])
 
 
-def test_a_template_that_was_edited(asking: Field, upstream: Upstream, shared: Served) -> None:
-    weights = asking.project / "weights" / "miniature"
+def test_edited_template_is_replayed(
+    upstream_field: Field, upstream: Upstream, shared: Served
+) -> None:
+    weights = upstream_field.project / "weights" / "miniature"
     shutil.copytree(shared.checkpoint.source, weights)
     EDIT(weights)
     with behind(upstream) as url:
-        incident_folder = asking.fails(
+        incident_folder = upstream_field.fails(
             "chat_template", "prompt_is_the_recorded", "--base-url", url,
             "--checkpoint", str(weights), "-m", "chat_template",
         )  # fmt: skip
     assert not Path(incident_folder.incident.checkpoint.source).exists()
     # Nothing is asked but the folder: this machine's lane boots, with the incident's own template.
-    found, ran = asking.replay()
-    assert found["answer"] == "REPRODUCED", ran.output
-    assert "prompt files are the incident's, weights are the miniature's" in found["notes"][-1]
+    replayed, gates_run = upstream_field.replay()
+    assert replayed["answer"] == "REPRODUCED", gates_run.output
+    assert "prompt files are the incident's, weights are the miniature's" in replayed["notes"][-1]
     with behind(upstream) as url:
-        found, ran = asking.replay("--base-url", url, "--checkpoint", "miniature")
-    assert found["answer"] == "NOT REPRODUCED", ran.output
+        replayed, gates_run = upstream_field.replay("--base-url", url, "--checkpoint", "miniature")
+    assert replayed["answer"] == "NOT REPRODUCED", gates_run.output
 
 
-def test_an_engine_that_dies(field: Field, shared: Served) -> None:
+def test_dying_engine_is_replayed(field: Field, shared: Served) -> None:
     dying = {"middleware": "dying_app.Dying"}
     own_lane.write(field.project, "dying", env={"PYTHONPATH": str(HERE)}, serve=dying)
     lane = (field.project / "lanes" / "dying.toml").read_text(encoding="utf-8")
@@ -154,20 +165,20 @@ def test_an_engine_that_dies(field: Field, shared: Served) -> None:
 
     # What could run anything is not booted from an incident; whoever wants it says so.
     with gates.start(field.empty, "--repro", "incident", model=None) as process:
-        told = process.communicate()[0]
+        output = process.communicate()[0]
     assert process.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "env PYTHONPATH" in told and "serve middleware" in told
+    assert "env PYTHONPATH" in output and "serve middleware" in output
     (field.empty / "lanes").mkdir()
     (field.empty / "lanes" / "dying.toml").write_text(lane, encoding="utf-8")
-    found, ran = field.replay()
-    assert found["answer"] == "REPRODUCED", ran.output
+    replayed, gates_run = field.replay()
+    assert replayed["answer"] == "REPRODUCED", gates_run.output
     field.env["OPENAI_API_KEY"] = shared.endpoint.api_key or ""
-    found, ran = field.replay("--base-url", shared.endpoint.base_url)
-    assert found["answer"] == "NOT REPRODUCED", ran.output
+    replayed, gates_run = field.replay("--base-url", shared.endpoint.base_url)
+    assert replayed["answer"] == "NOT REPRODUCED", gates_run.output
 
 
 @pytest.mark.slow
-def test_streams_that_stall(tmp_path: Path, spoiling: Callable[[], Served]) -> None:
+def test_stalling_streams_are_replayed(tmp_path: Path, spoiling: Callable[[], Served]) -> None:
     endpoint = spoiling().endpoint
     field = Field(tmp_path, endpoint.api_key or "")
     field.project.joinpath("lanes").mkdir()
@@ -194,10 +205,10 @@ def test_streams_that_stall(tmp_path: Path, spoiling: Callable[[], Served]) -> N
             for earlier, later in zip(stream.pieces, stream.pieces[1:], strict=False)
         ]
         assert max(gaps) > 2.5, "the stream that stalled is not among those that were kept"
-        found, ran = field.replay("--base-url", endpoint.base_url)
-        assert found["answer"] == "REPRODUCED", ran.output
+        replayed, gates_run = field.replay("--base-url", endpoint.base_url)
+        assert replayed["answer"] == "REPRODUCED", gates_run.output
     finally:
         with contextlib.suppress(httpx.HTTPError):
             http.post(endpoint, "/spoil", {})
-    found, ran = field.replay("--base-url", endpoint.base_url)
-    assert found["answer"] == "NOT REPRODUCED", ran.output
+    replayed, gates_run = field.replay("--base-url", endpoint.base_url)
+    assert replayed["answer"] == "NOT REPRODUCED", gates_run.output

@@ -16,7 +16,7 @@ MODEL = "glm/flash"
 MLA = ("-m", "boot or numerics")
 
 
-def test_positions_that_are_off_turn_numerics_red(tmp_path: Path) -> None:
+def test_wrong_positions_turn_numerics_red(tmp_path: Path) -> None:
     ran = gates.run(tmp_path, *MLA, "--without-repair", "rotary_embedding", model=MODEL)
     assert ran.outcomes()["numerics"] == "FAIL"
     assert "are computed otherwise than by the reference" in ran.reasons("numerics")
@@ -38,7 +38,7 @@ def test_the_repair_turns_it_green(tmp_path: Path) -> None:
         ("seeded_prompts", "a prompt that is read in steps, sampled with a seed"),
     ],
 )
-def test_a_right_request_that_ends_the_engine_turns_robustness_red(
+def test_valid_request_that_kills_the_engine_turns_it_red(
     tmp_path: Path, repair: str, request_: str
 ) -> None:
     ran = gates.run(tmp_path, "-m", "boot or robustness", "--without-repair", repair)

@@ -207,26 +207,34 @@ DIFFERENCES = [
 
 
 @pytest.mark.parametrize(
-    "one", sweep(DIFFERENCES, lambda difference: difference.name, named("a-template"))
+    "lane_difference", sweep(DIFFERENCES, lambda difference: difference.name, named("a-template"))
 )
-def test_the_verdict_is_about_the_difference(tmp_path: Path, one: Difference) -> None:
-    own_lane.write(tmp_path, "stable", **one.stable(tmp_path))
-    own_lane.write(tmp_path, "canary", **one.canary(tmp_path))
-    if one.waiver is not None:
-        text = WAIVER.format(until=waivers.today() + datetime.timedelta(days=one.waiver))
+def test_verdict_follows_the_difference_of_the_lanes(
+    tmp_path: Path, lane_difference: Difference
+) -> None:
+    own_lane.write(tmp_path, "stable", **lane_difference.stable(tmp_path))
+    own_lane.write(tmp_path, "canary", **lane_difference.canary(tmp_path))
+    if lane_difference.waiver is not None:
+        text = WAIVER.format(
+            until=waivers.today() + datetime.timedelta(days=lane_difference.waiver)
+        )
         (tmp_path / "waivers.toml").write_text(text, encoding="utf-8")
-    ran = gates.run(tmp_path, "--lane", "canary", "--against", "stable", "-m", one.gates)
-    told = ran.verdict
-    assert told["promotion"] == one.verdict, ran.output
-    assert ran.status == {"REJECT": 1, "HOLD": 6}[one.verdict], ran.output
-    assert any(one.says in reason for reason in told["reasons"]), told["reasons"]
-    assert set(told["bundle"]["axes"]) == one.axes, told["bundle"]
-    assert bool(told["bundle"]["warning"]) is one.warned, told["bundle"]
-    kinds = {check["kind"] for check in told["against"]["checks"]}
-    assert one.kind in kinds if one.kind else kinds <= {"unequal"}, told["against"]["checks"]
-    assert one.drift <= {found["name"] for found in told["against"]["drift"]}
-    if one.verdict == "REJECT":
-        assert told["rollback"]["lane"] == "stable"
-        assert "vllm" in told["rollback"]["command"]
+    gates_run = gates.run(
+        tmp_path, "--lane", "canary", "--against", "stable", "-m", lane_difference.gates
+    )
+    verdict = gates_run.verdict
+    assert verdict["promotion"] == lane_difference.verdict, gates_run.output
+    assert gates_run.status == {"REJECT": 1, "HOLD": 6}[lane_difference.verdict], gates_run.output
+    assert any(lane_difference.says in reason for reason in verdict["reasons"]), verdict["reasons"]
+    assert set(verdict["bundle"]["axes"]) == lane_difference.axes, verdict["bundle"]
+    assert bool(verdict["bundle"]["warning"]) is lane_difference.warned, verdict["bundle"]
+    kinds = {check["kind"] for check in verdict["against"]["checks"]}
+    assert lane_difference.kind in kinds if lane_difference.kind else kinds <= {"unequal"}, verdict[
+        "against"
+    ]["checks"]
+    assert lane_difference.drift <= {drift["name"] for drift in verdict["against"]["drift"]}
+    if lane_difference.verdict == "REJECT":
+        assert verdict["rollback"]["lane"] == "stable"
+        assert "vllm" in verdict["rollback"]["command"]
     page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
-    assert one.verdict in page
+    assert lane_difference.verdict in page

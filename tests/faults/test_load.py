@@ -1,4 +1,4 @@
-"""A real server that goes wrong under load alone: each way turns the load gate red by its check."""
+"""A real server that goes wrong under load: each fault turns the load gate red by its check."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ itl_p95_s = 2.0
 
 
 @dataclass(frozen=True)
-class Way:
+class LoadFault:
     """How a load is spoilt, the check that is to see it, and what it says."""
 
     name: str
@@ -45,23 +45,27 @@ class Way:
     more: tuple[str, ...] = ()
 
 
-WAYS = [
-    Way("stalls", "no_stream_stops_while_others_go_on", "while others went on"),
-    Way("drops", "every_request_is_answered_whole", "tokens are counted and the ids of"),
-    Way("crosses", "no_answer_under_load_holds_what_is_anothers", "does not hold its own"),
-    Way("halves", "planned_streams_run_at_once", "8 streams at once are planned, and at most 4"),
-    Way(
+LOAD_FAULTS = [
+    LoadFault("stalls", "no_stream_stops_while_others_go_on", "while others went on"),
+    LoadFault("drops", "every_request_is_answered_whole", "tokens are counted and the ids of"),
+    LoadFault("crosses", "no_answer_under_load_holds_what_is_anothers", "does not hold its own"),
+    LoadFault(
+        "halves", "planned_streams_run_at_once", "8 streams at once are planned, and at most 4"
+    ),
+    LoadFault(
         "stops",
         "nothing_hangs_under_load",
         "nothing has moved while /health says 200",
         ("--stall-timeout", "15"),
     ),
-    Way("tires", "soak_does_not_slow_down", "tokens a second are lost", ("--soak", "60s")),
-    Way("dies", "every_request_is_answered_whole", "requests failed, mostly: "),
+    LoadFault("tires", "soak_does_not_slow_down", "tokens a second are lost", ("--soak", "60s")),
+    LoadFault("dies", "every_request_is_answered_whole", "requests failed, mostly: "),
 ]
 
 
-def judged(tmp_path: Path, server: Served, way: str, *more: str, rate: float = 0.0) -> gates.Ran:
+def run_spoilt(
+    tmp_path: Path, server: Served, fault: str, *arguments: str, rate: float = 0.0
+) -> gates.GatesRun:
     """Let the server spoil what it is told to, and run the gate on it; `rate`: what is planned."""
     endpoint = server.endpoint
     (tmp_path / "lanes").mkdir()
@@ -69,10 +73,11 @@ def judged(tmp_path: Path, server: Served, way: str, *more: str, rate: float = 0
     if rate:
         lane = lane.replace("[load]\n", f"[load]\nrate = {rate}\n")
     (tmp_path / "lanes" / "spoilt.toml").write_text(lane, encoding="utf-8")
-    http.post(endpoint, f"/spoil?{way}", {}).raise_for_status()
+    http.post(endpoint, f"/spoil?{fault}", {}).raise_for_status()
     try:
         return gates.run(
-            tmp_path, "--lane", "spoilt", "--checkpoint", "miniature", "-m", "boot or load", *more,
+            tmp_path, "--lane", "spoilt", "--checkpoint", "miniature", "-m", "boot or load",
+            *arguments,
             env={"OPENAI_API_KEY": endpoint.api_key or ""},
         )  # fmt: skip
     finally:
@@ -80,29 +85,35 @@ def judged(tmp_path: Path, server: Served, way: str, *more: str, rate: float = 0
             http.post(endpoint, "/spoil", {})
 
 
-def test_nothing_spoilt_is_green(tmp_path: Path, spoiling: Callable[[], Served]) -> None:
-    ran = judged(tmp_path, spoiling(), "")
-    assert ran.outcomes() == {"boot": "PASS", "load": "PASS"}, ran.output
+def test_unspoilt_server_is_green(tmp_path: Path, spoiling: Callable[[], Served]) -> None:
+    gates_run = run_spoilt(tmp_path, spoiling(), "")
+    assert gates_run.outcomes() == {"boot": "PASS", "load": "PASS"}, gates_run.output
 
 
-@pytest.mark.parametrize("way", sweep(WAYS, lambda way: way.name, named("halves", "crosses")))
-def test_is_seen(tmp_path: Path, spoiling: Callable[[], Served], way: Way) -> None:
-    ran = judged(tmp_path, spoiling(), way.name, *way.more)
-    assert ran.outcomes() == {"boot": "PASS", "load": "FAIL"}, ran.output
-    assert way.says in failures(ran).get(f"test_{way.check}", ""), failures(ran)
+@pytest.mark.parametrize(
+    "load_fault", sweep(LOAD_FAULTS, lambda load_fault: load_fault.name, named("halves", "crosses"))
+)
+def test_load_fault_fails_its_check(
+    tmp_path: Path, spoiling: Callable[[], Served], load_fault: LoadFault
+) -> None:
+    gates_run = run_spoilt(tmp_path, spoiling(), load_fault.name, *load_fault.more)
+    assert gates_run.outcomes() == {"boot": "PASS", "load": "FAIL"}, gates_run.output
+    assert load_fault.says in failures(gates_run).get(f"test_{load_fault.check}", ""), failures(
+        gates_run
+    )
 
 
-def failures(ran: gates.Ran) -> dict[str, str]:
+def failures(gates_run: gates.GatesRun) -> dict[str, str]:
     """Return why tests failed, by their names."""
     return {
         test["test"].partition("[")[0]: test["reason"]
-        for test in judged_tests(ran)
+        for test in judged_tests(gates_run)
         if test["outcome"] == "FAIL"
     }
 
 
-def judged_tests(ran: gates.Ran) -> list[dict[str, Any]]:
-    (family,) = ran.verdict["families"]
+def judged_tests(gates_run: gates.GatesRun) -> list[dict[str, Any]]:
+    (family,) = gates_run.verdict["families"]
     return [test for gate in family["gates"] for test in gate["tests"]]
 
 
@@ -111,19 +122,21 @@ RAMP = "test_planned_rate_is_below_capacity"
 
 @pytest.mark.slow  # each is a ramp of its own, up to a minute and a half
 @pytest.mark.parametrize(
-    ("rate", "due"),
+    ("rate", "expected"),
     [pytest.param(1.0, "PASS", id="far below"), pytest.param(80.0, "FAIL", id="far above")],
 )
-def test_a_planned_rate_is_held_against_the_capacity(
-    tmp_path: Path, spoiling: Callable[[], Served], rate: float, due: str
+def test_planned_rate_is_compared_with_the_capacity(
+    tmp_path: Path, spoiling: Callable[[], Served], rate: float, expected: str
 ) -> None:
-    ran = judged(tmp_path, spoiling(), "", "--ramp", rate=rate)
-    found = {test["test"].partition("[")[0]: test for test in judged_tests(ran)}
-    assert found[RAMP]["outcome"] == due, found[RAMP]
-    assert found[RAMP]["evidence"]["ramp"]["steps"]
-    if due == "FAIL":
-        assert "80 requests a second are planned" in failures(ran)[RAMP]
-        assert [*failures(ran)] == [RAMP], "a load that is too much loses and mixes up nothing"
+    gates_run = run_spoilt(tmp_path, spoiling(), "", "--ramp", rate=rate)
+    tests = {test["test"].partition("[")[0]: test for test in judged_tests(gates_run)}
+    assert tests[RAMP]["outcome"] == expected, tests[RAMP]
+    assert tests[RAMP]["evidence"]["ramp"]["steps"]
+    if expected == "FAIL":
+        assert "80 requests a second are planned" in failures(gates_run)[RAMP]
+        assert [*failures(gates_run)] == [RAMP], (
+            "a load that is too much loses and mixes up nothing"
+        )
 
 
 TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
@@ -133,15 +146,17 @@ TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
 
 
 @pytest.mark.slow  # the same as with arrivals that are made up, which CI asks for
-@pytest.mark.parametrize(("way", "due"), [("", "PASS"), ("drops", "FAIL")])
-def test_a_replayed_trace_is_judged_as_other_loads_are(
-    tmp_path: Path, spoiling: Callable[[], Served], way: str, due: str
+@pytest.mark.parametrize(("load_fault", "expected"), [("", "PASS"), ("drops", "FAIL")])
+def test_replayed_trace_is_judged_like_other_loads(
+    tmp_path: Path, spoiling: Callable[[], Served], load_fault: str, expected: str
 ) -> None:
     (tmp_path / "trace.csv").write_text(TRACE, encoding="utf-8")
-    ran = judged(tmp_path, spoiling(), way, "--load-trace", "trace.csv")
-    assert ran.outcomes() == {"boot": "PASS", "load": due}, ran.output
-    (asked,) = [test for test in judged_tests(ran) if "go_out_as_asked" in test["test"]]
-    assert asked["outcome"] == "PASS", asked
-    assert "trace" in asked["evidence"]["arrivals"]
-    if way:
-        assert "test_every_request_is_answered_whole" in failures(ran)
+    gates_run = run_spoilt(tmp_path, spoiling(), load_fault, "--load-trace", "trace.csv")
+    assert gates_run.outcomes() == {"boot": "PASS", "load": expected}, gates_run.output
+    (arrival_test,) = [
+        test for test in judged_tests(gates_run) if "go_out_as_asked" in test["test"]
+    ]
+    assert arrival_test["outcome"] == "PASS", arrival_test
+    assert "trace" in arrival_test["evidence"]["arrivals"]
+    if load_fault:
+        assert "test_every_request_is_answered_whole" in failures(gates_run)

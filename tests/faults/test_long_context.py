@@ -29,16 +29,16 @@ FAULTS = long_context.FAULTS.all
 def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None:
     limit = LIMIT if fault.check == "nothing_hangs" else ()
     with Proxy(upstream, request=fault.request, reply=fault.reply) as proxy:
-        judged = run("--base-url", proxy.base_url, *GATES, *limit)
-    assert judged.gates("FAIL") == {"long_context"}, judged.told
-    said = judged.failed("long_context")
-    assert fault.check in said, said
-    assert fault.says in said[fault.check], said
-    assert judged.status == 1
+        judged_run = run("--base-url", proxy.base_url, *GATES, *limit)
+    assert judged_run.gates("FAIL") == {"long_context"}, judged_run.complaints
+    failures = judged_run.failed("long_context")
+    assert fault.check in failures, failures
+    assert fault.says in failures[fault.check], failures
+    assert judged_run.status == 1
 
 
-def test_a_server_unchanged_stays_green(upstream: Upstream, run: Run) -> None:
+def test_unchanged_server_stays_green(upstream: Upstream, run: Run) -> None:
     with Proxy(upstream) as proxy:
-        judged = run("--base-url", proxy.base_url, *GATES)
-    assert judged.told == []
-    assert judged.gates("PASS") | judged.gates("KNOWN") == {"boot", "long_context"}
+        judged_run = run("--base-url", proxy.base_url, *GATES)
+    assert judged_run.complaints == []
+    assert judged_run.gates("PASS") | judged_run.gates("KNOWN") == {"boot", "long_context"}

@@ -40,7 +40,7 @@ TEMPLATE = "{{ raise_exception('no conversation is ever right') }}"
 
 
 @dataclass(frozen=True)
-class Way:
+class BootFault:
     """What is wrong with a boot, and the name of that."""
 
     name: str
@@ -54,7 +54,7 @@ class Way:
     """Served in place of the copy."""
 
 
-def cut(name: str) -> Callable[[Path], object]:
+def cut_short(name: str) -> Callable[[Path], object]:
     """Return what cuts a file short."""
 
     def shorten(folder: Path) -> None:
@@ -64,19 +64,19 @@ def cut(name: str) -> Callable[[Path], object]:
     return shorten
 
 
-WAYS = [
-    Way("batch", "MAXLEN_CFG", {"max_num_batched_tokens": 8, "max_num_seqs": 16}),
-    Way("tool-parser", "CFG", {"tool_call_parser": "no_such_parser"}),
-    Way("no-weights", "NO_WEIGHTS", spoil=lambda at: (at / "model.safetensors").unlink()),
-    Way("cut-weights", "CORRUPT", spoil=cut("model.safetensors")),
-    Way("no-tokenizer", "TOKENIZER", spoil=lambda at: (at / "tokenizer.json").unlink()),
-    Way("offline", "HF_OFFLINE", source="no-such-org/no-such-model"),
-    Way(
+BOOT_FAULTS = [
+    BootFault("batch", "MAXLEN_CFG", {"max_num_batched_tokens": 8, "max_num_seqs": 16}),
+    BootFault("tool-parser", "CFG", {"tool_call_parser": "no_such_parser"}),
+    BootFault("no-weights", "NO_WEIGHTS", spoil=lambda at: (at / "model.safetensors").unlink()),
+    BootFault("cut-weights", "CORRUPT", spoil=cut_short("model.safetensors")),
+    BootFault("no-tokenizer", "TOKENIZER", spoil=lambda at: (at / "tokenizer.json").unlink()),
+    BootFault("offline", "HF_OFFLINE", source="no-such-org/no-such-model"),
+    BootFault(
         "remote-code",
         "REMOTE_CODE",
         config={"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}},
     ),
-    Way(
+    BootFault(
         "template",
         "TEMPLATE_RAISES",
         spoil=lambda at: (at / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8"),
@@ -89,19 +89,19 @@ def lane() -> Lane:
     return lanes.load(LANE, ROOT)
 
 
-def booted(way: Way, lane: Lane, folder: Path, progress: Progress, **serve: Any) -> Server:
+def booted(fault: BootFault, lane: Lane, folder: Path, progress: Progress, **serve: Any) -> Server:
     """Boot the miniature wrongly."""
     family, miniature = subject_of(gates.MODEL)
     weights = shutil.copytree(miniature.source, folder / "weights")
     config = json.loads((weights / "config.json").read_text(encoding="utf-8"))
-    (weights / "config.json").write_text(json.dumps(config | way.config), encoding="utf-8")
-    way.spoil(weights)
+    (weights / "config.json").write_text(json.dumps(config | fault.config), encoding="utf-8")
+    fault.spoil(weights)
     ready = environment.prepare(lane, cache=files.default_cache(), progress=progress)
-    env = lane.env | ({"HF_HUB_OFFLINE": "1"} if way.source else {})
+    env = lane.env | ({"HF_HUB_OFFLINE": "1"} if fault.source else {})
     plan = LaunchPlan(
         family=family,
-        lane=lane.model_copy(update={"env": env, "serve": lane.serve | way.serve | serve}),
-        checkpoint=dataclasses.replace(miniature, source=way.source or str(weights)),
+        lane=lane.model_copy(update={"env": env, "serve": lane.serve | fault.serve | serve}),
+        checkpoint=dataclasses.replace(miniature, source=fault.source or str(weights)),
         python=ready.python,
         overlay=lane.overlay_path,
         folder=folder / "server",
@@ -112,7 +112,7 @@ def booted(way: Way, lane: Lane, folder: Path, progress: Progress, **serve: Any)
     return server
 
 
-def named(server: Server) -> str:
+def name_of_failure(server: Server) -> str:
     """Return the name on the first line that a person reads; the server is gone after that."""
     server.stop()
     failure = server.boot.failure
@@ -126,20 +126,24 @@ def named(server: Server) -> str:
 
 
 @pytest.mark.parametrize(
-    "way",
-    sweep(WAYS, lambda way: way.name, lambda way: way.name in ("batch", "template")),
+    "fault",
+    sweep(BOOT_FAULTS, lambda fault: fault.name, lambda fault: fault.name in ("batch", "template")),
 )
-def test_is_called_by_its_name(
-    way: Way, lane: Lane, tmp_path: Path, gates_progress: Progress
+def test_failed_boot_is_named(
+    fault: BootFault, lane: Lane, tmp_path: Path, gates_progress: Progress
 ) -> None:
-    server = booted(way, lane, tmp_path, gates_progress)
-    ended = time.time()
+    server = booted(fault, lane, tmp_path, gates_progress)
+    ended_at = time.time()
     log = server.boot.evidence["log"]
-    assert named(server) == way.id, server.boot.failure and server.boot.failure.explain()
-    assert ended - (tmp_path / log).stat().st_mtime < NAMED_WITHIN_S
+    assert name_of_failure(server) == fault.id, (
+        server.boot.failure and server.boot.failure.explain()
+    )
+    assert ended_at - (tmp_path / log).stat().st_mtime < NAMED_WITHIN_S
 
 
-def test_a_port_that_is_taken(lane: Lane, tmp_path: Path, gates_progress: Progress) -> None:
-    with running(RawServer(None)) as taken:
-        server = booted(Way("port", "PORT"), lane, tmp_path, gates_progress, port=taken.port)
-        assert named(server) == "PORT"
+def test_port_in_use_is_named(lane: Lane, tmp_path: Path, gates_progress: Progress) -> None:
+    with running(RawServer(None)) as other_server:
+        server = booted(
+            BootFault("port", "PORT"), lane, tmp_path, gates_progress, port=other_server.port
+        )
+        assert name_of_failure(server) == "PORT"

@@ -64,14 +64,14 @@ WRONG = [
 ]
 
 
-def lane(folder: Path, wrong: Wrong, *, waived: bool) -> None:
+def lane(folder: Path, wrong: Wrong, *, is_waived: bool) -> None:
     """Write the lane `wrong` of a project."""
     own_lane.write(
         folder,
         "wrong",
         env={"VLLM_CPU_KVCACHE_SPACE": None, "CPU_VISIBLE_MEMORY_NODES": "0"},
         serve={"kv_cache_memory_bytes": 2**30} | wrong.serve,
-        waive={wrong.check: "to hear what the server says"} if waived else {},
+        waive={wrong.check: "to hear what the server says"} if is_waived else {},
     )
 
 
@@ -79,7 +79,7 @@ def lane(folder: Path, wrong: Wrong, *, waived: bool) -> None:
     "wrong",
     sweep(WRONG, lambda wrong: wrong.check, lambda wrong: wrong.check == "parsers"),
 )
-def test_a_boot_says_what_preflight_said(
+def test_boot_fails_with_the_message_of_preflight(
     wrong: Wrong,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -90,12 +90,12 @@ def test_a_boot_says_what_preflight_said(
     config = json.loads((weights / "config.json").read_text(encoding="utf-8"))
     (weights / "config.json").write_text(json.dumps(config | wrong.config), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    lane(tmp_path, wrong, waived=False)
-    asked = ["--model", gates.MODEL, "--checkpoint", str(weights), "--lane", "wrong"]
-    assert main(["preflight", *asked, "--check", wrong.check]) == 1
+    lane(tmp_path, wrong, is_waived=False)
+    arguments = ["--model", gates.MODEL, "--checkpoint", str(weights), "--lane", "wrong"]
+    assert main(["preflight", *arguments, "--check", wrong.check]) == 1
     assert wrong.both in capsys.readouterr().out
 
-    lane(tmp_path, wrong, waived=True)
+    lane(tmp_path, wrong, is_waived=True)
     ran = gates.run(tmp_path, "--checkpoint", str(weights), "--lane", "wrong", "-m", "boot")
     assert ran.outcomes() == {"boot": "FAIL"}, ran.output
     words = ran.reasons("boot")

@@ -57,23 +57,21 @@ def goldens(project: Path) -> Path:
         named("one_newline_more", "a_dropped_role_marker", "a_split_special_token"),
     ),
 )
-def test_an_edited_checkpoint_is_seen(
-    edit: Edit, checkpoint: Path, base_url: str, run: Run
-) -> None:
+def test_edited_checkpoint_fails(edit: Edit, checkpoint: Path, base_url: str, run: Run) -> None:
     edit.change(checkpoint)
-    judged = run("--base-url", base_url, "--checkpoint", str(checkpoint), *READ_FILES)
-    assert judged.gates("FAIL") == {"chat_template"}, judged.reasons()
-    assert any(edit.says in reason for reason in judged.reasons()), judged.reasons()
-    assert judged.status == 1
+    judged_run = run("--base-url", base_url, "--checkpoint", str(checkpoint), *READ_FILES)
+    assert judged_run.gates("FAIL") == {"chat_template"}, judged_run.reasons()
+    assert any(edit.says in reason for reason in judged_run.reasons()), judged_run.reasons()
+    assert judged_run.status == 1
 
 
-def test_an_unedited_copy_is_the_checkpoint(checkpoint: Path, base_url: str, run: Run) -> None:
-    judged = run("--base-url", base_url, "--checkpoint", str(checkpoint), *READ_FILES)
-    assert judged.gates("FAIL") == set(), judged.reasons()
+def test_unedited_copy_passes(checkpoint: Path, base_url: str, run: Run) -> None:
+    judged_run = run("--base-url", base_url, "--checkpoint", str(checkpoint), *READ_FILES)
+    assert judged_run.gates("FAIL") == set(), judged_run.reasons()
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("spoil", "message"),
     [
         (lambda file: file.write_text(file.read_text()[:-20]), "it was cut short"),
         (lambda file: file.write_text("<<<<<<< HEAD\n"), "unresolved merge"),
@@ -82,24 +80,24 @@ def test_an_unedited_copy_is_the_checkpoint(checkpoint: Path, base_url: str, run
     ],
     ids=["cut short", "merge conflict", "not text", "another prompt"],
 )
-def test_a_spoilt_golden_is_seen(
-    spoil: Callable[[Path], None], says: str, goldens: Path, base_url: str, run: Run
+def test_spoilt_golden_fails(
+    spoil: Callable[[Path], None], message: str, goldens: Path, base_url: str, run: Run
 ) -> None:
     spoil(goldens / "prompt-plain.txt")
-    judged = run("--base-url", base_url, *READ_FILES)
-    assert judged.gates("FAIL") == {"chat_template"}, judged.reasons()
-    (reason,) = judged.reasons()
-    assert says in reason
+    judged_run = run("--base-url", base_url, *READ_FILES)
+    assert judged_run.gates("FAIL") == {"chat_template"}, judged_run.reasons()
+    (reason,) = judged_run.reasons()
+    assert message in reason
     assert "--update-golden" in reason
 
 
-def test_a_missing_golden_is_missing_and_no_failure(
+def test_missing_golden_is_missing_and_does_not_fail(
     checkpoint: Path, base_url: str, run: Run
 ) -> None:
     elsewhere = checkpoint.rename(checkpoint.with_name("finetuned"))
-    judged = run("--base-url", base_url, "--checkpoint", str(elsewhere), *READ_FILES)
-    assert judged.gates("FAIL") == set(), judged.reasons()
-    assert "chat_template" in judged.gates("MISSING")
-    assert judged.verdict["promotion"] == "HOLD"
-    assert judged.status == 1
-    assert any("--update-golden" in reason for reason in judged.reasons("MISSING"))
+    judged_run = run("--base-url", base_url, "--checkpoint", str(elsewhere), *READ_FILES)
+    assert judged_run.gates("FAIL") == set(), judged_run.reasons()
+    assert "chat_template" in judged_run.gates("MISSING")
+    assert judged_run.verdict["promotion"] == "HOLD"
+    assert judged_run.status == 1
+    assert any("--update-golden" in reason for reason in judged_run.reasons("MISSING"))

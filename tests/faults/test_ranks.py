@@ -70,52 +70,50 @@ def lane(project: Path, env: dict[str, str], overlay: Path | None = None) -> Non
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_the_rank_that_spoils_it_is_named_within_the_limit(
+def test_faulty_rank_is_named_within_the_limit(
     fault: Fault, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lane(project, {"RANK_FAULT": fault.name}, OVERLAY)
     assert main([*RANKS, "--json"]) == 1
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert found["state"] == "fails"
-    assert re.search(fault.told, found["why"]), found["why"]
-    assert found["took_s"] < LIMIT_S
-    assert not _left(found["command"][-1]), "a rank outlived its all-reduce"
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert report["state"] == "fails"
+    assert re.search(fault.told, report["why"]), report["why"]
+    assert report["took_s"] < LIMIT_S
+    assert not _left(report["command"][-1]), "a rank outlived its all-reduce"
 
 
-def _left(asked: str) -> list[int]:
+def _left(marker: str) -> list[int]:
     """Return the processes that were started with these words."""
     lines = {pid: Path(f"/proc/{pid}/cmdline") for pid in parents()}
-    return [pid for pid, file in lines.items() if file.exists() and asked in file.read_text()]
+    return [pid for pid, file in lines.items() if file.exists() and marker in file.read_text()]
 
 
-def test_an_interface_that_is_none_is_named_with_what_to_do(
+def test_nonexistent_interface_is_named_with_a_fix(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lane(project, NO_INTERFACE)
     assert main(list(RANKS)) == 1
-    told = capsys.readouterr().out
-    assert re.search(r"rank \d of 2 ended in the rendezvous: RuntimeError: ", told)
-    assert "NCCL_IFACE" in told
-    assert "nonexistent0" in told
-    assert "GLOO_SOCKET_IFNAME=eth0" in told
+    output = capsys.readouterr().out
+    assert re.search(r"rank \d of 2 ended in the rendezvous: RuntimeError: ", output)
+    assert "NCCL_IFACE" in output
+    assert "nonexistent0" in output
+    assert "GLOO_SOCKET_IFNAME=eth0" in output
 
 
-def test_an_interface_that_is_named_is_the_one_that_is_taken(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_named_interface_is_used(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lane(project, {"GLOO_SOCKET_IFNAME": "lo"})
     assert main([*RANKS, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["interfaces"] == ["lo 127.0.0.1"]
-    assert found["backend"] == "gloo"
-    assert [entry["bytes"] for entry in found["sizes"]] == [2**13, 2**20, 2**24, 2**26]
-    for size in found["sizes"]:  # two ranks: what goes over the bus is what is summed
+    report = json.loads(capsys.readouterr().out)
+    assert report["interfaces"] == ["lo 127.0.0.1"]
+    assert report["backend"] == "gloo"
+    assert [each["bytes"] for each in report["sizes"]] == [2**13, 2**20, 2**24, 2**26]
+    for size in report["sizes"]:  # two ranks: what goes over the bus is what is summed
         assert (
             size["busbw"] == pytest.approx(size["algbw"]) == size["bytes"] / size["round_s"] / 1e9
         )
 
 
-def test_no_server_boots_on_ranks_that_do_not_talk(project: Path) -> None:
+def test_server_does_not_boot_if_ranks_cannot_communicate(project: Path) -> None:
     lane(project, NO_INTERFACE)
     ran = gates.run(project, "--lane", "ranks", "-m", "boot or streaming")
     assert ran.status == 1

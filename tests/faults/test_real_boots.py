@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.real
 
 
-def only_the_boot_failed(ran: gates.Ran) -> str:
+def only_the_boot_failed(gates_run: gates.GatesRun) -> str:
     """Check that the boot gate failed and no other; return its words."""
-    outcomes = ran.outcomes()
-    assert outcomes["boot"] == "FAIL", ran.output
+    outcomes = gates_run.outcomes()
+    assert outcomes["boot"] == "FAIL", gates_run.output
     assert [gate for gate, outcome in outcomes.items() if outcome == "FAIL"] == ["boot"]
     assert outcomes["streaming"] == outcomes["chat_template"] == "BLOCKED"
-    assert ran.verdict["promotion"] == "REJECT"
-    assert ran.status == 1
-    return ran.reasons("boot")
+    assert gates_run.verdict["promotion"] == "REJECT"
+    assert gates_run.status == 1
+    return gates_run.reasons("boot")
 
 
 def test_a_flag_vllm_does_not_know_is_named(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_flag_vllm_does_not_know_is_named(tmp_path: Path) -> None:
     assert "ARGS" in words.splitlines()[0]
 
 
-def test_weights_cut_short_are_told_before_anything_boots(tmp_path: Path) -> None:
+def test_truncated_weights_are_reported_before_a_boot(tmp_path: Path) -> None:
     _, miniature = subject_of("qwen3.5")
     weights = shutil.copytree(miniature.source, tmp_path / "weights" / "miniature")
     file = weights / "model.safetensors"

@@ -29,7 +29,7 @@ class Leaking:
 
 
 @pytest.mark.slow
-def test_a_leak_is_seen(tmp_path: Path) -> None:
+def test_leak_fails(tmp_path: Path) -> None:
     (tmp_path / "leaking_app.py").write_text(LEAK, encoding="utf-8")
     leaking = {"middleware": "leaking_app.Leaking"}
     own_lane.write(tmp_path, "leaking", env={"PYTHONPATH": str(tmp_path)}, serve=leaking)
@@ -40,7 +40,7 @@ def test_a_leak_is_seen(tmp_path: Path) -> None:
     assert "it will be killed one day" in words
 
 
-def test_another_start_and_a_small_cache_are_seen(tmp_path: Path) -> None:
+def test_changed_start_and_small_cache_fail(tmp_path: Path) -> None:
     # Of the shipped lane's name: it is compared with what that one recorded.
     changed = {"enable_prefix_caching": False, "num_gpu_blocks_override": 30}
     own_lane.write(tmp_path, LANE, serve=changed)

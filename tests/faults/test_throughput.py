@@ -52,12 +52,12 @@ FEW = {
 }
 
 
-def judged(folder: Path, server: Served, way: str, *more: str) -> gates.Ran:
+def run_spoilt(folder: Path, server: Served, fault: str, *arguments: str) -> gates.GatesRun:
     """Let the server spoil what it is told to, and run the gate on it."""
-    http.post(server.endpoint, f"/spoil?{way}", {}).raise_for_status()
+    http.post(server.endpoint, f"/spoil?{fault}", {}).raise_for_status()
     try:
         return gates.run(
-            folder, "--lane", "spoilt", "--checkpoint", "miniature", "-m", "throughput", *more,
+            folder, "--lane", "spoilt", "--checkpoint", "miniature", "-m", "throughput", *arguments,
             env={"OPENAI_API_KEY": server.endpoint.api_key or ""},
         )  # fmt: skip
     finally:
@@ -65,7 +65,7 @@ def judged(folder: Path, server: Served, way: str, *more: str) -> gates.Ran:
 
 
 @pytest.mark.slow
-def test_a_server_three_times_slower_than_recorded(
+def test_server_three_times_slower_than_recorded_fails(
     tmp_path: Path, spoiling: Callable[[], Served]
 ) -> None:
     server = spoiling()
@@ -73,31 +73,31 @@ def test_a_server_three_times_slower_than_recorded(
     lane = LANE.format(url=server.endpoint.base_url)
     (tmp_path / "lanes" / "spoilt.toml").write_text(lane, encoding="utf-8")
 
-    first = judged(tmp_path, server, "")
-    assert first.outcomes() == {"throughput": "MISSING"}, first.output
-    assert first.status == 0
+    first_run = run_spoilt(tmp_path, server, "")
+    assert first_run.outcomes() == {"throughput": "MISSING"}, first_run.output
+    assert first_run.status == 0
     for number in range(1, 3):
-        recording = judged(tmp_path, server, "", "--update-baseline")
+        recording = run_spoilt(tmp_path, server, "", "--update-baseline")
         assert recording.outcomes() == {"throughput": "PASS"}, recording.output
         assert f"{number:04d}_qwen3.5-miniature-spoilt.json" in recording.output
-    clean = judged(tmp_path, server, "")
+    clean = run_spoilt(tmp_path, server, "")
     assert clean.outcomes() == {"throughput": "PASS"}, clean.output
 
-    slow = judged(tmp_path, server, "slows")
+    slow = run_spoilt(tmp_path, server, "slows")
     assert slow.outcomes() == {"throughput": "FAIL"}, slow.output
     assert "REGRESSION: -" in slow.reasons("throughput")
     assert "against 2 boots recorded with" in slow.reasons("throughput")
 
 
 @pytest.mark.slow
-def test_a_lane_that_is_slower_than_another(tmp_path: Path) -> None:
+def test_lane_slower_than_another_is_a_regression(tmp_path: Path) -> None:
     own_lane.write(tmp_path, "quick", throughput={"against": FEW})
     slow = {"PYTHONPATH": str(SLOWER), "VLLM_GATES_TEST_SLOWER": str(SHARE)}
     own_lane.write(tmp_path, "slow", env=slow, throughput={"against": FEW})
-    ran = gates.run(tmp_path, "--lane", "slow", "--against", "quick", "-m", "throughput")
-    assert ran.outcomes() == {"throughput": "FAIL"}, ran.output
-    assert ran.status == 1
-    assert "slow against quick: REGRESSION: -" in ran.reasons("throughput")
+    gates_run = gates.run(tmp_path, "--lane", "slow", "--against", "quick", "-m", "throughput")
+    assert gates_run.outcomes() == {"throughput": "FAIL"}, gates_run.output
+    assert gates_run.status == 1
+    assert "slow against quick: REGRESSION: -" in gates_run.reasons("throughput")
     assert (tmp_path / "report" / "against" / f"{gates.MODEL}.json").is_file()
 
 
@@ -110,20 +110,20 @@ def other_work() -> Iterator[None]:
     try:
         yield
     finally:
-        for entry in running:
-            entry.kill()
-            entry.wait()
+        for process in running:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.slow
-def test_a_server_beside_other_work_is_not_called_slower(tmp_path: Path) -> None:
-    alike = dict.fromkeys(("output_tokens_per_s", "ttft_s", "itl_s"), 0.08)
-    few = {"baseline": {"blocks": 12, "margin": 0.3, "boot_sd": alike}}
+def test_busy_machine_is_not_reported_as_slower(tmp_path: Path) -> None:
+    deviations = dict.fromkeys(("output_tokens_per_s", "ttft_s", "itl_s"), 0.08)
+    few = {"baseline": {"blocks": 12, "margin": 0.3, "boot_sd": deviations}}
     own_lane.write(tmp_path, "quiet", throughput=few)
-    asked = ("--lane", "quiet", "-m", "throughput")
-    recording = gates.run(tmp_path, *asked, "--update-baseline")
+    arguments = ("--lane", "quiet", "-m", "throughput")
+    recording = gates.run(tmp_path, *arguments, "--update-baseline")
     assert recording.outcomes() == {"throughput": "PASS"}, recording.output
     with other_work():
-        ran = gates.run(tmp_path, *asked)
-    assert ran.outcomes() == {"throughput": "INCONCLUSIVE"}, ran.output
-    assert "other processes took the processors' time" in ran.reasons("throughput")
+        gates_run = gates.run(tmp_path, *arguments)
+    assert gates_run.outcomes() == {"throughput": "INCONCLUSIVE"}, gates_run.output
+    assert "other processes took the processors' time" in gates_run.reasons("throughput")

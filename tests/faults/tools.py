@@ -69,8 +69,8 @@ def says_stop_beside_a_call(message: Message) -> None:
 def calls_a_tool_nobody_declared(message: Message) -> None:
     """The name is normalised on the way."""
     for call in message.calls:
-        head, *tail = call.name.split("_")
-        call.name = head + "".join(text.title() for text in tail)
+        head, *parts = call.name.split("_")
+        call.name = head + "".join(text.title() for text in parts)
 
 
 @FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments: 'city' is a required property")
@@ -219,8 +219,8 @@ def drops_an_argument(message: Message) -> None:
 def mixes_the_arguments_of_two_calls(message: Message) -> None:
     """Arguments of parallel calls go to the neighbour."""
     if len(message.calls) > 1:
-        call, other = message.calls[-2:]
-        call.arguments, other.arguments = other.arguments, call.arguments
+        call, next_call = message.calls[-2:]
+        call.arguments, next_call.arguments = next_call.arguments, call.arguments
 
 
 @FAULTS.add("chat", check=VALID, says="tool_calls[0].arguments is no JSON (Extra data")

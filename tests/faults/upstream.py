@@ -29,12 +29,12 @@ class Upstream:
         """Fill in the real server's answer."""
         key = self.key if exchange.trusted else exchange.key
         facts = [exchange.method, exchange.path, key, exchange.content_type, exchange.size]
-        told = json.dumps([*facts, exchange.body]).encode() + (exchange.raw or b"")
-        asked = hashlib.sha256(told).hexdigest()
+        key_bytes = json.dumps([*facts, exchange.body]).encode() + (exchange.raw or b"")
+        digest = hashlib.sha256(key_bytes).hexdigest()
         sampled = bool(exchange.body.get("temperature"))
-        if exchange.method == "GET" or sampled or asked not in self._known:
-            self._known[asked] = self._ask(exchange)
-        exchange.status, exchange.kind, text = self._known[asked]
+        if exchange.method == "GET" or sampled or digest not in self._known:
+            self._known[digest] = self._ask(exchange)
+        exchange.status, exchange.kind, text = self._known[digest]
         if exchange.kind == EVENTS:
             lines = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
             exchange.events = [json.loads(line) for line in lines if line != "[DONE]"]

@@ -58,14 +58,14 @@ def sources(packages: Path) -> str:
 def packages(request: pytest.FixtureRequest) -> Path:
     """Return where a lane's packages lie."""
     lane = lanes.load(request.param, Path("/nowhere"))
-    found = environment.prepare(lane, cache=files_module.default_cache(), progress=print)
-    assert found.python is not None
-    return next(found.python.parent.parent.glob("lib/python3*/site-packages"))
+    prepared = environment.prepare(lane, cache=files_module.default_cache(), progress=print)
+    assert prepared.python is not None
+    return next(prepared.python.parent.parent.glob("lib/python3*/site-packages"))
 
 
 @pytest.mark.real
 @pytest.mark.parametrize(("name", "source"), SOURCES)
-def test_a_text_still_stands_where_a_signature_says(
+def test_text_of_a_signature_is_still_in_the_sources(
     name: str, source: signature.Source, packages: Path
 ) -> None:
     file = packages / source.package / source.file
@@ -77,8 +77,8 @@ def test_a_text_still_stands_where_a_signature_says(
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(("name", "advice"), ADVICE, ids=lambda entry: entry)
-def test_what_a_fix_names_still_exists(name: str, advice: str, packages: Path) -> None:
+@pytest.mark.parametrize(("name", "advice"), ADVICE, ids=lambda text: text)
+def test_names_in_a_fix_still_exist(name: str, advice: str, packages: Path) -> None:
     field = advice.removeprefix("--").removeprefix("no-").replace("-", "_")
     assert re.search(rf"\b{field}\b", sources(packages)) or advice in sources(packages), (
         f"{name} advises {advice}, which this vLLM does not have"

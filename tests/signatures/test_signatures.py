@@ -34,71 +34,81 @@ MAX_CORPUS_BYTES = 2_000_000
 
 
 @cache
-def told(text: bytes, exit_status: int | None = None) -> Explanation:
+def explain_log(text: bytes, exit_status: int | None = None) -> Explanation:
     return explain.explain([text], CLASSES, exit_status)
 
 
-def answer(said: Explanation, wanted: str) -> Diagnosis:
+def answer(explanation: Explanation, signature_id: str) -> Diagnosis:
     """Return the answer, which for a server that goes on is its first warning."""
-    if SIGNATURES[wanted].kind == "warning":
-        assert said.id is None, "\n".join(said.lines())
-        assert said.warnings
-        return said.warnings[0]
-    assert said.answer, "\n".join(said.lines())
-    return said.answer
+    if SIGNATURES[signature_id].kind == "warning":
+        assert explanation.id is None, "\n".join(explanation.lines())
+        assert explanation.warnings
+        return explanation.warnings[0]
+    assert explanation.answer, "\n".join(explanation.lines())
+    return explanation.answer
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_a_log_is_named_and_its_numbers_are_told(name: str) -> None:
+def test_log_is_diagnosed_with_its_numbers(name: str) -> None:
     expected = EXPECTED[name]
     log = (HERE / "logs" / f"{name}.log").read_bytes()
-    explanation = told(log, expected.get("exit_status"))
+    explanation = explain_log(log, expected.get("exit_status"))
     diagnosis = answer(explanation, expected["id"])
     assert diagnosis.id == expected["id"], "\n".join(explanation.lines())
     text = "\n".join((diagnosis.cause, *diagnosis.fixes))
-    assert [entry for entry in expected["says"] if entry not in text] == [], text
+    assert [sentence for sentence in expected["says"] if sentence not in text] == [], text
     assert diagnosis.cause
     assert diagnosis.fixes
     assert not placeholders(text), text
 
 
 @pytest.mark.parametrize("log", HEALTHY, ids=lambda path: path.stem)
-def test_of_a_healthy_log_nothing_is_claimed(log: Path) -> None:
-    explanation = told(log.read_bytes())
+def test_healthy_log_has_no_diagnosis(log: Path) -> None:
+    explanation = explain_log(log.read_bytes())
     assert explanation.id is None, "\n".join(explanation.lines())
     assert explanation.candidates == explanation.warnings == explanation.wrappers == ()
 
 
-@pytest.mark.parametrize(("wanted", "line"), NAMED, ids=lambda entry: entry[:40])
-def test_a_line_alone_is_named(wanted: str, line: str) -> None:
-    explanation = told(f"{line}\n".encode())
-    assert explanation.id == wanted, "\n".join(explanation.lines())
+@pytest.mark.parametrize(("signature_id", "line"), NAMED, ids=lambda text: text[:40])
+def test_single_line_is_diagnosed(signature_id: str, line: str) -> None:
+    explanation = explain_log(f"{line}\n".encode())
+    assert explanation.id == signature_id, "\n".join(explanation.lines())
 
 
-@pytest.mark.parametrize("line", LINES["innocent"], ids=lambda entry: entry[:40])
-def test_a_line_that_only_sounds_like_a_failure_is_not_named(line: str) -> None:
-    explanation = told(f"INFO 11-20 10:00:00 [api_server.py:1] version 0.32.0\n{line}\n".encode())
+@pytest.mark.parametrize("line", LINES["innocent"], ids=lambda text: text[:40])
+def test_innocent_line_has_no_diagnosis(line: str) -> None:
+    explanation = explain_log(
+        f"INFO 11-20 10:00:00 [api_server.py:1] version 0.32.0\n{line}\n".encode()
+    )
     assert explanation.id is None, "\n".join(explanation.lines())
     assert explanation.warnings == ()
 
 
 def test_every_signature_has_a_log_and_every_log_is_expected() -> None:
-    assert {entry["id"] for entry in EXPECTED.values()} == set(SIGNATURES)
+    assert {expectation["id"] for expectation in EXPECTED.values()} == set(SIGNATURES)
     assert {path.stem for path in (HERE / "logs").iterdir()} == set(EXPECTED)
-    assert [name for name, entry in EXPECTED.items() if name.rsplit("-", 1)[0] != entry["id"]] == []
+    assert [
+        name
+        for name, expectation in EXPECTED.items()
+        if name.rsplit("-", 1)[0] != expectation["id"]
+    ] == []
 
 
 def test_the_corpus_stays_small_and_anonymous() -> None:
     files = [*(HERE / "logs").iterdir(), *HEALTHY]
     assert sum(path.stat().st_size for path in files) < MAX_CORPUS_BYTES
-    own = re.compile(rb"/work/|gatescache|/tmp/wt-|hf_[A-Za-z0-9]{20}|sk-[A-Za-z0-9]{16}")
-    assert [path.name for path in files if own.search(path.read_bytes())] == []
+    private = re.compile(rb"/work/|gatescache|/tmp/wt-|hf_[A-Za-z0-9]{20}|sk-[A-Za-z0-9]{16}")
+    assert [path.name for path in files if private.search(path.read_bytes())] == []
 
 
-@pytest.mark.parametrize("one", SIGNATURES.values(), ids=lambda entry: entry.id)
-def test_a_signature_says_what_to_do(one: Signature) -> None:
-    assert not one.title.endswith(".")
-    assert one.text.cause.endswith((".", "}"))
-    for said in (one.text.cause, one.text.cause_plain, *one.text.fixes):
-        assert "  " not in said
-        assert said.count("`") % 2 == 0, said
+@pytest.mark.parametrize("known_failure", SIGNATURES.values(), ids=lambda each: each.id)
+def test_signature_has_a_cause_and_a_fix(known_failure: Signature) -> None:
+    assert not known_failure.title.endswith(".")
+    assert known_failure.text.cause.endswith((".", "}"))
+    for sentence in (
+        known_failure.text.cause,
+        known_failure.text.cause_plain,
+        *known_failure.text.fixes,
+    ):
+        assert "  " not in sentence
+        assert sentence.count("`") % 2 == 0, sentence

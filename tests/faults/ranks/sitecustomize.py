@@ -12,8 +12,8 @@ RANK = "1"
 import_module = builtins.__import__
 
 
-def spoiling_import(name: str, globals: Any = None, *rest: Any) -> Any:  # noqa: A002 - its name
-    module = import_module(name, globals, *rest)
+def spoiling_import(name: str, globals: Any = None, *arguments: Any) -> Any:  # noqa: A002 - its name
+    module = import_module(name, globals, *arguments)
     if name == "torch.distributed" and (globals or {}).get("__name__") == "__main__":
         spoil(sys.modules[name], os.environ["RANK_FAULT"])
     return module

@@ -20,13 +20,13 @@ def slower(step: Callable[..., Any]) -> Callable[..., Any]:
     """Return the step of an engine with its share of time added."""
 
     @functools.wraps(step)
-    def taking_longer(*args: Any, **more: Any) -> Any:
+    def taking_longer(*args: Any, **keywords: Any) -> Any:
         began = time.perf_counter()
-        found = step(*args, **more)
-        until = time.perf_counter() + SHARE * (time.perf_counter() - began)
-        while time.perf_counter() < until:
+        result = step(*args, **keywords)
+        busy_until = time.perf_counter() + SHARE * (time.perf_counter() - began)
+        while time.perf_counter() < busy_until:
             pass
-        return found
+        return result
 
     return taking_longer
 
