@@ -22,9 +22,10 @@ from pytest_vllm_gates.goldens import (
     settings_golden,
 )
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
-from pytest_vllm_gates.prompts import meaning, served as prompts_served
+from pytest_vllm_gates.prompts import meaning
 from pytest_vllm_gates.prompts.layout import golden_diff, token_diff
 from pytest_vllm_gates.prompts.random import explore, requests, texts, with_plain_texts
+from pytest_vllm_gates.prompts.served import served_prompts, tokenized_prompt
 from pytest_vllm_gates.prompts.types import Endless
 from pytest_vllm_gates.server.types import Failure
 
@@ -122,7 +123,7 @@ def test_server_renders_as_the_reference(
     evidence["expected"] = (
         str(expected) if isinstance(expected, Refused) else len(expected.token_ids)
     )
-    prompts = prompts_served.served_prompts(server, body, chats=launch.boot.generates)
+    prompts = served_prompts(server, body, chats=launch.boot.generates)
     evidence["asked_through"] = list(prompts)
     if not prompts:
         raise NotApplicable("this server does not tell the prompts of such requests")
@@ -266,7 +267,7 @@ def test_random_conversations_render_alike(
         if isinstance(expected, Refused):
             wrong = meaning.wrong_refusal(body, expected, reference.outcome(with_plain_texts(body)))
         else:
-            wrong = disagreement(expected, prompts_served.tokenized_prompt(server, body))
+            wrong = disagreement(expected, tokenized_prompt(server, body))
             wrong = wrong and f"{wrong}\nin {body}"
         fail_if(wrong)
 

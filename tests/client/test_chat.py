@@ -62,7 +62,7 @@ def test_text_appends_and_the_last_event_counts_the_tokens() -> None:
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-def test_reasoning_is_read_under_its_old_and_its_new_name(name: str) -> None:
+def test_reasoning_is_read_under_both_names(name: str) -> None:
     answer = assemble([chunk({name: "Let me "}), chunk({name: "think."}), chunk({"content": "4"})])
     assert (answer.reasoning, answer.content) == ("Let me think.", "4")
 
@@ -85,7 +85,7 @@ def test_a_call_is_merged_by_its_index_and_named_once() -> None:
     assert answer.finish_reason == "tool_calls"
 
 
-def test_calls_that_take_turns_are_kept_apart_and_in_order() -> None:
+def test_interleaved_calls_are_kept_apart_and_in_order() -> None:
     answer = assemble(
         [
             chunk(part(1, name="second", call="b")),
@@ -103,13 +103,13 @@ def test_calls_that_take_turns_are_kept_apart_and_in_order() -> None:
 
 
 def test_several_calls_in_one_event_are_all_taken() -> None:
-    entry = {"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}
-    two = {"index": 1, "id": "b", "function": {"name": "y", "arguments": "{}"}}
-    calls = assemble([chunk({"tool_calls": [entry, two]})]).tool_calls
+    first_call = {"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}
+    second_call = {"index": 1, "id": "b", "function": {"name": "y", "arguments": "{}"}}
+    calls = assemble([chunk({"tool_calls": [first_call, second_call]})]).tool_calls
     assert [call.name for call in calls] == ["x", "y"]
 
 
-def test_a_name_the_server_repeats_is_seen_repeated() -> None:
+def test_a_repeated_name_stays_repeated() -> None:
     """As an OpenAI client does: a server that sends it twice is at fault, and is to be caught."""
     calls = assemble([chunk(part(0, name="x")), chunk(part(0, name="x"))]).tool_calls
     assert calls == (ToolCall("xx", "", None),)
@@ -136,20 +136,20 @@ def asked(
         chat.client.close()
 
 
-def test_a_request_is_greedy_and_asks_the_alias() -> None:
+def test_a_request_is_greedy_and_names_the_alias() -> None:
     request = asked()
     assert (request["model"], request["temperature"], request["seed"]) == ("alias", 0, 0)
     assert request["max_tokens"] == 64
     assert not {"tools", "extra_body"} & set(request)
 
 
-def test_a_request_carries_tools_and_the_thinking_switch_where_there_are_any() -> None:
+def test_a_request_carries_tools_and_the_thinking_switch() -> None:
     request = asked("off", tools=({"type": "function"},))
     assert request["tools"] == [{"type": "function"}]
     assert request["extra_body"] == {"chat_template_kwargs": {"enable_thinking": False}}
 
 
-def test_a_body_may_set_what_it_likes_and_leave_out_by_none() -> None:
+def test_a_body_overrides_defaults_and_none_removes_them() -> None:
     request = asked(more={"temperature": 1.0, "seed": None, "stop": ["."], "stop_token_ids": [7]})
     assert (request["temperature"], request["stop"]) == (1.0, ["."])
     assert "seed" not in request
@@ -157,22 +157,22 @@ def test_a_body_may_set_what_it_likes_and_leave_out_by_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("generation", "shown"),
+    ("generation", "excerpt"),
     [
         (Generation(instead="<html>busy</html>"), "'<html>busy</html>'"),
         (Generation(instead={"choices": []}), "choices=[]"),
     ],
 )
-def test_an_answer_of_another_kind_is_told(generation: Generation, shown: str) -> None:
+def test_a_reply_that_is_not_a_completion_raises(generation: Generation, excerpt: str) -> None:
     family = families.load("qwen3.5", Path("/nowhere"))
     with running(ScriptedModel(lambda _: generation)) as server:
         chat = Chat(server.endpoint, family)
         with chat.client, pytest.raises(ValueError, match="is no chat completion: ") as caught:
             chat.ask({"messages": [{"role": "user", "content": "Hi"}]})
-    assert shown in str(caught.value)
+    assert excerpt in str(caught.value)
 
 
-def test_arguments_that_are_no_text_are_told_as_they_are() -> None:
+def test_arguments_that_are_not_text_become_text() -> None:
     family = families.load("qwen3.5", Path("/nowhere"))
     with running(
         ScriptedModel(lambda _: Generation("", calls=[("get_time", {"zone": 1})]))

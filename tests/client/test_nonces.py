@@ -13,13 +13,13 @@ def test_an_answer_with_its_own_nonce_is_right() -> None:
     assert faults(Completion(reasoning="ticket bb22"), NONCES, 1) == []
 
 
-def test_anothers_nonce_is_named_with_its_owner() -> None:
+def test_anothers_nonce_is_a_fault_that_names_its_owner() -> None:
     assert faults(Completion(content="ticket bb22 ticket cc33"), NONCES, 1) == [
         "the answer holds 'cc33', which is request 3's: 'ticket bb22 ticket cc33'"
     ]
 
 
-def test_an_answer_without_its_own_nonce_is_wrong_too() -> None:
+def test_an_answer_without_its_own_nonce_is_a_fault() -> None:
     assert faults(Completion(content="ticket aa11"), NONCES, 1) == [
         "the answer holds 'aa11', which is request 1's: 'ticket aa11'",
         "the answer does not hold its own 'bb22': 'ticket aa11'",
@@ -27,5 +27,5 @@ def test_an_answer_without_its_own_nonce_is_wrong_too() -> None:
     assert faults(Completion(), NONCES, 0) == ["the answer does not hold its own 'aa11': ''"]
 
 
-def test_no_answer_is_no_answer() -> None:
+def test_no_answer_is_a_fault() -> None:
     assert faults(Completion(error="timed out"), NONCES, 0) == ["no answer: timed out"]

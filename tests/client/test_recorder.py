@@ -46,11 +46,11 @@ def test_a_stream_is_kept_as_it_arrived(
 ) -> None:
     chat = Chat(server.endpoint, qwen, recorder)
     assert chat.stream(ASKED, {HEADER: "one"}).content == "Hello"
-    kept = recorder.take("one")
-    assert kept.kind == "text/event-stream"
-    assert kept.body.startswith(b"data: {")
-    assert kept.body.endswith(b"data: [DONE]\n\n")
-    times = [at for at, _ in kept.pieces]
+    recording = recorder.take("one")
+    assert recording.kind == "text/event-stream"
+    assert recording.body.startswith(b"data: {")
+    assert recording.body.endswith(b"data: [DONE]\n\n")
+    times = [at for at, _ in recording.pieces]
     assert times == sorted(times)
     assert times[0] > 0
     chat.client.close()
@@ -65,7 +65,7 @@ def test_a_recording_is_taken_once(server: ScriptedModel, recorder: Recorder, qw
     chat.client.close()
 
 
-def test_what_does_not_ask_is_not_kept(
+def test_a_request_without_an_id_is_not_recorded(
     server: ScriptedModel, recorder: Recorder, qwen: Family
 ) -> None:
     chat = Chat(server.endpoint, qwen, recorder)
@@ -82,8 +82,8 @@ def test_a_stream_left_early_is_kept_as_far_as_it_came(
         body = {**ASKED, "stream": True}
         with client.stream("POST", url, json=body, headers={HEADER: "one"}) as reply:
             next(reply.iter_bytes(16))
-        kept = recorder.take("one")
-    assert len(kept.pieces) == 1
+        recording = recorder.take("one")
+    assert len(recording.pieces) == 1
 
 
 def test_threads_do_not_mix(server: ScriptedModel, recorder: Recorder, qwen: Family) -> None:
@@ -103,38 +103,42 @@ def test_threads_do_not_mix(server: ScriptedModel, recorder: Recorder, qwen: Fam
     chat.client.close()
 
 
-def test_what_passes_is_on_the_tape(server: ScriptedModel, qwen: Family) -> None:
+def test_requests_and_responses_are_on_the_tape(server: ScriptedModel, qwen: Family) -> None:
     tape = Tape()
     endpoint = replace(server.endpoint, tape=tape)
     chat = Chat(endpoint, qwen)
     chat.ask(ASKED)
     chat.stream(ASKED, {HEADER: "one"})
     chat.client.close()
-    whole, streamed = tape.of()
-    assert (whole.method, whole.path, whole.status) == ("POST", "/v1/chat/completions", 200)
-    assert json.loads(whole.body)["messages"] == ASKED["messages"]
-    assert json.loads(whole.answer)["choices"][0]["message"]["content"] == "Hello"
+    first_send, streamed = tape.of()
+    assert (first_send.method, first_send.path, first_send.status) == (
+        "POST",
+        "/v1/chat/completions",
+        200,
+    )
+    assert json.loads(first_send.body)["messages"] == ASKED["messages"]
+    assert json.loads(first_send.answer)["choices"][0]["message"]["content"] == "Hello"
     assert streamed.answer.endswith(b"data: [DONE]\n\n")
     assert streamed.response_headers["content-type"] == "text/event-stream"
-    assert whole.headers["authorization"] == "[redacted]"
+    assert first_send.headers["authorization"] == "[redacted]"
 
 
-def test_what_is_never_answered_is_on_the_tape(qwen: Family) -> None:
+def test_a_request_without_a_response_is_on_the_tape(qwen: Family) -> None:
     tape = Tape()
     chat = Chat(Endpoint("http://127.0.0.1:9/v1", "alias", tape=tape), qwen)
     with pytest.raises(openai.APIConnectionError):
         chat.ask(ASKED)
     chat.client.close()
-    (sent,) = tape.of()
-    assert (sent.status, sent.error.partition(":")[0]) == (None, "ConnectError")
+    (send,) = tape.of()
+    assert (send.status, send.error.partition(":")[0]) == (None, "ConnectError")
 
 
-def test_what_is_asked_again_and_again_is_not(server: ScriptedModel) -> None:
+def test_polled_paths_are_not_on_the_tape(server: ScriptedModel) -> None:
     tape = Tape()
     with http.client(replace(server.endpoint, tape=tape)) as client:
         for path in ("/health", "/metrics", "/version"):
             client.get(path)
-    assert [sent.path for sent in tape.of()] == ["/version"]
+    assert [send.path for send in tape.of()] == ["/version"]
 
 
 def test_paths_are_below_the_servers_root(server: ScriptedModel) -> None:
@@ -142,4 +146,4 @@ def test_paths_are_below_the_servers_root(server: ScriptedModel) -> None:
     url = server.endpoint.base_url.replace("/v1", "/behind/a/gateway/v1")
     with contextlib.suppress(httpx.HTTPError):  # it knows no such path
         http.post(Endpoint(url, "alias", tape=tape), "/tokenize", {})
-    assert [sent.path for sent in tape.of()] == ["/tokenize"]
+    assert [send.path for send in tape.of()] == ["/tokenize"]

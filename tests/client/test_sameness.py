@@ -22,14 +22,14 @@ def other(**more: object) -> Completion:
 
 
 @pytest.mark.parametrize("invariant", [True, False])
-def test_the_same_answer_is_the_same(invariant: bool) -> None:
+def test_the_same_answer_has_no_fault(invariant: bool) -> None:
     sameness = compare(ALONE, other(candidates=()), invariant=invariant)
     assert (sameness.fault, sameness.parts_at) == (None, None)
 
 
 @pytest.mark.parametrize("invariant", [True, False])
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("more", "sentence"),
     [
         ({"error": "answered 503: busy"}, "no answer: answered 503: busy"),
         ({"content": "one"}, "alone 'one two three', now 'one', of the same tokens"),
@@ -39,31 +39,31 @@ def test_the_same_answer_is_the_same(invariant: bool) -> None:
         ({"content": "one two", "token_ids": (1, 2)}, "(from token 2 on"),
     ],
 )
-def test_another_answer_is_a_fault(more: dict[str, object], says: str, invariant: bool) -> None:
+def test_another_answer_is_a_fault(more: dict[str, object], sentence: str, invariant: bool) -> None:
     fault = compare(ALONE, other(**more), invariant=invariant).fault
     assert fault is not None
-    assert says in fault
+    assert sentence in fault
 
 
-def test_without_tokens_nothing_is_said_of_them() -> None:
+def test_a_fault_without_token_ids_names_no_token() -> None:
     for alone, now in ((ALONE, ()), (other(token_ids=()), (1, 2, 3))):
         sameness = compare(alone, other(content="x", token_ids=now), invariant=False)
         assert sameness.fault == "alone 'one two three', now 'x'"
 
 
-def test_an_answer_that_ends_before_the_other_is_never_equivalent() -> None:
+def test_an_answer_that_ends_early_is_never_equivalent() -> None:
     fault = compare(ALONE, other(content="one two", token_ids=(1, 2)), invariant=False).fault
     assert fault == "alone 'one two three', now 'one two' (from token 2 on)"
 
 
-def test_an_unlikely_token_is_a_fault_that_says_how_unlikely() -> None:
+def test_an_unlikely_token_is_a_fault_with_its_distance() -> None:
     completion = other(content="nine two three", token_ids=(9, 2, 3), candidates=())
     fault = compare(ALONE, completion, invariant=False).fault
     assert fault is not None
     assert "(from token 0 on, where that token was 2.90 nats less likely)" in fault
 
 
-def test_a_token_nearly_as_likely_is_equivalent_unless_the_lane_is_invariant() -> None:
+def test_rounding_tie_is_equivalent_unless_invariant() -> None:
     completion = other(content="one eight", token_ids=(1, 8), candidates=())
     sameness = compare(ALONE, completion, invariant=False)
     assert sameness.fault is None
@@ -79,7 +79,7 @@ def test_a_token_nearly_as_likely_is_equivalent_unless_the_lane_is_invariant() -
     assert compare(ALONE, completion, invariant=True).fault is not None
 
 
-def test_the_candidates_of_either_answer_will_do() -> None:
+def test_the_candidates_of_either_answer_are_used() -> None:
     completion = other(content="one eight", token_ids=(1, 8), candidates=({}, {8: -0.6, 2: -0.9}))
     alone = replace(ALONE, candidates=())
     assert compare(alone, completion, invariant=False).parts_at == 1

@@ -119,16 +119,16 @@ HEALTHY = {
 }
 
 
-@pytest.mark.parametrize(("text", "said"), DEGENERATE.values(), ids=DEGENERATE)
-def test_degenerate_output_is_told_for_what_it_is(text: str, said: str) -> None:
+@pytest.mark.parametrize(("text", "sentence"), DEGENERATE.values(), ids=DEGENERATE)
+def test_degenerate_output_is_named(text: str, sentence: str) -> None:
     why = why_degenerate(text, MARKERS)
     assert why is not None
-    assert said in why
+    assert sentence in why
     assert why.startswith("the answer ")
 
 
 @pytest.mark.parametrize("text", HEALTHY.values(), ids=HEALTHY)
-def test_a_healthy_answer_raises_no_alarm(text: str) -> None:
+def test_a_healthy_answer_is_not_degenerate(text: str) -> None:
     assert why_degenerate(text, MARKERS) is None
 
 

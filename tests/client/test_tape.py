@@ -11,7 +11,7 @@ def sent(name: str, size: int = 0) -> Sent:
 
 
 def names(tape: Tape, *parts: str) -> str:
-    return "".join(entry.name for entry in tape.of(*parts))
+    return "".join(send.name for send in tape.of(*parts))
 
 
 def test_sends_are_kept_by_part() -> None:
@@ -34,7 +34,7 @@ def test_a_part_within_another_ends_with_its_block() -> None:
     assert (names(tape, "test"), names(tape, "walk")) == ("ac", "b")
 
 
-def test_the_oldest_sends_of_a_part_go_first() -> None:
+def test_the_oldest_sends_of_a_part_are_dropped_first() -> None:
     tape = Tape(part_bytes=10_000)
     tape.turn_to("one")
     for name in "abcdefgh":
@@ -43,13 +43,13 @@ def test_the_oldest_sends_of_a_part_go_first() -> None:
     assert tape.lost == {"one": 5}
 
 
-def test_one_send_is_kept_however_large() -> None:
+def test_the_last_send_is_kept_however_large() -> None:
     tape = Tape(part_bytes=10, tape_bytes=10)
     tape.keep(sent("a", 5000))
     assert names(tape) == "a"
 
 
-def test_the_part_that_rested_longest_goes_first() -> None:
+def test_the_part_idle_longest_is_dropped_first() -> None:
     tape = Tape(tape_bytes=10_000)
     for part, name in (("one", "a"), ("two", "b"), ("one", "c"), ("three", "d")):
         tape.turn_to(part)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as some
 
-from pytest_vllm_gates.contracts import checks as judge, types as facts
+from pytest_vllm_gates.contracts import checks
 from pytest_vllm_gates.contracts.shapes import (
     ERRORS,
     FIELDS,
@@ -16,10 +16,10 @@ from pytest_vllm_gates.contracts.shapes import (
     Contracts,
     replies as of,
 )
-from pytest_vllm_gates.contracts.types import ContractReply, Observed
+from pytest_vllm_gates.contracts.types import ContractReply, Observed, load
 from pytest_vllm_gates.goldens import CorruptGolden
 
-PLAN = facts.load()
+PLAN = load()
 KINDS = (ROUTES, METRICS, FIELDS, ERRORS)
 ROUTE = {"/ping": ("GET", "POST"), "/tokenize": ("POST",)}
 METRIC = {"vllm:kv_cache_usage_perc": ("gauge", "engine"), "vllm:hits_total": ("counter",)}
@@ -38,78 +38,81 @@ ERROR = {
 }
 
 
-def says(what: str, recorded: Contracts, now: Contracts) -> list[str]:
-    return [finding.says for finding in judge.broken(what, recorded, now)[0]]
+def sentences(kind: str, recorded: Contracts, now: Contracts) -> list[str]:
+    return [finding.says for finding in checks.broken(kind, recorded, now)[0]]
 
 
 def changed(contracts: Contracts, **now: Any) -> Contracts:
     """Return contracts with some of other terms, or without them."""
-    found = {**contracts, **now}
-    return {name: terms for name, terms in found.items() if terms}
+    merged = {**contracts, **now}
+    return {name: terms for name, terms in merged.items() if terms}
 
 
-def test_a_golden_reads_as_it_was_written() -> None:
+def test_a_golden_reads_back() -> None:
     every: tuple[Contracts, ...] = (ROUTE, METRIC, FIELD, ERROR)
-    for what, contracts in zip(KINDS, every, strict=True):
-        text = judge.written(what, "Qwen", contracts)
-        assert judge.parsed(text) == contracts
-        assert says(what, contracts, contracts) == []
-        assert judge.drift(what, contracts, contracts) == []
+    for kind, contracts in zip(KINDS, every, strict=True):
+        text = checks.written(kind, "Qwen", contracts)
+        assert checks.parsed(text) == contracts
+        assert sentences(kind, contracts, contracts) == []
+        assert checks.drift(kind, contracts, contracts) == []
 
 
-def test_a_line_that_is_no_contract_is_corrupt() -> None:
-    text = judge.written(ROUTES, "Qwen", ROUTE).replace("/tokenize: POST", "/tokenize")
+def test_a_line_without_terms_is_corrupt() -> None:
+    text = checks.written(ROUTES, "Qwen", ROUTE).replace("/tokenize: POST", "/tokenize")
     with pytest.raises(CorruptGolden, match="the line '/tokenize' is no contract"):
-        judge.parsed(text)
+        checks.parsed(text)
 
 
-@pytest.mark.parametrize("what", KINDS)
-def test_what_is_not_in_the_golden_is_not_pinned(what: str) -> None:
-    assert says(what, {}, {"anything": ("x",)}) == []
-    assert judge.drift(what, {}, {"anything": ("x", "y")}) == [
-        {"where": what, "name": "anything", "ours": "x, y", "theirs": None}
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_contracts_in_the_golden_are_pinned(kind: str) -> None:
+    assert sentences(kind, {}, {"anything": ("x",)}) == []
+    assert checks.drift(kind, {}, {"anything": ("x", "y")}) == [
+        {"where": kind, "name": "anything", "ours": "x, y", "theirs": None}
     ]
 
 
-def test_routes_and_methods_that_are_gone() -> None:
+def test_missing_routes_and_methods_are_findings() -> None:
     now = changed(ROUTE, **{"/ping": ("GET",), "/tokenize": (), "/v1/tokenize": ("POST",)})
-    assert says(ROUTES, ROUTE, now) == [
+    assert sentences(ROUTES, ROUTE, now) == [
         "POST /ping is gone: whoever asks for it is refused",
         "POST /tokenize is gone: whoever asks for it is refused; perhaps it is /v1/tokenize now",
     ]
 
 
-def test_metrics_that_are_gone_or_otherwise() -> None:
+def test_missing_and_changed_metrics_are_findings() -> None:
     renamed = changed(
         METRIC, **{"vllm:kv_cache_usage_perc": (), "vllm:gpu_cache_usage_perc": ("gauge", "engine")}
     )
-    assert says(METRICS, METRIC, renamed) == [
+    assert sentences(METRICS, METRIC, renamed) == [
         "the metric vllm:kv_cache_usage_perc is gone: dashboards that use it show nothing; "
         "perhaps it is vllm:gpu_cache_usage_perc now"
     ]
-    assert says(METRICS, METRIC, {"vllm:new": ("histogram",)}) == [
+    assert sentences(METRICS, METRIC, {"vllm:new": ("histogram",)}) == [
         "the metric vllm:kv_cache_usage_perc is gone: dashboards that use it show nothing",
         "the metric vllm:hits_total is gone: dashboards that use it show nothing",
     ]
-    other = {"vllm:kv_cache_usage_perc": ("counter", "engine_id"), "vllm:hits_total": ("counter",)}
-    assert says(METRICS, METRIC, other) == [
+    changed_metrics = {
+        "vllm:kv_cache_usage_perc": ("counter", "engine_id"),
+        "vllm:hits_total": ("counter",),
+    }
+    assert sentences(METRICS, METRIC, changed_metrics) == [
         "vllm:kv_cache_usage_perc is a counter and was a gauge: its queries mean something else",
         "vllm:kv_cache_usage_perc has no label engine: queries that select or group by it fail; "
         "perhaps it is engine_id now",
     ]
-    assert says(METRICS, METRIC, {}) == [
+    assert sentences(METRICS, METRIC, {}) == [
         "the server tells no metrics at all: every dashboard is empty"
     ]
 
 
-def test_labels_of_a_metric_without_a_sample_are_not_missed() -> None:
+def test_labels_without_a_sample_are_not_missed() -> None:
     unseen = changed(METRIC, **{"vllm:kv_cache_usage_perc": ("gauge", "…")})
-    assert says(METRICS, METRIC, unseen) == []
-    assert says(METRICS, unseen, METRIC) == []
+    assert sentences(METRICS, METRIC, unseen) == []
+    assert sentences(METRICS, unseen, METRIC) == []
 
 
 @pytest.mark.parametrize(
-    ("recorded", "now", "told"),
+    ("recorded", "now", "difference"),
     [
         (("string",), ("null",), "is null and was string"),
         (("string",), ("string", "null"), "is string or null and was string"),
@@ -128,40 +131,42 @@ def test_labels_of_a_metric_without_a_sample_are_not_missed() -> None:
         (("null",), ("null",), ""),
     ],
 )
-def test_a_field_of_another_type(
-    recorded: tuple[str, ...], now: tuple[str, ...], told: str
+def test_a_field_of_another_type_is_a_finding(
+    recorded: tuple[str, ...], now: tuple[str, ...], difference: str
 ) -> None:
-    expected = [f"chat: usage {told}"] if told else []
-    assert says(FIELDS, {"chat: usage": recorded}, {"chat: usage": now}) == expected
+    expected = [f"chat: usage {difference}"] if difference else []
+    assert sentences(FIELDS, {"chat: usage": recorded}, {"chat: usage": now}) == expected
 
 
-def test_what_is_below_a_field_goes_with_it() -> None:
-    gone = {name: terms for name, terms in FIELD.items() if not name.startswith("chat: usage")}
-    assert says(FIELDS, FIELD, {**gone, "chat: use": ("object",)}) == [
+def test_fields_below_a_missing_field_are_not_reported() -> None:
+    remaining = {name: terms for name, terms in FIELD.items() if not name.startswith("chat: usage")}
+    assert sentences(FIELDS, FIELD, {**remaining, "chat: use": ("object",)}) == [
         "chat: usage is gone: clients that read it find nothing; perhaps it is use now"
     ]
-    assert says(FIELDS, FIELD, {**gone, "chat: usage": ("null",)}) == [
+    assert sentences(FIELDS, FIELD, {**remaining, "chat: usage": ("null",)}) == [
         "chat: usage is null and was object"
     ]
 
 
-def test_a_renamed_field_is_looked_for_beside_it() -> None:
+def test_the_hint_names_a_new_field_in_the_same_object() -> None:
     now = changed(
         FIELD, **{"chat: usage.prompt_tokens": (), "chat: usage.input_tokens": ("integer",),
                   "chat: prompt_tokens": ("integer",)},
     )  # fmt: skip
-    assert says(FIELDS, FIELD, now) == [
+    assert sentences(FIELDS, FIELD, now) == [
         "chat: usage.prompt_tokens is gone: clients that read it find nothing; "
         "perhaps it is input_tokens now"
     ]
 
 
-def test_a_chunk_that_does_not_come_is_told_once() -> None:
+def test_a_missing_chunk_is_reported_once() -> None:
     now = {name: terms for name, terms in FIELD.items() if "usage chunk" not in name}
-    assert says(FIELDS, FIELD, now) == ["no stream, usage chunk came: clients wait for it in vain"]
+    assert sentences(FIELDS, FIELD, now) == [
+        "no stream, usage chunk came: clients wait for it in vain"
+    ]
 
 
-def test_everything_that_is_gone_is_told_once() -> None:
+def test_each_missing_field_is_reported_once() -> None:
     recorded: Contracts = {
         "chat: a": ("object",), "chat: a-z": ("object",), "chat: a.x": ("string",),
         "chat: b": ("object",), "chat: b-z": ("string",), "chat: b.x": ("string",),
@@ -174,7 +179,7 @@ def test_everything_that_is_gone_is_told_once() -> None:
         "refused: HTTP status": ("400",),
         "tokenize: tokens": ("array",),
     }  # fmt: skip
-    assert says(FIELDS, recorded, now) == [
+    assert sentences(FIELDS, recorded, now) == [
         "chat: a is gone: clients that read it find nothing",
         "chat: a-z is gone: clients that read it find nothing",
         "chat: b is null and was object",
@@ -186,22 +191,22 @@ def test_everything_that_is_gone_is_told_once() -> None:
     ]
 
 
-def test_a_stream_that_is_refused_is_not_also_missed() -> None:
+def test_a_refused_stream_is_reported_once() -> None:
     recorded = {**FIELD, "stream: HTTP status": ("200",), "stream: id": ("string",)}
     now = {name: terms for name, terms in FIELD.items() if name.startswith("chat")}
-    assert says(FIELDS, recorded, {**now, "stream: HTTP status": ("500",)}) == [
+    assert sentences(FIELDS, recorded, {**now, "stream: HTTP status": ("500",)}) == [
         "stream: HTTP status is 500 and was 200"
     ]
 
 
-def test_another_status_says_all() -> None:
+def test_another_status_hides_the_replys_fields() -> None:
     now = {"unknown model: HTTP status": ("400",), "unknown model: detail": ("string",)}
-    assert says(ERRORS, ERROR, now) == ["unknown model: HTTP status is 400 and was 404"]
+    assert sentences(ERRORS, ERROR, now) == ["unknown model: HTTP status is 400 and was 404"]
 
 
 def test_findings_of_one_reply_are_one_case() -> None:
     now = {"unknown model: HTTP status": ("404",), "unknown model: whole body": ("no JSON",)}
-    findings, cases = judge.broken(ERRORS, ERROR, now)
+    findings, cases = checks.broken(ERRORS, ERROR, now)
     assert [case.name for case in cases] == ["unknown model"]
     assert [(finding.case.name, finding.says) for finding in findings] == [
         ("unknown model", "unknown model: error is gone: clients that read it find nothing")
@@ -209,53 +214,53 @@ def test_findings_of_one_reply_are_one_case() -> None:
     assert cases[0].traits == {"contract": "unknown model"}
 
 
-def test_a_finding_shows_what_was_asked_first_under_its_name() -> None:
+def test_a_finding_has_the_first_request_of_its_name() -> None:
     replies = [ContractReply("chat", 200, request={"body": n}) for n in (1, 2)]
-    (finding,), _ = judge.broken(
+    (finding,), _ = checks.broken(
         FIELDS, FIELD, changed(FIELD, **{"chat: usage": ("null",)}), replies
     )
     assert finding.case.request == {"body": 1}
 
 
-def test_drift_is_what_is_new_and_breaks_nobody() -> None:
-    assert judge.drift(ROUTES, ROUTE, {"/ping": ("GET",), "/tokenize": ("POST", "PUT")}) == [
+def test_drift_is_new_and_breaks_no_client() -> None:
+    assert checks.drift(ROUTES, ROUTE, {"/ping": ("GET",), "/tokenize": ("POST", "PUT")}) == [
         {"where": ROUTES, "name": "/tokenize", "ours": "POST, PUT", "theirs": "POST"}
     ]
     now = changed(FIELD, **{"chat: content": ("integer",), "chat: cost": ("number",)})
-    assert judge.drift(FIELDS, FIELD, now) == [
+    assert checks.drift(FIELDS, FIELD, now) == [
         {"where": FIELDS, "name": "chat: cost", "ours": "number", "theirs": None}
     ]
-    assert judge.drift(FIELDS, {"chat: a": ("string",)}, {"chat: a": ("string", "integer")}) == []
-    assert judge.drift(FIELDS, {"chat: a": ("string", "null")}, {"chat: a": ('"x"',)}) == [
+    assert checks.drift(FIELDS, {"chat: a": ("string",)}, {"chat: a": ("string", "integer")}) == []
+    assert checks.drift(FIELDS, {"chat: a": ("string", "null")}, {"chat: a": ('"x"',)}) == [
         {"where": FIELDS, "name": "chat: a", "ours": '"x"', "theirs": "string, null"}
     ]
 
 
-def test_answers_that_were_refused_and_what_is_always_null_are_not_worth_a_golden() -> None:
+def test_refused_and_always_null_fields_are_not_pinned() -> None:
     now: Contracts = {
         "chat: HTTP status": ("200",), "chat: audio": ("null",), "chat: id": ("string",),
         "version: HTTP status": ("404",), "version: detail": ("string",),
         "tokenize: HTTP status": ("200", "500"), "tokenize: count": ("integer",),
     }  # fmt: skip
-    assert judge.pinnable(FIELDS, now) == {"chat: HTTP status": ("200",), "chat: id": ("string",)}
-    assert judge.pinnable(ROUTES, ROUTE) == ROUTE
-    assert judge.pinnable(METRICS, METRIC) == METRIC
+    assert checks.pinnable(FIELDS, now) == {"chat: HTTP status": ("200",), "chat: id": ("string",)}
+    assert checks.pinnable(ROUTES, ROUTE) == ROUTE
+    assert checks.pinnable(METRICS, METRIC) == METRIC
     refused: Contracts = {"no key: HTTP status": ("401",), "no key: param": ("null",)}
-    assert judge.pinnable(ERRORS, refused) == {"no key: HTTP status": ("401",)}
+    assert checks.pinnable(ERRORS, refused) == {"no key: HTTP status": ("401",)}
 
 
-def test_only_what_was_asked_is_judged() -> None:
+def test_only_contracts_of_sent_requests_are_judged() -> None:
     reply = ContractReply("chat", 200)
     observed = Observed({}, False, None, (reply,), (), "m")
-    assert set(judge.judgeable(FIELDS, {**FIELD, **ERROR}, observed, PLAN)) == {
+    assert set(checks.judgeable(FIELDS, {**FIELD, **ERROR}, observed, PLAN)) == {
         name for name in FIELD if name.startswith("chat")
     }
     routes: Contracts = {"/health": ("GET",), "/load": ("GET",), "/tokenize": ("GET", "POST")}
-    assert judge.judgeable(ROUTES, routes, observed, PLAN) == {
+    assert checks.judgeable(ROUTES, routes, observed, PLAN) == {
         "/health": ("GET",), "/tokenize": ("POST",),
     }  # fmt: skip
     listed = Observed({}, True, None, (), (), "m")
-    assert judge.judgeable(ROUTES, routes, listed, PLAN) == routes
+    assert checks.judgeable(ROUTES, routes, listed, PLAN) == routes
 
 
 JSON = some.recursive(
@@ -269,23 +274,22 @@ JSON = some.recursive(
 
 
 @given(some.lists(JSON, min_size=1, max_size=4))
-def test_whatever_comes_can_be_recorded_and_is_then_as_recorded(bodies: list[Any]) -> None:
+def test_any_reply_can_be_recorded_and_then_passes(bodies: list[Any]) -> None:
     now = of([ContractReply("chat", 200, "application/json", tuple(bodies))], PLAN)
-    recorded = judge.parsed(judge.written(FIELDS, "any", now))
+    recorded = checks.parsed(checks.written(FIELDS, "any", now))
     assert recorded == now
-    assert says(FIELDS, recorded, now) == []
-    assert judge.drift(FIELDS, recorded, now) == []
+    assert sentences(FIELDS, recorded, now) == []
+    assert checks.drift(FIELDS, recorded, now) == []
 
 
 @given(some.dictionaries(some.sampled_from("abcdef"), JSON, min_size=2), some.data())
-def test_a_field_that_comes_breaks_nothing_and_one_that_goes_is_told(
+def test_new_fields_pass_and_missing_fields_are_findings(
     body: dict[str, Any], data: some.DataObject
 ) -> None:
     key = data.draw(some.sampled_from(sorted(body)))
     less = {name: value for name, value in body.items() if name != key}
     before, after = (
-        of([ContractReply("chat", 200, "application/json", (entry,))], PLAN)
-        for entry in (body, less)
+        of([ContractReply("chat", 200, "application/json", (body,))], PLAN) for body in (body, less)
     )
-    assert says(FIELDS, after, before) == []
-    assert any(f"chat: {key} is gone" in text for text in says(FIELDS, before, after))
+    assert sentences(FIELDS, after, before) == []
+    assert any(f"chat: {key} is gone" in text for text in sentences(FIELDS, before, after))

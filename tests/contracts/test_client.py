@@ -16,8 +16,8 @@ from servers.scripted import ScriptedServer, Text
 
 from pytest_vllm_gates.catalog import conversation
 from pytest_vllm_gates.client.endpoint import Endpoint
-from pytest_vllm_gates.contracts import types as contracts_types
 from pytest_vllm_gates.contracts.client import ContractClient
+from pytest_vllm_gates.contracts.types import Metric, load
 
 if TYPE_CHECKING:
     from servers.scripted import ServerAnswer, ServerRequest
@@ -65,7 +65,7 @@ def keys_seen(server: PageServer) -> list[str | None]:
 
 @pytest.fixture
 def plan() -> ContractPlan:
-    return contracts_types.load()
+    return load()
 
 
 def observe(
@@ -74,7 +74,7 @@ def observe(
     return ContractClient(endpoint, family, plan, CONVERSATIONS, max_tokens).observe()
 
 
-def test_what_answers_itself_says_more_than_any_list(
+def test_a_probe_of_a_route_overrides_the_list(
     serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     paths = {"/load": {"get": {}, "parameters": []}, "/tokenize": {"post": {}}}
@@ -85,17 +85,17 @@ def test_what_answers_itself_says_more_than_any_list(
 
 
 @pytest.mark.parametrize("page", [None, "<html>", {"paths": None}, ["paths"]])
-def test_a_server_that_lists_nothing_is_asked_route_by_route(
+def test_without_a_list_each_route_is_probed(
     page: Any, serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     pages = {"GET /openapi.json": page, "GET /health": {}, "GET /metrics": METRICS}
     observed = observe(serves(pages).endpoint, qwen, plan)
     assert not observed.listed
     assert observed.routes == {"/health": {"GET"}, "/metrics": {"GET"}}
-    assert observed.metrics == {"vllm:a": contracts_types.Metric("gauge", ())}
+    assert observed.metrics == {"vllm:a": Metric("gauge", ())}
 
 
-def test_answers_and_refusals_come_back_as_they_were_sent(
+def test_replies_are_in_the_order_of_the_plan(
     serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     server = serves({"POST /v1/chat/completions": EVENTS, "GET /version": {"version": "1"}})
@@ -109,12 +109,12 @@ def test_answers_and_refusals_come_back_as_they_were_sent(
         404, ({"detail": "Not Found"},),
     )  # fmt: skip
     assert observed.not_asked == {}
-    sent = b"\n".join(request.data for request in server.requests_seen)
-    assert b'"max_tokens":7,' in sent
-    assert b'"max_tokens":256,' not in sent
+    sent_bytes = b"\n".join(request.data for request in server.requests_seen)
+    assert b'"max_tokens":7,' in sent_bytes
+    assert b'"max_tokens":256,' not in sent_bytes
 
 
-def test_keys_are_wrong_only_where_there_is_a_right_one(
+def test_wrong_keys_are_sent_only_to_servers_with_a_key(
     serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     server = serves({})
@@ -129,7 +129,7 @@ def test_keys_are_wrong_only_where_there_is_a_right_one(
     assert set(observed.not_asked) == {"wrong key", "no key"}
 
 
-def test_what_the_family_cannot_have_is_not_asked(
+def test_requests_a_family_cannot_have_are_not_sent(
     serves: Serves, qwen: Family, plan: ContractPlan
 ) -> None:
     silent = qwen.model_copy(update={"tools": None})
@@ -141,9 +141,9 @@ def test_what_the_family_cannot_have_is_not_asked(
     assert observed.answers == ()
 
 
-def test_a_server_that_is_not_there_says_nothing(qwen: Family, plan: ContractPlan) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+def test_a_server_that_is_down_has_no_replies(qwen: Family, plan: ContractPlan) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     observed = observe(Endpoint(f"http://127.0.0.1:{port}/v1", "m"), qwen, plan)
     assert (observed.routes, observed.listed, observed.metrics) == ({}, False, None)
     assert {reply.status for reply in (*observed.answers, *observed.refusals)} == {None}

@@ -39,5 +39,5 @@ def test_families_with_their_labels() -> None:
     }
 
 
-def test_a_page_tells_none() -> None:
+def test_a_page_without_types_has_no_families() -> None:
     assert parse("<html>\n<body class={x}> Welcome 1\n</html>") == {}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.contracts import shapes, types as facts
+from pytest_vllm_gates.contracts import shapes
 from pytest_vllm_gates.contracts.checks import lines
-from pytest_vllm_gates.contracts.types import ContractReply, Metric, Observed
+from pytest_vllm_gates.contracts.types import ContractReply, Metric, Observed, load
 
-PLAN = facts.load()
+PLAN = load()
 JSON = "application/json"
 EVENTS = "text/event-stream"
 
@@ -21,11 +21,13 @@ def reply(
     return ContractReply(name, status, kind, bodies)
 
 
-def told(*replies: ContractReply) -> list[str]:
+def contract_lines(*replies: ContractReply) -> list[str]:
     """Return the lines of replies, without status and content type."""
-    found = lines(shapes.replies(replies, PLAN))
+    all_lines = lines(shapes.replies(replies, PLAN))
     return [
-        line for line in found if ": HTTP status: " not in line and ": content type: " not in line
+        line
+        for line in all_lines
+        if ": HTTP status: " not in line and ": content type: " not in line
     ]
 
 
@@ -39,7 +41,7 @@ def test_every_type_of_json_has_its_name() -> None:
         "f": [1, 0.5],
         "g": {"h": []},
     }
-    assert told(reply(body)) == [
+    assert contract_lines(reply(body)) == [
         "chat: a: null",
         "chat: b: boolean",
         "chat: c: integer",
@@ -52,8 +54,10 @@ def test_every_type_of_json_has_its_name() -> None:
     ]
 
 
-def test_replies_of_one_name_are_looked_at_together() -> None:
-    assert told(reply({"a": "x"}), reply({"a": None, "b": 1}), reply({}, name="other")) == [
+def test_replies_of_one_name_are_merged() -> None:
+    assert contract_lines(
+        reply({"a": "x"}), reply({"a": None, "b": 1}), reply({}, name="other")
+    ) == [
         "chat: a: string, null",
         "chat: b: integer",
         "other: whole body: object",
@@ -61,14 +65,14 @@ def test_replies_of_one_name_are_looked_at_together() -> None:
 
 
 def test_status_and_content_type_come_first() -> None:
-    found = shapes.replies([reply({"choices": []}), reply({"error": ""}, status=400)], PLAN)
-    assert lines(found)[:2] == [
+    contracts = shapes.replies([reply({"choices": []}), reply({"error": ""}, status=400)], PLAN)
+    assert lines(contracts)[:2] == [
         "chat: HTTP status: 200, 400",
         "chat: content type: application/json",
     ]
 
 
-def test_what_is_no_json_and_what_is_no_answer() -> None:
+def test_bodies_without_json_and_missing_replies() -> None:
     page = ContractReply("chat", 502, "text/html", None, "<html>")
     assert lines(shapes.replies([page], PLAN)) == [
         "chat: HTTP status: 502",
@@ -92,16 +96,16 @@ def test_what_is_no_json_and_what_is_no_answer() -> None:
         (None, "null"),
     ],
 )
-def test_a_constant_is_pinned_by_its_value_where_that_is_a_word(value: Any, term: str) -> None:
-    assert told(reply({"type": value})) == [f"chat: type: {term}"]
+def test_a_constant_word_or_integer_is_pinned_by_value(value: Any, term: str) -> None:
+    assert contract_lines(reply({"type": value})) == [f"chat: type: {term}"]
 
 
-def test_the_chunks_of_a_stream_are_told_apart_as_far_as_they_are_promised() -> None:
+def test_first_and_usage_chunks_are_named_separately() -> None:
     first = {"choices": [{"delta": {"role": "assistant"}, "logprobs": None}]}
     middle = {"choices": [{"delta": {"content": "x"}, "finish_reason": None}]}
     last = {"choices": [{"delta": {}, "finish_reason": "stop"}]}
     usage = {"choices": [], "usage": {"total_tokens": 3}}
-    assert told(reply(first, middle, last, usage, kind=EVENTS)) == [
+    assert contract_lines(reply(first, middle, last, usage, kind=EVENTS)) == [
         "chat: choices: array",
         "chat: choices[]: object",
         "chat: choices[].delta: object",
@@ -118,30 +122,30 @@ def test_the_chunks_of_a_stream_are_told_apart_as_far_as_they_are_promised() -> 
     ]
 
 
-def test_how_a_stream_is_cut_changes_nothing() -> None:
+def test_the_cut_of_a_stream_changes_no_contract() -> None:
     def chunk(text: str, finish: str | None) -> dict[str, Any]:
         return {"choices": [{"delta": {"content": text}, "finish_reason": finish}]}
 
     cut = reply(chunk("a", None), chunk("b", "stop"), kind=EVENTS)
-    whole = reply(chunk("ab", "stop"), kind=EVENTS)
-    assert told(cut) == told(whole)
+    uncut = reply(chunk("ab", "stop"), kind=EVENTS)
+    assert contract_lines(cut) == contract_lines(uncut)
 
 
-def test_the_keys_of_a_map_are_no_fields() -> None:
+def test_the_keys_of_a_map_are_not_fields() -> None:
     logprobs = {"top_logprobs": [{" Paris": -0.5, ": a": -1.0}]}
-    assert told(reply({"choices": [{"logprobs": logprobs}]}))[-1] == (
+    assert contract_lines(reply({"choices": [{"logprobs": logprobs}]}))[-1] == (
         "chat: choices[].logprobs.top_logprobs[]{}: number"
     )
 
 
 def test_metrics_that_are_never_pinned_are_left_out() -> None:
-    found = {
+    families = {
         "vllm:a_total": Metric("counter", ("engine", "model_name")),
         "vllm:a_created": Metric("gauge", ()),
         "python_info": Metric("gauge", ("version",)),
         "vllm:b": Metric("gauge", None),
     }
-    assert lines(shapes.metrics(found, PLAN)) == [
+    assert lines(shapes.metrics(families, PLAN)) == [
         "vllm:a_total: counter, engine, model_name",
         "vllm:b: gauge, …",
     ]
@@ -153,12 +157,12 @@ def test_routes_have_their_methods() -> None:
     assert lines(shapes.routes(observed)) == ["/health: GET", "/ping: GET, POST"]
 
 
-def test_messages_are_told_without_what_changes_from_boot_to_boot() -> None:
+def test_messages_omit_the_alias_and_numbers() -> None:
     contract_reply = reply({"error": {"message": "m-1f2e takes 4096\n tokens"}}, name="too long")
-    other = reply({"detail": "Not Found"}, name="unknown route")
+    unknown_route = reply({"detail": "Not Found"}, name="unknown route")
     none = ContractReply("page", 502, "text/html", None, "<html>")
     silent = reply({"detail": [{"loc": ["body", 1]}, None], "code": 7}, name="without a word")
-    assert list(shapes.messages([contract_reply, other, none, silent], "m-1f2e")) == [
+    assert list(shapes.messages([contract_reply, unknown_route, none, silent], "m-1f2e")) == [
         "too long: says: MODEL takes N tokens",
         "unknown route: says: Not Found",
     ]

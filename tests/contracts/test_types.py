@@ -9,17 +9,17 @@ import pytest
 
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.catalog.conversation import load_all
-from pytest_vllm_gates.contracts import types as contracts_types
+from pytest_vllm_gates.contracts.types import FILE, ContractPlan, load
 from pytest_vllm_gates.errors import UserError
 
 NOWHERE = Path("/nowhere")
 
 
-def test_the_shipped_file_can_be_asked() -> None:
-    plan = contracts_types.load()
-    known = {conversation.name for conversation in load_all(NOWHERE)}
-    asked = {answer.conversation for answer in plan.answers if answer.conversation}
-    assert asked <= known
+def test_the_shipped_plan_names_shipped_conversations() -> None:
+    plan = load()
+    conversation_names = {conversation.name for conversation in load_all(NOWHERE)}
+    planned_names = {answer.conversation for answer in plan.answers if answer.conversation}
+    assert planned_names <= conversation_names
     assert all(re.fullmatch(r"(GET|POST) /\S+", route) for route in plan.routes)
     assert all(re.compile(pattern) for pattern in plan.unpinned)
     names = [mistake.name for mistake in plan.mistakes]
@@ -28,7 +28,7 @@ def test_the_shipped_file_can_be_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "says"),
+    ("table", "sentence"),
     [
         ('[[mistakes]]\nname = "a: b"\n', "mistakes.0.name"),
         ('[[answers]]\nname = "chat, whole"\n', "answers.0.name"),
@@ -36,12 +36,12 @@ def test_the_shipped_file_can_be_asked() -> None:
         ("[metrics]\n", "unknown key 'metrics'"),
     ],
 )
-def test_a_fault_in_the_file_is_told(table: str, says: str, tmp_path: Path) -> None:
-    text = contracts_types.FILE.read_text(encoding="utf-8")
+def test_a_fault_in_the_file_is_a_user_error(table: str, sentence: str, tmp_path: Path) -> None:
+    text = FILE.read_text(encoding="utf-8")
     head = text[: text.index("[[answers]]")]
-    rest = "" if "answers" in table else "[[answers]]\nname = 'x'\n"
-    rest += "" if "mistakes" in table else "[[mistakes]]\nname = 'y'\n"
-    (tmp_path / "contracts.toml").write_text(head + table + rest, encoding="utf-8")
+    missing_tables = "" if "answers" in table else "[[answers]]\nname = 'x'\n"
+    missing_tables += "" if "mistakes" in table else "[[mistakes]]\nname = 'y'\n"
+    (tmp_path / "contracts.toml").write_text(head + table + missing_tables, encoding="utf-8")
     with pytest.raises(UserError) as error:
-        toml.load(tmp_path / "contracts.toml", contracts_types.ContractPlan)
-    assert says in str(error.value)
+        toml.load(tmp_path / "contracts.toml", ContractPlan)
+    assert sentence in str(error.value)

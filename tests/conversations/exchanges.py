@@ -28,14 +28,14 @@ def family(name: str) -> Family:
 
 def answer(content: str = "It is cold.", **fields: Any) -> Answer:
     """Return an answer that ended by itself."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "reasoning": "",
         "content": content,
         "tool_calls": (),
         "finish_reason": "tool_calls" if fields.get("tool_calls") else "stop",
         "usage": Usage(10, 20),
     }
-    return Answer(**(given | fields))
+    return Answer(**(defaults | fields))
 
 
 def exchange(whole: Answer | None = None, **fields: Any) -> Exchange:
@@ -54,5 +54,5 @@ def exchange(whole: Answer | None = None, **fields: Any) -> Exchange:
         json_schema=fields.pop("json_schema", None),
     )
     fields.setdefault("request", {"messages": [{"role": "user", "content": "Hello"}]})
-    given = {"thinks": cell.thinking != "off", "stop": fields.pop("stop_at", None), **fields}
-    return Exchange(cell, rule, whole=whole, **given)
+    more = {"thinks": cell.thinking != "off", "stop": fields.pop("stop_at", None), **fields}
+    return Exchange(cell, rule, whole=whole, **more)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_text_is_sent_once_unless_it_says(tmp_path: Path) -> None:
+def test_a_text_is_repeated_as_often_as_times_says(tmp_path: Path) -> None:
     file = tmp_path / "hostile.toml"
     file.write_text(
         '[[texts]]\nname = "a"\ntext = ""\n[[texts]]\nname = "b"\ntext = "b"\ntimes = 9'
@@ -25,7 +25,7 @@ def test_a_text_is_sent_once_unless_it_says(tmp_path: Path) -> None:
     )
 
 
-def test_a_mistake_is_told(tmp_path: Path) -> None:
+def test_an_unknown_key_names_the_nearest_one(tmp_path: Path) -> None:
     file = tmp_path / "hostile.toml"
     file.write_text('[[texts]]\nname = "a"\ntext = "b"\ntime = 9\n')
     with pytest.raises(UserError, match="did you mean 'times'"):

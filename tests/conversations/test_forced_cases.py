@@ -66,7 +66,7 @@ def forced_replies(server: ScriptedModel, family: Family) -> ForcedReplies:
 
 
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
-def test_a_call_is_written_as_the_template_renders_it(name: str, tmp_path: Path) -> None:
+def test_a_call_is_forced_as_the_template_renders_it(name: str, tmp_path: Path) -> None:
     with running(ScriptedModel(obeys)) as server:
         server.render = lambda body: rendered(name, body)
         replies = forced_replies(server, families.load(name, tmp_path))
@@ -94,13 +94,13 @@ def test_a_format_of_json_needs_no_template(tmp_path: Path) -> None:
     assert "save_note" in written
 
 
-def test_a_template_that_renders_no_call_proves_nothing(qwen: Family) -> None:
+def test_a_template_without_calls_is_not_applicable(qwen: Family) -> None:
     why = "no call is rendered: ValueError: the chat template renders no call between '<tool_call>"
     with running(ScriptedModel(obeys)) as server, pytest.raises(NotApplicable, match=why):
         forced_replies(server, qwen)
 
 
-def test_a_call_that_the_template_does_not_render_is_told(qwen: Family) -> None:
+def test_a_call_that_is_not_rendered_keeps_the_reason(qwen: Family) -> None:
     def renders(body: dict[str, Any]) -> str:
         return "" if "$defs" in json.dumps(body) else rendered("qwen3.5", body)
 
@@ -111,14 +111,14 @@ def test_a_call_that_the_template_does_not_render_is_told(qwen: Family) -> None:
     assert len(replies.replies) == len(SHIPPED) - 1
 
 
-def test_a_server_that_writes_none_proves_nothing(qwen: Family) -> None:
+def test_a_server_that_writes_no_call_is_inconclusive(qwen: Family) -> None:
     with running(ScriptedModel(lambda _: Generation("No."))) as server:
         server.render = lambda body: rendered("qwen3.5", body)
         with pytest.raises(Inconclusive, match="the tokens that came are others"):
             forced_replies(server, qwen)
 
 
-def test_a_family_that_calls_no_tools_is_not_asked(tmp_path: Path) -> None:
+def test_a_family_without_tools_is_not_applicable(tmp_path: Path) -> None:
     with (
         running(ScriptedModel(obeys)) as server,
         pytest.raises(NotApplicable, match="calls no tools"),

@@ -42,7 +42,7 @@ FAMILIES = ("qwen3.5", "deepseek", "glm", "gemma")
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_text_is_written_as_the_familys_own_call(name: str, tmp_path: Path) -> None:
+def test_every_text_is_forced_in_the_familys_format(name: str, tmp_path: Path) -> None:
     family = families.load(name, tmp_path)
     assert family.tools is not None
     replies, server = forced(family, obeys)
@@ -58,24 +58,24 @@ def test_every_text_is_written_as_the_familys_own_call(name: str, tmp_path: Path
     assert max(len(reply.arguments["text"]) for reply in replies.replies) >= 10_000
 
 
-def test_a_call_that_stays_text_is_told(qwen: Family) -> None:
+def test_a_call_that_stays_text_is_a_fault(qwen: Family) -> None:
     replies, _ = forced(qwen, obeys)
-    told = [text for reply in replies.replies for text in altered_arguments(reply)]
-    assert told[0] == "whole: one call was written and 0 came"
+    faults = [fault for reply in replies.replies for fault in altered_arguments(reply)]
+    assert faults[0] == "whole: one call was written and 0 came"
 
 
-def test_a_text_that_holds_the_familys_tags_may_come_out_otherwise(qwen: Family) -> None:
+def test_a_text_with_the_familys_tags_is_not_exact(qwen: Family) -> None:
     replies, _ = forced(qwen, obeys)
     inexact = {reply.name for reply in replies.replies if not reply.exact}
     assert inexact == {"own-close", "own-open"}
 
 
-def test_arguments_in_json_carry_everything(tmp_path: Path) -> None:
+def test_json_arguments_are_always_exact(tmp_path: Path) -> None:
     replies, _ = forced(families.load("deepseek", tmp_path), obeys)
     assert all(reply.exact for reply in replies.replies)
 
 
-def test_what_was_not_written_is_not_judged(qwen: Family) -> None:
+def test_a_call_that_was_not_written_is_not_judged(qwen: Family) -> None:
     def sometimes(body: dict[str, Any]) -> Generation:
         if "☔" in body["structured_outputs"]["choice"][0]:
             return Generation("No.")
@@ -96,7 +96,7 @@ def test_what_was_not_written_is_not_judged(qwen: Family) -> None:
     ],
     ids=["disobeys", "refuses"],
 )
-def test_a_server_that_writes_none_proves_nothing(
+def test_a_server_that_writes_no_call_is_inconclusive(
     qwen: Family, generate: Callable[[dict[str, Any]], Generation], why: str
 ) -> None:
     with pytest.raises(Inconclusive) as caught:
@@ -112,7 +112,9 @@ def test_a_server_that_writes_none_proves_nothing(
         ("deepseek/r1", "deepseek/r1 always thinks first"),
     ],
 )
-def test_a_family_that_cannot_is_not_asked(name: str, why: str, tmp_path: Path) -> None:
+def test_a_family_without_forced_calls_is_not_applicable(
+    name: str, why: str, tmp_path: Path
+) -> None:
     family = families.load(name, tmp_path)
     with pytest.raises(NotApplicable, match=why):
         forced(family, obeys)
@@ -120,7 +122,7 @@ def test_a_family_that_cannot_is_not_asked(name: str, why: str, tmp_path: Path) 
         long_call(server.endpoint, family)
 
 
-def test_a_long_call_takes_long_enough_to_be_seen(qwen: Family) -> None:
+def test_a_long_call_has_enough_tokens_to_time(qwen: Family) -> None:
     with running(ScriptedModel(obeys)) as server:
         body = long_call(server.endpoint, qwen)
         (written,) = body["structured_outputs"]["choice"]
@@ -128,8 +130,8 @@ def test_a_long_call_takes_long_enough_to_be_seen(qwen: Family) -> None:
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
 
 
-def test_a_server_that_fails_on_it_is_told(qwen: Family) -> None:
+def test_a_server_error_on_a_forced_call_is_kept(qwen: Family) -> None:
     replies, _ = forced(qwen, lambda _: Generation(status=500))
     assert replies.replies == []
     assert set(replies.failed) == set(replies.not_written)
-    assert all("no chat today" in what for what in replies.failed.values())
+    assert all("no chat today" in error for error in replies.failed.values())

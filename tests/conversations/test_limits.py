@@ -37,15 +37,15 @@ def chat(server: ScriptedModel, qwen: Family) -> Iterator[Chat]:
 
 
 def explored(pieces: Pieces) -> list[list[str]]:
-    found: list[list[str]] = []
-    pieces.explore(found.append)
-    return found
+    stops_drawn: list[list[str]] = []
+    pieces.explore(stops_drawn.append)
+    return stops_drawn
 
 
 def test_stops_are_pieces_of_the_answer(chat: Chat) -> None:
-    found = explored(Pieces(chat, BODY))
-    assert 0 < len(found) <= STOPS
-    for stop in found:
+    stops_drawn = explored(Pieces(chat, BODY))
+    assert 0 < len(stops_drawn) <= STOPS
+    for stop in stops_drawn:
         assert 1 <= len(stop) == len(set(stop)) <= 3
         for text in stop:
             assert text in REASONING or text in CONTENT
@@ -57,24 +57,24 @@ def test_the_same_stops_come_every_time(chat: Chat) -> None:
     assert explored(Pieces(chat, BODY)) == explored(Pieces(chat, BODY))
 
 
-def test_they_come_from_all_of_the_answer_and_several_at_once(chat: Chat) -> None:
-    found = explored(Pieces(chat, BODY))
-    assert any(text in REASONING for stop in found for text in stop)
-    assert any(text in CONTENT for stop in found for text in stop)
-    assert any(len(stop) > 1 for stop in found)
+def test_stops_come_from_both_fields_and_several_at_once(chat: Chat) -> None:
+    stops_drawn = explored(Pieces(chat, BODY))
+    assert any(text in REASONING for stop in stops_drawn for text in stop)
+    assert any(text in CONTENT for stop in stops_drawn for text in stop)
+    assert any(len(stop) > 1 for stop in stops_drawn)
 
 
-def test_a_stop_is_sent_with_the_question(chat: Chat, server: ScriptedModel) -> None:
+def test_a_stop_is_sent_with_the_request(chat: Chat, server: ScriptedModel) -> None:
     pieces = Pieces(chat, BODY)
-    whole, request = pieces.ask(["wide"])
-    assert (whole.content, whole.stop_reason) == ("The sea is ", "wide")
+    stopped, request = pieces.ask(["wide"])
+    assert (stopped.content, stopped.stop_reason) == ("The sea is ", "wide")
     assert request == {**BODY, "stop": ["wide"]}
     assert server.chats_seen[-1]["stop"] == ["wide"]
     assert "stop" not in server.chats_seen[0]
-    assert stops.cut_at_first(["wide"], whole, pieces.plain) == []
+    assert stops.cut_at_first(["wide"], stopped, pieces.plain) == []
 
 
-def test_what_a_check_says_is_heard(chat: Chat) -> None:
+def test_an_error_of_the_check_is_raised(chat: Chat) -> None:
     def refuse(_: list[str]) -> None:
         raise AssertionError("as told")
 
@@ -109,13 +109,13 @@ def test_limits_are_below_at_and_above_the_length(chat: Chat) -> None:
     assert len({limited_answer.name for limited_answer in answers}) == len(answers)
 
 
-def test_a_server_that_counts_nothing_has_no_limits(chat: Chat) -> None:
+def test_without_usage_there_are_no_limits(chat: Chat) -> None:
     assert limits(chat, BODY, Answer("", CONTENT, (), "stop", None)) == []
     call = ToolCall("get_time", "{}", "call-1")
     assert limits_in_a_call(chat, BODY, Answer("", "", (call,), "tool_calls", None)) == []
 
 
-def test_an_answer_that_did_not_think_is_not_cut_there(chat: Chat) -> None:
+def test_an_answer_without_reasoning_is_not_cut_in_it(chat: Chat) -> None:
     plain = Answer("", CONTENT, (), "stop", Usage(3, 8))
     assert {limit.kind for limit in limits(chat, BODY, plain)} == {
         "one token", "half", "exact", "one more",
@@ -129,5 +129,11 @@ def test_a_call_is_cut_before_its_end(chat: Chat, server: ScriptedModel) -> None
     assert [(answer.max_tokens, answer.due) for answer in answers] == [
         (limit, "length") for limit in (1, 2) for _ in ("whole", "streamed")
     ]
-    assert [entry["max_tokens"] for entry in server.chats_seen] == [BODY["max_tokens"], 1, 1, 2, 2]
+    assert [chat_request["max_tokens"] for chat_request in server.chats_seen] == [
+        BODY["max_tokens"],
+        1,
+        1,
+        2,
+        2,
+    ]
     assert limits_in_a_call(chat, BODY, Answer("", CONTENT, (), "stop", Usage(3, 5))) == []

@@ -45,20 +45,18 @@ def test_every_piece_that_carries_text_is_timed(chat: Chat, server: ScriptedMode
     assert stream.tokens == len(server.ids("".join(("Hm.", "It is cold.", *texts[2:]))))
 
 
-def test_a_stream_without_faults_is_not_asked_for_again(chat: Chat, server: ScriptedModel) -> None:
+def test_a_stream_that_is_not_late_is_not_repeated(chat: Chat, server: ScriptedModel) -> None:
     assert len(measure(chat, server.endpoint, BODY, "an answer", lambda _: False).streams) == 1
 
 
-def test_one_with_faults_is_until_one_has_none(chat: Chat, server: ScriptedModel) -> None:
+def test_a_late_stream_is_repeated_until_one_is_not(chat: Chat, server: ScriptedModel) -> None:
     faults = iter([True, True, False])
     streams = measure(chat, server.endpoint, BODY, "an answer", lambda _: next(faults))
     assert len(streams.streams) == 3
     assert streams.request == BODY
 
 
-def test_what_is_wrong_every_time_is_asked_for_eight_times(
-    chat: Chat, server: ScriptedModel
-) -> None:
+def test_a_stream_is_measured_eight_times_at_most(chat: Chat, server: ScriptedModel) -> None:
     judged: list[TimedStream] = []
 
     def never(stream: TimedStream) -> bool:
@@ -70,6 +68,6 @@ def test_what_is_wrong_every_time_is_asked_for_eight_times(
     assert len(judged) == TIMES == len(server.chats_seen)
 
 
-def test_the_server_is_silent_between_its_answers(chat: Chat, server: ScriptedModel) -> None:
+def test_silence_is_the_longest_time_between_beats(chat: Chat, server: ScriptedModel) -> None:
     (stream,) = measure(chat, server.endpoint, BODY, "an answer", lambda _: False).streams
     assert stream.silence_between(1e9, 3e9) == 2e9

@@ -18,37 +18,37 @@ def chosen(kind: str, content: str = SAYS, **fields: Any) -> str | int | None:
     return choose(kind, answer(content, **fields))
 
 
-def test_one_that_never_occurs_is_always_the_same() -> None:
+def test_never_is_always_the_same_stop() -> None:
     assert chosen("never") == chosen("never", "") == NEVER
 
 
-def test_one_that_occurs_is_a_word_near_the_middle() -> None:
+def test_occurs_is_a_word_near_the_middle() -> None:
     assert chosen("occurs") == "Paris"
     assert abs(SAYS.index("Paris") - len(SAYS) // 2) < len("Paris")
 
 
-def test_one_that_occurs_does_so_in_the_content_first() -> None:
+def test_occurs_is_not_in_the_reasoning() -> None:
     stop = chosen("occurs", reasoning=THOUGHT)
     assert isinstance(stop, str)
     assert stop in SAYS
     assert stop not in THOUGHT
 
 
-def test_where_every_word_was_thought_two_of_them_are_taken() -> None:
+def test_occurs_falls_back_to_two_words() -> None:
     stop = chosen("occurs", "So I saw the sea.", reasoning="the sea, saw, So")
     assert stop == "saw the"
 
 
-def test_one_that_straddles_holds_parts_of_two_words() -> None:
+def test_straddles_holds_parts_of_two_words() -> None:
     stop = chosen("straddles")
     assert isinstance(stop, str)
     assert stop in SAYS
-    left, right = stop.split(" ")
-    assert left not in SAYS.split()
-    assert (len(left), len(right)) == (2, 2)
+    first_half, second_half = stop.split(" ")
+    assert first_half not in SAYS.split()
+    assert (len(first_half), len(second_half)) == (2, 2)
 
 
-def test_one_in_the_reasoning_is_a_word_of_it() -> None:
+def test_in_reasoning_is_a_word_of_the_reasoning() -> None:
     assert chosen("in_reasoning", reasoning=THOUGHT) in THOUGHT.split()
 
 
@@ -69,20 +69,20 @@ def test_one_in_the_reasoning_is_a_word_of_it() -> None:
         ("token_ids", SAYS, {"token_ids": (1,)}),
     ],
 )
-def test_where_an_answer_offers_none_there_is_none(
+def test_an_answer_that_offers_no_stop_gives_none(
     kind: str, content: str, fields: dict[str, Any]
 ) -> None:
     assert chosen(kind, content, **fields) is None
 
 
-def test_a_token_is_a_late_one_that_did_not_come_before_and_not_the_last() -> None:
+def test_a_stop_token_is_late_new_and_not_the_last() -> None:
     assert chosen("token_ids", token_ids=IDS) == 7
     assert chosen("token_ids", token_ids=(1, 2, 3, 4, 5, 6, 1, 8, 9)) == 8
     assert chosen("token_ids", token_ids=(1, 2, 3, 4, 5, 6, 1, 2, 9)) is None
 
 
 @pytest.mark.parametrize(
-    ("text", "stop", "left"),
+    ("text", "stop", "beginning"),
     [
         ("one two one two", "two", "one "),
         ("one two", "one", ""),
@@ -90,5 +90,5 @@ def test_a_token_is_a_late_one_that_did_not_come_before_and_not_the_last() -> No
         ("東京は雨", "雨", "東京は"),
     ],
 )
-def test_a_text_is_cut_at_the_first_occurrence(text: str, stop: str, left: str) -> None:
-    assert cut(text, stop) == left
+def test_a_text_is_cut_at_the_first_occurrence(text: str, stop: str, beginning: str) -> None:
+    assert cut(text, stop) == beginning

@@ -61,12 +61,12 @@ def walked(
     }
 
 
-def test_every_cell_is_asked_in_three_ways(qwen: Family) -> None:
+def test_every_cell_is_sent_in_three_modes(qwen: Family) -> None:
     with running(ScriptedModel(generation)) as server:
-        walk, found = walked(server, qwen, small())
-    assert set(found) == set(STOPS)
+        walk, exchanges = walked(server, qwen, small())
+    assert set(exchanges) == set(STOPS)
     assert walk.requests == len(server.chats_seen) == 3 * len(STOPS)
-    for exchange in found.values():
+    for exchange in exchanges.values():
         assert exchange.error == ""
         assert exchange.whole and exchange.streamed and exchange.widened
         assert exchange.request["max_tokens"] == 300
@@ -79,29 +79,29 @@ def test_every_cell_is_asked_in_three_ways(qwen: Family) -> None:
 
 def test_the_raw_text_is_that_of_the_tokens(qwen: Family) -> None:
     with running(ScriptedModel(generation)) as server:
-        _, found = walked(server, qwen, small(("unset",)))
-    assert found["unset"].raw == "Two lines will do.The sea is wide and never sleeps."
+        _, exchanges = walked(server, qwen, small(("unset",)))
+    assert exchanges["unset"].raw == "Two lines will do.The sea is wide and never sleeps."
 
 
 def test_stops_are_taken_from_the_answer_without_one(qwen: Family) -> None:
     with running(ScriptedModel(generation)) as server:
-        _, found = walked(server, qwen, small())
-    plain = found["unset"].whole
+        _, exchanges = walked(server, qwen, small())
+    plain = exchanges["unset"].whole
     assert plain is not None
     for kind in ("occurs", "straddles", "in_reasoning"):
-        exchange = found[kind]
+        exchange = exchanges[kind]
         assert exchange.unstopped == plain
         assert isinstance(exchange.stop, str)
         assert exchange.stop in (plain.reasoning if kind == "in_reasoning" else plain.content)
         assert exchange.request["stop"] == [exchange.stop]
         assert exchange.stopped
-    assert found["token_ids"].request["stop_token_ids"] == [found["token_ids"].stop]
-    assert found["token_ids"].stop in plain.token_ids
-    assert not found["never"].stopped
-    assert found["never"].whole == plain
+    assert exchanges["token_ids"].request["stop_token_ids"] == [exchanges["token_ids"].stop]
+    assert exchanges["token_ids"].stop in plain.token_ids
+    assert not exchanges["never"].stopped
+    assert exchanges["never"].whole == plain
 
 
-def test_a_stop_does_not_wait_for_another_answer(qwen: Family) -> None:
+def test_a_stop_waits_only_for_its_own_plain_answer(qwen: Family) -> None:
     stopped, in_time = threading.Event(), []
 
     def slow(body: dict[str, Any]) -> Generation:
@@ -122,15 +122,15 @@ def test_a_stop_does_not_wait_for_another_answer(qwen: Family) -> None:
     assert in_time == [True] * 3
 
 
-def test_where_an_answer_offers_no_stop_the_reason_is_told(qwen: Family) -> None:
+def test_an_answer_that_offers_no_stop_is_not_applicable(qwen: Family) -> None:
     with running(ScriptedModel(lambda _: Generation("Yes"))) as server:
-        walk, found = walked(server, qwen, small())
-    assert set(found) == {"unset", "never"}
+        walk, exchanges = walked(server, qwen, small())
+    assert set(exchanges) == {"unset", "never"}
     assert len(walk.not_applicable) == 4
     assert set(walk.not_applicable.values()) == {"the answer without a stop offers none to set"}
 
 
-def test_what_a_family_cannot_do_is_not_asked(tmp_path: Path) -> None:
+def test_cells_a_family_cannot_have_are_not_sent(tmp_path: Path) -> None:
     deepseek = families.load("deepseek", tmp_path)
     cells = small(("unset", "in_reasoning"), ("unset", "on"))
     with running(ScriptedModel(generation)) as server:
@@ -144,31 +144,31 @@ def test_what_a_family_cannot_do_is_not_asked(tmp_path: Path) -> None:
     assert [*walk.not_applicable.values()] == ["gemma/3 has no thinking switch"]
 
 
-def test_a_request_that_fails_is_told_and_hides_no_other(qwen: Family) -> None:
+def test_a_failed_request_keeps_its_error_and_no_other(qwen: Family) -> None:
     def refuses(body: dict[str, Any]) -> Generation:
         return Generation(status=400) if "stop" in body else generation(body)
 
     with running(ScriptedModel(refuses)) as server:
-        _, found = walked(server, qwen, small(("unset", "never", "token_ids")))
-    assert found["never"].error.startswith("answered 400: ")
-    assert "no chat today" in found["never"].error
-    assert found["never"].whole is None
-    assert found["unset"].error == found["token_ids"].error == ""
+        _, exchanges = walked(server, qwen, small(("unset", "never", "token_ids")))
+    assert exchanges["never"].error.startswith("answered 400: ")
+    assert "no chat today" in exchanges["never"].error
+    assert exchanges["never"].whole is None
+    assert exchanges["unset"].error == exchanges["token_ids"].error == ""
 
 
-def test_what_has_no_plain_answer_is_not_asked_with_a_stop(qwen: Family) -> None:
+def test_without_a_plain_answer_no_stop_is_sent(qwen: Family) -> None:
     with running(ScriptedModel(lambda _: Generation(status=500))) as server:
-        _, found = walked(server, qwen, small())
-    assert set(found) == {"unset"}
-    assert found["unset"].error.startswith("answered 500")
+        _, exchanges = walked(server, qwen, small())
+    assert set(exchanges) == {"unset"}
+    assert exchanges["unset"].error.startswith("answered 500")
 
 
-def test_conversations_that_want_an_answer_are_asked_besides(qwen: Family) -> None:
+def test_conversations_that_ask_are_cells_too(qwen: Family) -> None:
     more = HELLO.model_copy(update={"name": "mine", "ask": True})
     silent = HELLO.model_copy(update={"name": "silent"})
     with running(ScriptedModel(generation)) as server:
-        _, found = walked(server, qwen, small(("unset",)), more, silent)
-    assert set(found) == {"unset", "mine"}
+        _, exchanges = walked(server, qwen, small(("unset",)), more, silent)
+    assert set(exchanges) == {"unset", "mine"}
 
 
 def test_tools_go_with_the_choice(qwen: Family) -> None:
@@ -188,11 +188,11 @@ def test_tools_go_with_the_choice(qwen: Family) -> None:
     )  # fmt: skip
     with running(ScriptedModel(lambda _: Generation("", calls=[("get_weather", "{}")]))) as server:
         walk = Walk(server.endpoint, qwen, cells, (WEATHER,), 300)
-        found = {entry.cell.tools: entry for entry in walk.run()}
+        exchanges = {exchange.cell.tools: exchange for exchange in walk.run()}
     named = {"type": "function", "function": {"name": "get_weather"}}
-    choices = {tools: entry.request["tool_choice"] for tools, entry in found.items()}
+    choices = {tools: exchange.request["tool_choice"] for tools, exchange in exchanges.items()}
     assert choices == {"auto": "auto", "required": "required", "named": named, "none": "none"}
-    for exchange in found.values():
+    for exchange in exchanges.values():
         assert exchange.whole and [call.name for call in exchange.whole.tool_calls] == [
             "get_weather"
         ]
@@ -213,8 +213,8 @@ def test_a_cell_knows_whether_the_model_is_to_think(
 ) -> None:
     family = families.load(default, tmp_path)
     with running(ScriptedModel(generation)) as server:
-        _, found = walked(server, family, small(("unset",), (thinking,)))
-    assert found["unset"].thinks == thinks
+        _, exchanges = walked(server, family, small(("unset",), (thinking,)))
+    assert exchanges["unset"].thinks == thinks
 
 
 def test_the_shipped_conversations_can_be_walked(qwen: Family, tmp_path: Path) -> None:

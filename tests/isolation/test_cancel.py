@@ -18,12 +18,12 @@ def test_all_arrived_and_all_were_freed() -> None:
     assert not replace(LEFT, after=2).freed
 
 
-def test_answers_that_are_nearly_whole_may_have_ended_by_themselves() -> None:
+def test_nearly_complete_answers_may_have_ended() -> None:
     assert not LEFT.ran_out
     assert replace(LEFT, tokens_after=500).ran_out
 
 
-def test_all_of_it_is_evidence() -> None:
+def test_every_field_is_evidence() -> None:
     assert LEFT.as_evidence() == {
         "streamed": True, "clients": 4, "asked_tokens": 1000, "before": 1, "during": 5, "after": 1,
         "tokens_before": 400, "tokens_after": 499, "seconds": 2.5,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.client.completion import Completion
-from pytest_vllm_gates.long_context import checks as long_context_checks
+from pytest_vllm_gates.long_context import checks
 from pytest_vllm_gates.long_context.types import (
     LadderResult,
     PromptReply,
@@ -37,30 +37,32 @@ TOO_LONG = Refusal(
 )
 
 
-def climbed(rung: Rung = RUNG, *replies: PromptReply, **fields: Any) -> RungResult:
-    given = {"rest": AT_REST} | fields
-    return RungResult(rung, replies or (WHOLE,) * rung.at_once, **given)
+def rung_result(rung: Rung = RUNG, *replies: PromptReply, **fields: Any) -> RungResult:
+    values = {"rest": AT_REST} | fields
+    return RungResult(rung, replies or (WHOLE,) * rung.at_once, **values)
 
 
-def climb(*rungs: RungResult, refusals: tuple[Refusal, ...] = (TOO_LONG,)) -> LadderResult:
-    return LadderResult(100, PARIS, rungs or (climbed(), climbed(WARM), climbed(MANY)), refusals)
+def ladder(*rungs: RungResult, refusals: tuple[Refusal, ...] = (TOO_LONG,)) -> LadderResult:
+    return LadderResult(
+        100, PARIS, rungs or (rung_result(), rung_result(WARM), rung_result(MANY)), refusals
+    )
 
 
-def told(judged: long_context_checks.Judged) -> list[str]:
+def sentences(judged: checks.Judged) -> list[str]:
     return [finding.says for finding in judged[0]]
 
 
 def test_a_healthy_server_has_no_fault() -> None:
-    whole = climb()
-    assert told(long_context_checks.unanswered(whole)) == []
-    assert told(long_context_checks.changed(whole, BF16, invariant=True)) == []
-    assert told(long_context_checks.unrefused(whole)) == []
-    assert told(long_context_checks.unwell(whole, invariant=True)) == []
-    assert told(long_context_checks.hangs(whole)) == []
+    complete = ladder()
+    assert sentences(checks.unanswered(complete)) == []
+    assert sentences(checks.changed(complete, BF16, invariant=True)) == []
+    assert sentences(checks.unrefused(complete)) == []
+    assert sentences(checks.unwell(complete, invariant=True)) == []
+    assert sentences(checks.hangs(complete)) == []
 
 
 def test_the_ladder_ends_at_the_context_to_the_token() -> None:
-    rungs = long_context_checks.rungs(4096, 4096, 8, 4, 20)
+    rungs = checks.rungs(4096, 4096, 8, 4, 20)
     assert {rung.prompt_tokens + rung.output_tokens for rung in rungs} == {
         512, 1024, 2048, 3584, 4096,
     }  # fmt: skip
@@ -70,12 +72,12 @@ def test_the_ladder_ends_at_the_context_to_the_token() -> None:
 
 
 def test_a_plan_shorter_than_the_context_is_a_rung_of_its_own() -> None:
-    rungs = long_context_checks.rungs(32768, 131072, 8, 4, 20)
+    rungs = checks.rungs(32768, 131072, 8, 4, 20)
     assert [rung.prompt_tokens + 8 for rung in rungs[::3]] == [4096, 8192, 16384, 32768, 131072, 131072]  # fmt: skip  # noqa: E501
 
 
 @pytest.mark.parametrize(
-    ("reply", "says"),
+    ("reply", "sentence"),
     [
         (PromptReply(error="answered 500: boom"), "answered 500: boom"),
         (replace(WHOLE, prompt_tokens=64), "the prompt had 96 tokens and the server counts 64"),
@@ -84,43 +86,43 @@ def test_a_plan_shorter_than_the_context_is_a_rung_of_its_own() -> None:
     ],
     ids=["no answer", "a prompt cut short", "an answer cut short", "another end"],
 )
-def test_what_is_not_answered_whole_is_told(reply: PromptReply, says: str) -> None:
-    (found,) = told(long_context_checks.unanswered(climb(climbed(RUNG, reply))))
-    assert says in found
+def test_incomplete_answers_are_findings(reply: PromptReply, sentence: str) -> None:
+    (fault,) = sentences(checks.unanswered(ladder(rung_result(RUNG, reply))))
+    assert sentence in fault
 
 
-def test_other_tokens_on_a_warm_prefix_are_told() -> None:
-    other = replace(WHOLE, output=(5, 9, 7, 8))
-    ladder_result = climb(climbed(), climbed(WARM, other))
-    (found,) = told(long_context_checks.changed(ladder_result, BF16, invariant=True))
-    assert "answered with other tokens than alone: token 1 is (9,), was (6,)" in found
+def test_other_tokens_on_a_warm_prefix_are_a_finding() -> None:
+    diverged = replace(WHOLE, output=(5, 9, 7, 8))
+    ladder_result = ladder(rung_result(), rung_result(WARM, diverged))
+    (fault,) = sentences(checks.changed(ladder_result, BF16, invariant=True))
+    assert "answered with other tokens than alone: token 1 is (9,), was (6,)" in fault
 
 
-def test_where_answers_may_part_their_scores_may_not() -> None:
+def test_diverging_answers_must_keep_their_scores() -> None:
     parted = replace(WHOLE, output=(5, 9, 7, 8))
     for lead, faults in ((0.2, 0), (9.0, 1)):
         alone = replace(WHOLE, leads=(9.0, lead, 9.0, 9.0))
-        ladder_result = climb(climbed(RUNG, alone), climbed(MANY, parted))
-        assert (
-            len(told(long_context_checks.changed(ladder_result, BF16, invariant=False))) == faults
-        )
+        ladder_result = ladder(rung_result(RUNG, alone), rung_result(MANY, parted))
+        assert len(sentences(checks.changed(ladder_result, BF16, invariant=False))) == faults
     off = replace(WHOLE, output_logprobs=(-4.1, -0.2, -0.1, -0.3))
-    (found,) = told(
-        long_context_checks.changed(climb(climbed(), climbed(MANY, off)), BF16, invariant=False)
+    (fault,) = sentences(
+        checks.changed(ladder(rung_result(), rung_result(MANY, off)), BF16, invariant=False)
     )
-    assert "scored otherwise than alone" in found
+    assert "scored otherwise than alone" in fault
 
 
-def test_the_first_rung_that_was_answered_is_what_the_others_are_held_against() -> None:
-    other = replace(WHOLE, output=(5, 9, 7, 8))
-    unanswered = climbed(RUNG, PromptReply(error="answered 500: boom"))
-    ladder_result = climb(unanswered, climbed(WARM, other), climbed(MANY, other, other))
-    findings, cases = long_context_checks.changed(ladder_result, BF16, invariant=True)
+def test_the_first_answered_rung_is_the_reference() -> None:
+    diverged = replace(WHOLE, output=(5, 9, 7, 8))
+    unanswered = rung_result(RUNG, PromptReply(error="answered 500: boom"))
+    ladder_result = ladder(
+        unanswered, rung_result(WARM, diverged), rung_result(MANY, diverged, diverged)
+    )
+    findings, cases = checks.changed(ladder_result, BF16, invariant=True)
     assert (findings, len(cases)) == ([], 1)
 
 
 @pytest.mark.parametrize(
-    ("refusal", "says"),
+    ("refusal", "sentence"),
     [
         (replace(TOO_LONG, status=200, text="fine"), "answered 200 and not refused"),
         (replace(TOO_LONG, status=500, text="boom"), "failed with 500 and not refused"),
@@ -129,20 +131,20 @@ def test_the_first_rung_that_was_answered_is_what_the_others_are_held_against() 
     ],
     ids=["silently cut", "an error of its own", "a broken connection", "no word of the limit"],
 )
-def test_what_is_too_long_and_not_refused_well_is_told(refusal: Refusal, says: str) -> None:
-    (found,) = told(long_context_checks.unrefused(climb(refusals=(refusal,))))
-    assert found.startswith(says)
+def test_too_long_prompts_must_be_refused_with_the_limit(refusal: Refusal, sentence: str) -> None:
+    (fault,) = sentences(checks.unrefused(ladder(refusals=(refusal,))))
+    assert fault.startswith(sentence)
 
 
-def test_an_answer_that_fills_the_room_there_is_is_right() -> None:
+def test_an_answer_that_fills_the_remaining_room_is_right() -> None:
     short = replace(TOO_LONG, prompt_tokens=97, status=200, completion_tokens=3)
-    assert told(long_context_checks.unrefused(climb(refusals=(short,)))) == []
+    assert sentences(checks.unrefused(ladder(refusals=(short,)))) == []
     more = replace(short, completion_tokens=4)
-    assert told(long_context_checks.unrefused(climb(refusals=(more,))))
+    assert sentences(checks.unrefused(ladder(refusals=(more,))))
 
 
 @pytest.mark.parametrize(
-    ("rest", "says"),
+    ("state", "sentence"),
     [
         (replace(AT_REST, canary=Completion(error="answered 500")), "no answer: answered 500"),
         (
@@ -154,29 +156,29 @@ def test_an_answer_that_fills_the_room_there_is_is_right() -> None:
     ],
     ids=["dead", "garbled", "busy", "leaking"],
 )
-def test_a_server_that_does_not_come_to_rest_is_told(rest: RestState, says: str) -> None:
-    (found,) = told(long_context_checks.unwell(climb(climbed(rest=rest)), invariant=True))
-    assert says in found
+def test_a_server_not_at_rest_is_a_finding(state: RestState, sentence: str) -> None:
+    (fault,) = sentences(checks.unwell(ladder(rung_result(rest=state)), invariant=True))
+    assert sentence in fault
 
 
-def test_a_hang_is_told_with_what_health_said() -> None:
+def test_a_hang_is_reported_with_the_health_status() -> None:
     hang = Hang(12.3, running=0, waiting=5, health="200", stacks=Path("out/stacks.txt"))
-    ladder_result = climb(climbed(RUNG, PromptReply(error="no answer"), rest=None, hang=hang))
-    (found,) = told(long_context_checks.hangs(ladder_result))
-    assert found == (
+    ladder_result = ladder(rung_result(RUNG, PromptReply(error="no answer"), rest=None, hang=hang))
+    (fault,) = sentences(checks.hangs(ladder_result))
+    assert fault == (
         "hangs: 0 running, 5 waiting, and for 12 s nothing has moved while /health says 200; the "
         "stacks of its processes: out/stacks.txt"
     )
-    assert told(long_context_checks.unanswered(ladder_result)) == []
+    assert sentences(checks.unanswered(ladder_result)) == []
     assert not ladder_result.rungs[0].survived
 
 
 def test_growth_is_from_one_crowd_to_the_next() -> None:
     grown = replace(AT_REST, memory_bytes=10**9 + 4096)
-    assert long_context_checks.growth(climb(climbed(MANY), climbed(MANY, rest=grown))) == 4096
-    assert long_context_checks.growth(climb(climbed(), climbed(MANY))) is None
+    assert checks.growth(ladder(rung_result(MANY), rung_result(MANY, rest=grown))) == 4096
+    assert checks.growth(ladder(rung_result(), rung_result(MANY))) is None
     unseen = replace(AT_REST, memory_bytes=None)
     assert (
-        long_context_checks.growth(climb(climbed(MANY, rest=unseen), climbed(MANY, rest=unseen)))
+        checks.growth(ladder(rung_result(MANY, rest=unseen), rung_result(MANY, rest=unseen)))
         is None
     )

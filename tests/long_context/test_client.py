@@ -73,18 +73,18 @@ def paris() -> Completion:
     return Completion(content="Paris.")
 
 
-def test_every_rung_is_asked_and_what_is_too_long_after_it(server: ContextServer) -> None:
+def test_every_rung_is_sent_then_the_too_long_prompts(server: ContextServer) -> None:
     rungs = [Rung(40, 4), Rung(40, 4, prefix="warm"), Rung(96, 4, at_once=3)]
-    with metrics(server.endpoint) as told:
-        climb = LadderTarget(server.endpoint, told, paris, 20.0).climb(
+    with metrics(server.endpoint) as server_metrics:
+        result = LadderTarget(server.endpoint, server_metrics, paris, 20.0).climb(
             Ladder(TEXT, rungs, TOO_LONG), CONTEXT
         )
-    assert [len(rung.replies) for rung in climb.rungs] == [1, 1, 3]
-    assert all(rung.survived for rung in climb.rungs)
-    first = climb.rungs[0].replies[0]
+    assert [len(rung.replies) for rung in result.rungs] == [1, 1, 3]
+    assert all(rung.survived for rung in result.rungs)
+    first = result.rungs[0].replies[0]
     assert (first.prompt_tokens, first.output, first.finish_reason) == (40, (7,) * 4, "length")
-    assert [refusal.status for refusal in climb.refusals] == [400, 400]
-    assert climb.not_asked == ()
+    assert [refusal.status for refusal in result.refusals] == [400, 400]
+    assert result.not_asked == ()
     assert [len(body["prompt"]) for body in server.completions_seen] == [
         40,
         40,
@@ -96,7 +96,7 @@ def test_every_rung_is_asked_and_what_is_too_long_after_it(server: ContextServer
     ]
 
 
-def test_a_warm_prefix_keeps_its_salt_and_a_cold_one_has_none_but_its_own(
+def test_a_warm_prefix_keeps_its_cache_salt(
     server: ContextServer,
 ) -> None:
     rungs = [Rung(40, 4), Rung(40, 4, prefix="warm"), Rung(40, 4, at_once=2)]
@@ -109,28 +109,30 @@ def test_a_warm_prefix_keeps_its_salt_and_a_cold_one_has_none_but_its_own(
 @pytest.mark.parametrize("server", [90], indirect=True)
 def test_a_hang_ends_the_climb_and_leaves_the_stacks(server: ContextServer, tmp_path: Path) -> None:
     rungs = [Rung(40, 4), Rung(96, 4), Rung(96, 4, at_once=3)]
-    with metrics(server.endpoint) as told:
+    with metrics(server.endpoint) as server_metrics:
         climber = LadderTarget(
-            server.endpoint, told, paris, 0.5, lambda: [os.getpid()], tmp_path / "logs"
+            server.endpoint, server_metrics, paris, 0.5, lambda: [os.getpid()], tmp_path / "logs"
         )
-        climb = climber.climb(Ladder(TEXT, rungs, TOO_LONG), CONTEXT)
-    hang = climb.rungs[-1].hang
+        result = climber.climb(Ladder(TEXT, rungs, TOO_LONG), CONTEXT)
+    hang = result.rungs[-1].hang
     assert hang is not None
     assert 0.4 < hang.silent_s < 20
     assert (hang.running, hang.health) == (1, "200")
     assert hang.stacks is not None
     assert f"process {os.getpid()}" in hang.stacks.read_text()
-    assert climb.rungs[-1].replies[0].error.startswith("no answer")
-    assert climb.not_asked == (rungs[2].name, "one too many", "far too long")
+    assert result.rungs[-1].replies[0].error.startswith("no answer")
+    assert result.not_asked == (rungs[2].name, "one too many", "far too long")
 
 
 def test_a_server_that_is_gone_ends_the_climb() -> None:
-    gone = Endpoint("http://127.0.0.1:9/v1", "alias")
-    climber = LadderTarget(gone, None, lambda: Completion(error="no answer: ConnectError"), 20.0)
-    climb = climber.climb(Ladder(TEXT, [Rung(40, 4), Rung(96, 4)], TOO_LONG), CONTEXT)
-    assert len(climb.rungs) == 1
-    assert "ConnectError" in climb.rungs[0].replies[0].error
-    assert not climb.rungs[0].survived
+    dead_endpoint = Endpoint("http://127.0.0.1:9/v1", "alias")
+    target = LadderTarget(
+        dead_endpoint, None, lambda: Completion(error="no answer: ConnectError"), 20.0
+    )
+    result = target.climb(Ladder(TEXT, [Rung(40, 4), Rung(96, 4)], TOO_LONG), CONTEXT)
+    assert len(result.rungs) == 1
+    assert "ConnectError" in result.rungs[0].replies[0].error
+    assert not result.rungs[0].survived
 
 
 def test_the_memory_of_processes_is_counted() -> None:

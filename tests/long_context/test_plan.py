@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytest_vllm_gates.long_context.types import load
 
 
-def test_paragraphs_come_round_again_under_another_number() -> None:
+def test_paragraphs_repeat_under_new_numbers() -> None:
     text = load()
     count = len(text.paragraphs)
     lines = list(text.text_of(count + 1))

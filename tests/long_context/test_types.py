@@ -17,12 +17,12 @@ CLIMBED = RungResult(
 )
 
 
-def test_a_rung_is_called_by_its_lengths_and_its_crowd() -> None:
+def test_a_rungs_name_has_its_lengths_and_crowd() -> None:
     assert Rung(1000, 10).name == "1000 + 10 tokens, cold"
     assert Rung(1000, 10, 2, "warm").name == "1000 + 10 tokens x 2, warm"
 
 
-def test_a_rung_was_survived_when_the_server_answers_after_it() -> None:
+def test_a_rung_is_survived_if_the_canary_answers() -> None:
     hang = Hang(silent_s=60, running=1, waiting=0, health="200", stacks=None)
     assert CLIMBED.survived
     assert not replace(CLIMBED, hang=hang).survived
@@ -30,7 +30,7 @@ def test_a_rung_was_survived_when_the_server_answers_after_it() -> None:
     assert not replace(CLIMBED, rest=replace(REST, canary=Completion(error="gone"))).survived
 
 
-def test_what_came_of_it_is_evidence() -> None:
+def test_a_rungs_evidence_has_its_errors_and_rest() -> None:
     assert CLIMBED.as_evidence() == {
         "prompt_tokens": 1000, "output_tokens": 10, "at_once": 2, "prefix": "cold",
         "seconds": 2.5, "waited": 3, "preempted": 0, "errors": ["gone"],

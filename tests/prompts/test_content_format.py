@@ -25,7 +25,7 @@ TEXT = "{% macro text(c) %}{% for p in c %}" + PARTS + "{% endmacro %}"
     ],
     ids=["attribute", "filtered", "slice", "variable", "macro", "keyword", "generation"],
 )
-def test_a_template_that_goes_through_parts_is_given_parts(template: str) -> None:
+def test_a_template_that_loops_over_content_takes_parts(template: str) -> None:
     assert takes_parts(template)
 
 
@@ -42,5 +42,5 @@ def test_a_template_that_goes_through_parts_is_given_parts(template: str) -> Non
     ],
     ids=["text", "calls", "tools", "macro of another", "namespace", "no template"],
 )  # fmt: skip
-def test_any_other_is_given_texts(template: str) -> None:
+def test_any_other_template_takes_texts(template: str) -> None:
     assert not takes_parts(template)

@@ -18,13 +18,13 @@ OPENS = "<|im_start|>assistant\n<think>\n"
 CLOSED = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
 
 
-def test_a_prompt_of_the_family_opens_as_its_file_says() -> None:
+def test_a_prompt_that_opens_as_the_family_file_says_is_right() -> None:
     assert meaning.wrong_opening(QWEN, USER + OPENS, thinks=True) is None
     assert meaning.wrong_opening(QWEN, USER + CLOSED, thinks=False) is None
 
 
 @pytest.mark.parametrize(
-    ("prompt", "thinks", "said"),
+    ("prompt", "thinks", "sentence"),
     [
         (USER, True, "does not open an assistant turn"),
         (USER + CLOSED, True, "is not opened"),
@@ -32,11 +32,11 @@ def test_a_prompt_of_the_family_opens_as_its_file_says() -> None:
         (OPENS + USER, True, "a user turn follows"),
     ],
 )
-def test_another_opening_is_named(prompt: str, thinks: bool, said: str) -> None:
-    assert said in str(meaning.wrong_opening(QWEN, prompt, thinks=thinks))
+def test_another_opening_is_a_fault(prompt: str, thinks: bool, sentence: str) -> None:
+    assert sentence in str(meaning.wrong_opening(QWEN, prompt, thinks=thinks))
 
 
-def test_of_a_family_that_does_not_think_only_the_turn_is_looked_at() -> None:
+def test_without_thinking_only_the_turn_is_checked() -> None:
     plain = families.load("gemma/3", Path("/nowhere"))
     assert plain.thinking is None
     prompt = f"{plain.prompt.user}Hi{plain.prompt.assistant}"
@@ -47,21 +47,19 @@ def test_of_a_family_that_does_not_think_only_the_turn_is_looked_at() -> None:
     assert meaning.parser_disagrees(QWEN, None) is None
 
 
-@pytest.mark.parametrize(("marker", "told"), [(None, 0), ("<|system|>", 1)])
-def test_a_system_turn_is_looked_for_where_the_family_has_its_marker(
-    marker: str | None, told: int
-) -> None:
+@pytest.mark.parametrize(("marker", "count"), [(None, 0), ("<|system|>", 1)])
+def test_a_system_turn_is_checked_if_the_family_has_one(marker: str | None, count: int) -> None:
     prompt = GLM.prompt.model_copy(update={"system": marker})
     family = GLM.model_copy(update={"prompt": prompt})
-    assert len(meaning.missing_markers(family, "", ["system"])) == told
+    assert len(meaning.missing_markers(family, "", ["system"])) == count
 
 
-def test_a_dropped_role_marker_is_counted() -> None:
-    found = meaning.missing_markers(QWEN, "Hi<|im_end|>\n" + OPENS, ["user"])
-    assert found == ["1 user turns, and 0 times the marker '<|im_start|>user\\n'"]
+def test_a_missing_role_marker_is_counted() -> None:
+    sentences = meaning.missing_markers(QWEN, "Hi<|im_end|>\n" + OPENS, ["user"])
+    assert sentences == ["1 user turns, and 0 times the marker '<|im_start|>user\\n'"]
 
 
-def test_parser_and_template_that_disagree_on_the_default_are_named() -> None:
+def test_parser_and_template_defaults_that_differ_are_a_fault() -> None:
     small = families.load("qwen3.5/small", Path("/nowhere"))
     assert "assumes that the model thinks" in str(meaning.parser_disagrees(small, "qwen3"))
     assert meaning.parser_disagrees(QWEN, "qwen3") is None
@@ -69,17 +67,17 @@ def test_parser_and_template_that_disagree_on_the_default_are_named() -> None:
     assert meaning.parser_disagrees(QWEN, "some_plugin_of_ours") is None
 
 
-def test_where_the_server_stops_and_where_it_goes_on_is_told_as_its_users_see_it() -> None:
-    wanted = ("<|im_end|>", "<|endoftext|>")
+def test_wrong_stops_are_faults_in_the_users_words() -> None:
+    stop_tokens = ("<|im_end|>", "<|endoftext|>")
     right = {"<|im_end|>": "stop", "<|endoftext|>": "stop", "<think>": "length", "id 999": None}
-    assert meaning.wrong_stops(right, wanted) == []
-    runs_on, cut = meaning.wrong_stops({"<|im_end|>": "length", "<think>": "stop"}, wanted)
+    assert meaning.wrong_stops(right, stop_tokens) == []
+    runs_on, cut = meaning.wrong_stops({"<|im_end|>": "length", "<think>": "stop"}, stop_tokens)
     assert "goes on after '<|im_end|>': answers run on past their end" in runs_on
     assert "stops at '<think>', which ends no answer of this family: answers are cut" in cut
-    assert "goes on after" in meaning.wrong_stops({"<|im_end|>": None}, wanted)[0]
+    assert "goes on after" in meaning.wrong_stops({"<|im_end|>": None}, stop_tokens)[0]
 
 
-def test_stop_ids_of_files_and_family_are_held_together() -> None:
+def test_stop_ids_of_files_and_family_are_compared() -> None:
     assert meaning.stops_disagree({"<eos>": [1]}, {1}) is None
     assert "<eos> ends an answer" in str(meaning.stops_disagree({"<eos>": [1]}, {2}))
     assert "<eos> ends an answer" in str(meaning.stops_disagree({"<eos>": [1, 2]}, {1}))
@@ -91,7 +89,7 @@ PROMPT = Rendering("x", (1,), ("x",))
 
 
 @pytest.mark.parametrize(
-    ("body", "plain", "said"),
+    ("body", "plain", "sentence"),
     [
         ({"messages": [TURN]}, PROMPT, "takes the same turns with plain texts"),
         ({"messages": [TURN]}, Refused("no"), "refuses turns of user and assistant, which every"),
@@ -101,9 +99,9 @@ PROMPT = Rendering("x", (1,), ("x",))
     ],
     ids=["of a text", "of every turn", "of system", "of tools", "of a text with tools"],
 )
-def test_a_refusal_is_wrong_where_the_shape_is_taken(
-    body: dict[str, Any], plain: Rendering | Refused, said: str | None
+def test_a_refusal_of_an_accepted_shape_is_a_fault(
+    body: dict[str, Any], plain: Rendering | Refused, sentence: str | None
 ) -> None:
-    found = meaning.wrong_refusal(body, Refused("unexpected"), plain)
-    assert found is None if said is None else said in str(found)
-    assert found is None or "unexpected" in found
+    fault = meaning.wrong_refusal(body, Refused("unexpected"), plain)
+    assert fault is None if sentence is None else sentence in str(fault)
+    assert fault is None or "unexpected" in fault

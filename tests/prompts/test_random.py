@@ -17,13 +17,13 @@ EXAMPLES = 60
 
 
 def explored(family: str, examples: int = EXAMPLES) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    bodies: list[dict[str, Any]] = []
 
     def keep(body: dict[str, Any]) -> None:
-        found.append(body)
+        bodies.append(body)
 
     explore(keep, examples, requests(families.load(family, Path("/nowhere"))))
-    return found
+    return bodies
 
 
 def test_the_same_conversations_come_every_time() -> None:
@@ -31,7 +31,7 @@ def test_the_same_conversations_come_every_time() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_they_are_requests_the_family_can_have(family: str) -> None:
+def test_random_requests_fit_the_family(family: str) -> None:
     bodies = explored(family)
     assert len(bodies) <= EXAMPLES
     tools = families.load(family, Path("/nowhere")).tools
@@ -44,7 +44,7 @@ def test_they_are_requests_the_family_can_have(family: str) -> None:
         assert "system" not in roles[1:]
 
 
-def test_the_plain_one_has_the_same_shape_and_no_other_text() -> None:
+def test_plain_texts_keep_the_requests_shape() -> None:
     for body in explored("qwen3.5"):
         before = json.dumps(body)
         plain = with_plain_texts(body)
@@ -52,15 +52,15 @@ def test_the_plain_one_has_the_same_shape_and_no_other_text() -> None:
         assert [message["role"] for message in plain["messages"]] == [
             message["role"] for message in body["messages"]
         ]
-        said = {message["content"] for message in plain["messages"]}
-        assert said <= {PLAIN, None}
-        for entry, other in zip(plain["messages"], body["messages"], strict=True):
-            assert [call["id"] for call in entry.get("tool_calls", ())] == [
-                call["id"] for call in other.get("tool_calls", ())
+        contents = {message["content"] for message in plain["messages"]}
+        assert contents <= {PLAIN, None}
+        for plain_message, message in zip(plain["messages"], body["messages"], strict=True):
+            assert [call["id"] for call in plain_message.get("tool_calls", ())] == [
+                call["id"] for call in message.get("tool_calls", ())
             ]
 
 
-def test_what_a_check_raises_is_raised_with_the_smallest_example() -> None:
+def test_a_failed_check_is_raised_for_the_smallest_example() -> None:
     def check(text: str) -> None:
         assert len(text) < 5, f"too long: {text!r}"
 

@@ -66,14 +66,14 @@ def said(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
-def test_a_prompt_ends_where_the_model_is_to_go_on(made: Made) -> None:
+def test_a_prompt_ends_in_the_assistants_opening(made: Made) -> None:
     prompt = made().render({"messages": [said("user", "Hi")]})
     assert prompt.text == "[user:Hi|]go"
     assert "".join(prompt.pieces) == prompt.text
     assert len(prompt.pieces) == len(prompt.token_ids) > 1
 
 
-def test_pieces_put_together_are_the_prompt_in_any_script(made: Made) -> None:
+def test_joined_pieces_are_the_prompt_in_any_script(made: Made) -> None:
     prompt = made().render({"messages": [said("user", "naïve 日本 שלום 👩‍🚀 \u200b e\u0301")]})
     assert "".join(prompt.pieces) == prompt.text
     assert len(prompt.pieces) == len(prompt.token_ids)
@@ -88,12 +88,12 @@ def test_switches_and_tools_reach_the_template(made: Made) -> None:
     assert made().render(body).text == "[user:Hi|]1 toolsgo at once"
 
 
-def test_the_servers_defaults_stand_where_the_request_says_nothing(made: Made) -> None:
+def test_the_servers_defaults_apply_unless_overridden(made: Made) -> None:
     rendering = made(default_chat_template_kwargs={"enable_thinking": False})
     messages = [said("user", "Hi")]
     assert rendering.render({"messages": messages}).text.endswith("go at once")
-    asked = {"messages": messages, "chat_template_kwargs": {"enable_thinking": True}}
-    assert rendering.render(asked).text.endswith("go")
+    request = {"messages": messages, "chat_template_kwargs": {"enable_thinking": True}}
+    assert rendering.render(request).text.endswith("go")
 
 
 @pytest.mark.parametrize("content", [None, ""])
@@ -103,7 +103,7 @@ def test_absent_content_is_empty(made: Made, content: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-def test_reasoning_is_known_by_both_its_names(made: Made, name: str) -> None:
+def test_reasoning_is_passed_under_both_names(made: Made, name: str) -> None:
     message = said("assistant", "4", **{name: "2+2"})
     assert made().render({"messages": [message]}).text == "[assistant:4|2+2]go"
 
@@ -134,25 +134,25 @@ def test_parts_are_left_to_a_template_that_takes_them(made: Made) -> None:
     assert made(SHOWING_PARTS).render({"messages": [said("user", PARTS)]}).text == "onetwo;"
 
 
-def test_the_servers_own_content_format_stands(made: Made) -> None:
+def test_the_servers_content_format_is_used(made: Made) -> None:
     rendering = made(SHOWING_PARTS, chat_template_content_format="string")
     assert rendering.render({"messages": [said("user", PARTS)]}).text == "one\ntwo;"
 
 
-def test_whatever_a_template_raises_it_refuses(made: Made) -> None:
+def test_any_error_of_a_template_is_a_refusal(made: Made) -> None:
     raising = "{% if messages | length > 1 %}{{ 1 // 0 }}{% endif %}x"
-    found = made(raising).outcome({"messages": [said("user", "Hi"), said("user", "Hi")]})
-    assert isinstance(found, Refused)
-    assert "zero" in str(found)
+    refusal = made(raising).outcome({"messages": [said("user", "Hi"), said("user", "Hi")]})
+    assert isinstance(refusal, Refused)
+    assert "zero" in str(refusal)
 
 
-def test_what_the_template_refuses_is_told_in_its_words(made: Made) -> None:
+def test_a_refusal_has_the_templates_words(made: Made) -> None:
     with pytest.raises(Refused, match="system first"):
         made().render({"messages": [said("user", "Hi"), said("system", "late")]})
 
 
 @pytest.mark.parametrize(
-    ("template", "told"),
+    ("template", "sentence"),
     [
         (None, "has no chat template: every chat will be refused"),
         ("{% if %}", "the chat template has a syntax error in line 1"),
@@ -160,15 +160,15 @@ def test_what_the_template_refuses_is_told_in_its_words(made: Made) -> None:
         ("{{ raise_exception('never') }}", "cannot render one plain question: never"),
     ],
 )
-def test_a_template_that_is_no_use_is_told(made: Made, template: str | None, told: str) -> None:
+def test_an_unusable_template_is_a_user_error(
+    made: Made, template: str | None, sentence: str
+) -> None:
     with pytest.raises(UserError, match=r"^checkpoint weights") as caught:
         made(template)
-    assert told in str(caught.value)
+    assert sentence in str(caught.value)
 
 
-def test_a_conversation_that_never_ends_is_given_up_once(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_conversation_is_tried_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     renders = made(f"{{% if messages | length > 1 %}}{endless}{{% endif %}}{SHOWING}")
     monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 0.2)
@@ -181,7 +181,7 @@ def test_a_conversation_that_never_ends_is_given_up_once(
     assert renders.render({"messages": [said("user", "Hi")]}).text == "[user:Hi|]go"
 
 
-def test_the_next_conversation_that_never_ends_is_given_up_sooner(
+def test_the_next_endless_conversation_has_a_shorter_limit(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
@@ -194,9 +194,7 @@ def test_the_next_conversation_that_never_ends_is_given_up_sooner(
         monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 600)
 
 
-def test_a_template_that_never_ends_is_given_up(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_template_is_a_user_error(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 0.2)
     endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     with pytest.raises(UserError, match="does it loop"):
@@ -204,7 +202,9 @@ def test_a_template_that_never_ends_is_given_up(
 
 
 @pytest.mark.parametrize("fault", ["cut", "gone", "no JSON"])
-def test_a_tokenizer_that_does_not_load_is_told(made: Made, folder: Path, fault: str) -> None:
+def test_a_tokenizer_that_does_not_load_is_a_user_error(
+    made: Made, folder: Path, fault: str
+) -> None:
     tokenizer = folder / "tokenizer.json"
     text = tokenizer.read_text()
     tokenizer.write_text({"cut": text[: len(text) // 2], "no JSON": "hello"}.get(fault, ""))
@@ -219,7 +219,7 @@ def test_a_tokenizer_that_does_not_load_is_told(made: Made, folder: Path, fault:
 ASKED = {"messages": [said("user", "Hi")]}
 
 
-def test_the_servers_own_template_takes_the_checkpoints_place(made: Made, tmp_path: Path) -> None:
+def test_the_servers_template_replaces_the_checkpoints(made: Made, tmp_path: Path) -> None:
     own = tmp_path / "own.jinja"
     own.write_text("own")
     assert made(chat_template=str(own)).render(ASKED).text == "own"
@@ -240,7 +240,7 @@ def test_everything_a_prompt_is_made_from_is_locked(made: Made) -> None:
     assert parts["chat template"].decode() == SHOWING
 
 
-def test_stop_ids_are_taken_from_wherever_they_are_told(made: Made, folder: Path) -> None:
+def test_stop_ids_come_from_every_config_file(made: Made, folder: Path) -> None:
     (folder / "generation_config.json").write_text('{"eos_token_id": [5, 6]}')
     (folder / "config.json").write_text(json.dumps({"text_config": {"eos_token_id": 7}}))
     assert {5, 6, 7} <= made().stop_ids()

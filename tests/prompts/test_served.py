@@ -38,10 +38,10 @@ def every(answers: Answers, body: dict[str, Any], *, chats: bool = True) -> dict
         return served.served_prompts(server.endpoint, body, chats=chats)
 
 
-def test_each_way_tells_its_own() -> None:
+def test_each_endpoint_reports_its_own_prompt() -> None:
     with running(ScriptedServer(lambda path, _: ANSWERS[path])) as server:
-        found = served.served_prompts(server.endpoint, PLAIN, chats=True)
-    assert found == {"/tokenize": (1, 2), "the chat API": (3, 4), "a chat": (5, 6)}
+        prompts = served.served_prompts(server.endpoint, PLAIN, chats=True)
+    assert prompts == {"/tokenize": (1, 2), "the chat API": (3, 4), "a chat": (5, 6)}
     bodies = {request.path: request.body for request in server.requests_seen}
     assert len(bodies) == len(server.requests_seen)
     assert all(body["messages"] == [USER] and body["model"] == "alias" for body in bodies.values())
@@ -49,41 +49,41 @@ def test_each_way_tells_its_own() -> None:
     assert (chat["max_tokens"], chat["return_token_ids"]) == (1, True)
 
 
-def test_a_renderer_is_asked_for_no_chat() -> None:
+def test_a_renderer_gets_no_chat() -> None:
     assert [*every(ANSWERS, PLAIN, chats=False)] == ["/tokenize", "the chat API"]
 
 
 @pytest.mark.parametrize("body", [OLD, {**PLAIN, "reasoning_effort": "low"}], ids=["old", "effort"])
-def test_tokenize_is_not_asked_what_it_does_not_read(body: dict[str, Any]) -> None:
+def test_tokenize_gets_only_requests_it_can_read(body: dict[str, Any]) -> None:
     assert [*every(ANSWERS, body)] == ["the chat API", "a chat"]
 
 
-def test_a_prompt_that_leaves_no_room_is_tokenized_alone() -> None:
+def test_a_prompt_without_room_is_only_tokenized() -> None:
     full = {**ANSWERS, http.TOKENIZE: (200, {"tokens": [1, 2], "max_model_len": 2})}
     assert every(full, PLAIN) == {"/tokenize": (1, 2)}
 
 
-def test_a_server_that_hides_its_renderer_tells_by_chats() -> None:
+def test_a_server_without_render_reports_by_chats() -> None:
     assert [*every({**ANSWERS, http.RENDER: GONE}, OLD)] == ["a chat"]
 
 
-def test_a_server_that_tells_nothing_of_a_chats_prompt_is_not_judged_by_it() -> None:
+def test_a_chat_without_prompt_ids_is_left_out() -> None:
     silent = {**ANSWERS, http.RENDER: GONE, http.CHAT: (200, {"choices": []})}
     assert every(silent, OLD) == {}
 
 
-def test_a_refusal_is_one_by_every_way() -> None:
+def test_every_endpoint_can_refuse() -> None:
     refused = (400, {"error": {"message": "no such role"}})
-    found = every(dict.fromkeys(ANSWERS, refused), PLAIN)
-    assert [*found] == ["/tokenize"]
-    found = every(dict.fromkeys(ANSWERS, refused), OLD)
-    assert [*found] == ["the chat API", "a chat"]
+    prompts = every(dict.fromkeys(ANSWERS, refused), PLAIN)
+    assert [*prompts] == ["/tokenize"]
+    prompts = every(dict.fromkeys(ANSWERS, refused), OLD)
+    assert [*prompts] == ["the chat API", "a chat"]
     assert all(
-        isinstance(entry, Refused) and "no such role" in str(entry) for entry in found.values()
+        isinstance(prompt, Refused) and "no such role" in str(prompt) for prompt in prompts.values()
     )
 
 
-def test_a_server_that_breaks_is_no_refusal() -> None:
+def test_a_server_error_is_not_a_refusal() -> None:
     broken = {**ANSWERS, http.CHAT: (500, {"error": {"message": "dead"}})}
     with pytest.raises(httpx.HTTPStatusError, match="500"):
         every(broken, PLAIN)

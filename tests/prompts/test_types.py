@@ -34,39 +34,39 @@ def test_a_text_is_one_part_where_the_template_takes_parts() -> None:
     assert as_served({"role": "assistant"}, in_parts=True)["content"] == []
 
 
-def test_what_a_tool_answers_is_always_a_text() -> None:
+def test_a_tools_result_is_always_a_text() -> None:
     message = {"role": "tool", "tool_call_id": "1", "content": PARTS}
     served = as_served(message, in_parts=True)
     assert served == {"role": "tool", "tool_call_id": "1", "content": "one\ntwo"}
 
 
-def test_a_part_that_is_no_text_is_named() -> None:
+def test_a_part_that_is_not_text_is_named() -> None:
     with pytest.raises(ValueError, match=r"^content parts of type image_url: only text"):
         as_served({"role": "user", "content": [{"type": "image_url", "image_url": "x"}]})
 
 
-def test_nothing_comes_through_that_vllm_leaves_out() -> None:
-    sent: dict[str, Any] = {
+def test_keys_that_vllm_leaves_out_are_left_out() -> None:
+    message: dict[str, Any] = {
         "role": "assistant",
         "content": "x",
         "refusal": None,
         "tool_calls": [],
         "name": "Bo",
     }
-    assert as_served(sent) == {"role": "assistant", "content": "x", "name": "Bo"}
+    assert as_served(message) == {"role": "assistant", "content": "x", "name": "Bo"}
 
 
-def test_reasoning_that_is_empty_is_there() -> None:
+def test_empty_reasoning_is_kept() -> None:
     assert as_served({"role": "assistant", "content": "x", "reasoning": ""})["reasoning"] == ""
     assert "reasoning" not in as_served({"role": "assistant", "content": "x"})
 
 
-def test_tools_come_in_vllms_order_with_what_is_absent() -> None:
-    sent: dict[str, Any] = {
+def test_tools_have_vllms_keys_in_its_order() -> None:
+    tool: dict[str, Any] = {
         "function": {"parameters": {}, "name": "f", "strict": True, "more": 1},
         "more": 2,
     }
-    (served,) = tools_as_served([sent]) or [{}]
+    (served,) = tools_as_served([tool]) or [{}]
     function: dict[str, Any] = {"name": "f", "description": None, "parameters": {}, "strict": True}
     assert served == {"type": "function", "function": function}
     assert list(served) == ["type", "function"]
@@ -78,7 +78,7 @@ def test_no_tools_are_none() -> None:
     assert tools_as_served([]) is None
 
 
-def test_the_prompt_opens_an_answer_unless_it_goes_on_with_one() -> None:
+def test_a_continued_message_opens_no_answer() -> None:
     assert options_as_served({}, {}) == {
         "add_generation_prompt": True,
         "continue_final_message": False,
@@ -90,25 +90,25 @@ def test_the_prompt_opens_an_answer_unless_it_goes_on_with_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("effort", "sent", "thinks"),
+    ("effort", "kwargs", "thinks"),
     [("high", {}, True), ("none", {}, False), ("high", {"enable_thinking": False}, False)],
 )
-def test_an_effort_switches_thinking_unless_that_is_given(
-    effort: str, sent: dict[str, Any], thinks: bool
+def test_an_effort_switches_thinking_unless_set(
+    effort: str, kwargs: dict[str, Any], thinks: bool
 ) -> None:
-    body = {"reasoning_effort": effort, "chat_template_kwargs": sent}
+    body = {"reasoning_effort": effort, "chat_template_kwargs": kwargs}
     options = options_as_served(body, {"enable_thinking": not thinks})
     assert (options["reasoning_effort"], options["enable_thinking"]) == (effort, thinks)
 
 
-def test_a_keyword_that_says_nothing_leaves_the_servers_default() -> None:
+def test_null_and_auto_keep_the_servers_default() -> None:
     body = {"chat_template_kwargs": {"a": None, "b": "auto", "c": False}}
     options = options_as_served(body, {"a": 1, "b": 2, "c": 3})
     assert (options["a"], options["b"], options["c"]) == (1, 2, False)
 
 
 @pytest.mark.parametrize(
-    "sent",
+    "message",
     [
         {"reasoning": "because"},
         {"reasoning_content": "because"},
@@ -116,13 +116,13 @@ def test_a_keyword_that_says_nothing_leaves_the_servers_default() -> None:
         {"reasoning": "because", "reasoning_content": "or so"},
     ],
 )
-def test_reasoning_has_both_its_names(sent: dict[str, Any]) -> None:
-    served = as_served({"role": "assistant", "content": "x", **sent})
+def test_reasoning_has_both_its_names(message: dict[str, Any]) -> None:
+    served = as_served({"role": "assistant", "content": "x", **message})
     assert (served["reasoning"], served["reasoning_content"]) == ("because", "because")
 
 
 @pytest.mark.parametrize(
-    ("sent", "served"),
+    ("message", "served"),
     [
         ('{"a": 1}', {"a": 1}),
         ({"a": 1}, {"a": 1}),
@@ -132,11 +132,11 @@ def test_reasoning_has_both_its_names(sent: dict[str, Any]) -> None:
         ("[1]", {}),
     ],
 )
-def test_arguments_become_an_object(sent: Any, served: dict[str, Any]) -> None:
-    assert called(sent) == served
+def test_arguments_become_an_object(message: Any, served: dict[str, Any]) -> None:
+    assert called(message) == served
 
 
-def test_what_the_client_sent_is_left_alone() -> None:
+def test_the_clients_request_is_not_changed() -> None:
     message = {"role": "user", "content": None}
     as_served(message)
     assert message == {"role": "user", "content": None}

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.outcomes import Finding
-from pytest_vllm_gates.robustness import checks as robustness_checks
+from pytest_vllm_gates.robustness import checks
 from pytest_vllm_gates.robustness.types import Checkup, Reaction, RobustnessResult, WrongRequest
 
 HEALTHY = Completion(content="Paris.", finish_reason="stop", token_ids=(1, 2))
@@ -23,20 +23,20 @@ def reaction(
     case = WrongRequest(
         name="a case", **{key: more.pop(key) for key in ("expect", "names", "raw") if key in more}
     )
-    given: dict[str, Any] = {"completion": False, "text": "what came", "seconds": 0.1}
-    return Reaction(case, request, status, message, **{**given, **more})
+    defaults: dict[str, Any] = {"completion": False, "text": "what came", "seconds": 0.1}
+    return Reaction(case, request, status, message, **{**defaults, **more})
 
 
 def treatment(*reactions: Reaction, checkups: tuple[Checkup, ...] = ()) -> RobustnessResult:
     return RobustnessResult(HEALTHY, reactions, checkups, ())
 
 
-def sentences(found: robustness_checks.Judged) -> list[str]:
-    return [finding.says for finding in found[0]]
+def sentences(judged: checks.Judged) -> list[str]:
+    return [finding.says for finding in judged[0]]
 
 
 @pytest.mark.parametrize(
-    ("one", "says"),
+    ("tested_reaction", "expected"),
     [
         (reaction(500), ["answered 500: 'what came'"]),
         (reaction(503), ["answered 503: 'what came'"]),
@@ -46,12 +46,14 @@ def sentences(found: robustness_checks.Judged) -> list[str]:
         (reaction(200), []),
     ],
 )
-def test_the_servers_own_failures(one: Reaction, says: list[str]) -> None:
-    assert sentences(robustness_checks.unsurvived(treatment(one))) == says
+def test_server_errors_and_silence_are_findings(
+    tested_reaction: Reaction, expected: list[str]
+) -> None:
+    assert sentences(checks.unsurvived(treatment(tested_reaction))) == expected
 
 
 @pytest.mark.parametrize(
-    ("one", "says"),
+    ("tested_reaction", "expected"),
     [
         (reaction(200, completion=True), ["answered 200, and not refused"]),
         (reaction(200, completion=True, expect="either"), []),
@@ -61,12 +63,14 @@ def test_the_servers_own_failures(one: Reaction, says: list[str]) -> None:
         (reaction(200, completion=True, expect="answered"), []),
     ],
 )
-def test_what_is_answered_and_should_not_be(one: Reaction, says: list[str]) -> None:
-    assert sentences(robustness_checks.accepted(treatment(one))) == says
+def test_answers_to_wrong_requests_are_findings(
+    tested_reaction: Reaction, expected: list[str]
+) -> None:
+    assert sentences(checks.accepted(treatment(tested_reaction))) == expected
 
 
 @pytest.mark.parametrize(
-    ("one", "says"),
+    ("tested_reaction", "expected"),
     [
         (reaction(200, completion=True, expect="answered"), []),
         (reaction(200, expect="answered"), ["answered 200 with no completion: 'what came'"]),
@@ -76,12 +80,14 @@ def test_what_is_answered_and_should_not_be(one: Reaction, says: list[str]) -> N
         (reaction(400), []),
     ],
 )
-def test_what_is_right_and_turned_away(one: Reaction, says: list[str]) -> None:
-    assert sentences(robustness_checks.turned_away(treatment(one))) == says
+def test_refusals_of_valid_requests_are_findings(
+    tested_reaction: Reaction, expected: list[str]
+) -> None:
+    assert sentences(checks.turned_away(treatment(tested_reaction))) == expected
 
 
 @pytest.mark.parametrize(
-    ("one", "says"),
+    ("tested_reaction", "expected"),
     [
         (reaction(400, None), ["refused with 400 and no JSON error: 'what came'"]),
         (reaction(400, "Bad.", names=("top_p", "json")),
@@ -93,8 +99,10 @@ def test_what_is_right_and_turned_away(one: Reaction, says: list[str]) -> None:
         (reaction(400, None, expect="answered"), []),
     ],
 )  # fmt: skip
-def test_what_is_refused_without_help(one: Reaction, says: list[str]) -> None:
-    assert sentences(robustness_checks.unexplained(treatment(one))) == says
+def test_refusals_without_a_reason_are_findings(
+    tested_reaction: Reaction, expected: list[str]
+) -> None:
+    assert sentences(checks.unexplained(treatment(tested_reaction))) == expected
 
 
 def test_each_promise_looks_only_at_its_own_cases() -> None:
@@ -102,37 +110,37 @@ def test_each_promise_looks_only_at_its_own_cases() -> None:
     assert [
         len(judge(all_three)[1])
         for judge in (
-            robustness_checks.unsurvived,
-            robustness_checks.accepted,
-            robustness_checks.unexplained,
+            checks.unsurvived,
+            checks.accepted,
+            checks.unexplained,
         )
     ] == [3, 2, 1]
 
 
-def test_a_server_that_answers_no_longer_is_told_with_what_was_before() -> None:
+def test_a_server_that_stops_answering_names_the_cases() -> None:
     silent = Checkup(("first", "last"), Completion(error="ReadTimeout"))
     fine = Checkup(("alone",), HEALTHY)
-    findings, cases = robustness_checks.unwell(treatment(checkups=(fine, silent)))
+    findings, cases = checks.unwell(treatment(checkups=(fine, silent)))
     assert [case.name for case in cases] == ["after 'alone' to 'alone'", "after 'first' to 'last'"]
     assert findings == [Finding(cases[1], "an ordinary question: no answer: ReadTimeout")]
 
 
-def test_a_case_is_told_as_it_stands_in_its_file() -> None:
-    findings, _ = robustness_checks.unsurvived(treatment(reaction(500, raw=("{",))))
+def test_a_cases_request_is_shown_as_in_its_file() -> None:
+    findings, _ = checks.unsurvived(treatment(reaction(500, raw=("{",))))
     assert findings[0].case.request == {"method": "POST", "path": "/chat/completions", "raw": ["{"]}
     assert findings[0].case.traits == {"case": "a case"}
 
 
 def test_the_slowest_is_named() -> None:
     quick, slow = reaction(400), reaction(400, seconds=2.3456)
-    assert robustness_checks.slowest([quick, slow, quick]) == ("a case", 2.346)
+    assert checks.slowest([quick, slow, quick]) == ("a case", 2.346)
 
 
-def test_refusals_are_told_without_what_differs_from_boot_to_boot() -> None:
-    asked = {"model": "qwen-1f2e"}
-    told = robustness_checks.refusals([reaction(400, "model qwen-1f2e has 4096 tokens", asked)])
-    assert list(told.values()) == ["400: model MODEL has N tokens"]
-    assert robustness_checks.refusals([reaction(200, None), reaction(500)]) == {}
-    assert robustness_checks.refusals([reaction(404, None, text="Not Found: 9")]) == {
+def test_refusals_omit_the_alias_and_numbers() -> None:
+    request = {"model": "qwen-1f2e"}
+    messages = checks.refusals([reaction(400, "model qwen-1f2e has 4096 tokens", request)])
+    assert list(messages.values()) == ["400: model MODEL has N tokens"]
+    assert checks.refusals([reaction(200, None), reaction(500)]) == {}
+    assert checks.refusals([reaction(404, None, text="Not Found: 9")]) == {
         "a case": "404: Not Found: N",
     }

@@ -8,7 +8,7 @@ from pytest_vllm_gates.robustness.client import _is_completion, _message
 DEEP = "[" * 100_000
 
 
-def test_it_is_no_error_no_completion_and_no_arguments() -> None:
+def test_deep_json_is_no_error_completion_or_arguments() -> None:
     assert _message(DEEP) is None
     assert not _is_completion(DEEP)
     assert _arguments({"function": {"arguments": DEEP}}) == {}

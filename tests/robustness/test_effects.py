@@ -18,7 +18,7 @@ def generated(*ids: int, text: str = "It is cold.", **more: Any) -> Generated:
 PLAIN = generated(7, 8, 9)
 
 
-def told(
+def faults_of(
     request: dict[str, Any], *choices: Generated, parameter: str = "one", **more: Any
 ) -> list[str]:
     return [*missing_effects(Effect(parameter, "whole", request, choices, **more))]
@@ -39,8 +39,10 @@ def told(
         ({"include_stop_str_in_output": True, "stop": ["is"]}, PLAIN),
     ],
 )  # fmt: skip
-def test_what_had_its_effect_is_right(request_: dict[str, Any], choice: Generated) -> None:
-    assert told(request_, choice) == []
+def test_a_parameter_with_its_effect_has_no_fault(
+    request_: dict[str, Any], choice: Generated
+) -> None:
+    assert faults_of(request_, choice) == []
 
 
 @pytest.mark.parametrize(
@@ -62,29 +64,29 @@ def test_what_had_its_effect_is_right(request_: dict[str, Any], choice: Generate
          "the answer is to end in its stop 'is', and ends in 'It '"),
     ],
 )  # fmt: skip
-def test_what_was_ignored_is_told(
+def test_an_ignored_parameter_is_a_fault(
     request_: dict[str, Any], choice: Generated, sentence: str
 ) -> None:
-    (found,) = told(request_, choice)
-    assert found.startswith(sentence)
+    (fault,) = faults_of(request_, choice)
+    assert fault.startswith(sentence)
 
 
-def test_a_forbidden_token_is_told() -> None:
-    assert told({}, PLAIN, parameter="bad_words", barred=frozenset({8})) == [
+def test_a_forbidden_token_is_a_fault() -> None:
+    assert faults_of({}, PLAIN, parameter="bad_words", barred=frozenset({8})) == [
         "bad_words forbids token 8, and it came"
     ]
-    assert told({}, PLAIN, parameter="bad_words", barred=frozenset({6})) == []
+    assert faults_of({}, PLAIN, parameter="bad_words", barred=frozenset({6})) == []
 
 
 def test_each_choice_is_judged() -> None:
-    assert told({"n": 2}, PLAIN, PLAIN) == []
-    assert told({"n": 2}, PLAIN) == ["2 choices were asked for (n), and 1 came"]
-    assert told({}) == ["1 choices were asked for (n), and 0 came"]
-    assert told({"n": 2}, PLAIN, generated()) == ["nothing was generated"]
+    assert faults_of({"n": 2}, PLAIN, PLAIN) == []
+    assert faults_of({"n": 2}, PLAIN) == ["2 choices were asked for (n), and 1 came"]
+    assert faults_of({}) == ["1 choices were asked for (n), and 0 came"]
+    assert faults_of({"n": 2}, PLAIN, generated()) == ["nothing was generated"]
 
 
-def test_a_refusal_is_an_answer_and_a_failure_is_none() -> None:
-    assert told({"n": 2}, refused="not with speculation") == []
-    assert told({"n": 2}, failed="InternalServerError: dead") == [
+def test_a_refusal_is_right_and_a_failure_is_a_fault() -> None:
+    assert faults_of({"n": 2}, refused="not with speculation") == []
+    assert faults_of({"n": 2}, failed="InternalServerError: dead") == [
         "the server fails: InternalServerError: dead"
     ]

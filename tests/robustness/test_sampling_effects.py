@@ -35,7 +35,7 @@ def engine(body: dict[str, Any]) -> tuple[int, ...]:
     if "min_tokens" in body:
         barred |= set(body["stop_token_ids"])
     allowed = body.get("allowed_token_ids", GREEDY)
-    ids = [item for item in GREEDY if item in allowed and item not in barred]
+    ids = [token for token in GREEDY if token in allowed and token not in barred]
     for at, number in enumerate(ids):
         if WORDS[number].strip() in body.get("stop", ()):
             return tuple(ids[: at + 1])
@@ -87,10 +87,12 @@ def effects_of(answer: Callable[[str, Any], ServerAnswer] = obeys) -> list[Effec
 
 
 def faults(effects: list[Effect]) -> dict[str, list[str]]:
-    return {effect.name: found for effect in effects if (found := [*missing_effects(effect)])}
+    return {
+        effect.name: sentences for effect in effects if (sentences := [*missing_effects(effect)])
+    }
 
 
-def test_an_engine_that_obeys_is_right() -> None:
+def test_an_engine_with_every_effect_has_no_fault() -> None:
     effects = effects_of()
     assert faults(effects) == {}
     assert {effect.parameter for effect in effects} == {
@@ -104,10 +106,10 @@ def test_an_engine_that_obeys_is_right() -> None:
     assert all(effect.request["prompt"] == PROMPT for effect in effects)
 
 
-def test_a_stream_comes_to_what_a_whole_answer_is() -> None:
-    found = {effect.name: effect for effect in effects_of()}
+def test_a_stream_has_the_choices_of_a_whole_answer() -> None:
+    by_name = {effect.name: effect for effect in effects_of()}
     for name in ("logprobs", "n"):
-        assert found[f"{name}, streamed"].choices == found[f"{name}, whole"].choices
+        assert by_name[f"{name}, streamed"].choices == by_name[f"{name}, whole"].choices
 
 
 IGNORED = {
@@ -120,16 +122,16 @@ IGNORED = {
 
 
 @pytest.mark.parametrize("parameter", IGNORED)
-def test_a_gateway_that_drops_a_parameter_is_seen(parameter: str) -> None:
+def test_a_dropped_parameter_is_a_fault(parameter: str) -> None:
     def drops(path: str, body: dict[str, Any]) -> ServerAnswer:
         return obeys(path, {name: value for name, value in body.items() if name != parameter})
 
-    found = faults(effects_of(drops))
-    assert {name.partition(",")[0] for name in found} >= {parameter}
-    assert found[f"{parameter}, whole"][0].startswith(IGNORED[parameter])
+    faults_by_name = faults(effects_of(drops))
+    assert {name.partition(",")[0] for name in faults_by_name} >= {parameter}
+    assert faults_by_name[f"{parameter}, whole"][0].startswith(IGNORED[parameter])
 
 
-def test_an_engine_that_stops_too_early_is_seen() -> None:
+def test_stopping_before_min_tokens_is_a_fault() -> None:
     def early(path: str, body: dict[str, Any]) -> ServerAnswer:
         status, content = obeys(path, body)
         if "min_tokens" in body:
@@ -141,7 +143,7 @@ def test_an_engine_that_stops_too_early_is_seen() -> None:
     }
 
 
-def test_an_engine_that_narrows_nothing_is_seen() -> None:
+def test_an_engine_that_narrows_nothing_is_a_fault() -> None:
     def hot(path: str, body: dict[str, Any]) -> ServerAnswer:
         status, content = obeys(path, body)
         if body.get("temperature", 0) > 1 and "top_p" not in body:
@@ -151,7 +153,7 @@ def test_an_engine_that_narrows_nothing_is_seen() -> None:
     assert [*faults(effects_of(hot))] == ["top_k, whole", "min_p, whole"]
 
 
-def test_what_is_refused_is_told_and_is_no_fault() -> None:
+def test_a_refused_parameter_is_not_a_fault() -> None:
     def refuses(path: str, body: dict[str, Any]) -> ServerAnswer:
         if "min_p" in body:
             return 400, {"error": {"message": "min_p is not supported with speculation"}}
@@ -163,7 +165,7 @@ def test_what_is_refused_is_told_and_is_no_fault() -> None:
     assert (refused.parameter, "with speculation" in refused.refused) == ("min_p", True)
 
 
-def test_what_the_server_dies_of_is_a_fault() -> None:
+def test_a_parameter_that_breaks_the_server_is_a_fault() -> None:
     def dies(path: str, body: dict[str, Any]) -> ServerAnswer:
         if "bad_words" in body:
             return 500, {"error": {"message": "EngineCore"}}
@@ -173,7 +175,7 @@ def test_what_the_server_dies_of_is_a_fault() -> None:
     assert sentence.startswith("the server fails: InternalServerError: ")
 
 
-def test_a_server_that_fails_at_once_is_told() -> None:
+def test_a_server_that_fails_at_once_is_a_fault() -> None:
     def dead(path: str, body: dict[str, Any]) -> ServerAnswer:
         return obeys(path, body) if path == "/tokenize" else (500, {"error": {"message": "dead"}})
 
@@ -181,7 +183,7 @@ def test_a_server_that_fails_at_once_is_told() -> None:
     assert faults([only])["none, whole"][0].startswith("the server fails: InternalServerError")
 
 
-def test_a_server_that_takes_no_prompts_is_not_judged() -> None:
+def test_a_server_without_completions_is_not_applicable() -> None:
     def chats_only(path: str, body: dict[str, Any]) -> ServerAnswer:
         return obeys(path, body) if path == "/tokenize" else (404, {"detail": "Not Found"})
 
@@ -190,41 +192,41 @@ def test_a_server_that_takes_no_prompts_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize("answer", [(404, {"detail": "Not Found"}), (200, {}), (200, "no")])
-def test_a_server_that_tells_no_prompt_is_not_judged(answer: ServerAnswer) -> None:
+def test_a_server_without_tokenize_is_not_applicable(answer: ServerAnswer) -> None:
     with pytest.raises(NotApplicable, match=r"tells no chat's prompt \(/tokenize\)"):
         effects_of(lambda *_: answer)
 
 
-def test_a_server_that_tells_no_tokens_is_not_judged() -> None:
+def test_a_server_without_token_ids_is_inconclusive() -> None:
     def silent(path: str, body: dict[str, Any]) -> ServerAnswer:
         status, content = obeys(path, body)
-        for entry in content.get("choices", ()):
-            del entry["token_ids"]
+        for choice in content.get("choices", ()):
+            del choice["token_ids"]
         return status, content
 
     with pytest.raises(Inconclusive, match="tells no tokens"):
         effects_of(silent)
 
 
-def test_a_server_that_dies_of_the_prompt_is_no_server_without_one() -> None:
+def test_a_server_error_on_tokenize_is_raised() -> None:
     with pytest.raises(httpx.HTTPStatusError, match="500"):
         effects_of(lambda *_: (500, {"error": {"message": "EngineCore"}}))
 
 
-def test_a_place_without_alternatives_is_told() -> None:
+def test_a_place_without_alternatives_is_a_fault() -> None:
     def untold(path: str, body: dict[str, Any]) -> ServerAnswer:
         status, content = obeys(path, body)
         if body.get("logprobs") == 2 and not body.get("stream"):
             content["choices"][0]["logprobs"]["top_logprobs"][3] = {}
         return status, content
 
-    found = faults(effects_of(untold))
-    assert found == {
+    faults_by_name = faults(effects_of(untold))
+    assert faults_by_name == {
         "logprobs, whole": ["12 tokens came, log-probabilities of 12, and the best at 11 places"]
     }
 
 
-def test_an_answer_without_a_word_leaves_words_out() -> None:
+def test_without_a_word_word_parameters_are_left_out() -> None:
     def numbers(path: str, body: dict[str, Any]) -> ServerAnswer:
         if path == "/detokenize":
             return 200, {"prompt": "7"}

@@ -48,7 +48,7 @@ def test_a_project_adds_cases_and_replaces_files(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("read")
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "sentence"),
     [
         ('[[cases]]\nname = "a"\nboddy = {}\n', "unknown key 'cases.0.boddy'; did you mean 'body'"),
         ("[[cases]]\nbody = {}\n", "'cases.0.name' is missing"),
@@ -59,10 +59,10 @@ def test_a_project_adds_cases_and_replaces_files(tmp_path: Path) -> None:
         ("", "'cases' is missing"),
     ],
 )  # fmt: skip
-def test_a_fault_in_a_file_is_told(tmp_path: Path, text: str, says: str) -> None:
+def test_a_fault_in_a_file_is_a_user_error(tmp_path: Path, text: str, sentence: str) -> None:
     with pytest.raises(UserError) as error:
         cases(tmp_path, text)
-    assert says in str(error.value)
+    assert sentence in str(error.value)
 
 
 @pytest.mark.usefixtures("read")
@@ -80,7 +80,7 @@ def test_a_body_is_laid_over_a_plain_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("read")
-def test_what_is_too_long_for_a_file_is_repeated(tmp_path: Path) -> None:
+def test_repeat_and_times_make_long_values(tmp_path: Path) -> None:
     (case,) = cases(
         tmp_path,
         '[[cases]]\nname = "a"\nbody.stop = { repeat = ["x"], times = 3 }\n'
@@ -93,7 +93,7 @@ def test_what_is_too_long_for_a_file_is_repeated(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("read")
-def test_raw_texts_are_sent_as_they_stand(tmp_path: Path) -> None:
+def test_raw_texts_are_sent_unchanged(tmp_path: Path) -> None:
     (case,) = cases(
         tmp_path,
         '[[cases]]\nname = "a"\nencoding = "latin-1"\n'

@@ -25,7 +25,7 @@ def told(**changes: Any) -> list[str]:
     return differences(WHOLE, replace(WHOLE, chunks=7, **changes))
 
 
-def test_equal_answers_differ_in_nothing() -> None:
+def test_equal_answers_have_no_differences() -> None:
     assert told() == []
 
 
@@ -40,7 +40,7 @@ def test_equal_answers_differ_in_nothing() -> None:
     ],
     ids=["space after", "space around", "another id", "order of keys", "escapes"],
 )
-def test_what_no_client_can_tell_apart_is_no_difference(changes: dict[str, Any]) -> None:
+def test_invisible_differences_do_not_count(changes: dict[str, Any]) -> None:
     assert told(**changes) == []
 
 
@@ -83,27 +83,27 @@ def test_what_no_client_can_tell_apart_is_no_difference(changes: dict[str, Any])
         ({"tool_calls": (TIME, WEATHER)}, "tool_calls[0].name"),
     ],
 )
-def test_a_field_that_differs_is_told(changes: dict[str, Any], sentence: str) -> None:
+def test_a_field_that_differs_is_reported(changes: dict[str, Any], sentence: str) -> None:
     assert sentence in "\n".join(told(**changes))
 
 
-def test_only_the_field_that_differs_is_told() -> None:
+def test_only_the_field_that_differs_is_reported() -> None:
     assert len(told(content="It is hot.")) == 1
     assert len(told(content="", reasoning="I should ask.It is cold.")) == 2
 
 
-def test_text_only_the_stream_has_is_told() -> None:
-    found = differences(replace(WHOLE, content=""), WHOLE)
-    assert found == ["content: empty in the whole answer, 'It is cold.' in the streamed one"]
+def test_text_only_in_the_stream_is_reported() -> None:
+    sentences = differences(replace(WHOLE, content=""), WHOLE)
+    assert sentences == ["content: empty in the whole answer, 'It is cold.' in the streamed one"]
 
 
-def test_long_text_is_cut_where_it_is_shown() -> None:
+def test_long_text_is_cut_in_the_sentence() -> None:
     (sentence,) = told(content="x" * 10_000)
     assert len(sentence) < 300
 
 
 @pytest.mark.parametrize("arguments", ["{", "not json", '{"a": 1} {"b": 2}'])
-def test_arguments_that_are_no_json_are_compared_as_text(arguments: str) -> None:
+def test_arguments_that_are_not_json_are_compared_as_text(arguments: str) -> None:
     broken = replace(WHOLE, tool_calls=(replace(WEATHER, arguments=arguments),))
     assert differences(broken, broken) == []
     assert differences(replace(WHOLE, tool_calls=(WEATHER,)), broken) != []
@@ -116,7 +116,7 @@ def test_true_is_not_one_in_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "at"),
+    ("first_ids", "second_ids", "at"),
     [
         ((1, 2, 3), (1, 2, 3), None),
         ((1, 2, 3), (1, 9, 3), 1),
@@ -125,18 +125,20 @@ def test_true_is_not_one_in_arguments() -> None:
         ((), (), None),
     ],
 )
-def test_answers_of_other_tokens_part_somewhere(
-    one: tuple[int, ...], other: tuple[int, ...], at: int | None
+def test_divergence_is_the_first_token_that_differs(
+    first_ids: tuple[int, ...], second_ids: tuple[int, ...], at: int | None
 ) -> None:
-    answers = [replace(WHOLE, token_ids=ids, usage=Usage(9, len(ids))) for ids in (one, other)]
+    answers = [
+        replace(WHOLE, token_ids=ids, usage=Usage(9, len(ids))) for ids in (first_ids, second_ids)
+    ]
     assert divergence(*answers) == at
     assert divergence(*(replace(answer, usage=None) for answer in answers)) == at
 
 
-@pytest.mark.parametrize("came", [(1, 2), (1, 2, 3, 3), (1, 9)])
-def test_tokens_that_were_lost_or_doubled_on_the_way_are_no_other_answer(
-    came: tuple[int, ...],
+@pytest.mark.parametrize("received", [(1, 2), (1, 2, 3, 3), (1, 9)])
+def test_lost_or_doubled_tokens_are_not_a_divergence(
+    received: tuple[int, ...],
 ) -> None:
-    whole = replace(WHOLE, token_ids=(1, 2, 3), usage=Usage(9, 3))
-    assert divergence(whole, replace(whole, token_ids=came)) is None
-    assert divergence(replace(whole, token_ids=came), whole) is None
+    reply = replace(WHOLE, token_ids=(1, 2, 3), usage=Usage(9, 3))
+    assert divergence(reply, replace(reply, token_ids=received)) is None
+    assert divergence(replace(reply, token_ids=received), reply) is None

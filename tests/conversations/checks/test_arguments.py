@@ -23,21 +23,21 @@ def saved(text: Any, calls: int = 1) -> Answer:
     return answer("Noted.", tool_calls=(call,) * calls)
 
 
-def told(
-    whole: Answer, streamed: Answer | None = None, wide: Answer | None = None, exact: bool = True
+def faults_of(
+    reply: Answer, streamed: Answer | None = None, wide: Answer | None = None, exact: bool = True
 ) -> list[str]:
     reply = ForcedReply(
-        "quotes", {"text": TEXT}, exact, {}, whole, streamed or whole, wide or whole
+        "quotes", {"text": TEXT}, exact, {}, reply, streamed or reply, wide or reply
     )
     return list(altered_arguments(reply))
 
 
-def test_what_was_written_is_right() -> None:
-    assert told(saved(TEXT)) == []
+def test_arguments_as_written_are_right() -> None:
+    assert faults_of(saved(TEXT)) == []
 
 
 @pytest.mark.parametrize(
-    ("whole", "sentence"),
+    ("reply", "sentence"),
     [
         (saved('say "hi"'), "whole: text is 'say \"hi\"', written was 'say \"hi\"\\n2>&1'"),
         (saved(""), "whole: text is '', written was"),
@@ -47,20 +47,20 @@ def test_what_was_written_is_right() -> None:
         (answer("Noted."), "whole: one call was written and 0 came"),
     ],
 )
-def test_another_text_is_told(whole: Answer, sentence: str) -> None:
-    (found,) = told(whole)
-    assert found.startswith(sentence)
+def test_an_altered_text_is_a_fault(reply: Answer, sentence: str) -> None:
+    (fault,) = faults_of(reply)
+    assert fault.startswith(sentence)
 
 
 @pytest.mark.parametrize("arguments", ["", "{", "[]", '"text"', "{}"])
-def test_arguments_that_hold_no_text_are_told(arguments: str) -> None:
+def test_a_missing_text_is_a_fault(arguments: str) -> None:
     call = ToolCall("save_note", arguments, "call-1")
-    (found,) = told(answer("Noted.", tool_calls=(call,)))
-    assert found.startswith("whole: text is missing")
+    (fault,) = faults_of(answer("Noted.", tool_calls=(call,)))
+    assert fault.startswith("whole: text is missing")
 
 
 @pytest.mark.parametrize(
-    ("written", "came", "sentence"),
+    ("written", "actual", "sentence"),
     [
         (2, "2", "value is '2', written was 2"),
         (True, 1, "value is 1, written was true"),
@@ -75,54 +75,54 @@ def test_arguments_that_hold_no_text_are_told(arguments: str) -> None:
         ([1], {"0": 1}, "value is"),
     ],
 )
-def test_another_type_is_told(written: Any, came: Any, sentence: str) -> None:
-    call = ToolCall("save_note", json.dumps({"value": came}), "call-1")
-    whole = answer("Noted.", tool_calls=(call,))
-    (found,) = altered_arguments(
-        ForcedReply("one", {"value": written}, True, {}, whole, whole, whole)
+def test_an_altered_type_is_a_fault(written: Any, actual: Any, sentence: str) -> None:
+    call = ToolCall("save_note", json.dumps({"value": actual}), "call-1")
+    reply = answer("Noted.", tool_calls=(call,))
+    (fault,) = altered_arguments(
+        ForcedReply("one", {"value": written}, True, {}, reply, reply, reply)
     )
-    assert found.startswith(f"whole: {sentence}")
+    assert fault.startswith(f"whole: {sentence}")
 
 
 @pytest.mark.parametrize("value", [None, True, 0, 2.5, "", [], {}, {"a": [None, {"b": 1.5}]}])
-def test_the_same_value_is_right(value: Any) -> None:
+def test_an_equal_value_is_right(value: Any) -> None:
     call = ToolCall("save_note", json.dumps({"value": value}), "call-1")
-    whole = answer("Noted.", tool_calls=(call,))
+    reply = answer("Noted.", tool_calls=(call,))
     assert [
-        *altered_arguments(ForcedReply("one", {"value": value}, True, {}, whole, whole, whole))
+        *altered_arguments(ForcedReply("one", {"value": value}, True, {}, reply, reply, reply))
     ] == []
 
 
-def test_a_whole_number_has_no_other_type() -> None:
+def test_an_integer_equals_the_same_float() -> None:
     call = ToolCall("save_note", '{"value": 3}', "call-1")
-    whole = answer("Noted.", tool_calls=(call,))
+    reply = answer("Noted.", tool_calls=(call,))
     assert [
-        *altered_arguments(ForcedReply("one", {"value": 3.0}, True, {}, whole, whole, whole))
+        *altered_arguments(ForcedReply("one", {"value": 3.0}, True, {}, reply, reply, reply))
     ] == []
 
 
-def test_each_argument_is_told_by_its_name() -> None:
+def test_each_altered_argument_is_named() -> None:
     call = ToolCall("save_note", '{"one": "1", "more": [2]}', "call-1")
-    whole = answer("Noted.", tool_calls=(call,))
-    reply = ForcedReply("all", {"one": 1, "two": 2}, True, {}, whole, whole, whole)
-    assert [*altered_arguments(reply)] == [
+    reply = answer("Noted.", tool_calls=(call,))
+    forced = ForcedReply("all", {"one": 1, "two": 2}, True, {}, reply, reply, reply)
+    assert [*altered_arguments(forced)] == [
         "whole: one is '1', written was 1",
         "whole: two is missing, written was 2",
         "whole: more was not written, and is [2]",
     ]
 
 
-def test_a_format_that_cannot_carry_the_text_is_held_to_itself() -> None:
-    other = saved("something else")
-    assert told(other, exact=False) == []
-    assert told(other, streamed=saved(TEXT), exact=False) != []
+def test_an_inexact_format_only_has_to_agree_with_its_stream() -> None:
+    altered = saved("something else")
+    assert faults_of(altered, exact=False) == []
+    assert faults_of(altered, streamed=saved(TEXT), exact=False) != []
 
 
-def test_each_way_is_told_by_its_name() -> None:
-    whole, lost = saved(TEXT), saved("")
-    assert [text.partition(": ")[0] for text in told(whole, streamed=lost)] == ["streamed"]
-    assert [text.partition(": ")[0] for text in told(whole, wide=lost)] == ["wide"]
-    (sentence,) = told(whole, wide=replace(whole, tool_calls=()))
+def test_each_mode_is_named() -> None:
+    reply, lost = saved(TEXT), saved("")
+    assert [text.partition(": ")[0] for text in faults_of(reply, streamed=lost)] == ["streamed"]
+    assert [text.partition(": ")[0] for text in faults_of(reply, wide=lost)] == ["wide"]
+    (sentence,) = faults_of(reply, wide=replace(reply, tool_calls=()))
     assert sentence.startswith("wide: tool_calls: 1 in the whole answer (save_note), 0 in the wide")
 
 
@@ -136,11 +136,25 @@ def test_long_texts_are_cut_and_measured() -> None:
     assert len(sentence) < 400
 
 
-def test_the_shipped_texts_hold_what_parsers_trip_over() -> None:
+def test_shipped_texts_include_every_awkward_character() -> None:
     texts = toml.load(TEXTS, HostileTexts).texts
     assert len({text.name for text in texts}) == len(texts)
     every = "\0".join(text.text for text in texts)
-    wanted = ['"', "\\", "\n", "{", "}", "[", "<", ">", "&", "2>&1", "${close}", "${open}", "東"]
-    assert [text for text in wanted if text not in every] == []
+    awkward_texts = [
+        '"',
+        "\\",
+        "\n",
+        "{",
+        "}",
+        "[",
+        "<",
+        ">",
+        "&",
+        "2>&1",
+        "${close}",
+        "${open}",
+        "東",
+    ]
+    assert [text for text in awkward_texts if text not in every] == []
     assert "" in [text.text for text in texts]
     assert max(len(text.text) * text.times for text in texts) >= 10_000

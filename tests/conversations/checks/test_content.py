@@ -21,16 +21,16 @@ SCHEMA = {
 RIGHT = '{"born": 1815}'
 
 
-def of_json(whole: Answer, **fields: Any) -> list[str]:
-    return list(json_value(exchange(whole, format="json_schema", json_schema=SCHEMA, **fields)))
+def of_json(reply: Answer, **fields: Any) -> list[str]:
+    return list(json_value(exchange(reply, format="json_schema", json_schema=SCHEMA, **fields)))
 
 
-def of_pattern(whole: Answer, **fields: Any) -> list[str]:
-    return list(pattern(exchange(whole, format="regex", regex=r"\s?[A-Z][a-z ]+\.", **fields)))
+def of_pattern(reply: Answer, **fields: Any) -> list[str]:
+    return list(pattern(exchange(reply, format="regex", regex=r"\s?[A-Z][a-z ]+\.", **fields)))
 
 
 @pytest.mark.parametrize("content", [RIGHT, f"\n\n{RIGHT}\n", '{\n  "born": 1815\n}'])
-def test_one_value_of_the_schema_is_right(content: str) -> None:
+def test_content_of_one_valid_value_is_right(content: str) -> None:
     assert of_json(answer(content)) == []
 
 
@@ -50,18 +50,18 @@ def test_one_value_of_the_schema_is_right(content: str) -> None:
         ('{"born": 1815, "died": 1852}', "content: Additional properties are not allowed"),
     ],
 )
-def test_anything_else_is_told(content: str, sentence: str) -> None:
-    (found,) = of_json(answer(content))
-    assert found.startswith(sentence)
+def test_content_other_than_one_valid_value_is_a_fault(content: str, sentence: str) -> None:
+    (fault,) = of_json(answer(content))
+    assert fault.startswith(sentence)
 
 
 @pytest.mark.parametrize(
-    ("reasoning", "held"),
+    ("reasoning", "in_reasoning"),
     [(f"Hm. {RIGHT}", True), ("Hm.", False), ("{not JSON", False), ("", False)],
 )
-def test_json_in_the_reasoning_is_told(reasoning: str, held: bool) -> None:
-    (found,) = of_json(answer("", reasoning=reasoning))
-    assert found.endswith("; reasoning holds it") == held
+def test_json_in_the_reasoning_is_named(reasoning: str, in_reasoning: bool) -> None:
+    (fault,) = of_json(answer("", reasoning=reasoning))
+    assert fault.endswith("; reasoning holds it") == in_reasoning
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_json_in_the_reasoning_is_told(reasoning: str, held: bool) -> None:
         ("", False),
     ],
 )
-def test_the_pattern_is_that_of_the_whole_content(content: str, right: bool) -> None:
-    found = of_pattern(answer(content))
-    assert (found == []) == right
-    assert all(text.startswith(r"content does not match '\\s?[A-Z]") for text in found)
+def test_the_pattern_matches_the_whole_content(content: str, right: bool) -> None:
+    faults = of_pattern(answer(content))
+    assert (faults == []) == right
+    assert all(fault.startswith(r"content does not match '\\s?[A-Z]") for fault in faults)
 
 
 @pytest.mark.parametrize(
-    ("whole", "fields"),
+    ("reply", "fields"),
     [
         (answer("", finish_reason="length"), {}),
         (answer("", stop_reason="x"), {"stop_at": "x"}),
@@ -90,17 +90,17 @@ def test_the_pattern_is_that_of_the_whole_content(content: str, right: bool) -> 
     ],
     ids=["the limit", "a stop", "a call"],
 )
-def test_an_answer_that_had_no_chance_is_not_judged(whole: Answer, fields: dict[str, Any]) -> None:
-    assert of_json(whole, **fields) == of_pattern(whole, **fields) == []
+def test_cut_and_stopped_answers_are_not_judged(reply: Answer, fields: dict[str, Any]) -> None:
+    assert of_json(reply, **fields) == of_pattern(reply, **fields) == []
 
 
-def test_what_asks_for_no_format_is_not_judged() -> None:
+def test_a_request_without_a_format_is_not_judged() -> None:
     plain = exchange(answer("Hello"))
     assert not is_judgeable(plain)
     assert not is_judgeable(exchange(None, format="regex"))
     assert list(json_value(plain)) == list(pattern(plain)) == []
 
 
-def test_long_content_is_cut_where_it_is_shown() -> None:
-    (found,) = of_json(answer("x" * 10_000))
-    assert len(found) < 300
+def test_long_content_is_cut_in_the_sentence() -> None:
+    (fault,) = of_json(answer("x" * 10_000))
+    assert len(fault) < 300

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conversations.exchanges import answer, family
-from pytest_vllm_gates.conversations.checks import finish as checks_finish
+from pytest_vllm_gates.conversations.checks import finish
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.answer import Answer
@@ -21,7 +21,7 @@ def cut(content: str, reasoning: str, tokens: tuple[int, ...] = (1, 2)) -> Answe
 
 
 @pytest.mark.parametrize(
-    "one",
+    "cut_answer",
     [
         cut("", "They"),
         cut("", "They ask.\n"),
@@ -32,12 +32,12 @@ def cut(content: str, reasoning: str, tokens: tuple[int, ...] = (1, 2)) -> Answe
         PLAIN,
     ],
 )
-def test_a_beginning_is_right(one: Answer) -> None:
-    assert list(checks_finish.beginning(one, PLAIN, QWEN)) == []
+def test_the_beginning_of_the_plain_answer_is_right(cut_answer: Answer) -> None:
+    assert list(finish.beginning(cut_answer, PLAIN, QWEN)) == []
 
 
 @pytest.mark.parametrize(
-    ("one", "says"),
+    ("cut_answer", "sentence"),
     [
         (cut("They", ""), "content is 'They', and begins with 'Paris it is.' where nothing is cut"),
         (cut("They", "", ()), "content is 'They'"),
@@ -46,13 +46,15 @@ def test_a_beginning_is_right(one: Answer) -> None:
         (cut("aris", "They ask."), "content is 'aris'"),
     ],
 )
-def test_what_stands_elsewhere_is_told(one: Answer, says: str) -> None:
-    (found,) = checks_finish.beginning(one, PLAIN, QWEN)
-    assert found.startswith(says)
+def test_other_text_in_a_cut_answer_is_a_fault(cut_answer: Answer, sentence: str) -> None:
+    (fault,) = finish.beginning(cut_answer, PLAIN, QWEN)
+    assert fault.startswith(sentence)
 
 
 @pytest.mark.parametrize(
     ("tokens", "same"), [((1, 2), True), ((), True), ((1, 2, 3, 4), True), ((1, 9), False)]
 )
-def test_only_the_same_tokens_can_be_compared(*, tokens: tuple[int, ...], same: bool) -> None:
-    assert checks_finish.comparable(cut("", "They", tokens), PLAIN) is same
+def test_cut_answers_of_other_tokens_are_not_comparable(
+    *, tokens: tuple[int, ...], same: bool
+) -> None:
+    assert finish.comparable(cut("", "They", tokens), PLAIN) is same

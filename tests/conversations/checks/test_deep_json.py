@@ -16,32 +16,32 @@ DEEP = "[" * 100_000
 CALL = replace(WEATHER, arguments=DEEP)
 
 
-def test_in_the_arguments_of_a_call() -> None:
-    (found,) = tool_calls.valid(
+def test_deep_json_in_arguments_is_a_fault() -> None:
+    (fault,) = tool_calls.valid(
         answer("", tool_calls=(CALL,)), {"tools": TOOLS, "tool_choice": "auto"}
     )
-    assert "arguments is no JSON" in found
+    assert "arguments is no JSON" in fault
     assert canonical(DEEP) == DEEP
     assert [*_leaves(CALL)] == [DEEP]
 
 
-def test_in_the_content() -> None:
-    whole = answer(DEEP, reasoning=f"so {{{DEEP}")
-    (found,) = content.json_value(exchange(whole, format="json_schema", json_schema={}))
-    assert found.startswith("content is not one JSON value")
+def test_deep_json_in_content_is_a_fault() -> None:
+    reply = answer(DEEP, reasoning=f"so {{{DEEP}")
+    (fault,) = content.json_value(exchange(reply, format="json_schema", json_schema={}))
+    assert fault.startswith("content is not one JSON value")
 
 
-def test_in_an_event() -> None:
+def test_deep_json_in_an_event_is_a_fault() -> None:
     body = f"data: {DEEP}\n\ndata: [DONE]\n\n".encode()
     recording = Recording("text/event-stream", ((0.1, body),))
     assert next(framing.faults(recording)).startswith("an event is no JSON")
     assert [*framing.unrequested_usage(recording)] == []
 
 
-def test_in_what_was_written_on_purpose() -> None:
-    whole = answer("Noted.", tool_calls=(CALL,))
-    reply = ForcedReply(
-        "quotes", {"text": "a"}, exact=True, request={}, whole=whole, streamed=whole, widened=whole
+def test_deep_json_in_a_forced_call_is_a_fault() -> None:
+    reply = answer("Noted.", tool_calls=(CALL,))
+    forced = ForcedReply(
+        "quotes", {"text": "a"}, exact=True, request={}, whole=reply, streamed=reply, widened=reply
     )
-    found = [*altered_arguments(reply)]
-    assert found[0].startswith("whole: text is missing")
+    faults = [*altered_arguments(forced)]
+    assert faults[0].startswith("whole: text is missing")

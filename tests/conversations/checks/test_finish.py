@@ -15,7 +15,7 @@ NOTHING = "finish_reason is 'stop', and there is neither content nor a call"
 
 
 @pytest.mark.parametrize(
-    ("whole", "fields", "sentence"),
+    ("reply", "fields", "sentence"),
     [
         (answer(), {}, None),
         (answer("", tool_calls=(WEATHER,), finish_reason="stop"), {}, None),
@@ -29,26 +29,26 @@ NOTHING = "finish_reason is 'stop', and there is neither content nor a call"
         (answer("", stop_reason="</s>"), {}, NOTHING),
     ],
 )
-def test_an_ended_answer_holds_something(
-    whole: Answer | None, fields: dict[str, Any], sentence: str | None
+def test_an_answer_that_stopped_is_not_empty(
+    reply: Answer | None, fields: dict[str, Any], sentence: str | None
 ) -> None:
-    found = list(finish.empty_stop(exchange(whole, **fields)))
-    assert found == ([sentence] if sentence else [])
+    faults = list(finish.empty_stop(exchange(reply, **fields)))
+    assert faults == ([sentence] if sentence else [])
 
 
 @pytest.mark.parametrize("reason", ["stop", "length", "tool_calls"])
-def test_the_known_words_say_how_an_answer_ended(reason: str) -> None:
+def test_known_finish_reasons_are_accepted(reason: str) -> None:
     assert list(finish.unknown_reason(exchange(answer(finish_reason=reason)))) == []
 
 
 @pytest.mark.parametrize("reason", [None, "eos", "", "error"])
-def test_any_other_word_is_told(reason: str | None) -> None:
-    found = list(finish.unknown_reason(exchange(answer(finish_reason=reason))))
-    assert found == [f"finish_reason is {reason!r}"]
+def test_unknown_finish_reason_is_a_fault(reason: str | None) -> None:
+    faults = list(finish.unknown_reason(exchange(answer(finish_reason=reason))))
+    assert faults == [f"finish_reason is {reason!r}"]
 
 
 @pytest.mark.parametrize(
-    ("whole", "limit", "sentence"),
+    ("reply", "limit", "sentence"),
     [
         (answer(), 20, None),
         (answer(), 21, None),
@@ -58,11 +58,13 @@ def test_any_other_word_is_told(reason: str | None) -> None:
         (answer(usage=None), 20, "the answer counts no tokens: usage is missing"),
     ],
 )
-def test_a_limit_is_kept(whole: Answer, limit: int, sentence: str | None) -> None:
-    assert list(finish.limit(whole, limit)) == ([sentence] if sentence else [])
+def test_length_and_usage_agree_with_the_limit(
+    reply: Answer, limit: int, sentence: str | None
+) -> None:
+    assert list(finish.limit(reply, limit)) == ([sentence] if sentence else [])
 
 
-def test_the_limit_is_told() -> None:
+def test_finish_reason_other_than_expected_is_a_fault() -> None:
     assert list(finish.wrong_reason(answer(finish_reason="length"), "length")) == []
     assert list(finish.wrong_reason(answer(), "length")) == [
         "finish_reason is 'stop', due is 'length'"
@@ -70,7 +72,7 @@ def test_the_limit_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "fields", "sentences"),
+    ("reply", "fields", "sentences"),
     [
         (answer(), {}, []),
         (answer("", tool_calls=(WEATHER,)), {}, []),
@@ -93,11 +95,11 @@ def test_the_limit_is_told() -> None:
         ),
     ],
 )
-def test_thinking_off_answers_at_once(
-    whole: Answer, fields: dict[str, Any], sentences: list[str]
+def test_reasoning_with_thinking_off_is_a_fault(
+    reply: Answer, fields: dict[str, Any], sentences: list[str]
 ) -> None:
-    found = finish.without_thinking(exchange(whole, **{"thinking": "off", **fields}))
-    assert list(found) == sentences
+    faults = finish.without_thinking(exchange(reply, **{"thinking": "off", **fields}))
+    assert list(faults) == sentences
 
 
 THOUGHT = answer(reasoning="Hm.")
@@ -105,7 +107,7 @@ EMPTY = "the model was to think, and reasoning is empty"
 
 
 @pytest.mark.parametrize(
-    ("name", "whole", "plain", "found"),
+    ("name", "reply", "plain", "sentences"),
     [
         ("qwen3.5", THOUGHT, THOUGHT, []),
         ("qwen3.5", answer(), None, [EMPTY]),
@@ -120,19 +122,19 @@ EMPTY = "the model was to think, and reasoning is empty"
         "was not asked", "a family that does not think",
     ],
 )  # fmt: skip
-def test_thinking_on_thinks(
-    name: str, whole: Answer, plain: Answer | None, found: list[str]
+def test_empty_reasoning_with_thinking_on_is_a_fault(
+    name: str, reply: Answer, plain: Answer | None, sentences: list[str]
 ) -> None:
-    entry = exchange(whole, thinking="on")
-    assert list(finish.with_thinking(entry, family(name), plain)) == found
+    thinking_exchange = exchange(reply, thinking="on")
+    assert list(finish.with_thinking(thinking_exchange, family(name), plain)) == sentences
 
 
-def test_thinking_is_not_missed_where_it_was_not_asked_for() -> None:
+def test_empty_reasoning_with_thinking_off_is_right() -> None:
     assert list(finish.with_thinking(exchange(answer(), thinking="off"), QWEN, THOUGHT)) == []
 
 
 @pytest.mark.parametrize(
-    ("fields", "found"),
+    ("fields", "sentences"),
     [
         ({"token_ids": (1, 2, 3), "usage": Usage(10, 3)}, []),
         ({"token_ids": ()}, []),
@@ -143,5 +145,5 @@ def test_thinking_is_not_missed_where_it_was_not_asked_for() -> None:
         ),
     ],
 )
-def test_usage_counts_the_tokens_that_came(fields: dict[str, Any], found: list[str]) -> None:
-    assert list(finish.usage(exchange(answer(**fields)))) == found
+def test_usage_equals_the_number_of_token_ids(fields: dict[str, Any], sentences: list[str]) -> None:
+    assert list(finish.usage(exchange(answer(**fields)))) == sentences

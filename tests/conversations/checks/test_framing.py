@@ -33,11 +33,11 @@ CHUNKS = [
 
 
 def bytes_of(chunks: Chunks, *, done: bool = True, between: str = "\n\n") -> bytes:
-    events = [json.dumps(entry, ensure_ascii=False) for entry in chunks] + ["[DONE]"] * done
+    events = [json.dumps(event, ensure_ascii=False) for event in chunks] + ["[DONE]"] * done
     return "".join(f"data: {event}{between}" for event in events).encode()
 
 
-def told(body: bytes, kind: str = "text/event-stream; charset=utf-8") -> list[str]:
+def faults_of(body: bytes, kind: str = "text/event-stream; charset=utf-8") -> list[str]:
     middle = len(body) // 2
     pieces = ((0.1, body[:middle]), (0.2, body[middle:]))
     return list(faults(Recording(kind, pieces)))
@@ -54,7 +54,7 @@ RIGHT = bytes_of(CHUNKS)
         b": ping\n\n" + RIGHT.replace(b"\n\n", b"\n\n: ping\n\n"),
         RIGHT.replace(b"data: ", b"data:"),
         RIGHT.replace(b"data: ", b"event: message\nid: 7\ndata: "),
-        bytes_of([{**entry, "usage": {"completion_tokens": 2}} for entry in CHUNKS]),
+        bytes_of([{**event, "usage": {"completion_tokens": 2}} for event in CHUNKS]),
         bytes_of([CHUNKS[0], CHUNKS[0], *CHUNKS[1:]]),
         bytes_of([*CHUNKS[:3], chunk({"content": "."}, "stop"), USAGE]),
         bytes_of([*CHUNKS[:4], chunk({}), USAGE]),
@@ -65,8 +65,8 @@ RIGHT = bytes_of(CHUNKS)
         "an empty chunk after it",
     ],
 )  # fmt: skip
-def test_what_clients_can_read_is_right(body: bytes) -> None:
-    assert told(body) == []
+def test_a_stream_that_clients_can_read_is_right(body: bytes) -> None:
+    assert faults_of(body) == []
 
 
 def altered(number: int, change: Callable[[dict[str, Any]], object]) -> bytes:
@@ -81,7 +81,7 @@ def altered(number: int, change: Callable[[dict[str, Any]], object]) -> bytes:
         (bytes_of(CHUNKS, done=False), "the stream does not end in '[DONE]': its last event is"),
         (RIGHT + RIGHT[:-20], "an event is no JSON"),
         (
-            altered(0, lambda entry: entry["choices"][0]["delta"].pop("role")),
+            altered(0, lambda event: event["choices"][0]["delta"].pop("role")),
             "the first chunk's role is None, not 'assistant'",
         ),
         (bytes_of(CHUNKS[1:]), "the first chunk's role is None"),
@@ -96,19 +96,19 @@ def altered(number: int, change: Callable[[dict[str, Any]], object]) -> bytes:
         ),
         (bytes_of(CHUNKS[:4]), "usage was asked for (stream_options) and never came"),
         (
-            altered(2, lambda entry: entry.update(id="chat-2")),
+            altered(2, lambda event: event.update(id="chat-2")),
             "the chunks of one stream have the ids ['chat-1', 'chat-2']",
         ),
         (
-            bytes_of([{**entry, "id": None} for entry in CHUNKS]),
+            bytes_of([{**event, "id": None} for event in CHUNKS]),
             "the chunks of one stream have the ids ['None']",
         ),
         (
-            altered(2, lambda entry: entry["choices"][0]["delta"].update(content="東\ufffd")),
+            altered(2, lambda event: event["choices"][0]["delta"].update(content="東\ufffd")),
             "a chunk splits a character: delta.content is '東\ufffd'",
         ),
         (
-            altered(1, lambda entry: entry["choices"][0]["delta"].update(reasoning="\ufffd")),
+            altered(1, lambda event: event["choices"][0]["delta"].update(reasoning="\ufffd")),
             "a chunk splits a character: delta.reasoning is",
         ),
         (bytes_of([USAGE]), "no chunk holds a choice"),
@@ -116,29 +116,29 @@ def altered(number: int, change: Callable[[dict[str, Any]], object]) -> bytes:
         (b"data: {not json\n\n" + RIGHT, "an event is no JSON (Expecting property name"),
         (b"data: 7\n\n" + RIGHT, "an event is no JSON object: '7'"),
         (
-            altered(0, lambda entry: entry["choices"][0].update(delta=None)),
+            altered(0, lambda event: event["choices"][0].update(delta=None)),
             "the first chunk's role is None",
         ),
         (b"\n\n", "the stream does not end in '[DONE]': its last event is ''"),
     ],
 )
-def test_what_a_strict_client_refuses_is_told(body: bytes, sentence: str) -> None:
-    found = told(body)
-    assert any(text.startswith(sentence) for text in found), found
+def test_a_stream_that_strict_clients_refuse_is_a_fault(body: bytes, sentence: str) -> None:
+    sentences = faults_of(body)
+    assert any(found_sentence.startswith(sentence) for found_sentence in sentences), sentences
 
 
-def test_one_fault_is_told_once() -> None:
-    assert len(told(bytes_of(CHUNKS, done=False))) == 1
-    assert len(told(bytes_of([*CHUNKS[:4], *CHUNKS[3:]]))) == 1
+def test_one_fault_is_reported_once() -> None:
+    assert len(faults_of(bytes_of(CHUNKS, done=False))) == 1
+    assert len(faults_of(bytes_of([*CHUNKS[:4], *CHUNKS[3:]]))) == 1
 
 
-def test_the_content_type_is_that_of_events() -> None:
-    assert told(RIGHT, "application/json") == [
+def test_the_content_type_is_text_event_stream() -> None:
+    assert faults_of(RIGHT, "application/json") == [
         "the content type is 'application/json', not 'text/event-stream'"
     ]
 
 
-def test_what_was_not_recorded_is_not_judged() -> None:
+def test_an_empty_recording_is_not_judged() -> None:
     assert list(faults(Recording())) == []
 
 
@@ -146,17 +146,20 @@ def test_what_was_not_recorded_is_not_judged() -> None:
     ("chunks", "comes"),
     [
         (CHUNKS[:4], False),
-        ([{**entry, "usage": None} for entry in CHUNKS[:4]], False),
+        ([{**event, "usage": None} for event in CHUNKS[:4]], False),
         (CHUNKS, True),
         ([{**CHUNKS[0], "usage": {"completion_tokens": 0}}, *CHUNKS[1:4]], True),
     ],
 )
-def test_usage_nobody_asked_for_is_told(chunks: Chunks, comes: bool) -> None:
-    found = list(unrequested_usage(Recording("text/event-stream", ((0.1, bytes_of(chunks)),))))
-    assert bool(found) == comes
-    assert all(text.startswith("stream_options did not ask for usage") for text in found)
+def test_unrequested_usage_is_a_fault(chunks: Chunks, comes: bool) -> None:
+    sentences = list(unrequested_usage(Recording("text/event-stream", ((0.1, bytes_of(chunks)),))))
+    assert bool(sentences) == comes
+    assert all(
+        found_sentence.startswith("stream_options did not ask for usage")
+        for found_sentence in sentences
+    )
 
 
-def test_usage_is_looked_for_in_what_can_be_read() -> None:
+def test_unreadable_events_hold_no_usage() -> None:
     body = b"data: {broken\n\ndata: 7\n\n" + RIGHT
     assert len(list(unrequested_usage(Recording("text/event-stream", ((0.1, body),))))) == 1

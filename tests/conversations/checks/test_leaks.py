@@ -27,7 +27,7 @@ def told(**fields: Any) -> list[str]:
     ],
     ids=["plain", "all fields", "angles", "words"],
 )
-def test_ordinary_text_is_no_marker(fields: dict[str, Any]) -> None:
+def test_ordinary_text_holds_no_marker(fields: dict[str, Any]) -> None:
     assert told(**fields) == []
 
 
@@ -48,38 +48,38 @@ def test_ordinary_text_is_no_marker(fields: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_a_marker_is_told_with_its_field(fields: dict[str, Any], sentence: str) -> None:
+def test_a_marker_is_reported_with_its_field(fields: dict[str, Any], sentence: str) -> None:
     assert any(text.startswith(sentence) for text in told(**fields)), told(**fields)
 
 
-def test_a_marker_the_request_quotes_may_come_back() -> None:
+def test_a_marker_quoted_by_the_request_is_allowed() -> None:
     quoted = {"messages": [{"role": "user", "content": "What does </think> mean?"}]}
-    says = answer("</think> ends the thinking, <think> begins it.")
-    found = list(markers(exchange(says, request=quoted), QWEN))
-    assert [text.partition(":")[0] for text in found] == ["content holds the marker '<think>'"]
+    quoting = answer("</think> ends the thinking, <think> begins it.")
+    sentences = list(markers(exchange(quoting, request=quoted), QWEN))
+    assert [text.partition(":")[0] for text in sentences] == ["content holds the marker '<think>'"]
 
 
-def test_a_marker_in_other_letters_may_come_back_too() -> None:
-    entry = family("deepseek")
-    marker = next(marker for marker in entry.markers if not marker.isascii())
+def test_a_quoted_marker_outside_ascii_is_allowed() -> None:
+    deepseek = family("deepseek")
+    marker = next(marker for marker in deepseek.markers if not marker.isascii())
     quoted = {"messages": [{"role": "user", "content": f"What is {marker}?"}]}
-    says = answer(f"{marker} is where I begin.")
-    assert list(markers(exchange(says), entry)) != []
-    assert list(markers(exchange(says, request=quoted), entry)) == []
+    quoting = answer(f"{marker} is where I begin.")
+    assert list(markers(exchange(quoting), deepseek)) != []
+    assert list(markers(exchange(quoting, request=quoted), deepseek)) == []
 
 
-def test_long_text_is_shown_where_the_marker_is() -> None:
+def test_long_text_is_shown_around_the_marker() -> None:
     (sentence,) = told(content="x" * 5000 + "<|im_end|>" + "y" * 5000)
-    shown = "x" * 30 + "<|im_end|>" + "y" * 30
-    assert sentence == f"content holds the marker '<|im_end|>': …'{shown}'…"
+    excerpt = "x" * 30 + "<|im_end|>" + "y" * 30
+    assert sentence == f"content holds the marker '<|im_end|>': …'{excerpt}'…"
 
 
 @pytest.mark.parametrize("name", ["qwen3.5", "deepseek", "glm", "gemma"])
-def test_every_familys_own_call_would_be_seen(name: str) -> None:
-    entry = family(name)
-    assert entry.tools is not None
-    assert list(markers(exchange(answer(entry.tools.call)), entry)) != []
+def test_every_familys_call_holds_a_marker(name: str) -> None:
+    tested_family = family(name)
+    assert tested_family.tools is not None
+    assert list(markers(exchange(answer(tested_family.tools.call)), tested_family)) != []
 
 
-def test_without_an_answer_there_is_nothing_to_tell() -> None:
+def test_no_answer_has_no_markers() -> None:
     assert list(markers(exchange(None), QWEN)) == []

@@ -18,21 +18,21 @@ BUSY = tuple(number * 0.01 for number in range(2000))
 
 def stream(gaps: Sequence[float], **fields: Any) -> TimedStream:
     """Return a stream whose pieces came after these gaps, the first counted from the request."""
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "what": "a long answer",
         "tokens": len(gaps),
         "times": tuple(itertools.accumulate(gaps)),
         "sizes": (5,) * len(gaps),
         "beats": BUSY,
     }
-    return TimedStream(**(given | fields))
+    return TimedStream(**(defaults | fields))
 
 
 STEADY = [0.1] + [0.02] * 99
 
 
 @pytest.mark.parametrize(
-    "one",
+    "timed_stream",
     [
         stream(STEADY),
         stream([5.0] + [0.02] * 99),
@@ -50,12 +50,12 @@ STEADY = [0.1] + [0.02] * 99
         "a short pause", "too short to tell", "nothing", "a big first chunk", "few big chunks",
     ],
 )  # fmt: skip
-def test_a_stream_that_comes_as_it_is_made_is_right(one: TimedStream) -> None:
-    assert faults(one) == []
+def test_a_steady_stream_has_no_fault(timed_stream: TimedStream) -> None:
+    assert faults(timed_stream) == []
 
 
 @pytest.mark.parametrize(
-    ("one", "sentence"),
+    ("timed_stream", "sentence"),
     [
         (
             stream([2.0] + [0.0005] * 99),
@@ -75,12 +75,14 @@ def test_a_stream_that_comes_as_it_is_made_is_right(one: TimedStream) -> None:
     ],
     ids=["held back", "in one piece", "a stall", "a late burst"],
 )
-def test_what_a_person_notices_is_told(one: TimedStream, sentence: str) -> None:
-    (found,) = faults(one)
-    assert found.startswith(sentence)
+def test_held_stalled_and_burst_streams_are_faults(
+    timed_stream: TimedStream, sentence: str
+) -> None:
+    (fault,) = faults(timed_stream)
+    assert fault.startswith(sentence)
 
 
-def test_a_stall_is_long_and_longer_than_the_streams_own_gaps() -> None:
+def test_a_stall_is_long_and_longer_than_usual_gaps() -> None:
     assert faults(stream([0.1] + [0.02] * 50 + [0.9] + [0.02] * 48)) == []
     assert faults(stream([0.5] * 50 + [3.0] + [0.5] * 48)) == []
 
@@ -88,20 +90,20 @@ def test_a_stall_is_long_and_longer_than_the_streams_own_gaps() -> None:
 HELD = [2.0] + [0.0005] * 99
 
 
-def test_a_machine_that_answers_nothing_is_not_a_stream_that_is_held() -> None:
+def test_a_silent_machine_is_not_a_held_back_stream() -> None:
     busy = stream(HELD, beats=())
     assert undecided([busy, busy])
     assert not undecided([busy, stream(HELD)])
     assert not undecided([stream(STEADY, beats=())])
 
 
-def test_answers_in_a_part_of_the_gap_decide_nothing() -> None:
+def test_answers_in_a_part_of_the_gap_are_undecided() -> None:
     assert undecided([stream(HELD, beats=(0.5, 0.6, 0.7, 0.8, 0.9, 1.99))])
     assert not undecided([stream(HELD, beats=(0.2, 0.5, 0.9, 1.2, 1.6))])
     assert undecided([stream(HELD, beats=tuple(3.0 + number / 10 for number in range(20)))])
 
 
-def test_times_are_told_in_milliseconds() -> None:
-    told = stream([0.1, 0.25], beats=(0.05,)).as_evidence()
-    assert (told["times_ms"], told["beats_ms"]) == ([100.0, 350.0], [50.0])
-    assert (told["tokens"], told["sizes"]) == (2, (5, 5))
+def test_evidence_has_times_in_milliseconds() -> None:
+    evidence = stream([0.1, 0.25], beats=(0.05,)).as_evidence()
+    assert (evidence["times_ms"], evidence["beats_ms"]) == ([100.0, 350.0], [50.0])
+    assert (evidence["tokens"], evidence["sizes"]) == (2, (5, 5))

@@ -28,7 +28,7 @@ from pytest_vllm_gates.conversations.checks.tool_calls import (
         ((1, 5), (4, 5), 26 / 252),
     ],
 )
-def test_the_chance_is_fishers(
+def test_the_chance_is_that_of_fishers_exact_test(
     now: tuple[int, int], before: tuple[int, int], chance: float
 ) -> None:
     assert chance_of_fewer(*now, *before) == pytest.approx(chance)
@@ -52,13 +52,13 @@ def test_fewer_valid_answers_are_less_likely() -> None:
         ((0, 0), (20, 20), True),
     ],
 )
-def test_a_run_fails_only_where_chance_cannot_explain_it(
+def test_only_rates_beyond_chance_fail(
     now: tuple[int, int], before: tuple[int, int], passes: bool
 ) -> None:
     assert (chance_of_fewer(*now, *before) >= LEAST_CHANCE) == passes
 
 
-def test_a_rate_is_read_as_it_is_laid_out() -> None:
+def test_a_rates_golden_reads_back() -> None:
     assert parse_golden(golden_text(17, 20)) == (17, 20)
 
 
@@ -73,7 +73,9 @@ def test_a_text_without_a_rate_is_refused(text: str) -> None:
     # R: binom::binom.wilson(x, n)
     [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0), (1, 1, 0.2065, 1.0)],
 )
-def test_an_interval_is_wilsons(times: int, of: int, low: float, high: float) -> None:
+def test_the_interval_is_wilsons_score_interval(
+    times: int, of: int, low: float, high: float
+) -> None:
     assert interval(times, of) == pytest.approx((low, high), abs=5e-5)
 
 

@@ -24,7 +24,7 @@ def cut(content: str = "", **fields: Any) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("whole", "stop_at", "sentence"),
+    ("reply", "stop_at", "sentence"),
     [
         (cut("The sea is "), "wide", None),
         (cut("The sea is wide"), 17, None),
@@ -34,15 +34,15 @@ def cut(content: str = "", **fields: Any) -> Answer:
         (cut(tool_calls=(WEATHER,)), "Oslo", "tool_calls[0].arguments holds the stop string"),
     ],
 )
-def test_a_stop_string_is_not_shown(
-    whole: Answer | None, stop_at: str | int, sentence: str | None
+def test_a_stop_string_in_a_field_is_a_fault(
+    reply: Answer | None, stop_at: str | int, sentence: str | None
 ) -> None:
-    found = list(stops.stop_in_fields(exchange(whole, stop="occurs", stop_at=stop_at)))
-    assert found[0].startswith(sentence) if sentence else found == []
+    sentences = list(stops.stop_in_fields(exchange(reply, stop="occurs", stop_at=stop_at)))
+    assert sentences[0].startswith(sentence) if sentence else sentences == []
 
 
 @pytest.mark.parametrize(
-    ("whole", "sentence"),
+    ("reply", "sentence"),
     [
         (PLAIN, None),
         (replace(PLAIN, content=PLAIN.content[:-1]), "content: differs from character"),
@@ -51,23 +51,27 @@ def test_a_stop_string_is_not_shown(
         (replace(PLAIN, tool_calls=(WEATHER,)), "tool_calls: 0 in the unstopped answer"),
     ],
 )
-def test_a_stop_that_never_occurs_changes_nothing(whole: Answer, sentence: str | None) -> None:
-    entry = exchange(whole, stop="never", stop_at=NEVER, unstopped=PLAIN)
-    found = list(stops.changed_by_unused_stop(entry))
+def test_changes_by_a_stop_that_never_occurs_are_faults(
+    reply: Answer, sentence: str | None
+) -> None:
+    stopped_exchange = exchange(reply, stop="never", stop_at=NEVER, unstopped=PLAIN)
+    sentences = list(stops.changed_by_unused_stop(stopped_exchange))
     if sentence is None:
-        assert found == []
+        assert sentences == []
     else:
-        (told,) = found
-        assert told.startswith(f"with the stop string '{NEVER}', which does not occur, {sentence}")
+        (difference,) = sentences
+        assert difference.startswith(
+            f"with the stop string '{NEVER}', which does not occur, {sentence}"
+        )
 
 
-def test_what_does_occur_is_not_idle() -> None:
+def test_a_stop_that_occurs_is_not_judged_as_unused() -> None:
     assert list(stops.changed_by_unused_stop(exchange(cut(), stop="occurs", unstopped=PLAIN))) == []
     assert list(stops.changed_by_unused_stop(exchange(PLAIN, stop="never"))) == []
 
 
 @pytest.mark.parametrize(
-    ("stop_at", "whole", "sentences"),
+    ("stop_at", "reply", "sentences"),
     [
         ("wide", cut("The sea is "), []),
         ("wide", cut("The sea is"), []),
@@ -108,17 +112,17 @@ def test_what_does_occur_is_not_idle() -> None:
     ],
 )
 def test_an_answer_ends_where_its_stop_first_occurs(
-    stop_at: str, whole: Answer, sentences: list[str]
+    stop_at: str, reply: Answer, sentences: list[str]
 ) -> None:
-    entry = exchange(whole, stop="occurs", stop_at=stop_at, unstopped=PLAIN)
-    assert list(stops.wrong_end(entry)) == sentences
+    stopped_exchange = exchange(reply, stop="occurs", stop_at=stop_at, unstopped=PLAIN)
+    assert list(stops.wrong_end(stopped_exchange)) == sentences
 
 
 TOKEN = "token 3 was to stop it and is the answer's token 2; "
 
 
 @pytest.mark.parametrize(
-    ("whole", "sentence"),
+    ("reply", "sentence"),
     [
         (cut("The sea", token_ids=(1, 2, 3)), None),
         (cut("The sea\n", token_ids=(1, 2, 3)), None),
@@ -135,9 +139,9 @@ TOKEN = "token 3 was to stop it and is the answer's token 2; "
         ),
     ],
 )
-def test_a_stop_token_is_the_answers_last(whole: Answer, sentence: str | None) -> None:
-    entry = exchange(whole, stop="token_ids", stop_at=3, unstopped=PLAIN)
-    assert list(stops.wrong_end(entry)) == ([sentence] if sentence else [])
+def test_an_answer_ends_with_its_stop_token(reply: Answer, sentence: str | None) -> None:
+    stopped_exchange = exchange(reply, stop="token_ids", stop_at=3, unstopped=PLAIN)
+    assert list(stops.wrong_end(stopped_exchange)) == ([sentence] if sentence else [])
 
 
 @pytest.mark.parametrize(
@@ -149,13 +153,13 @@ def test_a_stop_token_is_the_answers_last(whole: Answer, sentence: str | None) -
     ],
     ids=["never", "nothing to compare with", "no stop"],
 )
-def test_where_says_nothing_without_a_place(fields: dict[str, Any]) -> None:
+def test_wrong_end_needs_a_stop_and_a_plain_answer(fields: dict[str, Any]) -> None:
     assert list(stops.wrong_end(exchange(cut("no"), **fields))) == []
     assert list(stops.wrong_end(exchange(None, **fields))) == []
 
 
 @pytest.mark.parametrize(
-    ("stop", "whole"),
+    ("stop", "reply"),
     [
         (["wide"], cut("The sea is ")),
         (["sleeps", "wide"], cut("The sea is ")),
@@ -165,8 +169,8 @@ def test_where_says_nothing_without_a_place(fields: dict[str, Any]) -> None:
     ],
     ids=["one", "the first of two", "reasoning first", "together, one", "together, the other"],
 )
-def test_the_first_of_several_stops_ends_it(stop: list[str], whole: Answer) -> None:
-    assert stops.cut_at_first(stop, whole, PLAIN) == []
+def test_the_first_of_several_stops_ends_it(stop: list[str], reply: Answer) -> None:
+    assert stops.cut_at_first(stop, reply, PLAIN) == []
 
 
 WORDS = "one " + "z" * 40 + " two " + "z" * 40 + " one"
@@ -178,16 +182,16 @@ def test_a_stop_is_complete_where_it_first_ends(field: str) -> None:
     def saying(text: str) -> Answer:
         return answer(**{"content": "", field: text})
 
-    def told(stop: list[str], came: str) -> list[str]:
-        return stops.cut_at_first(stop, saying(came), saying(WORDS))
+    def faults_for(stop: list[str], stopped_text: str) -> list[str]:
+        return stops.cut_at_first(stop, saying(stopped_text), saying(WORDS))
 
-    assert told(["one", "two"], "") == []
-    assert told(["two", "one"], "one " + "z" * 40) != []
-    assert told([LONG, "e z"], "on") == []
-    assert told([LONG, "e z"], "") != []
+    assert faults_for(["one", "two"], "") == []
+    assert faults_for(["two", "one"], "one " + "z" * 40) != []
+    assert faults_for([LONG, "e z"], "on") == []
+    assert faults_for([LONG, "e z"], "") != []
 
 
-def test_stops_that_one_token_can_complete_have_no_order() -> None:
+def test_stops_completed_by_one_token_have_no_order() -> None:
     plain = answer("a" + "z" * 15 + "b" + "c")
     assert stops.cut_at_first(["a", "b"], replace(plain, content="a" + "z" * 15), plain) == []
     assert stops.cut_at_first(["a", "c"], replace(plain, content=plain.content[:-1]), plain) != []

@@ -17,7 +17,7 @@ def event(**delta: Any) -> bytes:
     return b"data: " + json.dumps({"choices": [{"delta": delta}]}).encode() + b"\n\n"
 
 
-def test_each_piece_is_told_with_its_text() -> None:
+def test_each_piece_has_its_time_and_text() -> None:
     call = {"index": 0, "function": {"arguments": '{"a"'}}
     stream = [
         (0.1, event(role="assistant")),
@@ -32,7 +32,7 @@ def test_each_piece_is_told_with_its_text() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_no_event_of_a_chat_carries_nothing() -> None:
+def test_events_that_are_not_a_chats_carry_no_text() -> None:
     junk = [b"data: 1\n\n", b'data: {"choices": [{"delta": [3]}]}\n\n', b"\xff\n\n", b"x: y\n\n"]
     junk.append(b'data: {"choices": [{"delta": {"tool_calls": [{"function": null}]}}]}\n\n')
     assert pieces(Recording(pieces=tuple((0.0, data) for data in junk))) == []
@@ -40,16 +40,16 @@ def test_what_is_no_event_of_a_chat_carries_nothing() -> None:
 
 def test_a_long_stream_is_cut() -> None:
     stream = tuple((float(at), event(content="x" * 500)) for at in range(2 * MOST_PIECES))
-    found = pieces(Recording(pieces=stream))
-    assert (len(found), max(len(text) for _, text in found)) == (MOST_PIECES, 80)
+    timeline = pieces(Recording(pieces=stream))
+    assert (len(timeline), max(len(text) for _, text in timeline)) == (MOST_PIECES, 80)
 
 
 @given(st.lists(st.binary(max_size=30), max_size=8))
-def test_any_bytes_are_read(some: list[bytes]) -> None:
+def test_any_bytes_can_be_read(some: list[bytes]) -> None:
     assert all(text for _, text in pieces(Recording(pieces=tuple((0.0, data) for data in some))))
 
 
-def test_the_first_case_in_which_something_was_found_is_shown() -> None:
+def test_the_stream_of_the_first_finding_is_evidence() -> None:
     stream = Recording(pieces=((0.2, event(content="Hm")),))
     well, wrong, worse, silent = (
         exchange(tools=tools, stream=recorded)
@@ -57,7 +57,7 @@ def test_the_first_case_in_which_something_was_found_is_shown() -> None:
             ("undeclared", stream), ("auto", stream), ("named", stream), ("required", Recording()),
         )
     )  # fmt: skip
-    findings = [Finding(entry.case, "it is cut") for entry in (wrong, worse)]
+    findings = [Finding(faulty.case, "it is cut") for faulty in (wrong, worse)]
     assert first_faulty_stream(findings, [well, wrong, worse]) == [
         {"what": wrong.cell.name, "pieces": [[0.2, "Hm"]]},
     ]

@@ -16,7 +16,7 @@ GONE_OF_THE_SAME = answer("", usage=TWO, token_ids=(1, 2))
 
 
 @pytest.mark.parametrize(
-    ("whole", "streamed", "widened", "sentences"),
+    ("reply", "streamed", "widened", "sentences"),
     [
         (HERE, HERE, HERE, []),
         (GONE, None, None, [NOTHING]),
@@ -27,8 +27,8 @@ GONE_OF_THE_SAME = answer("", usage=TWO, token_ids=(1, 2))
         (None, GONE, None, []),
     ],
 )
-def test_a_stream_of_other_tokens_is_an_answer_of_its_own(
-    whole: Answer | None, streamed: Answer | None, widened: Answer | None, sentences: list[str]
+def test_a_stream_of_other_tokens_is_checked_by_itself(
+    reply: Answer | None, streamed: Answer | None, widened: Answer | None, sentences: list[str]
 ) -> None:
-    entry = exchange(whole, streamed=streamed, widened=widened)
-    assert list(agreement.faults_in_every_mode(entry, finish.empty_stop)) == sentences
+    answered = exchange(reply, streamed=streamed, widened=widened)
+    assert list(agreement.faults_in_every_mode(answered, finish.empty_stop)) == sentences

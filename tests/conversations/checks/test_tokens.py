@@ -29,10 +29,10 @@ def call_text(name: str, made: tuple[str, dict[str, str]]) -> str:
     if "ARGUMENTS" in text:
         return text.replace("ARGUMENTS", json.dumps(made[1], ensure_ascii=False))
     start, end = REPEATED[name]
-    head, item = text[: text.index(start)], text[text.index(start) : text.index(end) + len(end)]
+    head, argument = text[: text.index(start)], text[text.index(start) : text.index(end) + len(end)]
     tail = text[text.index(end) + len(end) :]
     several = SEPARATOR.get(name, "").join(
-        item.replace("KEY", key).replace("VALUE", value) for key, value in made[1].items()
+        argument.replace("KEY", key).replace("VALUE", value) for key, value in made[1].items()
     )
     return head + several + tail
 
@@ -48,40 +48,42 @@ REPEATED = {
 SEPARATOR = {"gemma": ","}
 
 
-def raw(name: str, *made: tuple[str, dict[str, str]], thought: str = "", says: str = "") -> str:
+def raw(name: str, *made: tuple[str, dict[str, str]], thought: str = "", content: str = "") -> str:
     """Write what a model of the family generates when it thinks, answers and calls."""
-    entry = family(name)
+    model_family = family(name)
     thinking = ""
     if thought:
-        assert entry.thinking is not None
-        opened = entry.thinking.open if entry.thinking.opened_by == "model" else ""
-        thinking = f"{opened}{thought}\n{entry.thinking.close}\n\n"
+        assert model_family.thinking is not None
+        opened = model_family.thinking.open if model_family.thinking.opened_by == "model" else ""
+        thinking = f"{opened}{thought}\n{model_family.thinking.close}\n\n"
     calls = "".join(call_text(name, each) for each in made)
-    return thinking + says + calls + entry.prompt.stop_tokens[0]
+    return thinking + content + calls + model_family.prompt.stop_tokens[0]
 
 
-def said(*made: tuple[str, dict[str, str]], thought: str = "", says: str = "") -> Answer:
+def parsed_answer(
+    *made: tuple[str, dict[str, str]], thought: str = "", content: str = ""
+) -> Answer:
     """Return the answer that a right parser makes of it."""
     calls = tuple(
         ToolCall(name, json.dumps(values), f"call-{number}")
         for number, (name, values) in enumerate(made)
     )
-    return answer(says, reasoning=thought, tool_calls=calls)
+    return answer(content, reasoning=thought, tool_calls=calls)
 
 
-def told(name: str, text: str, whole: Answer, **fields: Any) -> list[str]:
-    entry = exchange(whole, raw=text, tools="auto", **fields)
-    return [*tokens.texts(entry, family(name)), *tokens.calls(entry, family(name))]
+def faults_of(name: str, text: str, reply: Answer, **fields: Any) -> list[str]:
+    answered = exchange(reply, raw=text, tools="auto", **fields)
+    return [*tokens.texts(answered, family(name)), *tokens.calls(answered, family(name))]
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        ((), {"thought": "Hm.", "says": "It is cold."}),
-        ((), {"thought": "日本語で。", "says": "東京は雨です ☔。"}),
+        ((), {"thought": "Hm.", "content": "It is cold."}),
+        ((), {"thought": "日本語で。", "content": "東京は雨です ☔。"}),
         ((WEATHER,), {"thought": "I need the weather."}),
-        ((WEATHER,), {"thought": "I need it.", "says": "Let me see."}),
+        ((WEATHER,), {"thought": "I need it.", "content": "Let me see."}),
         ((WEATHER, OTHER, TIME), {"thought": "Three calls."}),
         ((TIME,), {"thought": "The clock knows."}),
         ((NOTE,), {"thought": "All as it is."}),
@@ -95,28 +97,31 @@ def told(name: str, text: str, whole: Answer, **fields: Any) -> list[str]:
 def test_a_right_answer_accounts_for_every_token(
     name: str, made: tuple[Any, ...], words: dict[str, str]
 ) -> None:
-    assert told(name, raw(name, *made, **words), said(*made, **words), thinking="on") == []
+    assert (
+        faults_of(name, raw(name, *made, **words), parsed_answer(*made, **words), thinking="on")
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", ["qwen3.5", "deepseek", "glm", "gemma"])
 def test_an_answer_without_thinking_is_all_content(name: str) -> None:
-    right = said(says="It is cold.")
-    assert told(name, raw(name, says="It is cold."), right, thinking="off") == []
+    right = parsed_answer(content="It is cold.")
+    assert faults_of(name, raw(name, content="It is cold."), right, thinking="off") == []
     moved = replace(right, content="", reasoning="It is cold.")
-    found = told(name, raw(name, says="It is cold."), moved, thinking="off")
-    assert [text.partition(" is ")[0] for text in found] == ["reasoning", "content"]
+    faults = faults_of(name, raw(name, content="It is cold."), moved, thinking="off")
+    assert [text.partition(" is ")[0] for text in faults] == ["reasoning", "content"]
 
 
 @pytest.mark.parametrize("name", ["qwen3.5", "deepseek", "glm", "gemma"])
-def test_thinking_that_nobody_asked_for_is_no_content(name: str) -> None:
+def test_unrequested_thinking_in_content_is_a_fault(name: str) -> None:
     """The tag that ends it is no text to a detokeniser: the user sees both run into each other."""
-    text = raw(name, thought="They ask for it.", says="It is cold.")
-    leaked = said(says="They ask for it.\n\n\nIt is cold.")
-    found = told(name, text, leaked, thinking="off")
-    assert [item.partition(" is ")[0] for item in found] == ["reasoning", "content"]
+    text = raw(name, thought="They ask for it.", content="It is cold.")
+    leaked = parsed_answer(content="They ask for it.\n\n\nIt is cold.")
+    faults = faults_of(name, text, leaked, thinking="off")
+    assert [fault.partition(" is ")[0] for fault in faults] == ["reasoning", "content"]
 
 
-THOUGHT = {"thought": "They ask for it.", "says": "It is cold."}
+THOUGHT = {"thought": "They ask for it.", "content": "It is cold."}
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -137,18 +142,18 @@ THOUGHT = {"thought": "They ask for it.", "says": "It is cold."}
         "thinks aloud", "all in reasoning",
     ],
 )  # fmt: skip
-def test_text_that_is_lost_or_elsewhere_is_told(
+def test_lost_or_misplaced_text_is_a_fault(
     name: str, changes: dict[str, str], fields: list[str]
 ) -> None:
-    whole = replace(said(**THOUGHT), **changes)  # type: ignore[arg-type]
-    found = told(name, raw(name, **THOUGHT), whole, thinking="on")
-    assert [text.partition(" is ")[0] for text in found] == fields
-    assert all("and the tokens say" in text for text in found)
+    reply = replace(parsed_answer(**THOUGHT), **changes)  # type: ignore[arg-type]
+    faults = faults_of(name, raw(name, **THOUGHT), reply, thinking="on")
+    assert [fault.partition(" is ")[0] for fault in faults] == fields
+    assert all("and the tokens say" in fault for fault in faults)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize(
-    ("made", "came", "sentence"),
+    ("made", "parsed", "sentence"),
     [
         ((WEATHER, OTHER), (OTHER,), "1 calls came, and the tokens hold 2: "),
         ((TIME,), (), "0 calls came, and the tokens hold 1: "),
@@ -165,47 +170,51 @@ def test_text_that_is_lost_or_elsewhere_is_told(
         "one argument", "cut at a quote", "question marks",
     ],
 )  # fmt: skip
-def test_what_is_lost_of_a_call_is_told(
-    name: str, made: tuple[Any, ...], came: tuple[Any, ...], sentence: str
+def test_lost_parts_of_a_call_are_faults(
+    name: str, made: tuple[Any, ...], parsed: tuple[Any, ...], sentence: str
 ) -> None:
-    found = told(name, raw(name, *made, thought="Hm."), said(*came, thought="Hm."), thinking="on")
-    assert any(text.startswith(sentence) for text in found), found
+    faults = faults_of(
+        name, raw(name, *made, thought="Hm."), parsed_answer(*parsed, thought="Hm."), thinking="on"
+    )
+    assert any(fault.startswith(sentence) for fault in faults), faults
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_markup_in_an_argument_is_not_the_models(name: str) -> None:
+def test_markup_in_an_argument_is_a_fault(name: str) -> None:
     tools = family(name).tools
     assert tools is not None
     behind = tools.call.partition("ARGUMENTS" if "ARGUMENTS" in tools.call else "VALUE")[2]
     spoilt = ("get_weather", {"city": f"Oslo{behind}"})
-    found = told(name, raw(name, WEATHER, thought="Hm."), said(spoilt, thought="Hm."))
-    assert any(text.startswith("tool_calls[0] holds 'Oslo") for text in found), found
+    faults = faults_of(
+        name, raw(name, WEATHER, thought="Hm."), parsed_answer(spoilt, thought="Hm.")
+    )
+    assert any(fault.startswith("tool_calls[0] holds 'Oslo") for fault in faults), faults
 
 
-def test_an_answer_that_was_ended_is_judged_by_others() -> None:
+def test_stopped_and_cut_answers_are_not_judged() -> None:
     text = raw("qwen3.5", **THOUGHT)
-    stopped = replace(said(), stop_reason="x")
-    assert told("qwen3.5", text, stopped, stop_at="x") == []
+    stopped = replace(parsed_answer(), stop_reason="x")
+    assert faults_of("qwen3.5", text, stopped, stop_at="x") == []
     called = raw("qwen3.5", WEATHER, thought="Hm.")
-    cut = replace(said(thought="Hm."), finish_reason="length")
-    assert told("qwen3.5", called, cut) == []
+    cut = replace(parsed_answer(thought="Hm."), finish_reason="length")
+    assert faults_of("qwen3.5", called, cut) == []
 
 
-def test_without_the_tokens_nothing_can_be_told() -> None:
-    entry = exchange(said(), tools="auto")
-    assert list(tokens.texts(entry, family("qwen3.5"))) == []
-    assert list(tokens.calls(entry, family("qwen3.5"))) == []
+def test_an_answer_without_token_ids_is_not_judged() -> None:
+    answered = exchange(parsed_answer(), tools="auto")
+    assert list(tokens.texts(answered, family("qwen3.5"))) == []
+    assert list(tokens.calls(answered, family("qwen3.5"))) == []
 
 
-def test_a_call_in_a_grammars_own_form_is_left_to_the_schema() -> None:
+def test_a_call_in_a_grammars_own_form_is_not_judged() -> None:
     forced = 'Hm.\n</think>\n\n[{"name": "get_weather", "parameters": {"city": "Oslo"}}]<|im_end|>'
-    assert told("qwen3.5", forced, said(WEATHER, thought="Hm.")) == []
+    assert faults_of("qwen3.5", forced, parsed_answer(WEATHER, thought="Hm.")) == []
 
 
-def test_a_family_without_tools_has_none_to_lose() -> None:
-    entry = exchange(said(says="Paris."), raw="Paris.<end_of_turn>", thinking="off")
-    assert list(tokens.texts(entry, family("gemma/3"))) == []
-    assert list(tokens.calls(entry, family("gemma/3"))) == []
+def test_a_family_without_tools_loses_no_call() -> None:
+    answered = exchange(parsed_answer(content="Paris."), raw="Paris.<end_of_turn>", thinking="off")
+    assert list(tokens.texts(answered, family("gemma/3"))) == []
+    assert list(tokens.calls(answered, family("gemma/3"))) == []
 
 
 def test_an_unclosed_call_is_a_call() -> None:
@@ -215,7 +224,7 @@ def test_an_unclosed_call_is_a_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("serve", "says"),
+    ("serve", "flags"),
     [
         ({"reasoning_parser": "qwen3", "tool_call_parser": "hermes"},
          "with --reasoning-parser qwen3 and --tool-call-parser hermes:"),
@@ -224,25 +233,23 @@ def test_an_unclosed_call_is_a_call() -> None:
         (None, "that the server was given"),
     ],
 )  # fmt: skip
-def test_the_parsers_that_were_to_read_it_are_named(
-    serve: dict[str, Any] | None, says: str
-) -> None:
-    assert says in tokens.parser_hint(serve)
+def test_the_hint_names_the_servers_parsers(serve: dict[str, Any] | None, flags: str) -> None:
+    assert flags in tokens.parser_hint(serve)
 
 
-def test_arguments_that_are_lists_numbers_or_no_json_are_read() -> None:
+def test_list_number_and_invalid_arguments_are_read() -> None:
     text = '<tool_call>\n<function=mix>\n<parameter=tags>\n["red", "blue"]\n</parameter>\n'
     text += "<parameter=count>\n2\n</parameter>\n"
     text = f"Hm.</think>{text}</function>\n</tool_call><|im_end|>"
 
-    def came(arguments: str) -> list[str]:
-        return told("qwen3.5", text, replace(said(thought="Hm."), tool_calls=(
+    def faults_with(arguments: str) -> list[str]:
+        return faults_of("qwen3.5", text, replace(parsed_answer(thought="Hm."), tool_calls=(
             ToolCall("mix", arguments, "call-1"),
         )))  # fmt: skip
 
-    assert came('{"tags": ["red", "blue"], "count": 2}') == []
-    assert came('{"tags": ["red", "green"], "count": 2}') == [
+    assert faults_with('{"tags": ["red", "blue"], "count": 2}') == []
+    assert faults_with('{"tags": ["red", "green"], "count": 2}') == [
         "tool_calls[0] holds 'green', which the tokens do not",
         "the calls lack what the tokens hold: 'blue'",
     ]
-    assert came("tags: red")[0] == "tool_calls[0] holds 'tags: red', which the tokens do not"
+    assert faults_with("tags: red")[0] == "tool_calls[0] holds 'tags: red', which the tokens do not"

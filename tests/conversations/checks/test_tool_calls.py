@@ -26,7 +26,7 @@ def with_arguments(text: str) -> ToolCall:
 
 
 @pytest.mark.parametrize(
-    "whole",
+    "reply",
     [
         answer(),
         called(WEATHER, TIME),
@@ -35,8 +35,8 @@ def with_arguments(text: str) -> ToolCall:
     ],
     ids=["none", "two", "no parameters declared", "cut by the limit"],
 )
-def test_calls_a_tool_can_take_are_valid(whole: Answer) -> None:
-    assert list(tool_calls.valid(whole, REQUEST)) == []
+def test_calls_that_fit_their_schema_are_valid(reply: Answer) -> None:
+    assert list(tool_calls.valid(reply, REQUEST)) == []
 
 
 @pytest.mark.parametrize(
@@ -59,24 +59,24 @@ def test_calls_a_tool_can_take_are_valid(whole: Answer) -> None:
         ),
     ],
 )
-def test_a_call_no_tool_can_take_is_told(made: ToolCall, sentence: str) -> None:
-    (found,) = tool_calls.valid(called(made), REQUEST)
-    assert found.startswith(sentence)
+def test_a_call_that_does_not_fit_is_a_fault(made: ToolCall, sentence: str) -> None:
+    (fault,) = tool_calls.valid(called(made), REQUEST)
+    assert fault.startswith(sentence)
 
 
-def test_every_wrong_call_is_told_and_no_right_one() -> None:
+def test_only_invalid_calls_are_reported() -> None:
     wrong = [replace(TIME, name="x"), *map(with_arguments, ("{", "[]", "{}"))]
-    found = list(tool_calls.valid(called(TIME, *wrong, TIME), REQUEST))
-    assert [text[:13] for text in found] == [f"tool_calls[{place}]" for place in (1, 2, 3, 4)]
+    faults = list(tool_calls.valid(called(TIME, *wrong, TIME), REQUEST))
+    assert [fault[:13] for fault in faults] == [f"tool_calls[{place}]" for place in (1, 2, 3, 4)]
 
 
 def test_a_call_where_nothing_is_declared_is_undeclared() -> None:
-    (found,) = tool_calls.valid(called(WEATHER), {})
-    assert found == "tool_calls[0].name is 'get_weather'; declared are none"
+    (fault,) = tool_calls.valid(called(WEATHER), {})
+    assert fault == "tool_calls[0].name is 'get_weather'; declared are none"
 
 
 @pytest.mark.parametrize(
-    ("whole", "found"),
+    ("reply", "sentences"),
     [
         (called(WEATHER), []),
         (answer("No."), ["no call came; content is 'No.'"]),
@@ -84,12 +84,12 @@ def test_a_call_where_nothing_is_declared_is_undeclared() -> None:
         (called(with_arguments("{}")), ["tool_calls[0].arguments: 'city' is a required property"]),
     ],
 )
-def test_a_sampled_answer_has_to_be_a_valid_call(whole: Answer, found: list[str]) -> None:
-    assert list(tool_calls.one_valid_call(whole, REQUEST)) == found
+def test_a_sampled_answer_has_to_be_a_valid_call(reply: Answer, sentences: list[str]) -> None:
+    assert list(tool_calls.one_valid_call(reply, REQUEST)) == sentences
 
 
 @pytest.mark.parametrize(
-    ("whole", "found"),
+    ("reply", "sentences"),
     [
         (called(WEATHER, finish_reason="tool_calls"), []),
         (called(WEATHER, TIME, finish_reason="tool_calls"),
@@ -104,8 +104,8 @@ def test_a_sampled_answer_has_to_be_a_valid_call(whole: Answer, found: list[str]
          ["tool_calls[0].arguments: 'city' is a required property"]),
     ],
 )  # fmt: skip
-def test_one_call_comes_where_one_was_allowed(whole: Answer, found: list[str]) -> None:
-    assert list(tool_calls.one_at_a_time(whole, REQUEST)) == found
+def test_parallel_calls_are_faults_when_switched_off(reply: Answer, sentences: list[str]) -> None:
+    assert list(tool_calls.one_at_a_time(reply, REQUEST)) == sentences
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_one_call_comes_where_one_was_allowed(whole: Answer, found: list[str]) -
     ],
 )
 def test_every_call_has_an_id_of_its_own(ids: list[str | None], sentence: str | None) -> None:
-    found = list(tool_calls.identified(called(*(replace(TIME, id=text) for text in ids))))
-    assert found[0].startswith(sentence) if sentence else found == []
+    faults = list(tool_calls.identified(called(*(replace(TIME, id=call_id) for call_id in ids))))
+    assert faults[0].startswith(sentence) if sentence else faults == []
 
 
 @pytest.mark.parametrize(
-    ("whole", "tools", "sentence"),
+    ("reply", "tools", "sentence"),
     [
         (called(WEATHER), "auto", None),
         (answer(), "auto", None),
@@ -148,14 +148,14 @@ def test_every_call_has_an_id_of_its_own(ids: list[str | None], sentence: str | 
     ],
 )
 def test_calls_and_finish_reason_agree(
-    whole: Answer | None, tools: str, sentence: str | None
+    reply: Answer | None, tools: str, sentence: str | None
 ) -> None:
-    found = list(tool_calls.finish(exchange(whole, tools=tools)))
-    assert found == ([sentence] if sentence else [])
+    faults = list(tool_calls.finish(exchange(reply, tools=tools)))
+    assert faults == ([sentence] if sentence else [])
 
 
 @pytest.mark.parametrize(
-    ("whole", "fields", "sentence"),
+    ("reply", "fields", "sentence"),
     [
         (answer(), {"tools": "none"}, None),
         (answer(), {"tools": "auto"}, None),
@@ -194,7 +194,7 @@ def test_calls_and_finish_reason_agree(
     ],
 )
 def test_tool_choice_is_kept(
-    whole: Answer | None, fields: dict[str, Any], sentence: str | None
+    reply: Answer | None, fields: dict[str, Any], sentence: str | None
 ) -> None:
-    found = list(tool_calls.chosen(exchange(whole, **fields)))
-    assert found == ([sentence] if sentence else [])
+    faults = list(tool_calls.chosen(exchange(reply, **fields)))
+    assert faults == ([sentence] if sentence else [])
