@@ -29,7 +29,7 @@ from faults import (
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import family as families, lane as lanes, plans, toml
 from pytest_vllm_gates.cli.main import COMMANDS
-from pytest_vllm_gates.options import names
+from pytest_vllm_gates.options import names as options_names
 from pytest_vllm_gates.options.record import options_of
 from pytest_vllm_gates.options.table import Options
 from pytest_vllm_gates.session import collection as session_collection
@@ -87,7 +87,7 @@ def checks_of(gate: str) -> list[str]:
 def options() -> frozenset[str]:
     """Return every option of the plugin and of `vllm-gates`."""
     plugin = pytest.Parser(_ispytest=True)
-    names.declare(plugin, options_of(Options))
+    options_names.declare(plugin, options_of(Options))
     found = {
         name for group in plugin._groups for option in group.options for name in option.names()
     }

@@ -41,7 +41,7 @@ from pytest_vllm_gates.incidents.types import (
     ServedLane,
 )
 from pytest_vllm_gates.redaction import redactor as redaction_redactor
-from pytest_vllm_gates.redaction.prompts import HASH, KEEP, WAYS, Prompts
+from pytest_vllm_gates.redaction.prompts import HASH, KEEP, MODES, Prompts
 
 if TYPE_CHECKING:
     import argparse
@@ -65,7 +65,7 @@ def declare_incident_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--out", type=Path, default=Path(FOLDER), metavar="DIR", help=FOLDER)
     parser.add_argument(
-        "--redact-prompts", choices=WAYS, default=KEEP,
+        "--redact-prompts", choices=MODES, default=KEEP,
         help="what becomes of prompts and answers; only what is kept can be sent again",
     )  # fmt: skip
 

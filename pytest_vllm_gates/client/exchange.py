@@ -45,7 +45,7 @@ class Sent:
         return len(self.body) + sum(len(piece) + 128 for _, piece in self.pieces) + 1024
 
 
-def told(headers: Mapping[str, str]) -> dict[str, str]:
+def redacted_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return headers as an incident may hold them."""
     return {
         name: value if name.lower() in TOLD_HEADERS else REDACTED for name, value in headers.items()

@@ -37,7 +37,7 @@ def ticket(family: Family, beginning: str, nonce: str, *, streamed: bool) -> dic
     return {**body, "structured_outputs": {"choice": [text]}, "stream": streamed}
 
 
-def faults(completion: Completion, nonces: Sequence[str], own: int) -> list[str]:
+def ticket_faults(completion: Completion, nonces: Sequence[str], own: int) -> list[str]:
     """Return the faults of the answer to request number `own`, one sentence each."""
     if completion.error:
         return [f"no answer: {completion.error}"]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import httpx2 as httpx
 
 from pytest_vllm_gates.client.answer import Recording
-from pytest_vllm_gates.client.exchange import Sent, told
+from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,10 +155,10 @@ class Recorder(httpx.HTTPTransport):
             Sent(
                 method=request.method,
                 path=path,
-                headers=told(request.headers),
+                headers=redacted_headers(request.headers),
                 body=request.read(),
                 status=response.status_code if response else None,
-                response_headers=told(response.headers) if response else {},
+                response_headers=redacted_headers(response.headers) if response else {},
                 pieces=pieces,
                 error=error,
             )

@@ -14,7 +14,7 @@ import pytest
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.sameness import why_degenerate
 from pytest_vllm_gates.outcomes import NotApplicable
-from pytest_vllm_gates.process.process import outliving
+from pytest_vllm_gates.process.process import still_running
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
@@ -89,7 +89,7 @@ def test_leaves_nothing_behind(launch: Launch, evidence: Evidence) -> None:
     started = launch.processes()
     evidence["processes"] = len(started)
     evidence["exit_status"] = launch.stop()
-    survivors = outliving(started, GONE_WITHIN_S)
+    survivors = still_running(started, GONE_WITHIN_S)
     assert not survivors, (
         f"processes of the server outlived it by {GONE_WITHIN_S:.0f} s, {survivors}: they keep its "
         "memory, and the next server finds none"

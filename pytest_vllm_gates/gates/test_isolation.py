@@ -13,7 +13,7 @@ import pytest
 
 from pytest_vllm_gates.client.completion import CompletionClient
 from pytest_vllm_gates.client.http import context
-from pytest_vllm_gates.client.questions import faults, load, question, ticket
+from pytest_vllm_gates.client.questions import load, question, ticket, ticket_faults
 from pytest_vllm_gates.client.sameness import compare
 from pytest_vllm_gates.isolation.cancel import disconnect
 from pytest_vllm_gates.isolation.checks import fault, why_undecided
@@ -189,7 +189,9 @@ def test_no_answer_holds_what_is_anothers(
         name = f"request {number + 1}, {'streamed' if number % 2 else 'whole'}"
         case = Case(name, {"case": "streamed" if number % 2 else "whole"}, completion.request)
         cases.append(case)
-        findings += [Finding(case, fault_text) for fault_text in faults(completion, nonces, number)]
+        findings += [
+            Finding(case, fault_text) for fault_text in ticket_faults(completion, nonces, number)
+        ]
     checking(
         findings,
         cases,

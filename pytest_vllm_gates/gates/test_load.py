@@ -32,7 +32,7 @@ def test_every_request_is_answered_whole(
     loaded: LoadResult, traffic: Traffic, checking: Checking, evidence: Evidence
 ) -> None:
     evidence["traffic"] = traffic.model_dump(mode="json")
-    kept_back = [why for phase in loaded.phases if (why := arrivals.kept_back(phase))]
+    kept_back = [why for phase in loaded.phases if (why := arrivals.send_fault(phase))]
     if kept_back:
         raise Inconclusive(kept_back[0])
     findings_and_cases = checks.unanswered(loaded, traffic.limits)
@@ -50,7 +50,7 @@ def test_requests_go_out_as_asked(loaded: LoadResult, evidence: Evidence) -> Non
     evidence["arrivals"] = {phase.name: arrivals.as_evidence(phase) for phase in loaded.phases}
     if not any(phase.schedule for phase in loaded.phases):
         raise NotApplicable("the load broke before any request had a time of its own")
-    wrong = [why for phase in loaded.phases if (why := arrivals.not_as_asked(phase))]
+    wrong = [why for phase in loaded.phases if (why := arrivals.schedule_fault(phase))]
     if wrong:
         raise Inconclusive(f"{wrong[0]}; run it on a machine that is less busy, or ask for less")
 
@@ -61,13 +61,13 @@ def test_tokens_are_as_many_as_the_server_counts(
     findings, cases = checks.uncounted(loaded)
     if not cases:
         raise NotApplicable("the server does not count tokens, or not every request was answered")
-    if findings and not launch.owned and checks.others_came(loaded):
+    if findings and not launch.owned and checks.other_clients(loaded):
         raise Inconclusive("others have used this server meanwhile; judge it when idle")
     checking(findings, cases, "tokens get lost between the engine and the client")
 
 
 def test_planned_streams_run_at_once(loaded: LoadResult, checking: Checking) -> None:
-    findings, cases = checks.held_back(loaded)
+    findings, cases = checks.below_concurrency(loaded)
     if not cases:
         raise NotApplicable("the server does not tell what runs and waits, or was too quick to see")
     checking(findings, cases, "there are fewer places than the deployment plans for")
@@ -101,13 +101,13 @@ def test_load_changes_no_answer(*, loaded: LoadResult, checking: Checking, invar
 def test_no_answer_under_load_holds_what_is_anothers(
     loaded: LoadResult, checking: Checking
 ) -> None:
-    checking(*checks.crossed(loaded), "under load somebody reads what is another's")
+    checking(*checks.mixed_tickets(loaded), "under load somebody reads what is another's")
 
 
 def test_server_comes_to_rest_after_load(
     *, loaded: LoadResult, checking: Checking, invariant: bool
 ) -> None:
-    findings, cases = checks.unwell(loaded, invariant=invariant)
+    findings, cases = checks.not_recovered(loaded, invariant=invariant)
     if not cases:
         raise NotApplicable("the server hangs and never came to rest")
     checking(findings, cases, "after its load the server is not what it was before")

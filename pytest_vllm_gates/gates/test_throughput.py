@@ -106,7 +106,7 @@ def test_is_as_fast_as_the_other_lane(
     add_note(f"{name}: {sentence}")
     if same and (scatter := calibration.scatter_of(comparison.pairs, plan)):
         evidence["pair_sd"] = scatter.model_dump()
-        add_note(f"{name}: {calibration.told(scatter, comparison.pairs, plan)}")
+        add_note(f"{name}: {calibration.summary(scatter, comparison.pairs, plan)}")
         if calibrate:
             calibrate(scatter, comparison.pairs)
     changes = "".join(f"\n  {change}" for change in comparison.start_changes)

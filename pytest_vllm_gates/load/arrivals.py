@@ -49,7 +49,7 @@ def late(phase: Phase, limits: plans.LoadLimits) -> str:
     return f"this client sent requests up to {lag_s:.2f} s late (p99)"
 
 
-def kept_back(phase: Phase) -> str:
+def send_fault(phase: Phase) -> str:
     """Return which limit of this machine kept requests from being sent; '' for none."""
     errors = [answer.error for answer in phase.answers if answer.error.startswith(OWN_ERRORS)]
     if not errors:
@@ -60,7 +60,7 @@ def kept_back(phase: Phase) -> str:
     )
 
 
-def not_as_asked(phase: Phase) -> str:
+def schedule_fault(phase: Phase) -> str:
     """Return how the sent requests differ from their schedule; '' where they do not.
 
     A phase whose requests are sent as users become free has no schedule.
@@ -68,7 +68,7 @@ def not_as_asked(phase: Phase) -> str:
     schedule = phase.schedule
     if schedule is None:
         return ""
-    return kept_back(phase) or _growing_lag(schedule) or _wrong_spacing(schedule)
+    return send_fault(phase) or _growing_lag(schedule) or _wrong_spacing(schedule)
 
 
 def _growing_lag(schedule: Schedule) -> str:

@@ -7,7 +7,7 @@ import itertools
 import statistics
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.client.questions import faults as ticket_faults
+from pytest_vllm_gates.client.questions import ticket_faults
 from pytest_vllm_gates.client.sameness import compare
 from pytest_vllm_gates.load import arrivals
 from pytest_vllm_gates.load.latency import beyond, latency
@@ -106,7 +106,7 @@ def uncounted(loaded: LoadResult) -> Judged:
     return findings, cases
 
 
-def others_came(loaded: LoadResult) -> bool:
+def other_clients(loaded: LoadResult) -> bool:
     """Return whether a server counts more than this run requested: other clients use it, too."""
     sums = [
         (
@@ -119,7 +119,7 @@ def others_came(loaded: LoadResult) -> bool:
     return any(counted > streamed for counted, streamed in sums)
 
 
-def held_back(loaded: LoadResult) -> Judged:
+def below_concurrency(loaded: LoadResult) -> Judged:
     """Find phases in which far fewer requests ran than streams were open, even at the peak."""
     findings, cases = [], []
     for phase in loaded.phases:
@@ -212,7 +212,7 @@ def changed(loaded: LoadResult, *, invariant: bool) -> Judged:
     return findings, cases
 
 
-def crossed(loaded: LoadResult) -> Judged:
+def mixed_tickets(loaded: LoadResult) -> Judged:
     """Find the tickets without their own nonce or with another request's."""
     findings, cases = [], []
     nonces = [probe.nonce for probe in loaded.probes if probe.nonce]
@@ -237,7 +237,7 @@ def hangs(loaded: LoadResult) -> Judged:
     return findings, cases
 
 
-def unwell(loaded: LoadResult, *, invariant: bool) -> Judged:
+def not_recovered(loaded: LoadResult, *, invariant: bool) -> Judged:
     """Find how the server differs from before the load once it is idle again."""
     if loaded.rest is None:
         return [], []  # it hangs, which `hangs` reports

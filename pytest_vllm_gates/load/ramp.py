@@ -31,7 +31,7 @@ FEWEST = 20
 
 def limit(rate: float, phase: Phase, traffic: Traffic) -> Limit | None:
     """Return what kept a rate from being served within the limits; None where nothing did."""
-    if why := arrivals.not_as_asked(phase) or arrivals.late(phase, traffic.limits):
+    if why := arrivals.schedule_fault(phase) or arrivals.late(phase, traffic.limits):
         return Limit(why, clients=True)
     if phase.hang:
         return Limit(hang_sentence(phase.hang), clients=False)

@@ -142,7 +142,7 @@ def _as_text(value: object) -> str | None:
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[Mapping[str, float]]:
+def gpu_activity() -> Iterator[Mapping[str, float]]:
     """Sample every GPU while the block lasts; the mapping is filled in at its end.
 
     Means over GPUs and looks: `gpu_utilization` and `gpu_throttled` as shares, `gpu_sm_clock_mhz`,

@@ -120,10 +120,10 @@ def _seconds(given: Given) -> float:
 
 def _redaction(given: Given) -> str:
     """Return one of the ways to treat prompts."""
-    from pytest_vllm_gates.redaction.prompts import WAYS  # noqa: PLC0415 - an inert plugin is light
+    from pytest_vllm_gates.redaction.prompts import MODES  # noqa: PLC0415 - an inert plugin is light
 
-    if given.value not in WAYS:
-        raise pytest.UsageError(f"{given.name} {given.value!r} is none of {', '.join(WAYS)}")
+    if given.value not in MODES:
+        raise pytest.UsageError(f"{given.name} {given.value!r} is none of {', '.join(MODES)}")
     return str(given.value)
 
 

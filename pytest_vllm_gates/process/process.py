@@ -143,7 +143,7 @@ def started(pid: int) -> int | None:
     return None if state in "ZX" else int(fields[18])
 
 
-def outliving(
+def still_running(
     pids: Sequence[int], within_s: float, dying_within_s: float = DYING_S
 ) -> dict[int, str]:
     """Return which of the processes still exist, with the state of each.

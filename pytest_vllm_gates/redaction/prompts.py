@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 KEEP, HASH, DROP = "keep", "hash", "drop"
-WAYS = (KEEP, HASH, DROP)
+MODES = (KEEP, HASH, DROP)
 VARIABLE = "GATES_REDACT_PROMPTS"
 """Tells the guard of a server how to redact the prompts that the server logs."""
 DROPPED = "[dropped]"

@@ -215,7 +215,7 @@ def server_of(launch: Launch, run: Run) -> Iterator[MeasuredServer]:
     on_gpus = bool(launch.owned and run.machine.gpus)
     with long_context_prompts.metrics(launch.endpoint()) as metrics:
         server = MeasuredServer(launch.endpoint(), metrics, launch.processes, launch.stoppable)
-        yield dataclasses.replace(server, watched=nvml.watched) if on_gpus else server
+        yield dataclasses.replace(server, watched=nvml.gpu_activity) if on_gpus else server
 
 
 def first_is_theirs(number: int) -> bool:

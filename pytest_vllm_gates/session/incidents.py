@@ -11,7 +11,7 @@ from pytest_vllm_gates.client.recorder import BOOT, WALK
 from pytest_vllm_gates.incidents import types as incidents_types
 from pytest_vllm_gates.redaction.shown import redacted
 from pytest_vllm_gates.report.environment import machine_document
-from pytest_vllm_gates.session.items import found_key, gate_of
+from pytest_vllm_gates.session.items import findings_key, gate_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +45,7 @@ class IncidentContents:
         self._test = item.nodeid.rpartition("::")[2]
         self._says = says
         self._fixtures: dict[str, Any] = getattr(item, "funcargs", {})
-        findings = item.stash.get(found_key, None)
+        findings = item.stash.get(findings_key, None)
         self._findings: Sequence[Finding] = findings.new if findings else ()
         self._cut: list[str] = []
         self._cells: list[CellSends] = []

@@ -48,7 +48,7 @@ class Evidence(MutableMapping[str, Any]):
 INCIDENTS = "incidents"
 run_key: pytest.StashKey[Run] = pytest.StashKey()
 evidence_key: pytest.StashKey[Evidence] = pytest.StashKey()
-found_key: pytest.StashKey[SortedFindings] = pytest.StashKey()
+findings_key: pytest.StashKey[SortedFindings] = pytest.StashKey()
 
 
 def gate_of(item: pytest.Item) -> str:

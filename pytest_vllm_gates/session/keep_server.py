@@ -49,7 +49,7 @@ class ServerKeeping:
     def find(self) -> tuple[Server, KeptRecord] | None:
         """Return the kept server that serves just this, attached; None where there is none."""
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
-        from pytest_vllm_gates.server.kept.record import differences, told  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.record import difference_text, differences  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.registry import KeptState  # noqa: PLC0415
 
         differ = []
@@ -65,7 +65,7 @@ class ServerKeeping:
             if entry.state in (KeptState.DIED, KeptState.LOST):
                 self.passed_over.append(self._buried(entry))
             elif differing := [*differences(record.fingerprint, self.fingerprint)]:
-                differ.append(f"{entry.name} differs in {told(differing)}")
+                differ.append(f"{entry.name} differs in {difference_text(differing)}")
             elif entry.state is not KeptState.IDLE:
                 self.passed_over.append(f"{entry.name} is {entry.state}")
             elif server := self._attach(entry, record):

@@ -16,7 +16,7 @@ from pytest_vllm_gates.incidents import replay_target
 from pytest_vllm_gates.incidents.read import read
 from pytest_vllm_gates.incidents.types import PROMPT_FILES
 from pytest_vllm_gates.outcomes import Outcome
-from pytest_vllm_gates.session.items import INCIDENTS, found_key, incident_of, own_gate_of
+from pytest_vllm_gates.session.items import INCIDENTS, findings_key, incident_of, own_gate_of
 from pytest_vllm_gates.session.run import Replays
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> di
     attempt, incident_folder = incident_of(item), run.replays.repro
     if attempt is None or incident_folder is None:
         return None
-    sorted_findings = item.stash.get(found_key, None)
+    sorted_findings = item.stash.get(findings_key, None)
     known = [each for _, some in sorted_findings.known for each in some] if sorted_findings else []
     # An incident tells what was found without secrets, and is held against the same.
     clean = run.redactor.failure

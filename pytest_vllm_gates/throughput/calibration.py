@@ -34,7 +34,7 @@ def scatter_of(pairs: Sequence[Pair], plan: ThroughputPlan) -> Scatter | None:
     return Scatter(**{name: max(math.sqrt(value), FLOOR) for name, value in squares.items()})
 
 
-def told(scatter: Scatter, pairs: Sequence[Pair], plan: ThroughputPlan) -> str:
+def summary(scatter: Scatter, pairs: Sequence[Pair], plan: ThroughputPlan) -> str:
     """Return the result of an A/A run in words: the scatter, and the smallest loss by pairs."""
     sd = scatter.of(PRIMARY)
     minutes = statistics.fmean(pair.boots_s + pair.took_s for pair in pairs) / 60

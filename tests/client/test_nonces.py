@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from pytest_vllm_gates.client.completion import Completion
-from pytest_vllm_gates.client.questions import faults
+from pytest_vllm_gates.client.questions import ticket_faults
 
 NONCES = ("aa11", "bb22", "cc33")
 
 
 def test_an_answer_with_its_own_nonce_is_right() -> None:
-    assert faults(Completion(content="ticket bb22"), NONCES, 1) == []
-    assert faults(Completion(reasoning="ticket bb22"), NONCES, 1) == []
+    assert ticket_faults(Completion(content="ticket bb22"), NONCES, 1) == []
+    assert ticket_faults(Completion(reasoning="ticket bb22"), NONCES, 1) == []
 
 
 def test_anothers_nonce_is_a_fault_that_names_its_owner() -> None:
-    assert faults(Completion(content="ticket bb22 ticket cc33"), NONCES, 1) == [
+    assert ticket_faults(Completion(content="ticket bb22 ticket cc33"), NONCES, 1) == [
         "the answer holds 'cc33', which is request 3's: 'ticket bb22 ticket cc33'"
     ]
 
 
 def test_an_answer_without_its_own_nonce_is_a_fault() -> None:
-    assert faults(Completion(content="ticket aa11"), NONCES, 1) == [
+    assert ticket_faults(Completion(content="ticket aa11"), NONCES, 1) == [
         "the answer holds 'aa11', which is request 1's: 'ticket aa11'",
         "the answer does not hold its own 'bb22': 'ticket aa11'",
     ]
-    assert faults(Completion(), NONCES, 0) == ["the answer does not hold its own 'aa11': ''"]
+    assert ticket_faults(Completion(), NONCES, 0) == ["the answer does not hold its own 'aa11': ''"]
 
 
 def test_no_answer_is_a_fault() -> None:
-    assert faults(Completion(error="timed out"), NONCES, 0) == ["no answer: timed out"]
+    assert ticket_faults(Completion(error="timed out"), NONCES, 0) == ["no answer: timed out"]

@@ -12,7 +12,7 @@ import pytest
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.client.endpoint import Endpoint
-from pytest_vllm_gates.client.exchange import Sent, told
+from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 from pytest_vllm_gates.incidents import parts as incidents_parts
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_prompt_files_that_are_too_large_are_left_out(
 
 def test_headers_that_may_be_secret_are_redacted() -> None:
     headers = {"Authorization": "Bearer a", "X-Api-Key": "b", "Content-Type": "c", "Cookie": "d"}
-    assert told(headers) == {
+    assert redacted_headers(headers) == {
         "Authorization": "[redacted]",
         "X-Api-Key": "[redacted]",
         "Content-Type": "c",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.client.exchange import Sent, told
+from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 from pytest_vllm_gates.incidents.types import ServedLane, schema
 from pytest_vllm_gates.redaction.redactor import REDACTED
 
 
 def test_only_harmless_headers_keep_their_values() -> None:
     headers = {"Content-Type": "application/json", "Authorization": "Bearer x", "X-Own": "y"}
-    assert told(headers) == {
+    assert redacted_headers(headers) == {
         "Content-Type": "application/json", "Authorization": REDACTED, "X-Own": REDACTED,
     }  # fmt: skip
 

@@ -31,13 +31,13 @@ def scheduled(process: str = "poisson", rate: float = RATE, **sent: float) -> Ph
 @pytest.mark.parametrize("process", ["poisson", "constant", "trace"])
 def test_requests_sent_on_schedule_raise_nothing(process: str) -> None:
     phase_sent = scheduled(process)
-    assert arrivals.not_as_asked(phase_sent) == ""
+    assert arrivals.schedule_fault(phase_sent) == ""
     assert arrivals.late(phase_sent, LIMITS) == ""
-    assert arrivals.kept_back(phase_sent) == ""
+    assert arrivals.send_fault(phase_sent) == ""
 
 
 def test_streams_have_no_schedule_to_check() -> None:
-    assert arrivals.not_as_asked(phase()) == ""
+    assert arrivals.schedule_fault(phase()) == ""
     assert arrivals.as_evidence(phase()) is None
 
 
@@ -71,7 +71,7 @@ def test_constant_rate_has_no_variation(rate: float, count: int) -> None:
 
 @pytest.mark.parametrize("process", ["poisson", "constant", "trace"])
 def test_growing_lag_is_reported_as_client_limit(process: str) -> None:
-    message = arrivals.not_as_asked(scheduled(process, each=0.05))
+    message = arrivals.schedule_fault(scheduled(process, each=0.05))
     assert message.startswith("this client falls ")
     assert "20 requests a second" in message or process != "constant"
     assert "and it sends 10" in message or process != "constant"
@@ -85,7 +85,7 @@ def test_single_stall_of_the_machine_is_not_reported() -> None:
     begun = sent[-20]
     stuck = tuple(max(value, begun + 0.3) if value > begun else value for value in sent)
     assert (
-        arrivals.not_as_asked(
+        arrivals.schedule_fault(
             replace(phase_sent, schedule=replace(phase_sent.schedule, sent_s=stuck))
         )
         == ""
@@ -94,7 +94,7 @@ def test_single_stall_of_the_machine_is_not_reported() -> None:
 
 def test_simultaneous_requests_may_be_sent_in_sequence() -> None:
     together = Schedule("trace", None, (0.0,) * 48, tuple(0.0001 * n for n in range(48)))
-    assert arrivals.not_as_asked(phase(schedule=together)) == ""
+    assert arrivals.schedule_fault(phase(schedule=together)) == ""
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_wrong_arrival_process_is_reported(process: str, message: str) -> None:
     another_process = "constant" if process == "poisson" else "poisson"
     times = tuple(planned(another_process, RATE, COUNT, "arrivals"))
     phase_sent = phase(schedule=Schedule(process, RATE, times, times))
-    assert message in arrivals.not_as_asked(phase_sent)
+    assert message in arrivals.schedule_fault(phase_sent)
 
 
 def test_variation_is_relative_to_the_mean_gap() -> None:
@@ -119,15 +119,17 @@ def test_variation_is_relative_to_the_mean_gap() -> None:
 
 def test_too_few_gaps_are_not_judged() -> None:
     times = tuple(planned("constant", RATE, arrivals.FEWEST_GAPS, "few"))
-    assert arrivals.not_as_asked(phase(schedule=Schedule("poisson", RATE, times, times))) == ""
+    assert arrivals.schedule_fault(phase(schedule=Schedule("poisson", RATE, times, times))) == ""
 
 
 def test_requests_the_machine_refused_are_client_errors() -> None:
     errors = ["no socket: [Errno 24] Too many open files"] * 2 + ["answered 500: no"]
     answers = [replace(answer(number), error=error) for number, error in enumerate(errors)]
-    message = arrivals.kept_back(phase(*answers))
+    message = arrivals.send_fault(phase(*answers))
     assert message.startswith("this client could not send 2 of 3 requests (no socket: [Errno 24]")
-    assert arrivals.kept_back(phase(replace(answer(0), error="cannot connect: ECONNREFUSED"))) == ""
+    assert (
+        arrivals.send_fault(phase(replace(answer(0), error="cannot connect: ECONNREFUSED"))) == ""
+    )
 
 
 def test_unsent_requests_add_no_lag() -> None:
@@ -137,7 +139,7 @@ def test_unsent_requests_add_no_lag() -> None:
         None if number < 5 else value for number, value in enumerate(phase_sent.schedule.sent_s)
     )
     fewer = replace(phase_sent, schedule=replace(phase_sent.schedule, sent_s=sent))
-    assert arrivals.not_as_asked(fewer) == ""
+    assert arrivals.schedule_fault(fewer) == ""
     evidence = arrivals.as_evidence(fewer)
     assert evidence
     assert (evidence["requests"], evidence["sent"]) == (COUNT, COUNT - 5)

@@ -87,14 +87,14 @@ def test_healthy_server_has_no_findings() -> None:
     assert messages(checks.unanswered(load_result, LIMITS)) == []
     assert messages(checks.hangs(load_result)) == []
     assert messages(checks.uncounted(load_result)) == []
-    assert messages(checks.held_back(load_result)) == []
+    assert messages(checks.below_concurrency(load_result)) == []
     assert messages(checks.stalled(load_result)) == []
     assert messages(checks.slow(load_result, LIMITS)) == []
     assert messages(checks.changed(load_result, invariant=True)) == []
-    assert messages(checks.crossed(load_result)) == []
-    assert messages(checks.unwell(load_result, invariant=True)) == []
+    assert messages(checks.mixed_tickets(load_result)) == []
+    assert messages(checks.not_recovered(load_result, invariant=True)) == []
     assert checks.client_was_late(load_result, LIMITS) == ""
-    assert not checks.others_came(load_result)
+    assert not checks.other_clients(load_result)
 
 
 QUIET = {"name": "before", "alone": False}
@@ -105,12 +105,12 @@ def test_cases_are_named_after_their_phases() -> None:
     assert case_names(checks.unanswered(load_result, LIMITS)) == ["before", "streams"]
     assert case_names(checks.hangs(load_result)) == ["before", "streams"]
     assert case_names(checks.uncounted(load_result)) == ["streams"]
-    assert case_names(checks.held_back(load_result)) == ["streams"]
+    assert case_names(checks.below_concurrency(load_result)) == ["streams"]
     assert case_names(checks.stalled(load_result)) == ["streams"]
     assert case_names(checks.slow(load_result, LIMITS)) == ["streams"]
     assert case_names(checks.changed(load_result, invariant=True)) == ["What?"]
-    assert case_names(checks.crossed(load_result)) == ["ticket", "ticket"]
-    assert [case.name for case in checks.unwell(load_result, invariant=True)[1]] == [
+    assert case_names(checks.mixed_tickets(load_result)) == ["ticket", "ticket"]
+    assert [case.name for case in checks.not_recovered(load_result, invariant=True)[1]] == [
         "when all was over"
     ]
 
@@ -120,7 +120,7 @@ def test_probe_cases_keep_their_requests() -> None:
     load_result = loaded(
         probes=(Probe("t", None, "aa11", completion), Probe("What?", PARIS, None, completion))
     )
-    for judged in (checks.changed(load_result, invariant=True), checks.crossed(load_result)):
+    for judged in (checks.changed(load_result, invariant=True), checks.mixed_tickets(load_result)):
         assert [case.request for case in judged[1]] == [{"model": "x"}]
 
 
@@ -173,8 +173,8 @@ def test_excess_in_counters_means_other_clients() -> None:
     measured = phase()
     assert measured.after
     more = replace(measured, after=replace(measured.after, generated=measured.after.generated + 5))
-    assert checks.others_came(loaded(more))
-    assert not checks.others_came(loaded(replace(more, alone=False)))
+    assert checks.other_clients(loaded(more))
+    assert not checks.other_clients(loaded(replace(more, alone=False)))
 
 
 def test_unplanned_lengths_are_compared_with_server_counters() -> None:
@@ -204,18 +204,18 @@ def test_fewer_running_streams_than_planned_are_reported(
     running: int, waiting: int, queue: str
 ) -> None:
     few = tuple(replace(IDLE, running=running, waiting=waiting, at=at / 10) for at in range(12))
-    (message,) = messages(checks.held_back(loaded(phase(**QUIET), phase(seen=few))))
+    (message,) = messages(checks.below_concurrency(loaded(phase(**QUIET), phase(seen=few))))
     assert f"4 streams at once are planned, and at most {running} run while {queue}" in message
 
 
 def test_four_of_five_running_streams_are_enough() -> None:
-    assert messages(checks.held_back(loaded(phase(users=5)))) == []
+    assert messages(checks.below_concurrency(loaded(phase(users=5)))) == []
 
 
 def test_too_few_samples_do_not_judge_running_streams() -> None:
     quick = phase()
-    assert checks.held_back(loaded(replace(quick, seen=quick.seen[:9]))) == ([], [])
-    assert messages(checks.held_back(loaded(replace(quick, seen=quick.seen[:10])))) == []
+    assert checks.below_concurrency(loaded(replace(quick, seen=quick.seen[:9]))) == ([], [])
+    assert messages(checks.below_concurrency(loaded(replace(quick, seen=quick.seen[:10])))) == []
 
 
 def test_late_first_token_exceeds_its_limit() -> None:
@@ -296,7 +296,7 @@ def test_rounding_tie_counts_as_same_answer() -> None:
     load_result = replace(load_result, healthy=doubt)
     for invariant, faults in ((True, 1), (False, 0)):
         assert len(messages(checks.changed(load_result, invariant=invariant))) == faults
-        assert len(messages(checks.unwell(load_result, invariant=invariant))) == faults
+        assert len(messages(checks.not_recovered(load_result, invariant=invariant))) == faults
 
 
 def test_ticket_of_another_request_is_reported() -> None:
@@ -304,16 +304,16 @@ def test_ticket_of_another_request_is_reported() -> None:
         Probe("ticket", None, "aa11", Completion(content="ticket bb22")),
         Probe("ticket", None, "bb22", Completion(content="ticket bb22")),
     )
-    first, second = messages(checks.crossed(loaded(probes=mixed)))
+    first, second = messages(checks.mixed_tickets(loaded(probes=mixed)))
     assert "holds 'bb22'" in first
     assert "does not hold its own 'aa11'" in second
 
 
 def test_server_that_stays_busy_is_reported() -> None:
     busy = RestState(PARIS, in_flight=3, kv_usage=0.1, memory_bytes=None)
-    (message,) = messages(checks.unwell(loaded(rest=busy), invariant=True))
+    (message,) = messages(checks.not_recovered(loaded(rest=busy), invariant=True))
     assert "3 requests are still in flight" in message
-    assert checks.unwell(loaded(rest=None), invariant=True) == ([], [])
+    assert checks.not_recovered(loaded(rest=None), invariant=True) == ([], [])
 
 
 def test_hang_is_reported_once() -> None:

@@ -76,8 +76,8 @@ def test_every_phase_is_driven_and_counted(server: CountingServer) -> None:
     assert (findings, [case.name for case in cases]) == ([], ["streams", "arrivals"])
     assert {probe.name for probe in load_result.probes} >= {"Why?", "ticket, whole"}
     assert checks.changed(load_result, invariant=True)[0] == []
-    assert checks.crossed(load_result)[0] == []
-    assert checks.unwell(load_result, invariant=True)[0] == []
+    assert checks.mixed_tickets(load_result)[0] == []
+    assert checks.not_recovered(load_result, invariant=True)[0] == []
     assert load_result.soak == ()
 
 
@@ -209,7 +209,7 @@ def test_rate_beyond_the_client_is_reported_as_client_limit(silent: Endpoint) ->
     fast = TRAFFIC.model_copy(update={"requests": 4000, "process": "constant"})
     target = loader(silent, None, traffic=fast, stall_s=0.2)
     phase = target._arrivals("arrivals", Maker(silent, fast, range(200)), 1e6)
-    message = arrivals.not_as_asked(phase)
+    message = arrivals.schedule_fault(phase)
     assert message.startswith(("this client falls ", "this client could not send ")), message
 
 
@@ -219,5 +219,5 @@ def test_slow_accepts_of_the_server_are_not_client_lag() -> None:
         target = loader(server.endpoint, None, traffic=plan, stall_s=0.5)
         phase = target._arrivals("arrivals", Maker(server.endpoint, plan, range(200)), 60.0)
     assert all(answer.error for answer in phase.answers)
-    assert arrivals.not_as_asked(phase) == ""
+    assert arrivals.schedule_fault(phase) == ""
     assert statistics.median(phase.late_s) < 0.2

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def test_every_gpu_is_sampled_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "LOOK_S", 0.001)
     Nvml(recorded("h100x8")).install(monkeypatch)
-    with nvml.watched() as figures:
+    with nvml.gpu_activity() as figures:
         assert figures == {}
         time.sleep(0.01)
     assert figures == {
@@ -31,7 +31,7 @@ def test_every_gpu_is_sampled_until_the_end(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_refused_figures_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     Nvml(recorded("gb10")).install(monkeypatch)
-    with nvml.watched() as figures:
+    with nvml.gpu_activity() as figures:
         pass
     assert "gpu_power_w" not in figures
     assert figures["gpu_utilization"] == 0.8
@@ -42,6 +42,6 @@ def test_no_driver_gives_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     monkeypatch.setattr(pynvml, "nvmlInit", refuse)
-    with nvml.watched() as figures:
+    with nvml.gpu_activity() as figures:
         pass
     assert figures == {}

@@ -15,7 +15,7 @@ import pytest
 from survivors import alive, none_of, until, zombies
 
 from pytest_vllm_gates.process.guard import descendants
-from pytest_vllm_gates.process.process import GuardedProcess, outliving
+from pytest_vllm_gates.process.process import GuardedProcess, still_running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -240,15 +240,15 @@ def test_nothing_is_left_when_the_parent_ends(log: Path, number: int, code: str)
 def test_only_live_processes_count_as_outliving(start: Start, log: Path) -> None:
     process = start(STUBBORN)
     (pid,) = pids(log)
-    assert outliving([pid, process.pid], 0) == {pid: "running", process.pid: "running"}
+    assert still_running([pid, process.pid], 0) == {pid: "running", process.pid: "running"}
     process.stop(0)
-    assert outliving([pid, process.pid], 5) == {}
+    assert still_running([pid, process.pid], 5) == {}
 
 
 def test_zombie_does_not_count_as_outliving() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     until(lambda: child.pid in zombies(), "the child ends")
-    assert outliving([child.pid], 0) == {}
+    assert still_running([child.pid], 0) == {}
     child.wait()
 
 
@@ -262,8 +262,8 @@ def test_dying_process_gets_more_time(
         "pytest_vllm_gates.process.process._doing", lambda _: "killed, but not gone"
     )
     threading.Timer(0.3, process.stop, (0,)).start()
-    assert outliving([pid], 0, 20) == {}
-    assert outliving([os.getpid()], 20, 0) == {os.getpid(): "killed, but not gone"}
+    assert still_running([pid], 0, 20) == {}
+    assert still_running([os.getpid()], 20, 0) == {os.getpid(): "killed, but not gone"}
 
 
 def test_a_guard_that_hangs_takes_its_tree_along(

@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.redaction.prompts import DROP, DROPPED, HASH, KEEP, WAYS, Prompts
+from pytest_vllm_gates.redaction.prompts import DROP, DROPPED, HASH, KEEP, MODES, Prompts
 from pytest_vllm_gates.redaction.redactor import REDACTED, Redactor
 
 SAID = "Mrs Schmidt's plan"
@@ -118,7 +118,7 @@ def test_server_log_has_no_prompts(line: str) -> None:
     assert log.startswith(harmless) and log.endswith(harmless)
 
 
-@given(st.sampled_from(WAYS[1:]), st.text(min_size=1), st.text(min_size=1))
+@given(st.sampled_from(MODES[1:]), st.text(min_size=1), st.text(min_size=1))
 def test_no_text_of_a_request_remains(mode: str, prompt: str, answer: str) -> None:
     prompts = Prompts(mode, b"k")
     redacted = prompts.json({"messages": [{"content": prompt}], "answer": [{"content": answer}]})

@@ -41,7 +41,7 @@ def test_pairs_of_one_lane_give_the_scatter() -> None:
     assert scatter.itl_s > 0
     assert calibration.scatter_of([Pair(())], PLAN) is None
     timed = [dataclasses.replace(pair, boots_s=100.0, took_s=200.0) for pair in alike]
-    summary = calibration.told(
+    summary = calibration.summary(
         scatter.model_copy(update={"output_tokens_per_s": 0.02}), timed, PLAN
     )
     effects = calibration.smallest_effects(0.02, 2, PLAN)

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pytest_vllm_gates.client.exchange import Sent, told
+from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def request(url: str, body: bytes, *, method: str = "POST", headers: Mapping[str
     request_headers = {
         name: value for name, value in headers.items() if name.lower() not in OF_THE_CONNECTION
     }
-    return Sent(method=method.upper(), path=path, headers=told(request_headers), body=body)
+    return Sent(
+        method=method.upper(), path=path, headers=redacted_headers(request_headers), body=body
+    )
 
 
 def object_of(body: bytes) -> dict[str, Any]:

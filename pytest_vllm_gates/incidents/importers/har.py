@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.client.exchange import Sent, told
+from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.importers import V1, request
 
@@ -57,7 +57,7 @@ def _sent(record: Mapping[str, Any]) -> Sent:
     return replace(
         sent,
         status=int(answer["status"]),
-        response_headers=told(_headers(answer)),
+        response_headers=redacted_headers(_headers(answer)),
         pieces=((max(waited_ms, 0.0) / 1000, data),) if data else (),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.client.exchange import Sent, told
+from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,11 +53,11 @@ def sent(raw: RawResponse, request: PlannedRequest, headers: Mapping[str, str], 
     return Sent(
         method="POST",
         path=request.path.removeprefix(root),
-        headers=told(headers),
+        headers=redacted_headers(headers),
         body=request.body,
         name=f"load {raw.name}",
         status=int(words[1]) if answered else None,
-        response_headers=told(fields),
+        response_headers=redacted_headers(fields),
         pieces=tuple((at - begun, piece) for at, piece in _timed(raw, spans)),
         error=raw.error,
     )
