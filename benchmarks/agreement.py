@@ -81,8 +81,8 @@ def main() -> int:
         try:
             endpoint = server.boot.endpoint
             assert endpoint  # noqa: S101 - or it had ended
-            text = token_ids(endpoint, long_context_types.load(), 8 * PROMPT_TOKENS)
-            maker = Maker(endpoint, planned_traffic(lengths, {"shared": 0.0}), text)
+            tokens = token_ids(endpoint, long_context_types.load(), 8 * PROMPT_TOKENS)
+            maker = Maker(endpoint, planned_traffic(lengths, {"shared": 0.0}), tokens)
             measure_ours(endpoint, maker, "warm-up")
             pairs: list[tuple[Figures, Figures]] = []
             for number in range(rounds):

@@ -51,8 +51,8 @@ LIMIT = 0.05
 def measure_ours(endpoint: Endpoint, tokens: int) -> tuple[float, float]:
     """Return p99 of the inter-token latency by the measuring client, and its lag, in ms."""
     lengths = {"prompt_tokens": [PROMPT_TOKENS] * 2, "output_tokens": [tokens] * 2}
-    text = range(8 * PROMPT_TOKENS)
-    maker = Maker(endpoint, planned_traffic(lengths, {"shared": 0.0}), text)
+    prompt = range(8 * PROMPT_TOKENS)
+    maker = Maker(endpoint, planned_traffic(lengths, {"shared": 0.0}), prompt)
     load = measure(endpoint, maker.make("bursts", [None] * STREAMS).planned, STREAMS)
     answers = [answered(raw) for raw in load.raws]
     if broken := [answer.error for answer in answers if answer.error]:

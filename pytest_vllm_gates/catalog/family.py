@@ -180,7 +180,9 @@ class Family(toml.Record):
             self.architectures
         )
         base = source.rstrip("/").rpartition("/")[2].lower()
-        return bool(is_of_family) and any(fnmatch(base, text.lower()) for text in self.recognise)
+        return bool(is_of_family) and any(
+            fnmatch(base, pattern.lower()) for pattern in self.recognise
+        )
 
 
 def files(project: Path) -> dict[str, Path]:

@@ -80,10 +80,10 @@ class MatchConditions:
             return False
         if conditions.not_after and self._any(conditions.not_after, self._passed):
             return False
-        if any(is_matched(self._places[text]) for text in conditions.not_near):
+        if any(is_matched(self._places[pattern]) for pattern in conditions.not_near):
             return False
         is_near = not conditions.near or any(
-            is_matched(self._places[text]) for text in conditions.near
+            is_matched(self._places[pattern]) for pattern in conditions.near
         )
         if is_near and not conditions.not_near:
             return True

@@ -189,7 +189,7 @@ def _distributions() -> Mapping[str, str]:
 
 def _package_absent(situation: Situation, captures: Captures) -> str | None:
     name, installed = _distribution(captures), situation.bundle.versions
-    if not name or any(text == name or text.startswith(f"{name}-") for text in installed):
+    if not name or any(package == name or package.startswith(f"{name}-") for package in installed):
         return None
     module = _module(captures)
     of = f", which has the module {module}" if module in _distributions() else ""

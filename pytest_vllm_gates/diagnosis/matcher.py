@@ -105,8 +105,8 @@ class PatternTable:
         self.places = places
         before, nearby = set[int](), set[int]()
         for conditions in (signature.when for signature in self.signatures):
-            before.update(places[text] for text in (*conditions.after, *conditions.not_after))
-            nearby.update(places[text] for text in (*conditions.near, *conditions.not_near))
+            before.update(places[pattern] for pattern in (*conditions.after, *conditions.not_after))
+            nearby.update(places[pattern] for pattern in (*conditions.near, *conditions.not_near))
         marked = {places[mark] for mark in marks.MARKS}
         self.once = frozenset(before - marked - self.matching.keys())
         """Patterns of which it is enough to know that an earlier line matches them."""
@@ -167,7 +167,7 @@ class Matcher:
         """Return the log's last words."""
         lines = self._last_block.decode("utf-8", "replace").replace("\r", "\n").split("\n")
         texts = list(dict.fromkeys(free(line).text for line in lines[-10 * LAST_LINES :]))
-        return tuple([text for text in texts if text.strip()][-LAST_LINES:])
+        return tuple([line for line in texts if line.strip()][-LAST_LINES:])
 
     def _look_at(self, candidate: Candidate) -> None:
         text = candidate.line.text

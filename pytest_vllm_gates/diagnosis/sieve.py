@@ -142,17 +142,17 @@ class Reader:
         if self._wasted > WORTH_A_SEARCH:
             self._left_out, self._wasted = self._ignored, 0
         kept_bytes = len(self._kept)
-        text = self._kept + block
+        block_text = self._kept + block
         first_line = self.lines - self._kept.count(b"\n")
         counted_to, number = 0, first_line + 1
-        for start, end, places in self._lines(text.lower(), kept_bytes):
-            number += text.count(b"\n", counted_to, start)
+        for start, end, places in self._lines(block_text.lower(), kept_bytes):
+            number += block_text.count(b"\n", counted_to, start)
             counted_to = start
-            for part in text[start:end].split(b"\r"):
+            for part in block_text[start:end].split(b"\r"):
                 if part:
-                    yield Candidate(number, freed(part), places, text, start, end)
-        self.lines = first_line + text.count(b"\n")
-        self._kept = text[_last_lines(text) :]
+                    yield Candidate(number, freed(part), places, block_text, start, end)
+        self.lines = first_line + block_text.count(b"\n")
+        self._kept = block_text[_last_lines(block_text) :]
 
     def _lines(self, block: bytes, start: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         """Yield from where to where lines go that patterns could match, and which those are.

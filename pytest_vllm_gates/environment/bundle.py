@@ -69,7 +69,7 @@ def read(folders: Iterable[Path], versions: Mapping[str, str], python: str = "")
         torch_cuda=cuda,
         torch_kernels=_torch_kernels(folders, str(cuda)) if on_cuda else None,
         vllm_kernels=_first_kernels(folders, VLLM_KERNELS) if on_cuda else None,
-        nccl=next((text for name, text in versions.items() if name.startswith(NCCL)), None),
+        nccl=next((value for name, value in versions.items() if name.startswith(NCCL)), None),
         unmet=tuple(_unmet(folders, versions, python)),
         architectures=frozenset(_models(registry)),
         gone={str(name): str(last) for name, last in _table(registry, GONE).items()},
@@ -105,7 +105,7 @@ def _device(
 
 def _runtime(versions: Mapping[str, str]) -> str | None:
     """Return the CUDA of the runtime library, which is torch's where torch cannot be looked at."""
-    version = next((text for name, text in versions.items() if name.startswith(RUNTIME)), None)
+    version = next((value for name, value in versions.items() if name.startswith(RUNTIME)), None)
     return ".".join(version.split(".")[:2]) if version else None
 
 

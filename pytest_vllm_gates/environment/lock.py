@@ -112,7 +112,7 @@ def checksums(
             )
             if result.status == 0:
                 return _hashes((folder / "lock.txt").read_text(), wanted_lines), ""
-        lacking = [line for text, line in wanted_lines.items() if result.lacks(text)]
+        lacking = [line for package, line in wanted_lines.items() if result.lacks(package)]
         if lacking:
             return {}, f"no configured source has {', '.join(lacking)}"
         return {}, "the configured sources cannot be asked"

@@ -240,8 +240,8 @@ def stage(output: str, count: int) -> str:
     finished = set(re.findall(r"^ Downloaded (\S+)", output, re.MULTILINE))
     waiting = [f"{name} ({size})" for name, size in started.items() if name not in finished]
     if waiting:
-        others = f" and {len(waiting) - 1} more" if waiting[1:] else ""
-        return f"installing {packages}, downloading {waiting[-1]}{others}"
+        suffix = f" and {len(waiting) - 1} more" if waiting[1:] else ""
+        return f"installing {packages}, downloading {waiting[-1]}{suffix}"
     return f"installing {packages}"
 
 

@@ -105,7 +105,7 @@ def target(name: str, project: Path, lanes_by_name: Mapping[str, Path], *, force
             f"lane name {name!r}: letters, digits, '.', '_' and '-' only\n"
             "try: vllm-gates lane freeze stable"
         )
-    taken_name = next((text for text in lanes_by_name if fold(text) == fold(name)), None)
+    taken_name = next((known for known in lanes_by_name if fold(known) == fold(name)), None)
     if taken_name is not None and (taken_name != name or not force):
         hint = (
             ""

@@ -90,7 +90,7 @@ def text_part(config: Mapping[str, Any]) -> tuple[dict[str, Any], str, bool]:
 
 
 def filled(
-    text: Mapping[str, Any], model_type: str, *, nested: bool
+    text_config: Mapping[str, Any], model_type: str, *, nested: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the text config under one set of names, and what the class's defaults filled in.
 
@@ -98,11 +98,12 @@ def filled(
     classes' defaults are what the model was made with. A config of a whole model that does so is
     cut short, and nothing is guessed for it.
     """
-    normalised = dict(text)
+    normalised = dict(text_config)
     for name, aliases in ALIASES.items():
         if normalised.get(name) is None:
             alias_value = next(
-                (text[alias] for alias in aliases if text.get(alias) is not None), None
+                (text_config[alias] for alias in aliases if text_config.get(alias) is not None),
+                None,
             )
             if alias_value is not None:
                 normalised[name] = alias_value

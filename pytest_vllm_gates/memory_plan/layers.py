@@ -23,16 +23,16 @@ RECURRENT = {"linear_attention", "mamba", "m", "mamba2", "conv", "kda"}
 BOTH = {"hybrid"}
 
 
-def kinds_of(text: Mapping[str, Any], model_type: str, layers: int) -> list[str]:
+def kinds_of(text_config: Mapping[str, Any], model_type: str, layers: int) -> list[str]:
     """Return what each layer is, in the words of the config or of its class's pattern."""
-    pattern = text.get("hybrid_override_pattern")
-    layer_types = text.get("layer_types") or text.get("layers_block_type")
+    pattern = text_config.get("hybrid_override_pattern")
+    layer_types = text_config.get("layer_types") or text_config.get("layers_block_type")
     if isinstance(pattern, str) and pattern:
         kinds = list(pattern.lower())
     elif isinstance(layer_types, list):
         kinds = [str(kind).lower() for kind in layer_types]
     else:
-        kinds = _pattern(text, model_type, layers)
+        kinds = _pattern(text_config, model_type, layers)
     if len(kinds) < layers:
         raise UserError(
             f"config.json: {layers} layers, but {len(kinds)} of them are described (layer_types)"
@@ -40,15 +40,17 @@ def kinds_of(text: Mapping[str, Any], model_type: str, layers: int) -> list[str]
     return kinds[:layers]
 
 
-def _pattern(text: Mapping[str, Any], model_type: str, layers: int) -> list[str]:
+def _pattern(text_config: Mapping[str, Any], model_type: str, layers: int) -> list[str]:
     traits = model_types().get(TEXT_OF.get(model_type, model_type), {})
     interval, other_kind = traits.get("every"), str(traits.get("others"))
-    pattern = text.get("sliding_window_pattern") or text.get("full_attention_interval")
+    pattern = text_config.get("sliding_window_pattern") or text_config.get(
+        "full_attention_interval"
+    )
     if isinstance(pattern, str) and pattern:
         words = {"L": "sliding_attention", "G": "full_attention"}
         return [words.get(pattern[layer % len(pattern)], pattern) for layer in range(layers)]
     if model_type in PATTERNS:
-        return PATTERNS[model_type](text, layers)
+        return PATTERNS[model_type](text_config, layers)
     if isinstance(pattern, int) and pattern > 0 and interval:
         interval = pattern
     if not interval:
@@ -56,9 +58,9 @@ def _pattern(text: Mapping[str, Any], model_type: str, layers: int) -> list[str]
     kinds = [other_kind if (layer + 1) % interval else "full_attention" for layer in range(layers)]
     if model_type.startswith("gemma4"):
         kinds[-1] = "full_attention"
-    if model_type == "exaone4" and text.get("sliding_window") is not None:
+    if model_type == "exaone4" and text_config.get("sliding_window") is not None:
         kinds[-1] = "full_attention"
-    if other_kind == "sliding_attention" and text.get("sliding_window") is None:
+    if other_kind == "sliding_attention" and text_config.get("sliding_window") is None:
         return ["full_attention"] * layers
     return kinds
 
@@ -68,31 +70,34 @@ def _attends_at(indexes: Sequence[int], layers: int, other_kind: str) -> list[st
     return ["full_attention" if layer in chosen else other_kind for layer in range(layers)]
 
 
-def _jamba(text: Mapping[str, Any], layers: int) -> list[str]:
-    period, offset = number(text, "attn_layer_period"), number(text, "attn_layer_offset")
+def _jamba(text_config: Mapping[str, Any], layers: int) -> list[str]:
+    period, offset = (
+        number(text_config, "attn_layer_period"),
+        number(text_config, "attn_layer_offset"),
+    )
     return _attends_at(range(offset, layers, period), layers, "mamba")
 
 
-def _kimi_linear(text: Mapping[str, Any], layers: int) -> list[str]:
-    linear = text.get("linear_attn_config") or {}
+def _kimi_linear(text_config: Mapping[str, Any], layers: int) -> list[str]:
+    linear = text_config.get("linear_attn_config") or {}
     # This list counts layers from one.
     return _attends_at([i - 1 for i in linear.get("full_attn_layers", ())], layers, "kda")
 
 
-def _minimax(text: Mapping[str, Any], layers: int) -> list[str]:
-    attends = text.get("attn_type_list") or [1] * layers
+def _minimax(text_config: Mapping[str, Any], layers: int) -> list[str]:
+    attends = text_config.get("attn_type_list") or [1] * layers
     return ["full_attention" if kind else "linear_attention" for kind in attends]
 
 
 PATTERNS = {
     "jamba": _jamba,
     "kimi_linear": _kimi_linear,
-    "bamba": lambda text, layers: _attends_at(
-        text.get("attn_layer_indices") or (), layers, "mamba"
+    "bamba": lambda text_config, layers: _attends_at(
+        text_config.get("attn_layer_indices") or (), layers, "mamba"
     ),
     "falcon_h1": lambda _, layers: ["hybrid"] * layers,
-    "lfm2": lambda text, layers: _attends_at(
-        text.get("full_attn_idxs") or range(layers), layers, "conv"
+    "lfm2": lambda text_config, layers: _attends_at(
+        text_config.get("full_attn_idxs") or range(layers), layers, "conv"
     ),
     "minimax_text_01": _minimax,
     "minimax_m1": _minimax,

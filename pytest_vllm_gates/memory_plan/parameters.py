@@ -56,27 +56,31 @@ UNCOUNTED = {
 
 def parts(shape: ModelShape) -> list[ParameterPart] | None:
     """Return the parts of the model, or None where its kind is not counted here."""
-    text = shape.config
-    if shape.model_type in UNCOUNTED or text.get("block_configs") or not text.get("vocab_size"):
+    text_config = shape.config
+    if (
+        shape.model_type in UNCOUNTED
+        or text_config.get("block_configs")
+        or not text_config.get("vocab_size")
+    ):
         return None
-    hidden = number(text, "hidden_size")
-    words = number(text, "vocab_size") * hidden
+    hidden = number(text_config, "hidden_size")
+    words = number(text_config, "vocab_size") * hidden
     counted_parts = [
         ParameterPart(Role.EMBEDDING, words),
         ParameterPart(Role.PLAIN, hidden, replicated=True),
     ]
     if not tied(shape):
         counted_parts.append(ParameterPart(Role.HEAD, words))
-    counted_parts += _per_layer_inputs(text, shape.layers, hidden)
+    counted_parts += _per_layer_inputs(text_config, shape.layers, hidden)
     caches: dict[int, list[Cache]] = {layer: [] for layer in range(shape.layers)}
     for cache in shape.caches:
         caches[cache.layer].append(cache)
-    for layer, kind in enumerate(kinds_of(text, shape.model_type, shape.layers)):
+    for layer, kind in enumerate(kinds_of(text_config, shape.model_type, shape.layers)):
         for cache in caches[layer]:
-            counted_parts += _attention(shape, text, cache)
+            counted_parts += _attention(shape, text_config, cache)
         if not caches[layer]:
-            counted_parts += _borrowing(shape, text, kind)
-        counted_parts += _feed_forward(shape, text, layer, kind)
+            counted_parts += _borrowing(shape, text_config, kind)
+        counted_parts += _feed_forward(shape, text_config, layer, kind)
         counted_parts.append(
             ParameterPart(Role.PLAIN, _norms(shape.model_type) * hidden, replicated=True)
         )
@@ -97,34 +101,43 @@ def _norms(model_type: str) -> int:
     return 1 if model_type == "nemotron_h" else 2
 
 
-def _borrowing(shape: ModelShape, text: Mapping[str, Any], kind: str) -> Iterator[ParameterPart]:
+def _borrowing(
+    shape: ModelShape, text_config: Mapping[str, Any], kind: str
+) -> Iterator[ParameterPart]:
     """Yield what a layer that reads the cache of another has: queries, and no keys and values."""
-    if not text.get("num_kv_shared_layers"):
+    if not text_config.get("num_kv_shared_layers"):
         return
     same_kind = [
         cache for cache in shape.caches if (cache.kind is CacheKind.FULL) == (kind in FULL)
     ]
     for cache in same_kind[-1:]:
-        heads = number(text, "num_attention_heads")
+        heads = number(text_config, "num_attention_heads")
         queries, output = heads * cache.key, heads * cache.value
-        yield ParameterPart(Role.ATTENTION, number(text, "hidden_size") * (queries + output))
+        yield ParameterPart(Role.ATTENTION, number(text_config, "hidden_size") * (queries + output))
         yield ParameterPart(Role.PLAIN, cache.key, replicated=True)
 
 
-def _attention(shape: ModelShape, text: Mapping[str, Any], cache: Cache) -> Iterator[ParameterPart]:
-    hidden = number(text, "hidden_size")
+def _attention(
+    shape: ModelShape, text_config: Mapping[str, Any], cache: Cache
+) -> Iterator[ParameterPart]:
+    hidden = number(text_config, "hidden_size")
     if cache.state is not None:
-        yield from _recurrent(shape.model_type, text, hidden)
+        yield from _recurrent(shape.model_type, text_config, hidden)
         return
     if cache.kind is CacheKind.INDEXER:
-        width, heads = number(text, "index_head_dim"), int(text.get("index_n_heads") or 64)
-        count = int(text.get("q_lora_rank") or hidden) * heads * width + hidden * (width + heads)
+        width, heads = (
+            number(text_config, "index_head_dim"),
+            int(text_config.get("index_n_heads") or 64),
+        )
+        count = int(text_config.get("q_lora_rank") or hidden) * heads * width + hidden * (
+            width + heads
+        )
         yield ParameterPart(Role.ATTENTION, count, replicated=True)
         yield ParameterPart(Role.PLAIN, 2 * width, replicated=True)
         return
-    heads = number(text, "num_attention_heads")
+    heads = number(text_config, "num_attention_heads")
     if cache.kind is CacheKind.LATENT:
-        yield from _latent(text, hidden, heads)
+        yield from _latent(text_config, hidden, heads)
         return
     queries = heads * cache.key * (2 if shape.model_type in GATED_OUTPUT else 1)
     keys = cache.heads * (cache.key + cache.value)
@@ -132,17 +145,17 @@ def _attention(shape: ModelShape, text: Mapping[str, Any], cache: Cache) -> Iter
     yield ParameterPart(Role.ATTENTION, hidden * (queries + keys + output))
     if shape.model_type in BIASED:
         yield ParameterPart(Role.PLAIN, queries + keys)
-    elif text.get("attention_bias") or text.get("qkv_bias"):
+    elif text_config.get("attention_bias") or text_config.get("qkv_bias"):
         sinks = heads + hidden if shape.model_type == "gpt_oss" else 0
         yield ParameterPart(Role.PLAIN, queries + keys + sinks)
-    if shape.model_type.startswith(("qwen3", "gemma3", "gemma4")) or text.get("use_qk_norm"):
+    if shape.model_type.startswith(("qwen3", "gemma3", "gemma4")) or text_config.get("use_qk_norm"):
         yield ParameterPart(Role.PLAIN, 2 * cache.key, replicated=True)
 
 
-def _latent(text: Mapping[str, Any], hidden: int, heads: int) -> Iterator[ParameterPart]:
-    rank, rotary = number(text, "kv_lora_rank"), number(text, "qk_rope_head_dim")
-    plain, values = number(text, "qk_nope_head_dim"), number(text, "v_head_dim")
-    query_rank = text.get("q_lora_rank")
+def _latent(text_config: Mapping[str, Any], hidden: int, heads: int) -> Iterator[ParameterPart]:
+    rank, rotary = number(text_config, "kv_lora_rank"), number(text_config, "qk_rope_head_dim")
+    plain, values = number(text_config, "qk_nope_head_dim"), number(text_config, "v_head_dim")
+    query_rank = text_config.get("q_lora_rank")
     down = hidden * (rank + rotary)
     if query_rank:
         down += hidden * int(query_rank)
@@ -155,22 +168,26 @@ def _latent(text: Mapping[str, Any], hidden: int, heads: int) -> Iterator[Parame
     )
 
 
-def _recurrent(model_type: str, text: Mapping[str, Any], hidden: int) -> Iterator[ParameterPart]:
-    if "linear_num_key_heads" in text:
-        heads = number(text, "linear_num_value_heads")
-        keys = number(text, "linear_num_key_heads") * number(text, "linear_key_head_dim")
-        values = heads * number(text, "linear_value_head_dim")
+def _recurrent(
+    model_type: str, text_config: Mapping[str, Any], hidden: int
+) -> Iterator[ParameterPart]:
+    if "linear_num_key_heads" in text_config:
+        heads = number(text_config, "linear_num_value_heads")
+        keys = number(text_config, "linear_num_key_heads") * number(
+            text_config, "linear_key_head_dim"
+        )
+        values = heads * number(text_config, "linear_value_head_dim")
         yield ParameterPart(Role.ATTENTION, hidden * (2 * keys + 3 * values))
-        conv = (2 * keys + values) * number(text, "linear_conv_kernel_dim")
-        width = number(text, "linear_value_head_dim")
+        conv = (2 * keys + values) * number(text_config, "linear_conv_kernel_dim")
+        width = number(text_config, "linear_value_head_dim")
         yield ParameterPart(Role.PLAIN, hidden * 2 * heads + conv + 2 * heads + width)
         return
     nemotron = model_type == "nemotron_h"
-    heads = number(text, "mamba_num_heads" if nemotron else "mamba_n_heads")
-    width = number(text, "mamba_head_dim" if nemotron else "mamba_d_head")
-    state = number(text, "ssm_state_size" if nemotron else "mamba_d_state")
-    groups = number(text, "n_groups" if nemotron else "mamba_n_groups")
-    kernel = number(text, "conv_kernel" if nemotron else "mamba_d_conv")
+    heads = number(text_config, "mamba_num_heads" if nemotron else "mamba_n_heads")
+    width = number(text_config, "mamba_head_dim" if nemotron else "mamba_d_head")
+    state = number(text_config, "ssm_state_size" if nemotron else "mamba_d_state")
+    groups = number(text_config, "n_groups" if nemotron else "mamba_n_groups")
+    kernel = number(text_config, "conv_kernel" if nemotron else "mamba_d_conv")
     inner = heads * width
     channels = inner + 2 * groups * state
     yield ParameterPart(Role.ATTENTION, hidden * (inner + channels + heads) + inner * hidden)
@@ -178,80 +195,89 @@ def _recurrent(model_type: str, text: Mapping[str, Any], hidden: int) -> Iterato
 
 
 def _feed_forward(
-    shape: ModelShape, text: Mapping[str, Any], layer: int, kind: str
+    shape: ModelShape, text_config: Mapping[str, Any], layer: int, kind: str
 ) -> Iterator[ParameterPart]:
-    hidden = number(text, "hidden_size")
+    hidden = number(text_config, "hidden_size")
     matrices = 2 if shape.model_type in UNGATED else 3
     if shape.model_type == "nemotron_h":
         if kind in {"e", "moe"}:
-            yield from _experts(shape, text, hidden, matrices)
+            yield from _experts(shape, text_config, hidden, matrices)
         elif kind in {"-", "mlp"}:
-            yield ParameterPart(Role.DENSE, matrices * hidden * number(text, "intermediate_size"))
+            yield ParameterPart(
+                Role.DENSE, matrices * hidden * number(text_config, "intermediate_size")
+            )
         return
-    sparse = _is_sparse(shape, text, layer)
+    sparse = _is_sparse(shape, text_config, layer)
     if sparse:
-        yield from _experts(shape, text, hidden, matrices)
-    if not sparse or shape.model_type.startswith("gemma4") or text.get("shared_intermediate_size"):
-        inner = text.get("shared_intermediate_size") or _inner(text)
-        double = shape.model_type.startswith("gemma4") and text.get("use_double_wide_mlp")
-        shared = layer >= shape.layers - (text.get("num_kv_shared_layers") or 0)
+        yield from _experts(shape, text_config, hidden, matrices)
+    if (
+        not sparse
+        or shape.model_type.startswith("gemma4")
+        or text_config.get("shared_intermediate_size")
+    ):
+        inner = text_config.get("shared_intermediate_size") or _inner(text_config)
+        double = shape.model_type.startswith("gemma4") and text_config.get("use_double_wide_mlp")
+        shared = layer >= shape.layers - (text_config.get("num_kv_shared_layers") or 0)
         yield ParameterPart(Role.DENSE, matrices * hidden * inner * (2 if double and shared else 1))
 
 
-def _inner(text: Mapping[str, Any]) -> int:
+def _inner(text_config: Mapping[str, Any]) -> int:
     return number(
-        text, "intermediate_size_mlp" if "intermediate_size_mlp" in text else "intermediate_size"
+        text_config,
+        "intermediate_size_mlp" if "intermediate_size_mlp" in text_config else "intermediate_size",
     )
 
 
-def _is_sparse(shape: ModelShape, text: Mapping[str, Any], layer: int) -> bool:
-    if not experts(text):
+def _is_sparse(shape: ModelShape, text_config: Mapping[str, Any], layer: int) -> bool:
+    if not experts(text_config):
         return False
     if shape.model_type == "llama4_text":
-        return (layer + 1) % int(text.get("interleave_moe_layer_step") or 1) == 0
-    if layer in (text.get("mlp_only_layers") or ()):
+        return (layer + 1) % int(text_config.get("interleave_moe_layer_step") or 1) == 0
+    if layer in (text_config.get("mlp_only_layers") or ()):
         return False
-    if (layer + 1) % int(text.get("decoder_sparse_step") or 1):
+    if (layer + 1) % int(text_config.get("decoder_sparse_step") or 1):
         return False
-    return layer >= int(text.get("first_k_dense_replace") or 0)
+    return layer >= int(text_config.get("first_k_dense_replace") or 0)
 
 
-def experts(text: Mapping[str, Any]) -> int:
+def experts(text_config: Mapping[str, Any]) -> int:
     """Return how many routed experts a layer has."""
-    count = text.get("num_experts")
+    count = text_config.get("num_experts")
     return count if isinstance(count, int) and count > 1 else 0
 
 
 def _experts(
-    shape: ModelShape, text: Mapping[str, Any], hidden: int, matrices: int
+    shape: ModelShape, text_config: Mapping[str, Any], hidden: int, matrices: int
 ) -> Iterator[ParameterPart]:
-    count = experts(text)
-    inner = text.get("moe_intermediate_size") or number(text, "intermediate_size")
+    count = experts(text_config)
+    inner = text_config.get("moe_intermediate_size") or number(text_config, "intermediate_size")
     yield ParameterPart(Role.EXPERTS, count * matrices * hidden * inner)
     # DeepSeek's way of routing has a bias an expert, to keep them evenly busy.
-    bias = count if text.get("n_routed_experts") and shape.model_type not in UNBIASED else 0
+    bias = count if text_config.get("n_routed_experts") and shape.model_type not in UNBIASED else 0
     yield ParameterPart(Role.PLAIN, hidden * count + bias, replicated=True)
     if shape.model_type == "gpt_oss":
         yield ParameterPart(Role.PLAIN, count * (2 * inner + hidden + 1))
-    shared = text.get("shared_expert_intermediate_size") or 0
+    shared = text_config.get("shared_expert_intermediate_size") or 0
     if shared:
         yield ParameterPart(Role.PLAIN, hidden, replicated=True)
-    if text.get("n_shared_experts"):
-        shared = inner * text["n_shared_experts"]
+    if text_config.get("n_shared_experts"):
+        shared = inner * text_config["n_shared_experts"]
     if shape.model_type == "nemotron_h":
-        shared = text.get("moe_shared_expert_intermediate_size") or shared
+        shared = text_config.get("moe_shared_expert_intermediate_size") or shared
     if shape.model_type == "llama4_text":
         shared = inner
     if shared:
         yield ParameterPart(Role.DENSE, matrices * hidden * shared)
 
 
-def _per_layer_inputs(text: Mapping[str, Any], layers: int, hidden: int) -> list[ParameterPart]:
+def _per_layer_inputs(
+    text_config: Mapping[str, Any], layers: int, hidden: int
+) -> list[ParameterPart]:
     """Return the embeddings that Gemma's edge models keep for each layer."""
-    width = text.get("hidden_size_per_layer_input") or 0
+    width = text_config.get("hidden_size_per_layer_input") or 0
     if not width:
         return []
-    words = text.get("vocab_size_per_layer_input") or number(text, "vocab_size")
+    words = text_config.get("vocab_size_per_layer_input") or number(text_config, "vocab_size")
     table = ParameterPart(Role.EMBEDDING, words * width * layers)
     return [table, ParameterPart(Role.PLAIN, layers * (3 * width + 1) * hidden + width)]
 

@@ -60,16 +60,16 @@ def _shape_of(config: Mapping[str, Any]) -> ModelShape:
     refusal = _refusal(config, raw, model_type)
     if refusal:
         return ModelShape(architecture, model_type, 0, (), _dtype(config, raw), refused=(refusal,))
-    text, notes = filled(raw, model_type, nested=nested)
-    layers = number(text, "num_hidden_layers")
-    kinds = kinds_of(text, model_type, layers)
+    text_config, notes = filled(raw, model_type, nested=nested)
+    layers = number(text_config, "num_hidden_layers")
+    kinds = kinds_of(text_config, model_type, layers)
     unknown = sorted(set(kinds) - FULL - SLIDING - CHUNKED - STATELESS - RECURRENT - BOTH)
     if unknown:
         reason = f"layers of the kind {', '.join(map(repr, unknown))} are not known here"
         return ModelShape(
             architecture, model_type, layers, (), _dtype(config, raw), refused=(reason,)
         )
-    caches = _caches(text, model_type, kinds)
+    caches = _caches(text_config, model_type, kinds)
     if not any(cache.kind is not CacheKind.STATE for cache in caches):
         reason = "no layer of it attends, so there is no KV cache to plan"
         return ModelShape(
@@ -81,41 +81,43 @@ def _shape_of(config: Mapping[str, Any]) -> ModelShape:
         layers=layers,
         caches=tuple(caches),
         dtype=_dtype(config, raw),
-        context=_context(text, model_type),
-        drafter=_drafter(text, model_type, layers),
-        sparse=_is_latent(text, model_type) and bool(text.get("index_topk")),
+        context=_context(text_config, model_type),
+        drafter=_drafter(text_config, model_type, layers),
+        sparse=_is_latent(text_config, model_type) and bool(text_config.get("index_topk")),
         quantisation=_quantisation(config, raw),
-        config=text,
+        config=text_config,
         raw_config=config,
         notes=tuple(notes),
     )
 
 
-def _refusal(config: Mapping[str, Any], text: Mapping[str, Any], model_type: str) -> str | None:
+def _refusal(
+    config: Mapping[str, Any], text_config: Mapping[str, Any], model_type: str
+) -> str | None:
     for name in (model_type, str(config.get("model_type") or "")):
         refusal = model_types().get(name, {}).get("refused")
         if refusal:
             return str(refusal)
-    if text.get("compress_ratios"):
+    if text_config.get("compress_ratios"):
         return "compressed attention states of several rates"
     if config.get("is_encoder_decoder"):
         return "an encoder's cross attention is not planned"
-    if text.get("kv_lora_rank") is not None and model_type not in LATENT:
+    if text_config.get("kv_lora_rank") is not None and model_type not in LATENT:
         return f"latent attention in a model type not known here, {model_type or 'unnamed'!r}"
     return None
 
 
-def _dtype(config: Mapping[str, Any], text: Mapping[str, Any]) -> str:
+def _dtype(config: Mapping[str, Any], text_config: Mapping[str, Any]) -> str:
     """Return the weights' type as the config names it; vLLM narrows float32 to two bytes."""
     vision = config.get("vision_config")
-    places = [config, text, *([vision] if isinstance(vision, dict) else [])]
+    places = [config, text_config, *([vision] if isinstance(vision, dict) else [])]
     names = (place.get("dtype") or place.get("torch_dtype") for place in places)
     dtype = next((str(name).removeprefix("torch.") for name in names if name), "auto")
     return "bfloat16" if dtype == "float32" else dtype
 
 
-def _quantisation(config: Mapping[str, Any], text: Mapping[str, Any]) -> Mapping[str, Any]:
-    for place in (config, text):
+def _quantisation(config: Mapping[str, Any], text_config: Mapping[str, Any]) -> Mapping[str, Any]:
+    for place in (config, text_config):
         for key in ("quantization_config", "compression_config"):
             table = place.get(key)
             if table is not None and not isinstance(table, dict):
@@ -125,12 +127,12 @@ def _quantisation(config: Mapping[str, Any], text: Mapping[str, Any]) -> Mapping
     return {}
 
 
-def _context(text: Mapping[str, Any], model_type: str) -> int | None:
+def _context(text_config: Mapping[str, Any], model_type: str) -> int | None:
     """Return the tokens of context, stretched by the config's own rope scaling as vLLM does it."""
-    value = text.get("max_position_embeddings")
+    value = text_config.get("max_position_embeddings")
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         return None
-    scaling = text.get("rope_scaling") or text.get("rope_parameters") or {}
+    scaling = text_config.get("rope_scaling") or text_config.get("rope_parameters") or {}
     kind = scaling.get("rope_type") or scaling.get("type")
     factor = scaling.get("factor")
     if kind in UNSTRETCHED or "gemma3" in model_type or not isinstance(factor, int | float):
@@ -141,28 +143,32 @@ def _context(text: Mapping[str, Any], model_type: str) -> int | None:
     return int(value * factor)
 
 
-def _caches(text: Mapping[str, Any], model_type: str, kinds: Sequence[str]) -> list[Cache]:
+def _caches(text_config: Mapping[str, Any], model_type: str, kinds: Sequence[str]) -> list[Cache]:
     layers = len(kinds)
-    shared = text.get("num_kv_shared_layers") or 0
-    window = text.get("sliding_window") if text.get("use_sliding_window", True) else None
+    shared = text_config.get("num_kv_shared_layers") or 0
+    window = (
+        text_config.get("sliding_window") if text_config.get("use_sliding_window", True) else None
+    )
     # Where a config tells no layer from another, vLLM gives its window to all of them.
-    uniform = window and text.get("layer_types") is None and not set(kinds) - FULL
+    uniform = window and text_config.get("layer_types") is None and not set(kinds) - FULL
     caches: list[Cache] = []
     for layer, kind in enumerate(kinds):
         if kind in RECURRENT | BOTH:
-            caches.append(Cache(layer, CacheKind.STATE, state=_state(text, model_type, kind)))
+            caches.append(
+                Cache(layer, CacheKind.STATE, state=_state(text_config, model_type, kind))
+            )
         if kind in RECURRENT | STATELESS or layer >= layers - shared:
             continue
-        if _is_latent(text, model_type):
-            caches += _latent(text, layer) * (2 if model_type == "longcat_flash" else 1)
+        if _is_latent(text_config, model_type):
+            caches += _latent(text_config, layer) * (2 if model_type == "longcat_flash" else 1)
             continue
-        heads, width = _heads(text, kind, layer)
+        heads, width = _heads(text_config, kind, layer)
         if heads == 0:
             continue
         if kind in CHUNKED:
-            chunk = number(text, "attention_chunk_size")
+            chunk = number(text_config, "attention_chunk_size")
             caches.append(Cache(layer, CacheKind.CHUNKED, heads, width, width, chunk))
-        elif kind in SLIDING and "sliding_window" not in text:
+        elif kind in SLIDING and "sliding_window" not in text_config:
             raise UserError("config.json: layers slide, but 'sliding_window' is missing")
         elif window and (kind in SLIDING or uniform):
             caches.append(Cache(layer, CacheKind.SLIDING, heads, width, width, window))
@@ -171,57 +177,61 @@ def _caches(text: Mapping[str, Any], model_type: str, kinds: Sequence[str]) -> l
     return caches
 
 
-def _state(text: Mapping[str, Any], model_type: str, kind: str) -> Any:
+def _state(text_config: Mapping[str, Any], model_type: str, kind: str) -> Any:
     if model_type in STATES:
-        return STATES[model_type](text)
+        return STATES[model_type](text_config)
     raise UserError(
         f"config.json: layers of the kind {kind!r} in the model type {model_type!r} are not known"
     )
 
 
-def _is_latent(text: Mapping[str, Any], model_type: str) -> bool:
-    return model_type in LATENT and text.get("kv_lora_rank") is not None
+def _is_latent(text_config: Mapping[str, Any], model_type: str) -> bool:
+    return model_type in LATENT and text_config.get("kv_lora_rank") is not None
 
 
-def _latent(text: Mapping[str, Any], layer: int) -> list[Cache]:
+def _latent(text_config: Mapping[str, Any], layer: int) -> list[Cache]:
     """Return a latent cache and, in a layer that chooses its tokens itself, the indexer's keys.
 
     An indexer keeps `index_head_dim` bytes and four for each 128 of them as their scale. With
     `index_topk_freq` or `index_topk_pattern` some layers reuse the choice of the one before.
     """
-    width = number(text, "kv_lora_rank") + number(text, "qk_rope_head_dim")
+    width = number(text_config, "kv_lora_rank") + number(text_config, "qk_rope_head_dim")
     caches = [Cache(layer, CacheKind.LATENT, 1, width)]
-    if text.get("index_topk") and not _reuses_choice(text, layer):
-        keys = number(text, "index_head_dim")
+    if text_config.get("index_topk") and not _reuses_choice(text_config, layer):
+        keys = number(text_config, "index_head_dim")
         keys += keys // INDEXER_GROUP * INDEXER_BYTES_OF_SCALE
         caches.append(Cache(layer, CacheKind.INDEXER, 1, keys))
     return caches
 
 
-def _reuses_choice(text: Mapping[str, Any], layer: int) -> bool:
-    pattern = text.get("index_topk_pattern")
+def _reuses_choice(text_config: Mapping[str, Any], layer: int) -> bool:
+    pattern = text_config.get("index_topk_pattern")
     if pattern is not None:
         return layer < len(pattern) and pattern[layer] == "S"
-    frequency = text.get("index_topk_freq") or 1
-    offset = text.get("index_skip_topk_offset", 2)
+    frequency = text_config.get("index_topk_freq") or 1
+    offset = text_config.get("index_skip_topk_offset", 2)
     return max(layer - int(offset) + 1, 0) % int(frequency) != 0
 
 
-def _heads(text: Mapping[str, Any], kind: str, layer: int) -> tuple[int, int]:
+def _heads(text_config: Mapping[str, Any], kind: str, layer: int) -> tuple[int, int]:
     """Return KV heads and their width in this layer."""
-    total = number(text, "num_attention_heads")
-    heads = text.get("num_key_value_heads")
+    total = number(text_config, "num_attention_heads")
+    heads = text_config.get("num_key_value_heads")
     heads = total if heads is None else heads
-    if text.get("multi_query") is True and not text.get("new_decoder_architecture"):
+    if text_config.get("multi_query") is True and not text_config.get("new_decoder_architecture"):
         heads = 1
-    width = text.get("head_dim") or number(text, "hidden_size") // total
-    layer_config = (text.get("per_layer_config") or {}).get(str(layer))
+    width = text_config.get("head_dim") or number(text_config, "hidden_size") // total
+    layer_config = (text_config.get("per_layer_config") or {}).get(str(layer))
     if isinstance(layer_config, dict):
         return layer_config.get("num_key_value_heads", heads), layer_config.get("head_dim", width)
-    if "global_head_dim" in text and kind in FULL:
-        wide = text.get("num_global_key_value_heads") if text.get("attention_k_eq_v") else None
-        return wide or heads, text["global_head_dim"] or width
-    blocks = text.get("block_configs")
+    if "global_head_dim" in text_config and kind in FULL:
+        wide = (
+            text_config.get("num_global_key_value_heads")
+            if text_config.get("attention_k_eq_v")
+            else None
+        )
+        return wide or heads, text_config["global_head_dim"] or width
+    blocks = text_config.get("block_configs")
     if isinstance(blocks, list) and layer < len(blocks):
         attention = blocks[layer].get("attention", {})
         shared_by = attention.get("n_heads_in_group")
@@ -231,13 +241,13 @@ def _heads(text: Mapping[str, Any], kind: str, layer: int) -> tuple[int, int]:
     return heads, width
 
 
-def _drafter(text: Mapping[str, Any], model_type: str, layers: int) -> tuple[Cache, ...]:
+def _drafter(text_config: Mapping[str, Any], model_type: str, layers: int) -> tuple[Cache, ...]:
     """Return what the model's own prediction layers keep; they attend in full."""
     count = next(
         (
-            text[key]
+            text_config[key]
             for key in ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_modules")
-            if isinstance(text.get(key), int)
+            if isinstance(text_config.get(key), int)
         ),
         0,
     )
@@ -245,11 +255,11 @@ def _drafter(text: Mapping[str, Any], model_type: str, layers: int) -> tuple[Cac
         count = 1
     caches: list[Cache] = []
     for _ in range(count):
-        if _is_latent(text, model_type):
+        if _is_latent(text_config, model_type):
             # A prediction layer has an indexer of its own, whatever the others reuse.
-            drafter_config = {**text, "index_topk_freq": 1, "index_topk_pattern": None}
+            drafter_config = {**text_config, "index_topk_freq": 1, "index_topk_pattern": None}
             caches += _latent(drafter_config, layers - 1)
         else:
-            heads, width = _heads(text, "full_attention", layers - 1)
+            heads, width = _heads(text_config, "full_attention", layers - 1)
             caches.append(Cache(layers - 1, CacheKind.FULL, heads, width, width))
     return tuple(caches)

@@ -15,66 +15,71 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-def gated_delta_net(text: Mapping[str, Any]) -> RecurrentState:
+def gated_delta_net(text_config: Mapping[str, Any]) -> RecurrentState:
     """Qwen3-Next, Qwen3.5: a convolution over keys, queries and values; a matrix a value head."""
-    keys = number(text, "linear_num_key_heads") * number(text, "linear_key_head_dim")
-    heads, width = number(text, "linear_num_value_heads"), number(text, "linear_value_head_dim")
+    keys = number(text_config, "linear_num_key_heads") * number(text_config, "linear_key_head_dim")
+    heads, width = (
+        number(text_config, "linear_num_value_heads"),
+        number(text_config, "linear_value_head_dim"),
+    )
     return RecurrentState(
         channels=2 * keys + heads * width,
-        rows=number(text, "linear_conv_kernel_dim") - 1,
+        rows=number(text_config, "linear_conv_kernel_dim") - 1,
         heads=heads,
-        head_elements=width * number(text, "linear_key_head_dim"),
-        precision=str(text.get("mamba_ssm_dtype") or "auto"),
+        head_elements=width * number(text_config, "linear_key_head_dim"),
+        precision=str(text_config.get("mamba_ssm_dtype") or "auto"),
     )
 
 
 def _mamba2(
-    text: Mapping[str, Any], inner: int, groups: int, width: int, rows: int
+    text_config: Mapping[str, Any], inner: int, groups: int, width: int, rows: int
 ) -> RecurrentState:
     heads, dim = ("mamba_num_heads", "mamba_head_dim")
-    if heads not in text:
+    if heads not in text_config:
         heads, dim = ("mamba_n_heads", "mamba_d_head")
     return RecurrentState(
         channels=inner,
         rows=rows - 1,
-        heads=number(text, heads),
-        head_elements=number(text, dim) * width,
+        heads=number(text_config, heads),
+        head_elements=number(text_config, dim) * width,
         groups=groups,
         group_channels=2 * width,
-        precision=str(text.get("mamba_ssm_cache_dtype") or "auto"),
+        precision=str(text_config.get("mamba_ssm_cache_dtype") or "auto"),
     )
 
 
-def nemotron_h(text: Mapping[str, Any]) -> RecurrentState:
+def nemotron_h(text_config: Mapping[str, Any]) -> RecurrentState:
     """Mamba 2 as Nemotron-H names it; its memory is float32 unless the config says otherwise."""
-    inner = number(text, "mamba_num_heads") * number(text, "mamba_head_dim")
-    groups, width = number(text, "n_groups"), number(text, "ssm_state_size")
-    config = {"mamba_ssm_cache_dtype": "float32", **text}
-    return _mamba2(config, inner, groups, width, number(text, "conv_kernel"))
+    inner = number(text_config, "mamba_num_heads") * number(text_config, "mamba_head_dim")
+    groups, width = number(text_config, "n_groups"), number(text_config, "ssm_state_size")
+    config = {"mamba_ssm_cache_dtype": "float32", **text_config}
+    return _mamba2(config, inner, groups, width, number(text_config, "conv_kernel"))
 
 
-def granite(text: Mapping[str, Any]) -> RecurrentState:
+def granite(text_config: Mapping[str, Any]) -> RecurrentState:
     """Mamba 2 as Granite 4, Bamba and Falcon-H1 name it."""
-    inner = text.get("mamba_d_ssm") or int(text["mamba_expand"] * number(text, "hidden_size"))
-    groups, width = number(text, "mamba_n_groups"), number(text, "mamba_d_state")
-    return _mamba2(text, inner, groups, width, number(text, "mamba_d_conv"))
+    inner = text_config.get("mamba_d_ssm") or int(
+        text_config["mamba_expand"] * number(text_config, "hidden_size")
+    )
+    groups, width = number(text_config, "mamba_n_groups"), number(text_config, "mamba_d_state")
+    return _mamba2(text_config, inner, groups, width, number(text_config, "mamba_d_conv"))
 
 
-def jamba(text: Mapping[str, Any]) -> RecurrentState:
+def jamba(text_config: Mapping[str, Any]) -> RecurrentState:
     """Mamba 1: one memory of `mamba_d_state` a channel."""
-    inner = number(text, "mamba_expand") * number(text, "hidden_size")
+    inner = number(text_config, "mamba_expand") * number(text_config, "hidden_size")
     return RecurrentState(
         channels=inner,
-        rows=number(text, "mamba_d_conv") - 1,
+        rows=number(text_config, "mamba_d_conv") - 1,
         heads=inner,
-        head_elements=number(text, "mamba_d_state"),
+        head_elements=number(text_config, "mamba_d_state"),
         rows_per_draft=False,
     )
 
 
-def kimi_linear(text: Mapping[str, Any]) -> RecurrentState:
+def kimi_linear(text_config: Mapping[str, Any]) -> RecurrentState:
     """Kimi Delta Attention: a square a head, float32 unless vLLM is told otherwise."""
-    linear = text["linear_attn_config"]
+    linear = text_config["linear_attn_config"]
     heads, width = number(linear, "num_heads"), number(linear, "head_dim")
     return RecurrentState(
         channels=3 * heads * width,
@@ -85,20 +90,20 @@ def kimi_linear(text: Mapping[str, Any]) -> RecurrentState:
     )
 
 
-def lfm2(text: Mapping[str, Any]) -> RecurrentState:
+def lfm2(text_config: Mapping[str, Any]) -> RecurrentState:
     """A short convolution and no memory."""
     return RecurrentState(
-        channels=number(text, "conv_dim" if "conv_dim" in text else "hidden_size"),
-        rows=number(text, "conv_L_cache") - 1,
+        channels=number(text_config, "conv_dim" if "conv_dim" in text_config else "hidden_size"),
+        rows=number(text_config, "conv_L_cache") - 1,
         heads=0,
         head_elements=0,
     )
 
 
-def lightning(text: Mapping[str, Any]) -> RecurrentState:
+def lightning(text_config: Mapping[str, Any]) -> RecurrentState:
     """Lightning attention: a square a head and no convolution."""
-    width = number(text, "head_dim")
-    return RecurrentState(0, 0, number(text, "num_attention_heads"), width * width)
+    width = number(text_config, "head_dim")
+    return RecurrentState(0, 0, number(text_config, "num_attention_heads"), width * width)
 
 
 STATES: dict[str, Callable[[Mapping[str, Any]], RecurrentState]] = {

@@ -35,13 +35,17 @@ def network(situation: Situation) -> CheckResult:
             fix=f"name what is here: {present or 'no interface'}; on RDMA cards ibdev2netdev tells "
             "which is up, and ip -4 addr its address",
         )
-    missing = [text for text in (HOST_IP, NCCL, GLOO) if not situation.environment.get(text)]
+    missing = [
+        variable for variable in (HOST_IP, NCCL, GLOO) if not situation.environment.get(variable)
+    ]
     if missing:
         return unknown(
             f"{', '.join(missing)} not set: each library takes the interface it finds first, which "
             "may be the slow one"
         )
-    settings = ", ".join(f"{text}={situation.environment[text]}" for text in (HOST_IP, NCCL, GLOO))
+    settings = ", ".join(
+        f"{variable}={situation.environment[variable]}" for variable in (HOST_IP, NCCL, GLOO)
+    )
     return ok(settings)
 
 
@@ -59,7 +63,7 @@ def _wrong(situation: Situation, interfaces: tuple[str, ...]) -> Iterable[str]:
         yield f"{variable}={path} is not there"
     for variable in (NCCL, GLOO, TENSORPIPE) if interfaces else ():
         value = environment.get(variable, "")
-        names = [text for text in value.removeprefix("^").removeprefix("=").split(",") if text]
+        names = [part for part in value.removeprefix("^").removeprefix("=").split(",") if part]
         # NCCL takes the beginning of a name, the whole one after `=`, all others after `^`.
         begins = variable == NCCL and not value.startswith("=")
         missing = [name for name in names if not _exists(name, interfaces, begins=begins)]

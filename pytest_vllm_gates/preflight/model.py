@@ -77,7 +77,7 @@ def architecture(situation: Situation) -> CheckResult:
     if supported:
         return ok(f"vLLM {bundle.vllm} has {supported[0]}")
     name = str(names[0])
-    if any(_stem(name) == _stem(text) for text in bundle.architectures):
+    if any(_stem(name) == _stem(known) for known in bundle.architectures):
         return unknown(f"vLLM has no {name} of its own and may convert what it has to it")
     if bundle.plugins or model.config.get("auto_map"):
         return unknown(
@@ -236,7 +236,11 @@ def quantization(situation: Situation) -> CheckResult:
         return unknown("config.json has a quantization_config without a quant_method")
     if not known_methods:
         return unknown(f"the quantisations of the lane's vLLM cannot be listed; this is {method}")
-    strange = [text for text in (method, str(requested or method)) if text not in known_methods]
+    strange = [
+        candidate
+        for candidate in (method, str(requested or method))
+        if candidate not in known_methods
+    ]
     if checkpoint_method in situation.bundle.taken_over:
         return ok(f"vLLM {situation.bundle.vllm} serves {checkpoint_method} by a method of its own")
     if strange and situation.bundle.plugins:

@@ -168,7 +168,7 @@ def quantization_blocks(situation: Situation) -> CheckResult:
         return unknown("config.json does not say how wide the layers are")
     part = (dense or 0) // size
     if has_dense and dense and (dense % size or part % block[1]):
-        if any("mlp" in text or "down_proj" in text for text in exceptions):
+        if any("mlp" in name or "down_proj" in name for name in exceptions):
             return unknown("some layers are kept out of the quantisation")
         return fails(
             f"Weight input_size_per_partition = {part} is not divisible by weight quantization "

@@ -38,7 +38,9 @@ def versions(situation: Situation) -> CheckResult:
             fix=f"PYTHON -m pip install {requirements}, with the lane's PYTHON, or a fresh lock",
         )
     installed = bundle.versions
-    summary = ", ".join(f"{text} {installed[text]}" for text in TOGETHER if text in installed)
+    summary = ", ".join(
+        f"{package} {installed[package]}" for package in TOGETHER if package in installed
+    )
     return ok(f"vllm {bundle.vllm} with {summary}")
 
 

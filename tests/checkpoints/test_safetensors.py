@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def write(path: Path, header: Any) -> Path:
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text)
+    encoded = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(encoded)) + encoded)
     return path
 
 

@@ -47,7 +47,7 @@ def run_gate(folder: Path, model: str, *options: str) -> gates.GatesRun:
     return gates.run(folder, *arguments, model=model)
 
 
-@pytest.mark.parametrize("model", sweep(CONFIGS, str, lambda text: text == "deepseek/v3.2"))
+@pytest.mark.parametrize("model", sweep(CONFIGS, str, lambda config: config == "deepseek/v3.2"))
 def test_encoder_of_the_lane_is_the_second_rendering(tmp_path: Path, model: str) -> None:
     weights(tmp_path, model)
     assert run_gate(tmp_path, model, "--update-golden").outcomes()["chat_template"] == "PASS"

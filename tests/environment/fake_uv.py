@@ -80,10 +80,10 @@ def compile_lock(arguments: list[str], trouble: str) -> int:
         say(NO_SOLUTION.format(builds[0]))
         return 1
     lines = []
-    for text in requirements:
-        name, _, version = text.partition("==")
+    for requirement_line in requirements:
+        name, _, version = requirement_line.partition("==")
         hashes = f" \\\n    --hash=sha256:{name}-{version} \\\n    --hash=sha256:other"
-        lines.append(text if text in builds else text + hashes)
+        lines.append(requirement_line if requirement_line in builds else requirement_line + hashes)
     Path(arguments[arguments.index("-o") + 1]).write_text("\n".join(lines) + "\n")
     return 0
 

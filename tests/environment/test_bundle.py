@@ -139,11 +139,11 @@ def test_an_empty_environment_brings_nothing(tmp_path: Path) -> None:
     assert read(tmp_path) == Bundle()
 
 
-def library(entries: list[tuple[int, int]], *, name: bytes = b".nv_fatbin") -> bytes:
+def library(kernels: list[tuple[int, int]], *, name: bytes = b".nv_fatbin") -> bytes:
     """Return a library with one container of kernels: (kind, architecture), 2 for machine code."""
     bodies = b"".join(
         struct.pack("<HHIQIIHHI", kind, 0x101, 64, 8, 0, 0, 0, 8, arch).ljust(64, b"\0") + b"\0" * 8
-        for kind, arch in entries
+        for kind, arch in kernels
     )
     section = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(bodies)) + bodies
     names = b"\0" + name + b"\0.shstrtab\0"

@@ -64,7 +64,7 @@ def test_package_lane_commands_equal_the_gates_command(tmp_path: Path) -> None:
     started = launch.command(plan, 1234, "alias")[1:]
     generated = {"--served-model-name", "--host", "--port", "1234", "8000", "127.0.0.1", "alias"}
     assert [argument for argument in arguments if argument not in generated] == [
-        text for text in started if text not in generated
+        argument for argument in started if argument not in generated
     ]
     assert arguments[arguments.index("--served-model-name") + 1] == "qwen3.5"
     assert env["PYTHONPATH"] == str(cpu.overlay_path)

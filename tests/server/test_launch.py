@@ -89,11 +89,11 @@ def test_stopping_a_server_ends_all_of_it(boots: Boots) -> None:
 
 
 def test_two_boots_have_two_keys_and_two_aliases(boots: Boots) -> None:
-    endpoint, other = boots().boot.endpoint, boots().boot.endpoint
+    endpoint, other_endpoint = boots().boot.endpoint, boots().boot.endpoint
     assert endpoint is not None
-    assert other is not None
-    assert endpoint.model != other.model
-    assert endpoint.api_key != other.api_key
+    assert other_endpoint is not None
+    assert endpoint.model != other_endpoint.model
+    assert endpoint.api_key != other_endpoint.api_key
     assert len(endpoint.api_key or "") >= 32
 
 
