@@ -15,7 +15,6 @@ from pytest_vllm_gates.conversations import stops
 from pytest_vllm_gates.goldens import (
     Refused,
     changed_parts,
-    conversation_golden,
     disagreement,
     lock_golden,
     prefix_lost,
@@ -23,10 +22,15 @@ from pytest_vllm_gates.goldens import (
 )
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 from pytest_vllm_gates.prompts import meaning
-from pytest_vllm_gates.prompts.layout import golden_diff, token_diff
+from pytest_vllm_gates.prompts.layout import (
+    golden_diff,
+    golden_name,
+    prompt_golden,
+    renders_differently,
+    token_diff,
+)
 from pytest_vllm_gates.prompts.random import explore, requests, texts, with_plain_texts
 from pytest_vllm_gates.prompts.served import served_prompts, tokenized_prompt
-from pytest_vllm_gates.prompts.types import Endless
 from pytest_vllm_gates.server.types import Failure
 
 if TYPE_CHECKING:
@@ -78,7 +82,9 @@ def test_template_and_tokenizer_are_the_recorded(
         differing = [
             conversation.name
             for conversation in fitting
-            if renders_differently(conversation, reference, family, golden)
+            if renders_differently(
+                golden.recorded(golden_name(conversation)), conversation, reference, family
+            )
         ]
         evidence["changed"] = changed_parts(recorded, locked)
         evidence["renders_differently"] = differing
@@ -312,24 +318,3 @@ def fail_if(wrong: str | None) -> None:
     """Fail the test with this sentence, if there is one."""
     if wrong:
         pytest.fail(wrong, pytrace=False)
-
-
-def golden_name(conversation: Conversation) -> str:
-    """Return the name of a conversation's golden."""
-    return f"prompt-{conversation.name}"
-
-
-def renders_differently(
-    conversation: Conversation, reference: ReferenceRenderer, family: Family, golden: Goldens
-) -> bool:
-    """Return whether a conversation's prompt is not the recorded one."""
-    recorded = golden.recorded(golden_name(conversation))
-    try:
-        return recorded not in (None, prompt_golden(conversation, reference, family))
-    except Endless:
-        return True
-
-
-def prompt_golden(conversation: Conversation, reference: ReferenceRenderer, family: Family) -> str:
-    """Return the golden's text of a conversation's prompt."""
-    return conversation_golden(conversation.title, reference.outcome(conversation.body(family)))

@@ -1,14 +1,19 @@
-"""Compares two prompts token by token, as evidence for a person."""
+"""Lays prompts out as goldens, and compares two of them token by token."""
 
 from __future__ import annotations
 
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.goldens import visible
+from pytest_vllm_gates.goldens import conversation_golden, visible
+from pytest_vllm_gates.prompts.types import Endless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 
 SHOWN_AROUND = 12
 """Tokens in common that are shown before and after a difference."""
@@ -18,6 +23,26 @@ MOST_RUNS = 120
 MOST_IN_A_RUN = 80
 
 Run = dict[str, Any]
+
+
+def golden_name(conversation: Conversation) -> str:
+    """Return the name of the golden of a conversation's prompt."""
+    return f"prompt-{conversation.name}"
+
+
+def prompt_golden(conversation: Conversation, reference: ReferenceRenderer, family: Family) -> str:
+    """Return the golden's text of a conversation's prompt."""
+    return conversation_golden(conversation.title, reference.outcome(conversation.body(family)))
+
+
+def renders_differently(
+    recorded: str | None, conversation: Conversation, reference: ReferenceRenderer, family: Family
+) -> bool:
+    """Return whether a conversation's prompt is not the recorded one; False without a golden."""
+    try:
+        return recorded not in (None, prompt_golden(conversation, reference, family))
+    except Endless:
+        return True
 
 
 def token_diff(

@@ -26,10 +26,10 @@ def saved(text: Any, calls: int = 1) -> Answer:
 def faults_of(
     reply: Answer, streamed: Answer | None = None, wide: Answer | None = None, exact: bool = True
 ) -> list[str]:
-    reply = ForcedReply(
+    forced = ForcedReply(
         "quotes", {"text": TEXT}, exact, {}, reply, streamed or reply, wide or reply
     )
-    return list(altered_arguments(reply))
+    return list(altered_arguments(forced))
 
 
 def test_arguments_as_written_are_right() -> None:
