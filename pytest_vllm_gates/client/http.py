@@ -72,7 +72,7 @@ def detokenize(endpoint: Endpoint, token_ids: Sequence[int]) -> str:
 
 
 def token_ids(endpoint: Endpoint, text: str) -> list[int]:
-    """Return the token ids of a text that is no prompt (`POST /tokenize`)."""
+    """Return the token ids of a text that is not a prompt (`POST /tokenize`)."""
     body = {"prompt": text, "add_special_tokens": False}
     return list(post(endpoint, "/tokenize", body).raise_for_status().json()["tokens"])
 

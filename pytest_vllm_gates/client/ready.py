@@ -10,13 +10,13 @@ PROBE_TIMEOUT_S = 5.0
 
 
 class NotServing(Exception):  # noqa: N818 - a state of the server, told to a person
-    """The server is up but does not serve; the text says what it answered instead."""
+    """The server is up but does not serve; the text is its answer."""
 
 
 def served_models(
     client: httpx.Client, timeout_s: float = PROBE_TIMEOUT_S
 ) -> dict[str, dict[str, Any]]:
-    """Return `/v1/models` by id; raises `NotServing` when it is not what OpenAI's API says."""
+    """Return `/v1/models` by id; raises `NotServing` when it is not as in OpenAI's API."""
     reply = client.get("/v1/models", timeout=timeout_s)
     if reply.status_code == httpx.codes.UNAUTHORIZED:
         raise NotServing("the server refused the API key (401 on /v1/models)")

@@ -46,7 +46,7 @@ def lines(contracts: Contracts) -> list[str]:
 
 
 def parsed(text: str) -> Contracts:
-    """Read what `written` lays out; raises `CorruptGolden` for a line that is no contract."""
+    """Read what `written` lays out; raises `CorruptGolden` for an invalid line."""
     contracts: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines()[1:-1]:
         if not line.strip() or line.startswith("#"):

@@ -1,1 +1,1 @@
-"""One file a gate: `test_<gate>.py`. Its docstring's first line is what `pytest --markers` says."""
+"""One file a gate: `test_<gate>.py`. Its docstring's first line is shown by `pytest --markers`."""

@@ -121,7 +121,7 @@ def test_what_is_cut_is_the_answers_beginning(
 
 
 def limit_findings(limited_answers: list[LimitedAnswer]) -> tuple[list[Case], list[Finding]]:
-    """Return the cases, and where a limit was not kept or not told."""
+    """Return the cases, and the findings on limits that were not kept or not reported."""
     cases = limit_cases(limited_answers)
     findings = [
         Finding(case, sentence)

@@ -201,6 +201,6 @@ def _ask(client: httpx.Client, body: dict[str, Any]) -> PromptReply:
 
 
 def _lead(candidates: Mapping[str, float] | None) -> float:
-    """Return by how much the best candidate led the second, in nats; 0 where that is not told."""
+    """Return by how much the best candidate led the second, in nats; 0 if it is unknown."""
     best, second, *_ = [*sorted((candidates or {}).values(), reverse=True), 0.0, 0.0]
     return best - second if len(candidates or {}) > 1 else 0.0

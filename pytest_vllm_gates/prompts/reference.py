@@ -82,7 +82,7 @@ class ReferenceRenderer:
         return rendering
 
     def token_ids(self, text: str) -> list[int]:
-        """Return the ids of a text that is no whole prompt."""
+        """Return the ids of a text that is only part of a prompt."""
         ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 

@@ -206,7 +206,7 @@ def chance_of_fewer(valid: int, of: int, valid_before: int, of_before: int) -> f
 
 
 def interval(times: int, of: int, z: float = 1.959964) -> tuple[float, float]:
-    """Return the rates that `times` of `of` speaks for, at 95 % confidence unless `z` says else.
+    """Return the interval of the rate behind `times` of `of`, at 95 % confidence by default.
 
     Wilson's score interval (E. B. Wilson, "Probable inference, the law of succession, and
     statistical inference", 1927): unlike the usual one it holds for few tries and for rates near 0
