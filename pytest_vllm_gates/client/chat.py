@@ -94,7 +94,7 @@ class Chat:
         return chunks
 
     def _arguments(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of `chat.completions.create` for a body; greedy unless it sets otherwise."""
+        """Return the arguments of `chat.completions.create`; greedy unless the body differs."""
         parameters: dict[str, Any] = {"model": self._endpoint.model, **SAMPLING, **body}
         parameters = {key: value for key, value in parameters.items() if value is not None}
         arguments = {key: value for key, value in parameters.items() if key in STANDARD}
