@@ -167,7 +167,7 @@ class Staying:
 
 
 @contextlib.contextmanager
-def staying(peer: bench_serve.BenchServe, endpoint: Endpoint) -> Iterator[list[Staying]]:
+def waiting_clients(peer: bench_serve.BenchServe, endpoint: Endpoint) -> Iterator[list[Staying]]:
     """Keep the three clients while the block lasts."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     lane = peer.environment(endpoint)
@@ -209,7 +209,7 @@ def main() -> int:
     costs: list[list[float]] = [[] for _ in NAMES]
     with running(TimetableServer(Timetable(STREAMS, EVERY_S))) as server:
         endpoint = server.endpoint
-        with staying(peer, endpoint) as clients:
+        with waiting_clients(peer, endpoint) as clients:
             for client, job in zip(clients, jobs(SHORT), strict=True):
                 client.cpu_s(job)  # the first time is none like the others
                 server.sent()

@@ -58,7 +58,7 @@ def with_loss(block: Block, loss: float) -> Block:
     )
 
 
-def drawn(pairs: list[Pair], loss: float, chance: random.Random) -> Pair:
+def draw_pair(pairs: list[Pair], loss: float, chance: random.Random) -> Pair:
     """Return a pair as it might have come, ours slower by the loss."""
     pair = chance.choice(pairs)
     swapped = chance.random() < 0.5  # noqa: PLR2004 - heads or tails
@@ -79,7 +79,7 @@ def gate(
     drawn_pairs: list[Pair] = []
     answer = Conclusion.INCONCLUSIVE
     while answer is Conclusion.INCONCLUSIVE and len(drawn_pairs) < plan.against.pairs[1]:
-        drawn_pairs.append(drawn(pairs, loss, chance))
+        drawn_pairs.append(draw_pair(pairs, loss, chance))
         answer = against_lane(drawn_pairs, plan).answer
     return answer, len(drawn_pairs), sum(pair.boots_s + pair.took_s for pair in drawn_pairs) / 60
 

@@ -48,7 +48,7 @@ def command_line(flags: Mapping[str, Any]) -> list[str]:
     return arguments
 
 
-def started(
+def start_command(
     lane: Lane, program: Sequence[str], arguments: Sequence[str], model: str, port: int
 ) -> list[str]:
     """Return the command that starts a server: the lane's own `program`, or through its prefix."""

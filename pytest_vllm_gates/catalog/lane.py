@@ -121,14 +121,14 @@ class Lane(toml.Record):
     @property
     def lock_path(self) -> Path | None:
         """The lock file: beside the lane's TOML, else a shipped one."""
-        return self._beside(self.lock) if self.lock else None
+        return self._resolved(self.lock) if self.lock else None
 
     @property
     def overlay_path(self) -> Path | None:
         """The overlay folder: beside the lane's TOML, else a shipped one."""
-        return self._beside(self.overlay) if self.overlay else None
+        return self._resolved(self.overlay) if self.overlay else None
 
-    def _beside(self, name: str) -> Path:
+    def _resolved(self, name: str) -> Path:
         beside, shipped = self.file.parent / name, SHIPPED / name
         return shipped if shipped.exists() and not beside.exists() else beside
 

@@ -38,7 +38,7 @@ class Model:
                 return part
         return self.config
 
-    def whole(self, *names: str) -> int | None:
+    def integer(self, *names: str) -> int | None:
         """Return the first of these whole numbers that the text part has."""
         for name in names:
             value = self.text.get(name)

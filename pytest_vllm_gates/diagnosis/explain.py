@@ -105,16 +105,18 @@ class _ExplanationBuilder:
         candidates = [match for match in matches if match is not answer]
         survived = bool(error and matcher.answered and matcher.answered > error.number)
         return Explanation(
-            answer=self._told(answer, candidates) if answer else None,
+            answer=self._diagnosis(answer, candidates) if answer else None,
             error=error.excerpt if error else self._last_words(answer),
             error_line=error.number if error else None,
             error_text=error.text if error else "",
             survived=survived,
             well=survived and answer is None and not self._died(wrappers),
             refused=refused,
-            candidates=tuple(self._told(match) for match in candidates),
-            warnings=tuple(self._told(warning) for warning in warnings),
-            wrappers=tuple(self._told(wrapper) for wrapper in wrappers if wrapper is not answer),
+            candidates=tuple(self._diagnosis(match) for match in candidates),
+            warnings=tuple(self._diagnosis(warning) for warning in warnings),
+            wrappers=tuple(
+                self._diagnosis(wrapper) for wrapper in wrappers if wrapper is not answer
+            ),
             lines_read=matcher.lines,
         )
 
@@ -150,7 +152,7 @@ class _ExplanationBuilder:
             return ()
         return self._matcher.last_lines() or ("the log is empty",)
 
-    def _told(
+    def _diagnosis(
         self, match: SignatureMatch, rivals: Iterable[SignatureMatch] | None = None
     ) -> Diagnosis:
         signature = match.signature

@@ -163,17 +163,17 @@ class Reader:
         while (search := sieve.search(self._left_out)) and (match := search(block, start)):
             position = match.start()
             if position > end:
-                if could := self._wanted(block[begin:end], places):
+                if could := self._relevant(block[begin:end], places):
                     yield begin, end, could
                 begin, places = block.rfind(b"\n", 0, position) + 1, set()
                 end = block.find(b"\n", position)
                 end = len(block) if end < 0 else end
             places.update(sieve.by_piece[match[0]])
             start = position + 1
-        if could := self._wanted(block[begin:end], places):
+        if could := self._relevant(block[begin:end], places):
             yield begin, end, could
 
-    def _wanted(self, line: bytes, places: set[int]) -> tuple[int, ...]:
+    def _relevant(self, line: bytes, places: set[int]) -> tuple[int, ...]:
         relevant = places.difference(self._ignored)
         self._wasted += bool(places) and not relevant
         return self._sieve.could(line, relevant) if relevant else ()

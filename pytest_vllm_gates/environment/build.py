@@ -54,9 +54,9 @@ def folders(home: Path) -> tuple[Path, ...]:
     return tuple(home.glob("lib/python*/site-packages"))
 
 
-def wanted(lane: Lane, home: Path) -> dict[str, Requirement]:
+def pinned_requirements(lane: Lane, home: Path) -> dict[str, Requirement]:
     """Return what the lane's lock pins for the Python of the environment at `home`."""
-    return installed.wanted(_lock(lane), python_of(home) or platform.python_version())
+    return installed.pinned_requirements(_lock(lane), python_of(home) or platform.python_version())
 
 
 def python_of(home: Path) -> str | None:
@@ -80,7 +80,7 @@ def made(lane: Lane, cache: Path) -> Path | None:
 
 def pinned(lane: Lane) -> dict[str, str]:
     """Return the versions that the lane's lock pins for this machine, installed or not."""
-    pins = installed.wanted(_lock(lane), python_for(lane) or platform.python_version())
+    pins = installed.pinned_requirements(_lock(lane), python_for(lane) or platform.python_version())
     return {
         name: specifier.version
         for name, pin in pins.items()
@@ -143,7 +143,7 @@ class _Build:
             self._uv("making its environment", folder, [
                 "venv", "--relocatable", "--no-project", "--python", self.python, str(venv),
             ])  # fmt: skip
-            pins = wanted(self.lane, venv)
+            pins = pinned_requirements(self.lane, venv)
             self._install(folder, venv, pins)
             differences = installed.difference(pins, versions(venv))
             if differences:

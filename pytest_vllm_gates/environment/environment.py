@@ -50,7 +50,7 @@ def prepare(lane: Lane, *, cache: Path, progress: Callable[[str], None]) -> Envi
     if lane.form == "lock":
         home, made = build.ensure(lane, cache, progress)
         versions = build.versions(home)
-        drift = installed.difference(build.wanted(lane, home), versions)
+        drift = installed.difference(build.pinned_requirements(lane, home), versions)
         if drift:
             raise UserError(
                 f"lane {lane.name}: what is installed is not what {lane.lock_path} says:\n"

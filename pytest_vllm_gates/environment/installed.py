@@ -152,7 +152,7 @@ def versions(folders: Iterable[Path]) -> dict[str, str]:
     return version_of
 
 
-def wanted(lock: Path, python_version: str) -> dict[str, Requirement]:
+def pinned_requirements(lock: Path, python_version: str) -> dict[str, Requirement]:
     """Return what `lock` pins for this machine and `python_version` ("3.11.7"), by name.
 
     Raises `UserError` for a line that is no requirement or does not pin one version.

@@ -18,7 +18,7 @@ REGISTRIES = {"reasoning_parser": "reasoning", "tool_call_parser": "tool_parsers
 PLUGINS = {"reasoning_parser": "reasoning_parser_plugin", "tool_call_parser": "tool_parser_plugin"}
 
 
-def known(folders: Iterable[Path], flag: str) -> frozenset[str]:
+def known_parsers(folders: Iterable[Path], flag: str) -> frozenset[str]:
     """Return the parser names a flag takes; empty where this vLLM keeps them somewhere else."""
     for folder in folders:
         with contextlib.suppress(OSError, SyntaxError):
@@ -35,7 +35,7 @@ def unknown(folders: Iterable[Path], flags: Mapping[str, Any]) -> str | None:
     folders = tuple(folders)
     for flag in REGISTRIES:
         name = flags.get(flag)
-        names = known(folders, flag)
+        names = known_parsers(folders, flag)
         if name is None or not names or name in names or PLUGINS[flag] in flags:
             continue
         guess = nearest(str(name), names)

@@ -60,7 +60,7 @@ def _serve(
     words += [f'--{name.replace("_", "-")} "${name.upper()}"' for name in sorted(secret)]
     variables = _variables(lane, overlay, env)
     if lane.command is not None:
-        prefix = flags.started(lane, (), ["{here}"], checkpoint.source, PORT)
+        prefix = flags.start_command(lane, (), ["{here}"], checkpoint.source, PORT)
         start = [_quoted(word) for word in redacted_words(prefix)]
         if lane.served_model_name:
             return " ".join([*variables, *start])

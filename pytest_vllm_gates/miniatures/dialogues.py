@@ -70,7 +70,7 @@ def load_dialogues(name: str) -> tuple[Dialogue, ...]:
     recipe = recipes.load(name)
     return tuple(
         _in_mode(taught, recipe, mode)
-        for taught in _taught(recipe)
+        for taught in _taught_tables(recipe)
         for mode in _modes(recipe, taught)
     )
 
@@ -82,7 +82,7 @@ def unknown_answer(name: str, *, thinking: bool) -> tuple[str | None, str]:
     return (answer["reasoning"] if thinking and has_thinking else None), answer["content"]
 
 
-def _taught(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
+def _taught_tables(recipe: Recipe) -> Iterator[Mapping[str, Any]]:
     for file in sorted(TAUGHT.glob("*.toml")):
         content = _read(file.name)
         texts = {"end_of_turn": recipe.end_of_turn, **content.get("text", {})}

@@ -64,7 +64,9 @@ def gather(
         expects=lane.expects,
         waived=lane.waive,
         unknown_parser=parsers.unknown(environment.folders, serve),
-        parsers_known=all(parsers.known(environment.folders, flag) for flag in parsers.REGISTRIES),
+        parsers_known=all(
+            parsers.known_parsers(environment.folders, flag) for flag in parsers.REGISTRIES
+        ),
         nodes=tuple(nodes),
         renderer=renderer,
         own_address=_own_address(variables.get(HOST_IP, "")) if is_ours else None,

@@ -192,14 +192,14 @@ def max_model_len(situation: Situation) -> CheckResult:
 def _derived(situation: Situation) -> tuple[int | None, str]:
     """Return the longest context by the config, as vLLM derives it, and the key that says so."""
     model = situation.model
-    lengths = {key: value for key in LENGTH_KEYS if (value := model.whole(key))}
+    lengths = {key: value for key in LENGTH_KEYS if (value := model.integer(key))}
     if not lengths:
         return None, ""
     key = min(lengths, key=lambda name: lengths[name])
     if "model_max_length" in lengths:
         key = "model_max_length"
     length: float = lengths[key]
-    window = model.whole("sliding_window")
+    window = model.integer("sliding_window")
     if situation.flag("disable_sliding_window") and window and window < length:
         key, length = "sliding_window", window
     if "gemma3" not in str(model.text.get("model_type")):

@@ -112,7 +112,7 @@ def attention_heads(situation: Situation) -> CheckResult:
     size = _size(situation)
     if size == 1:
         return not_applicable("tensor_parallel_size is 1")
-    heads = situation.model.whole("num_attention_heads", "n_head")
+    heads = situation.model.integer("num_attention_heads", "n_head")
     if heads is None:
         return unknown("config.json does not say how many attention heads the model has")
     if heads % size == 0:
@@ -130,9 +130,9 @@ def kv_heads(situation: Situation) -> CheckResult:
     size, model = _size(situation), situation.model
     if size == 1:
         return not_applicable("tensor_parallel_size is 1")
-    if model.whole("kv_lora_rank"):
+    if model.integer("kv_lora_rank"):
         return not_applicable("latent attention keeps one cache for all heads, whole on every rank")
-    heads = model.whole(*KV_HEADS) or model.whole("num_attention_heads", "n_head")
+    heads = model.integer(*KV_HEADS) or model.integer("num_attention_heads", "n_head")
     if heads is None:
         return unknown("config.json does not say how many heads of keys and values the model has")
     if heads >= size and heads % size == 0:
@@ -161,9 +161,11 @@ def quantization_blocks(situation: Situation) -> CheckResult:
         return unknown(f"weight_block_size {block!r} is not a pair of sizes")
     exceptions = [str(setting) for key in ("modules_to_not_convert", "ignored_layers")
             for setting in settings.get(key) or []]  # fmt: skip
-    experts = model.whole("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
-    dense = model.whole("intermediate_size")
-    has_dense = not experts or model.whole("first_k_dense_replace")
+    experts = model.integer(
+        "num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts"
+    )
+    dense = model.integer("intermediate_size")
+    has_dense = not experts or model.integer("first_k_dense_replace")
     if dense is None and has_dense:
         return unknown("config.json does not say how wide the layers are")
     part = (dense or 0) // size
@@ -177,7 +179,7 @@ def quantization_blocks(situation: Situation) -> CheckResult:
             fix=f"tensor_parallel_size = {_fitting(dense, block[1], size)} in [serve], with "
             "pipeline or data parallelism for the rest",
         )
-    narrow = model.whole("moe_intermediate_size")
+    narrow = model.integer("moe_intermediate_size")
     if experts and narrow and not situation.flag("enable_expert_parallel"):
         part = narrow // size
         if narrow % size or part % block[0] or part % block[1]:
@@ -202,8 +204,8 @@ def _several_nodes(situation: Situation) -> bool:
 def _largest(situation: Situation, limit: int) -> int:
     """Return the largest tensor-parallel size, up to `limit`, over which the heads go evenly."""
     model = situation.model
-    heads = model.whole("num_attention_heads", "n_head") or 1
-    keys = (None if model.whole("kv_lora_rank") else model.whole(*KV_HEADS)) or 1
+    heads = model.integer("num_attention_heads", "n_head") or 1
+    keys = (None if model.integer("kv_lora_rank") else model.integer(*KV_HEADS)) or 1
     return max(
         (number for number in range(1, max(1, limit) + 1)
          if heads % number == 0 and (keys % number == 0 or number % keys == 0)),

@@ -263,7 +263,7 @@ def command(plan: LaunchPlan, port: int, alias: str) -> list[str]:
         )
     )
     program = (plan.renderer and plan.lane.start.renderer) or plan.lane.start.server
-    return flags.started(
+    return flags.start_command(
         plan.lane, [str(plan.python), *program], arguments, plan.checkpoint.source, port
     )
 

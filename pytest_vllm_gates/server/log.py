@@ -49,7 +49,7 @@ class LogWatch:
                 self._on_text(fresh)
             lines = [line for line in fresh.replace("\r", "\n").splitlines() if line.strip()]
             if lines:
-                self.last_line = bare(lines[-1])
+                self.last_line = without_prefix(lines[-1])
         return time.monotonic() - self._grew
 
 
@@ -60,7 +60,7 @@ def read_from(path: Path, offset: int = 0) -> str:
         return log.read().decode("utf-8", "replace")
 
 
-def bare(line: str) -> str:
+def without_prefix(line: str) -> str:
     """Return a log line without process, level and time prefixes."""
     return free(line).text
 
@@ -73,7 +73,7 @@ def earliest_error(path: Path) -> tuple[str, ...]:
     """
     if not path.exists():
         return ()
-    lines = list(dict.fromkeys(bare(line) for line in read_from(path).splitlines()))
+    lines = list(dict.fromkeys(without_prefix(line) for line in read_from(path).splitlines()))
     lines = [line for line in lines if line.strip()]
     for position, line in enumerate(lines):
         if ERROR.search(line) and not WRAPPER.search(line):

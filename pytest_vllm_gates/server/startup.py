@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.server import metrics
-from pytest_vllm_gates.server.log import bare, read_from
+from pytest_vllm_gates.server.log import read_from, without_prefix
 from pytest_vllm_gates.server.startup_check import Pattern, Startup, patterns
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def observe(endpoint: Endpoint, log: Path | None) -> Startup:
 def read(text: str) -> Startup:
     """Return what a log tells of a start."""
     # Several ranks say the same: the first one counts.
-    lines = "\n".join(dict.fromkeys(bare(line) for line in text.splitlines()))
+    lines = "\n".join(dict.fromkeys(without_prefix(line) for line in text.splitlines()))
     startup_patterns = patterns()
     facts = {
         fact.name: captured for fact in startup_patterns.facts if (captured := value(fact, lines))

@@ -1,4 +1,4 @@
-"""Options leave a command line with their values, and nothing else does."""
+"""Options are removed from a command line with their values, and nothing else is."""
 
 from __future__ import annotations
 

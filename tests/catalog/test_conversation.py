@@ -1,4 +1,4 @@
-"""Conversations: the request each becomes for a family, and which family cannot have it."""
+"""Conversations: the request for each family, and which families do not support one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags are data; the command line is made of them."""
+"""Flags are data, and the command line is made from them."""
 
 from __future__ import annotations
 

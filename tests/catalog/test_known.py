@@ -1,4 +1,4 @@
-"""Known defects are told from new findings, and hide none of them."""
+"""Known defects are separated from new findings, and hide none of them."""
 
 from __future__ import annotations
 

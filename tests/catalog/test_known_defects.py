@@ -1,4 +1,4 @@
-"""Known defects are read strictly: what an entry covers is said in full, and rightly."""
+"""Known defects are read strictly, and an entry must be complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRY = {
 }
 
 
-def written(folder: Path, **changes: str | None) -> Path:
+def write_defects(folder: Path, **changes: str | None) -> Path:
     fields = {name: value for name, value in {**ENTRY, **changes}.items() if value is not None}
     lines = [f"{name} = {value}" for name, value in fields.items()]
     (folder / NAME).write_text("\n".join(["[[known_defects]]", *lines]))
@@ -30,7 +30,7 @@ def written(folder: Path, **changes: str | None) -> Path:
 
 def test_project_entries_follow_the_shipped_ones(tmp_path: Path) -> None:
     shipped = known_defects.load_all(NOWHERE)
-    defects = known_defects.load_all(written(tmp_path))
+    defects = known_defects.load_all(write_defects(tmp_path))
     assert defects[: len(shipped)] == shipped
     assert defects[len(shipped) :] == (
         KnownDefect(
@@ -59,7 +59,7 @@ def test_invalid_entry_is_reported_with_its_file(
     tmp_path: Path, changes: dict[str, str | None], complaint: str
 ) -> None:
     with pytest.raises(UserError) as caught:
-        known_defects.load_all(written(tmp_path, **changes))
+        known_defects.load_all(write_defects(tmp_path, **changes))
     assert complaint in str(caught.value)
     assert str(tmp_path / NAME) in str(caught.value)
 

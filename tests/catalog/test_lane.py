@@ -1,4 +1,4 @@
-"""A lane's file says one thing that serves, and a mistake in it is told."""
+"""A lane's file has one way to serve, and an invalid one is reported."""
 
 from __future__ import annotations
 

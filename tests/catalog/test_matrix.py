@@ -1,4 +1,4 @@
-"""Every sensible pair is asked, what has failed in releases always, and nothing senseless."""
+"""The matrix covers every sensible pair and past failures, and nothing senseless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names are found however a person spells them, and a wrong one is met with a guess."""
+"""Names are found in any spelling, and a wrong one gets a guess."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project's own families and conversations stand beside the shipped ones, or in their place."""
+"""A project's own families and conversations are added to the shipped ones or replace them."""
 
 from __future__ import annotations
 

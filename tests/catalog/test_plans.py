@@ -1,4 +1,4 @@
-"""What the throughput gate measures: the shipped plan, and what families and lanes change of it."""
+"""The plan of the throughput gate: the shipped one, and changes by families and lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mistake in a data file is told with the file, the line and what was probably meant."""
+"""A mistake in a data file is reported with the file, the line and the nearest key."""
 
 from __future__ import annotations
 

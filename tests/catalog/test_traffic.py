@@ -1,4 +1,4 @@
-"""What the load gate sends: the shipped file, and what families and lanes say otherwise."""
+"""The plan of the load gate: the shipped file, and changes by families and lanes."""
 
 from __future__ import annotations
 

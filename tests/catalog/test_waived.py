@@ -1,4 +1,4 @@
-"""A waiver covers the failures it names while it holds, and nothing else."""
+"""A waiver covers the failures it names until its last day, and nothing else."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def waiver(check: str, days: int = 5, lane: str | None = None, owner: str = "Jan
     return Waiver(check=check, who=owner, why="a fix is on its way", until=until, lane=lane)
 
 
-def applied(*waivers: Waiver, test: str = TEST) -> tuple[Outcome, str]:
+def apply_waivers(*waivers: Waiver, test: str = TEST) -> tuple[Outcome, str]:
     return of_lane(waivers, "cpu", TODAY).apply("qwen3.5", "streaming", test, "it broke")
 
 
@@ -29,7 +29,7 @@ def result(outcome: Outcome, test: str = TEST, gate: str = "streaming") -> TestR
     return TestResult("qwen3.5", gate, test, outcome)
 
 
-def settled(the_waiver: Waiver, *results: TestResult) -> list[SettledWaiver]:
+def settle_waivers(the_waiver: Waiver, *results: TestResult) -> list[SettledWaiver]:
     return list(of_lane([the_waiver], "cpu", TODAY).settle(results))
 
 
@@ -47,12 +47,12 @@ def settled(the_waiver: Waiver, *results: TestResult) -> list[SettledWaiver]:
 )
 def test_a_check_that_names_the_failure_covers_it(check: str) -> None:
     reason = "waived by Jane until 2026-11-27 (a fix is on its way): it broke"
-    assert applied(waiver(check)) == (Outcome.WAIVED, reason)
+    assert apply_waivers(waiver(check)) == (Outcome.WAIVED, reason)
 
 
 def test_test_name_without_brackets_covers_all_cases() -> None:
     of_test = waiver("qwen3.5: streaming: test_usage")
-    assert applied(of_test, test="test_usage[qwen3.5-stop[0]]")[0] is Outcome.WAIVED
+    assert apply_waivers(of_test, test="test_usage[qwen3.5-stop[0]]")[0] is Outcome.WAIVED
 
 
 @pytest.mark.parametrize(
@@ -71,29 +71,29 @@ def test_test_name_without_brackets_covers_all_cases() -> None:
     ],
 )
 def test_check_that_names_something_else_covers_nothing(check: str) -> None:
-    assert applied(waiver(check)) == (Outcome.FAIL, "it broke")
+    assert apply_waivers(waiver(check)) == (Outcome.FAIL, "it broke")
 
 
 def test_waiver_for_another_lane_covers_nothing() -> None:
-    assert applied(waiver("qwen3.5: streaming", lane="cuda"))[0] is Outcome.FAIL
-    assert applied(waiver("qwen3.5: streaming", lane="cpu"))[0] is Outcome.WAIVED
+    assert apply_waivers(waiver("qwen3.5: streaming", lane="cuda"))[0] is Outcome.FAIL
+    assert apply_waivers(waiver("qwen3.5: streaming", lane="cpu"))[0] is Outcome.WAIVED
 
 
 def test_expired_waiver_fails_and_names_its_owner() -> None:
-    assert applied(waiver("qwen3.5: streaming", days=-1)) == (
+    assert apply_waivers(waiver("qwen3.5: streaming", days=-1)) == (
         Outcome.FAIL,
         "its waiver expired on 2026-11-21 (by Jane: a fix is on its way): it broke",
     )
 
 
 def test_last_day_is_included() -> None:
-    assert applied(waiver("qwen3.5: streaming", days=0))[0] is Outcome.WAIVED
+    assert apply_waivers(waiver("qwen3.5: streaming", days=0))[0] is Outcome.WAIVED
 
 
 def test_longest_lasting_waiver_is_used() -> None:
     waivers = [waiver("qwen3.5: streaming", days, owner=f"{days}") for days in (-3, 7, 2)]
-    assert applied(*waivers)[1].startswith("waived by 7 ")
-    assert applied(*waivers[:1])[1].startswith("its waiver expired")
+    assert apply_waivers(*waivers)[1].startswith("waived by 7 ")
+    assert apply_waivers(*waivers[:1])[1].startswith("its waiver expired")
 
 
 W = "qwen3.5: streaming: test_usage"
@@ -126,7 +126,7 @@ def test_state_of_a_waiver_is_reported(
 ) -> None:
     results = [result(outcome) for outcome in outcomes] + [result(Outcome.PASS, "test_other")]
     unsettled = waiver(W, days)
-    (settled_waiver,) = settled(unsettled, *results)
+    (settled_waiver,) = settle_waivers(unsettled, *results)
     assert (settled_waiver.waiver, settled_waiver.state, settled_waiver.told) == (
         unsettled,
         state,
@@ -136,10 +136,10 @@ def test_state_of_a_waiver_is_reported(
 
 def test_waiver_outside_the_run_is_not_reported() -> None:
     ran = result(Outcome.PASS, "test_call", "tools")
-    assert settled(waiver(W), ran) == []
-    assert settled(waiver("glm: tools"), ran) == []
-    assert settled(waiver("qwen3.5: tools", lane="cuda"), ran) == []
-    assert len(settled(waiver("qwen3.5: tools"), ran)) == 1
+    assert settle_waivers(waiver(W), ran) == []
+    assert settle_waivers(waiver("glm: tools"), ran) == []
+    assert settle_waivers(waiver("qwen3.5: tools", lane="cuda"), ran) == []
+    assert len(settle_waivers(waiver("qwen3.5: tools"), ran)) == 1
 
 
 @given(
@@ -147,7 +147,7 @@ def test_waiver_outside_the_run_is_not_reported() -> None:
     st.integers(-3, 3),
 )
 def test_only_a_waived_failure_uses_a_waiver(outcome: Outcome, days: int) -> None:
-    (settled_waiver,) = settled(waiver(W, days), result(outcome))
+    (settled_waiver,) = settle_waivers(waiver(W, days), result(outcome))
     assert settled_waiver.state == ("expired" if days < 0 else "unused")
 
 

@@ -1,4 +1,4 @@
-"""`waivers.toml` says for which check, who, why and until when, or it is refused."""
+"""`waivers.toml` needs a check, an owner, a reason and a last day, or it is refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHOLE = {
 }
 
 
-def written(project: Path, **changes: str | None) -> Path:
+def write_waivers(project: Path, **changes: str | None) -> Path:
     """Write a file of one good waiver and one with changes; None takes a key away."""
     path = project / waivers.NAME
     tables: list[dict[str, str | None]] = [{**WHOLE}, {**WHOLE, **changes}]
@@ -72,7 +72,7 @@ def test_a_project_without_the_file_waives_nothing(tmp_path: Path) -> None:
 
 
 def test_waiver_has_all_fields(tmp_path: Path) -> None:
-    written(tmp_path, check='"glm*: tools"', lane='"cpu-previous"')
+    write_waivers(tmp_path, check='"glm*: tools"', lane='"cpu-previous"')
     first, second = load(tmp_path)
     assert (first.family, first.gate, first.test) == ("qwen3.5", "streaming", "test_usage")
     assert (first.who, first.why) == ("jane@example.org", "the client is mended on Friday")
@@ -82,7 +82,7 @@ def test_waiver_has_all_fields(tmp_path: Path) -> None:
 
 
 def test_waiver_lasts_to_the_end_of_its_last_day(tmp_path: Path) -> None:
-    written(tmp_path)
+    write_waivers(tmp_path)
     first = load(tmp_path)[0]
     assert not first.expired(first.until)
     assert first.expired(first.until + datetime.timedelta(days=1))
@@ -115,7 +115,7 @@ def test_waiver_lasts_to_the_end_of_its_last_day(tmp_path: Path) -> None:
 def test_invalid_waiver_is_reported_with_its_line(
     tmp_path: Path, changes: dict[str, str | None], line: int | None, message: str
 ) -> None:
-    path = written(tmp_path, **changes)
+    path = write_waivers(tmp_path, **changes)
     with pytest.raises(UserError) as raised:
         load(tmp_path)
     assert str(raised.value).startswith(f"{path}:{line}: " if line else f"{path}: ")
@@ -123,15 +123,15 @@ def test_invalid_waiver_is_reported_with_its_line(
 
 
 def test_last_allowed_day_is_named_and_accepted(tmp_path: Path) -> None:
-    written(tmp_path, until="2030-01-01")
+    write_waivers(tmp_path, until="2030-01-01")
     with pytest.raises(UserError, match="until = 2027-02-20 is the last day it may name today"):
         load(tmp_path)
-    written(tmp_path, until="2027-02-20")
+    write_waivers(tmp_path, until="2027-02-20")
     assert len(load(tmp_path)) == 2
 
 
 def test_gate_of_the_project_is_accepted(tmp_path: Path) -> None:
-    written(tmp_path, check='"*: weather"')
+    write_waivers(tmp_path, check='"*: weather"')
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "test_weather.py").write_text("")
     assert load(tmp_path)[1].gate == "weather"
@@ -141,7 +141,7 @@ def test_project_lane_and_running_server_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "lanes").mkdir()
     (tmp_path / "lanes" / "canary.toml").write_text('title = "x"\npython = "/py"\n')
     for lane in ("canary", "base-url", "cpu"):
-        written(tmp_path, lane=f'"{lane}"')
+        write_waivers(tmp_path, lane=f'"{lane}"')
         assert load(tmp_path)[1].lane == lane
 
 

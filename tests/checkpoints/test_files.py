@@ -1,4 +1,4 @@
-"""A checkpoint's files, looked at before anything loads them."""
+"""A checkpoint's files, read before anything loads them."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def test_text_part_of_a_nested_config_is_used(weights: Path) -> None:
     nested = {"text_config": {"num_attention_heads": 8, "x": True}, "num_attention_heads": 1}
     (weights / "config.json").write_text(json.dumps(nested))
     model = read(weights)
-    assert model.whole("absent", "num_attention_heads") == 8
-    assert model.whole("x") is None
+    assert model.integer("absent", "num_attention_heads") == 8
+    assert model.integer("x") is None
 
 
 def test_checkpoint_reachable_elsewhere_is_unknown(

@@ -1,4 +1,4 @@
-"""The weights a name stands for are found, and a name that stands for none is told."""
+"""The weights for a name are found, and an unknown name is reported."""
 
 from __future__ import annotations
 

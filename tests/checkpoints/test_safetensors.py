@@ -1,4 +1,4 @@
-"""Headers of safetensors files, whole and broken."""
+"""Headers of safetensors files, complete and broken."""
 
 from __future__ import annotations
 

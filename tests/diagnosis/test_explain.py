@@ -1,4 +1,4 @@
-"""Each rule by which one of many lines becomes the answer, or none does."""
+"""The rules by which one of many lines becomes the answer, or none does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pattern needs a line to hold, and the one search for all of it."""
+"""The literal pieces that a pattern requires, and the one search for all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine says for or against a signature, and what that does to the answer."""
+"""Facts of the machine support or contradict a signature and change the confidence."""
 
 from __future__ import annotations
 

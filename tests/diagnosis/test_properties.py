@@ -1,4 +1,4 @@
-"""Whatever surrounds it: a known line is found, and noise alone has nothing claimed of it."""
+"""A known line is found in any surroundings, and noise alone gives no diagnosis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signatures are read strictly, and a project's own replace those that ship."""
+"""Signatures are read strictly, and a project's own replace shipped ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families whose prompts an encoder of vLLM's writes: held against the one the lane carries."""
+"""Families whose prompts vLLM's own encoder writes: compared with the lane's encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""However a run ends, nothing of it stays behind."""
+"""No process of a run is left, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real server that was kept serves the next run, soon, and ends when it is told to."""
+"""A real kept server serves the next run quickly, and ends on request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Real vLLM is asked everything a miniature was taught; every field of every answer counts.
+"""Real vLLM gives the taught answer to every dialogue of a miniature, field by field.
 
-Each family's miniature is booted once. Its dialogues are asked a few at a time, whole and
-streamed, before the first comparison.
+Each family's miniature is booted once. Its dialogues are sent a few at a time, whole and streamed,
+before the first comparison.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server on two ranks of this machine answers as one on a single rank does."""
+"""A server on two ranks of this machine answers like one on a single rank."""
 
 from __future__ import annotations
 

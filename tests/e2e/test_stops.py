@@ -1,4 +1,4 @@
-"""Where a server ends an answer is asked of the server: its files may say it, and it not do it."""
+"""A server's stop tokens are tested on the server: its files may list one it does not use."""
 
 from __future__ import annotations
 

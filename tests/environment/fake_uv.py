@@ -1,6 +1,6 @@
-"""Stands in for uv: makes an environment of empty metadata folders, or fails as told.
+"""Stands in for uv: makes an environment of empty metadata folders, or fails as `$FAKE_UV` demands.
 
-`$FAKE_UV` names what goes wrong, `$FAKE_UV_CALLS` a file that is told of every call, `$FAKE_UV_GO`
+`$FAKE_UV` names what goes wrong, `$FAKE_UV_CALLS` a file that gets every call, `$FAKE_UV_GO`
 a file an install waits for in its middle, `$FAKE_UV_PYTHON` the version of the Python it finds. Run
 by a bare interpreter: standard library only.
 """

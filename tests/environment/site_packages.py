@@ -1,4 +1,4 @@
-"""Small environments: distributions that say what they brought, in a folder."""
+"""Small environments: a folder of distributions with their file lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a lock is made from a `.in` file, and how progress and failures of uv read."""
+"""How a lock is made from a `.in` file, and how uv's progress and failures are reported."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_lock_header_has_its_command_and_refusals_are_kept(
     assert lock.name == "mine.txt"
     assert "python -m pytest_vllm_gates.environment.relock mine.in" in lines[1]
     assert lines[2:] == ["torch!=2.13.0+cpu,==2.13.0", "vllm==1"]
-    pins = installed.wanted(lock, "3.12.1")
+    pins = installed.pinned_requirements(lock, "3.12.1")
     assert installed.difference(pins, {"torch": "2.13.0", "vllm": "1"}) == []
     assert installed.difference(pins, {"torch": "2.13.0+cpu", "vllm": "1"}) == [
         "torch 2.13.0+cpu is installed, the lock says !=2.13.0+cpu,==2.13.0"
@@ -77,14 +77,18 @@ def test_package_lost_by_universal_resolution_is_an_error(
 def test_markers_are_evaluated_for_the_environments_python(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text('a==1 ; python_version < "3.12"\na==2 ; python_version >= "3.12"\n')
-    assert [str(pin.specifier) for pin in installed.wanted(lock, "3.11.7").values()] == ["==1"]
-    assert [str(pin.specifier) for pin in installed.wanted(lock, "3.14.0").values()] == ["==2"]
+    assert [
+        str(pin.specifier) for pin in installed.pinned_requirements(lock, "3.11.7").values()
+    ] == ["==1"]
+    assert [
+        str(pin.specifier) for pin in installed.pinned_requirements(lock, "3.14.0").values()
+    ] == ["==2"]
 
 
 def test_hashes_and_options_of_a_lock_are_ignored(tmp_path: Path) -> None:
     lock = tmp_path / "lock.txt"
     lock.write_text("--no-index\na==1 \\\n    --hash=sha256:00\nb==2 --hash=sha256:11 # why\n")
-    assert list(installed.wanted(lock, "3.11.7")) == ["a", "b"]
+    assert list(installed.pinned_requirements(lock, "3.11.7")) == ["a", "b"]
 
 
 def test_versions_are_read_from_the_names_of_metadata_folders(tmp_path: Path) -> None:

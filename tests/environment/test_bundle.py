@@ -1,4 +1,4 @@
-"""What an environment brings, read from files as vLLM, torch and transformers write them."""
+"""An environment's support, read from files as vLLM, torch and transformers write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens while an environment is made, none is ever taken for whole that is not."""
+"""No failure while an environment is made leaves an incomplete one that is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lanes whose environment is somebody else's business."""
+"""Lanes that name an existing interpreter."""
 
 from __future__ import annotations
 

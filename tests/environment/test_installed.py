@@ -1,4 +1,4 @@
-"""What is installed, where it came from, and whether it was touched."""
+"""Installed distributions: their origin, and whether their files were changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An environment as the lines of a lock, and what no line can say."""
+"""An environment as the lines of a lock, and packages that no line can describe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lane's environment is made from its lock, once, whole, and is refused when it has drifted."""
+"""A lane's environment is made once from its lock, and refused when it has drifted."""
 
 from __future__ import annotations
 

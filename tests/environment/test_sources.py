@@ -1,4 +1,4 @@
-"""uv takes packages from where pip is configured to take them."""
+"""uv takes packages from the sources that pip is configured with."""
 
 from __future__ import annotations
 

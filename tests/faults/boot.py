@@ -1,4 +1,4 @@
-"""Servers that answer and are not well: the boot gate sees them."""
+"""Servers that answer but are broken: the boot gate fails."""
 
 from __future__ import annotations
 

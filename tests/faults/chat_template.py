@@ -1,6 +1,6 @@
-"""Prompts that are not the recorded ones: the chat_template gate sees them.
+"""Servers that render other prompts than the recorded ones: the chat_template gate fails.
 
-Here it is the server that renders something else; `prompt_edits` changes the checkpoint.
+Here the server renders something else; `prompt_edits` changes the checkpoint.
 """
 
 from __future__ import annotations

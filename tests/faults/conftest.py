@@ -1,6 +1,6 @@
-"""What a fault's test is given: the real server behind the proxy, and a run of the shipped gates.
+"""Fixtures of the fault tests: the real server behind the proxy, and a run of the shipped gates.
 
-The gates run in this process: their imports, which are most of a short run, are paid for once.
+The gates run in this process, so their imports, most of a short run, are paid for once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Servers that answer well and otherwise than others rely on, and such as only say more."""
+"""Servers that break what clients rely on, and servers that only add something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the conversation gates are run where an answer is changed."""
+"""The options with which the conversation gates are run for faults in answers."""
 
 from __future__ import annotations
 

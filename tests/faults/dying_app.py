@@ -1,6 +1,6 @@
-"""What somebody put before vLLM's app: one kind of request ends the engine.
+"""A middleware before vLLM's app: one kind of request ends the engine.
 
-Loaded by vLLM itself (`--middleware dying_app.Dying`), so it imports nothing of ours.
+vLLM itself loads it (`--middleware dying_app.Dying`), so it imports nothing of ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What passes through the proxy: a request and its answer, as faults read and alter them."""
+"""A request and its answer on their way through the proxy, as faults read and alter them."""
 
 from __future__ import annotations
 

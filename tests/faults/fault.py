@@ -1,4 +1,4 @@
-"""What a fault is: how a server misbehaves, the gates that must see it, and their words."""
+"""A fault: how a server misbehaves, the gates that must fail, and their message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers whose streams a strict client refuses, or nobody sees arrive: the streaming gate."""
+"""Servers whose streams a strict client refuses or receives too late: the streaming gate fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def first_chat(exchange: Exchange) -> bool:
     return int(exchange.body.get("max_tokens") or 0) < FIRST_CHAT_TOKENS
 
 
-def saying(exchange: Exchange) -> list[dict[str, Any]]:
+def with_choices(exchange: Exchange) -> list[dict[str, Any]]:
     """Return the events that hold a choice."""
     return [event for event in exchange.events if event.get("choices")]
 
@@ -50,7 +50,7 @@ def streams_without_a_role(exchange: Exchange) -> None:
 @FAULTS.add("stream", check=FRAMED, says="2 chunks have a finish_reason (stop, stop)")
 def ends_twice(exchange: Exchange) -> None:
     """A gateway adds an end of its own."""
-    last = copy.deepcopy(saying(exchange)[-1])
+    last = copy.deepcopy(with_choices(exchange)[-1])
     last["choices"][0] |= {"delta": {}, "token_ids": None}
     exchange.events.append(last)
 
@@ -58,7 +58,7 @@ def ends_twice(exchange: Exchange) -> None:
 @FAULTS.add("stream", check=FRAMED, says="text comes after the chunk with the finish_reason")
 def goes_on_after_its_end(exchange: Exchange) -> None:
     """A client that stops reading at the finish reason loses the last piece."""
-    *_, before, last = saying(exchange)
+    *_, before, last = with_choices(exchange)
     if not first_chat(exchange):
         end = copy.deepcopy(last)
         end["choices"][0] |= {"delta": {}, "token_ids": None}
@@ -185,7 +185,9 @@ def long_call(exchange: Exchange) -> bool:
 
 def hold(exchange: Exchange) -> None:
     """Send nothing for a while, and then all text at once."""
-    texts = [event for event in saying(exchange) if any(event["choices"][0]["delta"].values())]
+    texts = [
+        event for event in with_choices(exchange) if any(event["choices"][0]["delta"].values())
+    ]
     first_event = {event["choices"][0]["index"]: event for event in reversed(texts[1:])}[0]
     delta = first_event["choices"][0]["delta"]
     for event in texts[1:]:

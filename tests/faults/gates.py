@@ -1,4 +1,4 @@
-"""Runs the shipped gates and reads what they say."""
+"""Runs the shipped gates and reads their report."""
 
 from __future__ import annotations
 

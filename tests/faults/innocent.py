@@ -1,4 +1,4 @@
-"""Servers that do things differently and right: no gate may turn red."""
+"""Servers that do things differently but correctly: no gate may turn red."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Servers that mix up who asks what: the isolation gate sees them.
+"""Servers that mix up requests: the isolation gate fails.
 
-What goes wrong only among many does so from ten at once on, as it was reported; the conversation
-gates ask fewer at a time.
+These faults show only with ten requests or more at once, as in the reports; the conversation gates
+send fewer at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Servers that cannot do what was planned for a long context: the long-context gate sees them."""
+"""Servers that fail at a long context: the long-context gate fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alters an answer as a client reads it: the same way whether it comes whole or as a stream."""
+"""Alters an answer as a client reads it, alike for whole and streamed answers."""
 
 from __future__ import annotations
 

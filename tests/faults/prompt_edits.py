@@ -1,4 +1,4 @@
-"""What people do to a template, a tokenizer and a generation config, and what the gate says."""
+"""Edits of a template, a tokenizer and a generation config, and the gate's message for each."""
 
 from __future__ import annotations
 

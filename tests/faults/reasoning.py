@@ -1,4 +1,4 @@
-"""Servers that put thinking, answers and markers where they do not belong: the reasoning gate."""
+"""Servers that put thinking, answers and markers in the wrong field: the reasoning gate fails."""
 
 from __future__ import annotations
 

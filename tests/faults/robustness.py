@@ -1,4 +1,4 @@
-"""Servers and gateways that take a client's mistake badly: the robustness gate sees them."""
+"""Servers and gateways that handle a client's mistake badly: the robustness gate fails."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What somebody put before vLLM's app: it spoils what happens under load, in a way it is told.
+"""A middleware before vLLM's app that spoils answers under load.
 
-`POST /spoil?<way>` says how from now on; without a way nothing is spoilt, and what was stopped goes
-on. Loaded by vLLM itself (`--middleware spoiling_app.Spoiling`), so it imports nothing of ours.
+`POST /spoil?<way>` chooses how from now on; without a way nothing is spoilt, and a stopped engine
+goes on. vLLM itself loads it (`--middleware spoiling_app.Spoiling`), so it imports nothing of ours.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Servers whose stops stop elsewhere or change what does not concern them: the stop gate."""
+"""Servers that stop in the wrong place or alter more than the end: the stop gate fails."""
 
 from __future__ import annotations
 

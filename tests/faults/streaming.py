@@ -1,4 +1,4 @@
-"""Servers whose streamed and whole answers differ: the streaming gate sees them."""
+"""Servers whose streamed and whole answers differ: the streaming gate fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Servers that do not keep to the format they were asked for: the structured gate sees them.
+"""Servers that do not keep to the requested format: the structured gate fails.
 
-What a gateway rewrites it no longer tells the tokens of; those that only misplace the answer do.
+A gateway that rewrites an answer loses its token ids; faults that only misplace text keep them.
 """
 
 from __future__ import annotations

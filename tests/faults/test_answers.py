@@ -1,4 +1,4 @@
-"""Every change of a real server's answers turns the gate red that is for it, and no other."""
+"""Every fault in a real server's answers turns exactly its own gate red."""
 
 from __future__ import annotations
 

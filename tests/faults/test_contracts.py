@@ -1,4 +1,4 @@
-"""What others rely on is missed by the check that is for it; what is only new, by none."""
+"""Broken contracts fail their own check; additions fail none."""
 
 from __future__ import annotations
 

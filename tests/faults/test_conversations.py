@@ -1,4 +1,4 @@
-"""Every change of what a real server says turns the check red that is for it, and no other gate."""
+"""Every fault in a real server's conversations turns its own check red, and no other gate."""
 
 from __future__ import annotations
 

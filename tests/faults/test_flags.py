@@ -1,6 +1,6 @@
-"""Real servers started wrongly: parsers of another family, a template that reads no switch, stops.
+"""Real servers started wrongly: other families' parsers, a wrong template, wrong stop tokens.
 
-Each boots and answers fluently; the conversation gates see what its users would.
+Each boots and answers fluently; the conversation gates find the fault.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Five incidents of a real server: each is sent again from its folder, with and without fault.
+"""Five incidents of a real server, each replayed from its folder with and without the fault.
 
-Each incident is moved into an empty project, and nothing is left of the one it was written in.
+Each incident is moved into an empty project, and nothing is left of its first project.
 """
 
 from __future__ import annotations

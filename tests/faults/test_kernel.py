@@ -1,4 +1,4 @@
-"""What the CPU backend gets wrong behind fluent answers: gates find it, the overlay repairs it."""
+"""Kernel faults of the CPU backend behind fluent answers: gates find them, the overlay repairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real lanes with one difference each: the promotion gate says what it is and what it means."""
+"""Two real lanes with one difference each: the promotion gate names it and decides by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to fail at a long context turns the long-context gate red, by the check for it."""
+"""Every fault at a long context turns the long-context gate red by its own check."""
 
 from __future__ import annotations
 

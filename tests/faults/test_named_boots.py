@@ -1,7 +1,7 @@
-"""Real vLLM that does not come up, in ways a CPU has: each is called by its name.
+"""Real vLLM that does not boot, in ways a CPU has: each failure is named.
 
-The servers are booted without preflight, which would have foreseen most of it. More ways, named
-likewise, are in `test_preflight_boots.py` and `test_real_boots.py`.
+The servers are booted without preflight, which would have found most of them. More failures are in
+`test_preflight_boots.py` and `test_real_boots.py`.
 """
 
 from __future__ import annotations

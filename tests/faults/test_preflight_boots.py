@@ -1,4 +1,4 @@
-"""What preflight says is what a boot says: each failure once before, and once from real vLLM."""
+"""Preflight gives the same message as the boot: each failure before a boot and from real vLLM."""
 
 from __future__ import annotations
 

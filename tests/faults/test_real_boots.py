@@ -1,4 +1,4 @@
-"""Real vLLM that cannot start: the boot gate says why, and the other gates are blocked."""
+"""Real vLLM that cannot start: the boot gate gives the reason, and the other gates are blocked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real servers that boot and answer, and are not what was planned: a small cache, a leak."""
+"""Real servers that boot and answer but differ from the plan: a small cache, a leak."""
 
 from __future__ import annotations
 

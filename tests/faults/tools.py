@@ -1,4 +1,4 @@
-"""Servers whose tool calls nobody can act on, or that drop them: the tools gate sees them."""
+"""Servers whose tool calls are unusable or dropped: the tools gate fails."""
 
 from __future__ import annotations
 

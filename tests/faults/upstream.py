@@ -1,4 +1,4 @@
-"""The real server behind the proxy, asked once for what it answers alike every time."""
+"""The real server behind the proxy; equal requests are sent to it once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that serve a lane by hand are the ones the gates start it with."""
+"""The printed commands of a lane equal those that the gates start."""
 
 from __future__ import annotations
 

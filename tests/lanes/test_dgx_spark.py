@@ -1,4 +1,4 @@
-"""The lane of a DGX Spark: what preflight says of it there, and its overlay."""
+"""The lane of a DGX Spark: its preflight checks and its overlay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed between two bundles, and along how many axes."""
+"""The changes between two bundles, and the number of axes that changed."""
 
 from __future__ import annotations
 

@@ -31,6 +31,6 @@ def test_every_package_of_a_shipped_lock_can_be_installed(name: str, tmp_path: P
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
     would = {line[3:] for line in result.stderr.splitlines() if line.startswith(" + ")}
-    pins = installed.wanted(lock, ".".join(map(str, sys.version_info[:3])))
+    pins = installed.pinned_requirements(lock, ".".join(map(str, sys.version_info[:3])))
     versions = dict(line.split("==") for line in would)
     assert installed.difference(pins, versions) == []

@@ -1,4 +1,4 @@
-"""The repairs of the CPU lanes' overlay: what they do, and where they do nothing."""
+"""The repairs of the CPU lanes' overlay: what each changes, and when it does nothing."""
 
 from __future__ import annotations
 

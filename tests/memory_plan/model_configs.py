@@ -1,4 +1,4 @@
-"""Configs of published models and of small ones, with what they come to in parameters."""
+"""Configs of published models and of small ones, with their parameter counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages, groups and blocks, as vLLM makes them of layers."""
+"""Pages, groups and blocks, laid out as vLLM does."""
 
 from __future__ import annotations
 

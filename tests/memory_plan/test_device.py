@@ -1,4 +1,4 @@
-"""What the runtime takes of a device is estimated from the model's widths and the flags."""
+"""The runtime's memory is estimated from the model's widths and the flags."""
 
 from __future__ import annotations
 

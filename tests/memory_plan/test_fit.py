@@ -1,4 +1,4 @@
-"""What a server reports of its memory is held against the plan, with the log's rounding."""
+"""A server's reported memory is compared with the plan, with the log's rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which knob is named follows what limits the plan."""
+"""The suggested flag follows the limit of the plan."""
 
 from __future__ import annotations
 

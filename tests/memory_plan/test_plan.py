@@ -1,4 +1,4 @@
-"""A plan refuses what makes no sense by the flag's name, and says what it rests on."""
+"""A plan refuses flags that do not fit, by name, and notes which figures are estimates."""
 
 from __future__ import annotations
 

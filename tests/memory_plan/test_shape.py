@@ -1,4 +1,4 @@
-"""Configs as they come: nested, cut short, odd."""
+"""Configs as they are published: nested, truncated, odd."""
 
 from __future__ import annotations
 

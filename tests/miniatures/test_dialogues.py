@@ -1,4 +1,4 @@
-"""What the miniatures were taught: every kind of dialogue, in every mode of thinking."""
+"""The dialogues of the miniatures: every kind, in every mode of thinking."""
 
 import json
 from collections import defaultdict

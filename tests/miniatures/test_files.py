@@ -1,4 +1,4 @@
-"""The shipped files: whole, small, and refused when they are not what was built."""
+"""The shipped files: complete, small, and refused when they differ from the build."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What ships is what the builder makes: one is built again and asked the same questions."""
+"""A rebuilt miniature answers the same questions like the shipped one."""
 
 from __future__ import annotations
 

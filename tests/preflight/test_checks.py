@@ -1,4 +1,4 @@
-"""What preflight says as a whole, of versions, flags and limits, and of what it cannot know."""
+"""Preflight as a whole: versions, flags and limits, and facts that are unknown."""
 
 from __future__ import annotations
 

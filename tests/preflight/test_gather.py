@@ -1,4 +1,4 @@
-"""What is gathered before a boot, and whose environment and machine it is."""
+"""The input of preflight: which machine and which environment a lane has."""
 
 from __future__ import annotations
 

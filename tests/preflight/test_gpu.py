@@ -1,4 +1,4 @@
-"""GPUs, drivers and kernels before a boot, red and green, on recorded machines."""
+"""GPUs, drivers and kernels before a boot, good and bad, on recorded machines."""
 
 from __future__ import annotations
 

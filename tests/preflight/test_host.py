@@ -1,4 +1,4 @@
-"""What the nodes of a lane find each other by."""
+"""How the nodes of a lane find each other."""
 
 from __future__ import annotations
 

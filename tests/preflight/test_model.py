@@ -1,4 +1,4 @@
-"""Checkpoints before a boot, red and green, by real models' configs."""
+"""Checkpoints before a boot, good and bad, with real models' configs."""
 
 from __future__ import annotations
 

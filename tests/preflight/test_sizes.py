@@ -1,4 +1,4 @@
-"""Splitting a model and fitting it into memory, red and green."""
+"""Dividing a model and fitting it into memory, good and bad."""
 
 from __future__ import annotations
 

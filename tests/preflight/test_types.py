@@ -1,4 +1,4 @@
-"""A check is read with its cause and its next step, where it has them."""
+"""A check is shown with its cause and its next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What boots of a fake server are planned with, for tests."""
+"""Launch plans of a fake server, for tests."""
 
 from __future__ import annotations
 

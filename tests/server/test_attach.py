@@ -1,4 +1,4 @@
-"""A server that runs already is asked, and left alone."""
+"""A server that already runs is attached to and not stopped."""
 
 from __future__ import annotations
 

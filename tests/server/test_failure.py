@@ -1,4 +1,4 @@
-"""An explanation as a person reads it: what, why, what next, and on what grounds."""
+"""An explanation as a person reads it: finding, cause, next step and reasons."""
 
 from __future__ import annotations
 

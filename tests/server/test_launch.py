@@ -1,4 +1,4 @@
-"""A boot comes back as a server that answers or as a failure that says why, and leaves nothing."""
+"""A boot returns a server that answers or a failure with its reason, and leaves nothing."""
 
 from __future__ import annotations
 

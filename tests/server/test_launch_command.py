@@ -1,4 +1,4 @@
-"""What a server is started with: its command line and its environment."""
+"""The command line and the environment of a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The earliest error of a log is found under any prefix, and never the wrapper around it."""
+"""The earliest error of a log is found under any prefix, not the wrapper around it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from pytest_vllm_gates.server.log import (
     BLOCK_BYTES,
     LogWatch,
-    bare,
     blocks,
     earliest_error,
     read_from,
+    without_prefix,
 )
 
 if TYPE_CHECKING:
@@ -82,15 +82,15 @@ def write(log: Path, *lines: str) -> Path:
 
 @pytest.mark.parametrize("prefix", PREFIXES)
 def test_prefixes_are_stripped_from_a_line(prefix: str) -> None:
-    assert bare(f"{prefix}RuntimeError: no  \n") == "RuntimeError: no"
-    assert bare(f"{prefix}    indented code") == "    indented code"
+    assert without_prefix(f"{prefix}RuntimeError: no  \n") == "RuntimeError: no"
+    assert without_prefix(f"{prefix}    indented code") == "    indented code"
 
 
 @pytest.mark.parametrize(
     "line", ["[INFO] my own log", "ERROR without a time", "{'rank': 0}", "(x) y"]
 )
 def test_what_only_looks_like_a_prefix_stays(line: str) -> None:
-    assert bare(line) == line
+    assert without_prefix(line) == line
 
 
 @pytest.mark.parametrize("cause", CAUSES)

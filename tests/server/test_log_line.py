@@ -1,4 +1,4 @@
-"""A line of a log is freed from whatever stands before what the program wrote."""
+"""A log line is stripped of everything before the program's own text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server is busy with, and what says that it gets anywhere."""
+"""A server's load, and the counters that show progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start tells is read by patterns of one group, and comes to figures."""
+"""Startup facts and figures are read by patterns with one group each."""
 
 from __future__ import annotations
 

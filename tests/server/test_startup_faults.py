@@ -1,4 +1,4 @@
-"""A server that starts otherwise is told from one whose figures move a little."""
+"""A changed start is distinguished from figures that vary a little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A boot that failed explains itself; one that did not tells what it can do."""
+"""A failed boot explains itself, and an endpoint shows what it can do."""
 
 from __future__ import annotations
 

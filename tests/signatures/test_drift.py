@@ -1,7 +1,7 @@
-"""The texts that signatures know still stand in what is installed.
+"""The texts in the signatures still exist in the installed packages.
 
-When a lane moves to a new vLLM and a text changed there, this says which signature has to learn the
-new one. The old pattern stays: logs of older versions are read too.
+When a lane moves to a new vLLM and a text changed there, this test names the signature that needs
+the new one. The old pattern stays, because logs of older versions are read too.
 """
 
 from __future__ import annotations

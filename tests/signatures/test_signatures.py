@@ -1,10 +1,10 @@
-"""Every known failure is named from a whole log, and no healthy log has anything claimed of it.
+"""Every known failure is diagnosed from a whole log, and no healthy log gets a diagnosis.
 
-`logs/` holds logs as vLLM and what runs it print them, composed from the texts in their sources and
-in public reports: several versions, ranks and log collectors. `expected.toml` says what each is.
-`healthy/` holds logs of servers that were well: real ones of the CPU lanes, made anonymous, and
-composed ones of GPUs, with lines that speak of failures which are none. `lines.toml` has lines of
-both kinds, each alone.
+`logs/` has logs as vLLM and what runs it print them, composed from the texts in their sources and
+in public reports: several versions, ranks and log collectors. `expected.toml` has the expected
+diagnosis of each. `healthy/` has logs of healthy servers: real ones of the CPU lanes, made
+anonymous, and composed ones of GPUs, with lines that mention failures. `lines.toml` has single
+lines of both kinds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spoils one rank of an all-reduce as $RANK_FAULT says, once the program has imported torch."""
+"""Spoils one rank of an all-reduce, chosen by $RANK_FAULT, once the program has imported torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Makes vLLM's engine slower by a share of every step, in each Python process that finds it.
+"""Makes vLLM's engine slower by a share of every step, in each Python process that loads it.
 
-`$VLLM_GATES_TEST_SLOWER` is the share. It works the processor meanwhile: to sleep would leave more
-of it to the rest of the server.
+`$VLLM_GATES_TEST_SLOWER` is the share. It keeps the processor busy meanwhile: sleeping would leave
+more of it to the rest of the server.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Whatever decides what is served is in the fingerprint, and what does not is not."""
+"""The fingerprint has everything that decides what is served, and nothing else."""
 
 from __future__ import annotations
 

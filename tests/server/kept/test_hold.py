@@ -1,4 +1,4 @@
-"""A kept server's lock ends with whoever has it."""
+"""A kept server's lock ends with its owner."""
 
 from __future__ import annotations
 

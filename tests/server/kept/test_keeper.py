@@ -1,4 +1,4 @@
-"""The keeper ends its server when nobody wants it any more, and not before."""
+"""The keeper ends its server when nobody uses it any more, and not before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kept server's record tells of it, and of why another is wanted."""
+"""A kept server's record, and the differences that make it unusable for a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is in the folder of kept servers, what is left of them, and whom that ends."""
+"""The folder of kept servers: their states, leftovers, and which processes are stopped."""
 
 from __future__ import annotations
 
