@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_vllm_gates.files import write_whole
-from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.machine.inspect import inspect
 
 HERE = Path(__file__).parent
 PLAN = HERE / "figures.toml"
@@ -89,7 +89,7 @@ def table(measured: dict[str, dict[str, Any]]) -> str:
 
 
 def _machine() -> str:
-    machine = machine_inspect.inspect()
+    machine = inspect()
     gpus = f", {', '.join(map(str, machine.gpus))}" if machine.gpus else ", no GPU"
     return f"{machine.cpu}, {os.cpu_count()} cores{gpus}"
 

@@ -21,7 +21,7 @@ from faults import prompt_edits, reasoning, tools
 from faults.conversations import SHORT
 from faults.proxy import Proxy
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.incidents import read as incidents_read
+from pytest_vllm_gates.incidents.read import IncidentFolder, read
 from pytest_vllm_gates.incidents.types import NAME, SCHEMA
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Field:
         self.empty.mkdir()
         self.env = {"OPENAI_API_KEY": key}
 
-    def fails(self, gate: str, check: str, *arguments: str) -> incidents_read.IncidentFolder:
+    def fails(self, gate: str, check: str, *arguments: str) -> IncidentFolder:
         """Run the gates where something is wrong; return the check's incident, the rest is gone."""
         gates_run = gates.run(self.project, *arguments, env=self.env)
         incidents = {
@@ -65,7 +65,7 @@ class Field:
         jsonschema.validate(
             json.loads((Path(moved_folder) / NAME).read_text(encoding="utf-8")), schema
         )
-        return incidents_read.read(Path(moved_folder))
+        return read(Path(moved_folder))
 
     def replay(self, *arguments: str) -> tuple[dict[str, Any], gates.GatesRun]:
         """Send the incident again in the empty project."""
