@@ -22,6 +22,7 @@ from pytest_vllm_gates.session import (
     against,
     collection as session_collection,
     finish as session_finish,
+    interrupt,
     items as session_items,
     redaction,
     replay,
@@ -235,7 +236,7 @@ class GatesSession:
 
     def pytest_keyboard_interrupt(self) -> None:
         """Remember that the run was cut short."""
-        self.run.interrupted = True
+        interrupt.note(self.run)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:

@@ -23,9 +23,9 @@ from pytest_vllm_gates.goldens import (
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
 from pytest_vllm_gates.prompts import meaning
 from pytest_vllm_gates.prompts.layout import (
+    conversation_prompt_golden,
     golden_diff,
     golden_name,
-    prompt_golden,
     renders_differently,
     token_diff,
 )
@@ -108,7 +108,7 @@ def test_prompt_is_the_recorded(
     golden: Goldens,
     evidence: Evidence,
 ) -> None:
-    text = prompt_golden(conversation, reference, family)
+    text = conversation_prompt_golden(conversation, reference, family)
     name = evidence["golden"] = golden_name(conversation)
     if differences := golden_diff(golden.recorded(name), text, reference.piece):
         evidence["prompt"] = differences

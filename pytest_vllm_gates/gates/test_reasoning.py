@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.conversations.checks import agreement, content, finish, tokens
+from pytest_vllm_gates.conversations.checks import agreement, finish, reasoning, tokens
 from pytest_vllm_gates.goldens import settings_golden
 from pytest_vllm_gates.outcomes import Finding, NotApplicable
 
@@ -31,7 +31,7 @@ def test_no_marker_reaches_a_field(
         Finding(exchange.case, fault)
         for exchange in walked.answered
         for fault in agreement.faults_in_every_mode(
-            exchange, lambda variant: content.markers(variant, family)
+            exchange, lambda variant: reasoning.markers(variant, family)
         )
     ]
     impact = "A user reads the model's wire format: tags of its thinking, its turns or its calls"
@@ -56,7 +56,7 @@ def test_thinking_off_answers_at_once(walked: WalkResult, checking: Checking) ->
     findings = [
         Finding(exchange.case, fault)
         for exchange in judged
-        for fault in agreement.faults_in_every_mode(exchange, finish.without_thinking)
+        for fault in agreement.faults_in_every_mode(exchange, reasoning.without_thinking)
     ]
     impact = "With thinking off a user sees an empty answer, or waits for thinking"
     checking(findings, [exchange.case for exchange in judged], impact)
@@ -70,7 +70,7 @@ def test_thinking_on_thinks(walked: WalkResult, family: Family, checking: Checki
         Finding(exchange.case, fault)
         for exchange in judged
         for fault in agreement.faults_in_every_mode(
-            exchange, lambda variant: finish.with_thinking(variant, family, walked.plain_thought)
+            exchange, lambda variant: reasoning.with_thinking(variant, family, walked.plain_thought)
         )
     ]
     impact = "Thinking was asked for and is not there: the answer is that of a weaker model"

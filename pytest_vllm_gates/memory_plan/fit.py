@@ -9,13 +9,13 @@ from dataclasses import dataclass, fields, replace
 from math import floor
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.memory_plan import cache as kv_cache, types as versions
+from pytest_vllm_gates.memory_plan import kv_cache, types as versions
 from pytest_vllm_gates.memory_plan.types import GIB, HALF_A_DIGIT, CacheKind, Serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.memory_plan.cache import Bucket, Demand
+    from pytest_vllm_gates.memory_plan.kv_cache import Bucket, Demand
     from pytest_vllm_gates.memory_plan.types import MemoryPlan, Pool, Version
     from pytest_vllm_gates.server.startup_check import Startup
 

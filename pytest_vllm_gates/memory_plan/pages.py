@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan import types as versions
-from pytest_vllm_gates.memory_plan.cache import Page
 from pytest_vllm_gates.memory_plan.config import BYTES, PACKED_LATENT, model_bytes
+from pytest_vllm_gates.memory_plan.kv_cache import Page
 from pytest_vllm_gates.memory_plan.types import CacheKind
 
 if TYPE_CHECKING:

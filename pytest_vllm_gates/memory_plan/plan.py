@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan import (
-    cache as kv_cache,
     config as defaults,
     device,
     fit,
+    kv_cache,
     pages,
     types as versions,
 )
@@ -25,7 +25,7 @@ from pytest_vllm_gates.memory_plan.types import CacheKind, MemoryPlan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_vllm_gates.memory_plan.cache import Bucket
+    from pytest_vllm_gates.memory_plan.kv_cache import Bucket
     from pytest_vllm_gates.memory_plan.types import ModelShape, Room, Serving, Weights
 
 

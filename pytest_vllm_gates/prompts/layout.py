@@ -30,7 +30,9 @@ def golden_name(conversation: Conversation) -> str:
     return f"prompt-{conversation.name}"
 
 
-def prompt_golden(conversation: Conversation, reference: ReferenceRenderer, family: Family) -> str:
+def conversation_prompt_golden(
+    conversation: Conversation, reference: ReferenceRenderer, family: Family
+) -> str:
     """Return the golden's text of a conversation's prompt."""
     return conversation_golden(conversation.title, reference.outcome(conversation.body(family)))
 
@@ -40,7 +42,7 @@ def renders_differently(
 ) -> bool:
     """Return whether a conversation's prompt is not the recorded one; False without a golden."""
     try:
-        return recorded not in (None, prompt_golden(conversation, reference, family))
+        return recorded not in (None, conversation_prompt_golden(conversation, reference, family))
     except Endless:
         return True
 

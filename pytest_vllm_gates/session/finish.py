@@ -37,6 +37,7 @@ from pytest_vllm_gates.session import (
     collection,
     commands as session_commands,
     golden_folders,
+    interrupt,
     items,
 )
 from pytest_vllm_gates.session.rollback import rollback
@@ -288,8 +289,7 @@ def _holds(session: pytest.Session, run: Run, *, others_failed: bool) -> list[st
         )
     if run.replays.repro:
         holds.append("this run sent an incident again (--repro) and judged nothing else")
-    if run.interrupted:
-        holds.append("the run was interrupted")
+    holds += interrupt.holds(run)
     unrun = run.collected - run.finished
     if unrun:
         holds.append(f"{len(unrun)} tests were collected and did not run to their end")

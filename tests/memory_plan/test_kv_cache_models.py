@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.memory_plan.cache import stages
+from pytest_vllm_gates.memory_plan.kv_cache import stages
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import GIB, CacheKind, MemoryPlan, Room, Serving

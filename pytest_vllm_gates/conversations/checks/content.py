@@ -1,4 +1,4 @@
-"""Checks that content keeps to the requested format and that no field holds a marker."""
+"""Checks that content keeps to the requested format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.answer import Answer, Exchange
 
 SHOWN = 120
@@ -58,22 +57,6 @@ def _holds_json(text: str) -> bool:
 
 
 AROUND = 30
-
-
-def markers(exchange: Exchange, family: Family) -> Iterator[str]:
-    """Yield a sentence for every marker or special token in a field of the whole answer.
-
-    A marker that the request itself quotes may come back.
-    """
-    if exchange.whole is None:
-        return
-    request = json.dumps(exchange.request, ensure_ascii=False)
-    for field, text in fields(exchange.whole):
-        for marker in family.markers:
-            if marker and marker in text and marker not in request:
-                at = text.index(marker)
-                excerpt = text[max(0, at - AROUND) : at + len(marker) + AROUND]
-                yield f"{field} holds the marker {marker!r}: …{excerpt!r}…"
 
 
 def fields(answer: Answer) -> Iterator[tuple[str, str]]:

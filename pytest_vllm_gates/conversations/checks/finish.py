@@ -1,4 +1,4 @@
-"""Checks the end of an answer: its finish reason, its usage, its thinking, and where it was cut."""
+"""Checks the end of an answer: its finish reason, its usage, and where it was cut."""
 
 from __future__ import annotations
 
@@ -49,31 +49,6 @@ def wrong_reason(answer: Answer, expected: str) -> Iterator[str]:
         yield f"finish_reason is {answer.finish_reason!r}, due is {expected!r}"
 
 
-def without_thinking(exchange: Exchange) -> Iterator[str]:
-    """Yield what is wrong with an answer that was to come without thinking."""
-    answer = exchange.whole
-    if answer is None or exchange.thinks:
-        return
-    if answer.reasoning.strip():
-        yield f"the model was not to think, and reasoning is {answer.reasoning[:80]!r}"
-    if not (answer.has_text or answer.tool_calls or exchange.stopped or exchange.cut):
-        yield "the model was not to think, and there is no answer either"
-
-
-def with_thinking(exchange: Exchange, family: Family, plain: Answer | None) -> Iterator[str]:
-    """Yield what is wrong with an answer for which the model was to think.
-
-    Where the model opens its thinking itself it may do without: there it has to think only if it
-    does in the answer `plain` to a plain question.
-    """
-    answer, thinking = exchange.whole, family.thinking
-    if answer is None or thinking is None or not exchange.thinks:
-        return
-    may_not = thinking.opened_by == "model" and not (plain and plain.reasoning.strip())
-    if not answer.reasoning.strip() and not may_not:
-        yield "the model was to think, and reasoning is empty"
-
-
 def usage(exchange: Exchange) -> Iterator[str]:
     """Yield a sentence when the tokens counted are not the tokens sent."""
     answer = exchange.whole
@@ -84,6 +59,7 @@ def usage(exchange: Exchange) -> Iterator[str]:
 
 
 SHOWN = 80
+
 NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from conversations.exchanges import WEATHER, answer, exchange, family
 from pytest_vllm_gates.client.answer import Answer, Usage
-from pytest_vllm_gates.conversations.checks import finish
+from pytest_vllm_gates.conversations.checks import finish, reasoning
 
 QWEN = family("qwen3.5")
 NOTHING = "finish_reason is 'stop', and there is neither content nor a call"
@@ -98,7 +98,7 @@ def test_finish_reason_other_than_expected_is_a_fault() -> None:
 def test_reasoning_with_thinking_off_is_a_fault(
     reply: Answer, fields: dict[str, Any], sentences: list[str]
 ) -> None:
-    faults = finish.without_thinking(exchange(reply, **{"thinking": "off", **fields}))
+    faults = reasoning.without_thinking(exchange(reply, **{"thinking": "off", **fields}))
     assert list(faults) == sentences
 
 
@@ -126,11 +126,11 @@ def test_empty_reasoning_with_thinking_on_is_a_fault(
     name: str, reply: Answer, plain: Answer | None, sentences: list[str]
 ) -> None:
     thinking_exchange = exchange(reply, thinking="on")
-    assert list(finish.with_thinking(thinking_exchange, family(name), plain)) == sentences
+    assert list(reasoning.with_thinking(thinking_exchange, family(name), plain)) == sentences
 
 
 def test_empty_reasoning_with_thinking_off_is_right() -> None:
-    assert list(finish.with_thinking(exchange(answer(), thinking="off"), QWEN, THOUGHT)) == []
+    assert list(reasoning.with_thinking(exchange(answer(), thinking="off"), QWEN, THOUGHT)) == []
 
 
 @pytest.mark.parametrize(

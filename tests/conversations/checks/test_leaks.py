@@ -8,7 +8,7 @@ import pytest
 
 from conversations.exchanges import WEATHER, answer, exchange, family
 from pytest_vllm_gates.client.answer import ToolCall
-from pytest_vllm_gates.conversations.checks.content import markers
+from pytest_vllm_gates.conversations.checks.reasoning import markers
 
 QWEN = family("qwen3.5")
 

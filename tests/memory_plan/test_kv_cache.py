@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_vllm_gates.memory_plan import types as versions
-from pytest_vllm_gates.memory_plan.cache import (
+from pytest_vllm_gates.memory_plan.kv_cache import (
     Bucket,
     Demand,
     Page,

@@ -1,0 +1,55 @@
+"""Thinking that leaks into the content, an answer in the thinking, a switch without effect."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.conversations.checks.content import AROUND, fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.answer import Answer, Exchange
+
+
+def markers(exchange: Exchange, family: Family) -> Iterator[str]:
+    """Yield a sentence for every marker or special token in a field of the whole answer.
+
+    A marker that the request itself quotes may come back.
+    """
+    if exchange.whole is None:
+        return
+    request = json.dumps(exchange.request, ensure_ascii=False)
+    for field, text in fields(exchange.whole):
+        for marker in family.markers:
+            if marker and marker in text and marker not in request:
+                at = text.index(marker)
+                excerpt = text[max(0, at - AROUND) : at + len(marker) + AROUND]
+                yield f"{field} holds the marker {marker!r}: …{excerpt!r}…"
+
+
+def without_thinking(exchange: Exchange) -> Iterator[str]:
+    """Yield what is wrong with an answer that was to come without thinking."""
+    answer = exchange.whole
+    if answer is None or exchange.thinks:
+        return
+    if answer.reasoning.strip():
+        yield f"the model was not to think, and reasoning is {answer.reasoning[:80]!r}"
+    if not (answer.has_text or answer.tool_calls or exchange.stopped or exchange.cut):
+        yield "the model was not to think, and there is no answer either"
+
+
+def with_thinking(exchange: Exchange, family: Family, plain: Answer | None) -> Iterator[str]:
+    """Yield what is wrong with an answer for which the model was to think.
+
+    Where the model opens its thinking itself it may do without: there it has to think only if it
+    does in the answer `plain` to a plain question.
+    """
+    answer, thinking = exchange.whole, family.thinking
+    if answer is None or thinking is None or not exchange.thinks:
+        return
+    may_not = thinking.opened_by == "model" and not (plain and plain.reasoning.strip())
+    if not answer.reasoning.strip() and not may_not:
+        yield "the model was to think, and reasoning is empty"
