@@ -14,7 +14,7 @@ from overhead import LANE, MODEL  # type: ignore[import-not-found, unused-ignore
 from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
-from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.environment import environment as environment_environment
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
@@ -88,7 +88,7 @@ class BenchServe:
 def of_lane() -> BenchServe:
     """Return the CPU lane's, with a miniature's tokenizer; the lane is made where it is not yet."""
     lane = lanes.load(LANE, Path())
-    ready = environment.prepare(lane, cache=files.default_cache(), progress=print)
+    ready = environment_environment.prepare(lane, cache=files.default_cache(), progress=print)
     assert ready.python  # noqa: S101 - this lane has a lock
     assert lane.overlay_path  # noqa: S101 - and repairs
     tokenizer = checkpoints_resolve.resolve(families.load(MODEL, Path()), lane.checkpoint).source

@@ -11,7 +11,7 @@ from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.checkpoints import miniatures
 
 PAGE = (Path(__file__).parent.parent / "docs" / "families.md").read_text(encoding="utf-8")
-EVERY = list(families.every(Path("/nowhere")))
+EVERY = list(families.load_all(Path("/nowhere")))
 
 
 def row_of(name: str) -> str:

@@ -150,7 +150,7 @@ def served() -> frozenset[str]:
     tables: list[dict[str, Any]] = [
         lanes.load(name, nowhere).serve for name in lanes.files(nowhere)
     ]
-    for family in families.every(nowhere):
+    for family in families.load_all(nowhere):
         tables += [family.serve, *(checkpoint.serve for checkpoint in family.checkpoints)]
     return frozenset().union(*tables)
 

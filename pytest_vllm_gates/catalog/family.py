@@ -220,12 +220,14 @@ def recognise(
     its members.
     """
     families = [
-        family for family in every(project) if family.recognises(architectures, model_type, source)
+        family
+        for family in load_all(project)
+        if family.recognises(architectures, model_type, source)
     ]
     return max(families, key=lambda family: max(map(len, family.recognise)), default=None)
 
 
-def every(project: Path) -> Iterator[Family]:
+def load_all(project: Path) -> Iterator[Family]:
     """Yield every family's main line and, after it, its members."""
     for name, path in sorted(files(project).items()):
         yield from _lines(name, path)

@@ -88,7 +88,7 @@ class SortedFindings:
     gone: tuple[KnownDefect, ...]
 
 
-def sort(
+def sort_findings(
     check: str,
     findings: Sequence[Finding],
     cases: Iterable[Case],

@@ -95,7 +95,7 @@ def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[W
         return ()
     waivers = toml.load(path, _WaiverFile).waiver
     text, _ = toml.read(path)
-    family_names = [family.name for family in families.every(project)] if waivers else []
+    family_names = [family.name for family in families.load_all(project)] if waivers else []
     own_lanes = [*lanes.files(project), lanes.ATTACHED]
     for number, waiver in enumerate(waivers):
         faults = {

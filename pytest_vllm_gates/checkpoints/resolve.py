@@ -104,7 +104,7 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
             f"there is no folder {source!r}\n"
             "name a checkpoint's folder, a Hub id such as org/name, or a family"
         )
-    for family in families.every(project):
+    for family in families.load_all(project):
         if any(entry.hub and entry.hub.lower() == source.lower() for entry in family.checkpoints):
             return family, " (found by its name)"
     config = prompt_files.config(source)

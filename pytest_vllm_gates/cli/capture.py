@@ -139,7 +139,7 @@ def family_of(name: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
     if name:
         return families.load(name, project), model
     base = model.rstrip("/").rpartition("/")[2].lower()
-    every = list(families.every(project))
+    every = list(families.load_all(project))
     for family in every:
         hubs = [(checkpoint.hub or "").lower() for checkpoint in family.checkpoints]
         if base and (model.lower() in (family.name, *hubs) or base in (family.name, *hubs)):

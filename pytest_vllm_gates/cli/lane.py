@@ -228,7 +228,11 @@ def _tampered(lane: Lane, lane_environment: environment.Environment) -> str:
     changed = freeze.tampered(lane, lane_environment.folders)
     if not changed:
         return ""
-    folder = environment_build.made(lane, files.default_cache()) if lane.form == "lock" else None
+    folder = (
+        environment_build.existing_environment(lane, files.default_cache())
+        if lane.form == "lock"
+        else None
+    )
     fix = f"; have it made again: rm -r {folder}" if folder else ""
     listed = ", ".join(changed)
     return f"lane {lane.name}: other builds are installed than were frozen: {listed}{fix}"

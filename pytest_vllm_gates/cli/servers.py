@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.server.kept import registry as kept_registry
-from pytest_vllm_gates.server.kept.process import ended
+from pytest_vllm_gates.server.kept.process import read_ending
 from pytest_vllm_gates.server.kept.record import span
 from pytest_vllm_gates.server.kept.registry import KeptState
 
@@ -94,7 +94,7 @@ def _pids(entry: KeptEntry) -> list[int]:
 
 def _document(entry: KeptEntry) -> dict[str, Any]:
     """Return what is known of an entry as JSON: seconds, and no key."""
-    record, ending = entry.record, ended(entry.folder)
+    record, ending = entry.record, read_ending(entry.folder)
     up = entry.state in (KeptState.IDLE, KeptState.IN_USE)
     idle_s = entry.hold.idle_s() if entry.state is KeptState.IDLE else None
     log = kept_registry.log_of(entry)

@@ -72,7 +72,7 @@ def python_for(lane: Lane) -> str | None:
     return python if python[:1].isdigit() else None
 
 
-def made(lane: Lane, cache: Path) -> Path | None:
+def existing_environment(lane: Lane, cache: Path) -> Path | None:
     """Return the folder of the lane's environment, if it was made already."""
     home, _ = _home(lane, cache)
     return home if _is_complete(home) else None

@@ -69,7 +69,7 @@ def at_hand(lane: Lane, *, cache: Path) -> Environment:
 
     Raises `UserError` where `prepare` would for what is there.
     """
-    if lane.form == "lock" and build.made(lane, cache) is None:
+    if lane.form == "lock" and build.existing_environment(lane, cache) is None:
         return Environment(None, build.pinned(lane), python_version=build.python_for(lane))
     return prepare(lane, cache=cache, progress=lambda _: None)
 

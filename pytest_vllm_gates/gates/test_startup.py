@@ -38,7 +38,7 @@ def test_starts_as_recorded(
     if not now.facts:
         raise NotApplicable("nothing tells how this server was started: its log is not here")
     if golden.recording:
-        golden.record(name, startup_check.written(subject.family.title, now))
+        golden.record(name, startup_check.as_toml(subject.family.title, now))
         return
     text = golden.recorded(name)
     if text is None:

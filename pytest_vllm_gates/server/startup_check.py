@@ -89,7 +89,7 @@ ROUNDED_GIB = 0.01
 FACTS, FIGURES = "facts", "figures"
 
 
-def written(title: str, startup: Startup) -> str:
+def as_toml(title: str, startup: Startup) -> str:
     """Lay out a start as a golden, one line a fact."""
     lines = [f"{TITLE}{title}"]
     for name, table in ((FACTS, startup.facts), (FIGURES, startup.figures)):

@@ -44,12 +44,12 @@ class ServerKeeping:
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415 - only where it is asked
         from pytest_vllm_gates.server.kept.fingerprint import fingerprint  # noqa: PLC0415
 
-        return cls(plan, idle_s, kept_registry.opened(), fingerprint(plan, environment), explain)
+        return cls(plan, idle_s, kept_registry.open_root(), fingerprint(plan, environment), explain)
 
     def find(self) -> tuple[Server, KeptRecord] | None:
         """Return the kept server that serves just this, attached; None where there is none."""
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
-        from pytest_vllm_gates.server.kept.record import difference_text, differences  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.record import differences, shortened  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.registry import KeptState  # noqa: PLC0415
 
         differ = []
@@ -65,7 +65,7 @@ class ServerKeeping:
             if entry.state in (KeptState.DIED, KeptState.LOST):
                 self.passed_over.append(self._buried(entry))
             elif differing := [*differences(record.fingerprint, self.fingerprint)]:
-                differ.append(f"{entry.name} differs in {difference_text(differing)}")
+                differ.append(f"{entry.name} differs in {shortened(differing)}")
             elif entry.state is not KeptState.IDLE:
                 self.passed_over.append(f"{entry.name} is {entry.state}")
             elif server := self._attach(entry, record):
@@ -130,7 +130,7 @@ class ServerKeeping:
         from pytest_vllm_gates.server.kept.hold import Hold  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
 
-        folder = kept_registry.made(self.root)
+        folder = kept_registry.create_folder(self.root)
         hold = Hold(folder)
         hold.acquire()
         hold.idle_limit_s = self.idle_s
@@ -173,7 +173,7 @@ class ServerKeeping:
             server=process.server,
             keeper=process.keeper,
             tree=process.tree(),
-            host=kept_registry.here(),
+            host=kept_registry.this_host(),
             booted=datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
             times=dataclasses.asdict(boot.times),
             evidence={**boot.evidence, "log": str(process.original)},
@@ -184,10 +184,10 @@ class ServerKeeping:
     def _buried(self, entry: KeptEntry) -> str:
         """Clear away a server that has ended by itself, with its log in this run's folder."""
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
-        from pytest_vllm_gates.server.kept.process import ended  # noqa: PLC0415
+        from pytest_vllm_gates.server.kept.process import read_ending  # noqa: PLC0415
 
         assert entry.record  # noqa: S101 - or nothing is known of it
-        ending, status = f"{entry.name}: {entry.state}", ended(entry.folder)
+        ending, status = f"{entry.name}: {entry.state}", read_ending(entry.folder)
         log = kept_registry.log_of(entry)
         if log and status:
             copy = self.plan.folder / f"kept-{entry.name}.log"

@@ -44,7 +44,7 @@ def resolve(options: Options) -> Run:
     if options.keep_server_s:
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415 - only where it is asked
 
-        kept_registry.opened()
+        kept_registry.open_root()
     replays = resolve_replays(options)
     lane, why = (replays.lane, "the incident's") if replays.lane else _lane(options, machine)
     if replays.repro and replays.repro.incident.measure:

@@ -88,7 +88,7 @@ def test_thinking_is_off_if_the_family_cannot_think_and_call() -> None:
 
 def test_every_family_supports_most_plain_conversations() -> None:
     plain = [conversation for conversation in ALL.values() if not conversation.tools]
-    for candidate in families.every(NOWHERE):
+    for candidate in families.load_all(NOWHERE):
         fitting = [
             conversation for conversation in plain if conversation.why_not(candidate) is None
         ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.catalog.known_defects import KnownDefect, SortedFindings, sort
+from pytest_vllm_gates.catalog.known_defects import KnownDefect, SortedFindings, sort_findings
 from pytest_vllm_gates.outcomes import Case, Finding
 
 STREAMED = Case("streamed", {"mode": "streamed", "tools": "auto"})
@@ -30,7 +30,7 @@ def defect(**changes: Any) -> KnownDefect:
 def sorted_out(
     *findings: Finding, version: str | None = "0.32.0", **changes: Any
 ) -> SortedFindings:
-    return sort("a_check", findings, [STREAMED, WHOLE], [defect(**changes)], version)
+    return sort_findings("a_check", findings, [STREAMED, WHOLE], [defect(**changes)], version)
 
 
 def test_described_finding_is_known_and_not_new() -> None:
@@ -77,7 +77,7 @@ def test_any_listed_trait_value_matches() -> None:
 
 def test_finding_of_two_entries_is_listed_under_both() -> None:
     defects = [defect(), defect(reference="vllm#2")]
-    findings = sort("a_check", [LOST], [STREAMED], defects, "0.32.0")
+    findings = sort_findings("a_check", [LOST], [STREAMED], defects, "0.32.0")
     assert [known_defect.reference for known_defect, _ in findings.known] == ["vllm#1", "vllm#2"]
     assert findings.new == ()
 
@@ -103,11 +103,11 @@ def test_entry_without_a_finding_is_gone() -> None:
 def test_case_with_a_new_finding_marks_no_entry_as_gone() -> None:
     assert sorted_out(SHORT).gone == ()
     second_case = Case("again", {"mode": "streamed", "tools": "auto"})
-    findings = sort("a_check", [SHORT], [STREAMED, second_case], [defect()], "0.32.0")
+    findings = sort_findings("a_check", [SHORT], [STREAMED, second_case], [defect()], "0.32.0")
     assert [known_defect.reference for known_defect in findings.gone] == ["vllm#1"]
 
 
 def test_an_entry_without_a_case_is_not_gone() -> None:
-    assert sort("a_check", [], [WHOLE], [defect()], "0.32.0").gone == ()
-    assert sort("another", [], [STREAMED], [defect()], "0.32.0").gone == ()
-    assert sort("a_check", [], [STREAMED], [defect(versions="<0.31")], "0.32.0").gone == ()
+    assert sort_findings("a_check", [], [WHOLE], [defect()], "0.32.0").gone == ()
+    assert sort_findings("another", [], [STREAMED], [defect()], "0.32.0").gone == ()
+    assert sort_findings("a_check", [], [STREAMED], [defect(versions="<0.31")], "0.32.0").gone == ()

@@ -83,5 +83,5 @@ def subject_of(miniature: str) -> tuple[Family, Checkpoint]:
 
 
 def _checkpoints() -> Iterator[tuple[Family, CheckpointEntry]]:
-    for family in families.every(ROOT):
+    for family in families.load_all(ROOT):
         yield from ((family, checkpoint) for checkpoint in family.checkpoints)

@@ -192,7 +192,7 @@ def test_key_readable_by_others_is_not_used(project: Project) -> None:
 
 
 def test_folder_open_to_others_is_refused(project: Project) -> None:
-    kept_registry.opened().chmod(0o755)
+    kept_registry.open_root().chmod(0o755)
     result = keep(project)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     errors = result.stderr.str()
@@ -203,7 +203,7 @@ def test_folder_open_to_others_is_refused(project: Project) -> None:
 def test_folder_of_another_user_is_refused(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept_registry.opened()
+    kept_registry.open_root()
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
     result = keep(project)
     assert result.ret == pytest.ExitCode.USAGE_ERROR

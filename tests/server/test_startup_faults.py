@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_vllm_gates.goldens import CorruptGolden
-from pytest_vllm_gates.server.startup_check import Startup, changes, parsed, written
+from pytest_vllm_gates.server.startup_check import Startup, as_toml, changes, parsed
 
 BEFORE = Startup(
     {"attention_backend": "FLASH_ATTN", "enforce_eager": "False", "mode": "level: 3"},
@@ -14,12 +14,12 @@ BEFORE = Startup(
 
 
 def test_a_golden_reads_as_it_was_written() -> None:
-    assert parsed(written("Qwen", BEFORE)) == BEFORE
+    assert parsed(as_toml("Qwen", BEFORE)) == BEFORE
 
 
 def test_golden_with_text_for_a_number_is_corrupt() -> None:
     with pytest.raises(CorruptGolden, match="cannot be read"):
-        parsed(written("Qwen", BEFORE).replace("7.5", "heavy"))
+        parsed(as_toml("Qwen", BEFORE).replace("7.5", "heavy"))
 
 
 def test_figure_may_change_by_a_twentieth() -> None:

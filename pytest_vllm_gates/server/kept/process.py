@@ -184,14 +184,14 @@ class KeptProcess:
         """Return how the server ended, as its keeper has it."""
         deadline = time.monotonic() + TOLD_S
         while True:
-            end = ended(self.folder)
+            end = read_ending(self.folder)
             if end is not None or not lives(self.keeper) or time.monotonic() > deadline:
-                end = end or ended(self.folder)
+                end = end or read_ending(self.folder)
                 return end[0] if end else ENDED_BY_GUARD
             time.sleep(POLL_S)
 
 
-def ended(folder: Path) -> tuple[int, float] | None:
+def read_ending(folder: Path) -> tuple[int, float] | None:
     """Return with which status a kept server ended and when, in seconds since 1970."""
     try:
         record = json.loads((folder / ENDED).read_text(encoding="utf-8"))

@@ -85,7 +85,7 @@ def differences(kept: Mapping[str, str], requested: Mapping[str, str]) -> Iterat
             yield name
 
 
-def difference_text(differing: list[str]) -> str:
+def shortened(differing: list[str]) -> str:
     """Return the first of some differences, and how many more there are."""
     left_out = len(differing) - NAMES_TOLD
     return ", ".join(differing[:NAMES_TOLD]) + (f" and {left_out} more" if left_out > 0 else "")

@@ -21,7 +21,7 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.process.process import HURRY_S
 from pytest_vllm_gates.server.kept.hold import Hold
 from pytest_vllm_gates.server.kept.keeper import RECORD
-from pytest_vllm_gates.server.kept.process import KEY, ended, lives, send
+from pytest_vllm_gates.server.kept.process import KEY, lives, read_ending, send
 from pytest_vllm_gates.server.kept.record import Host, KeptRecord
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def root() -> Path:
     return user_state_path("pytest-vllm-gates") / "servers"
 
 
-def opened() -> Path:
+def open_root() -> Path:
     """Return the folder of kept servers, made where it is missing.
 
     Raises `UserError` where others can get at it.
@@ -92,7 +92,7 @@ def opened() -> Path:
     return folder
 
 
-def made(folder: Path) -> Path:
+def create_folder(folder: Path) -> Path:
     """Return a new server's own folder in the folder of kept servers."""
     server_folder = folder / secrets.token_hex(3)
     server_folder.mkdir(mode=0o700)
@@ -129,7 +129,7 @@ def log_of(kept_entry: KeptEntry) -> Path | None:
     return log if log and log.is_file() else None
 
 
-def here() -> Host:
+def this_host() -> Host:
     """Return where process ids have the meaning they have for this process."""
     return Host(
         name=os.uname().nodename,
@@ -156,12 +156,12 @@ def _entry(folder: Path) -> KeptEntry:
     except (OSError, ValueError, ValidationError):
         young = time.time() - folder.stat().st_mtime < YOUNG_S
         return KeptEntry(folder, KeptState.BOOTING if held or young else KeptState.UNREADABLE)
-    this_host = here()
+    this_host = this_host()
     if record.host != this_host:
         # The same machine, started anew: nothing of then is left. Any other knows its own.
         rebooted = record.host.name == this_host.name and record.host.boot != this_host.boot
         return KeptEntry(folder, KeptState.LOST if rebooted else KeptState.ELSEWHERE, record)
-    if ended(folder):
+    if read_ending(folder):
         return KeptEntry(folder, KeptState.DIED, record)
     if not lives(record.keeper):
         return KeptEntry(folder, KeptState.LOST, record)
@@ -177,7 +177,7 @@ def clear(kept_entry: KeptEntry) -> bool:
     hold = kept_entry.hold
     if not hold.acquire():
         return False
-    if kept_entry.record and kept_entry.record.host == here():
+    if kept_entry.record and kept_entry.record.host == this_host():
         for process_id in (kept_entry.record.server, *kept_entry.record.tree):
             send(process_id, signal.SIGKILL)
     shutil.rmtree(kept_entry.folder, ignore_errors=True)

@@ -12,7 +12,7 @@ from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.environment.environment import Environment
 from pytest_vllm_gates.server.kept.fingerprint import HASHED_BYTES, fingerprint
-from pytest_vllm_gates.server.kept.record import difference_text, differences
+from pytest_vllm_gates.server.kept.record import differences, shortened
 from pytest_vllm_gates.server.launch import BootLimits, LaunchPlan
 
 if TYPE_CHECKING:
@@ -177,5 +177,5 @@ def test_terminal_variables_do_not_differ(
 
 
 def test_many_differences_are_counted() -> None:
-    assert difference_text(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
-    assert difference_text(["a"]) == "a"
+    assert shortened(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert shortened(["a"]) == "a"

@@ -16,7 +16,7 @@ from pytest_vllm_gates.server.kept import keeper
 from pytest_vllm_gates.server.kept.hold import Hold
 from pytest_vllm_gates.server.kept.process import ENDED_BY_GUARD, KEEPER, KeptProcess
 from pytest_vllm_gates.server.kept.record import KeptRecord
-from pytest_vllm_gates.server.kept.registry import here
+from pytest_vllm_gates.server.kept.registry import this_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def keep_serving(process: KeptProcess, url: str = "http://127.0.0.1:9/v1") -> No
     """Have a process kept."""
     record = KeptRecord(
         name="x", family="f", lane="l", checkpoint="c", base_url=url, model="m", renderer=False,
-        server=process.server, keeper=process.keeper, tree=(), host=here(), booted="", times={},
+        server=process.server, keeper=process.keeper, tree=(), host=this_host(), booted="", times={},
         evidence={"log": str(process.original)}, inventory={}, fingerprint={},
     )  # fmt: skip
     process.keep(record, "key")

@@ -10,8 +10,8 @@ from pytest_vllm_gates.server.kept.record import (
     Host,
     KeptRecord,
     ProcessId,
-    difference_text,
     differences,
+    shortened,
     span,
 )
 from pytest_vllm_gates.server.types import BootTimes
@@ -44,9 +44,9 @@ def test_name_is_matched_from_its_beginning() -> None:
 
 
 def test_three_differences_are_shown_and_others_counted() -> None:
-    assert difference_text([]) == ""
-    assert difference_text(["a", "b", "c"]) == "a, b, c"
-    assert difference_text(["a", "b", "c", "d"]) == "a, b, c and 1 more"
+    assert shortened([]) == ""
+    assert shortened(["a", "b", "c"]) == "a, b, c"
+    assert shortened(["a", "b", "c", "d"]) == "a, b, c and 1 more"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ GONE = ProcessId(pid=2**22 - 1, started=1)
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return registry.opened()
+    return registry.open_root()
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def sleeper() -> Iterator[ProcessId]:
 
 def record(folder: Path, **changes: Any) -> KeptEntry:
     """Write a record and return what is made of it."""
-    server_folder = registry.made(folder)
+    server_folder = registry.create_folder(folder)
     values: dict[str, Any] = {
         "name": server_folder.name, "family": "qwen3.5", "lane": "cpu", "checkpoint": "miniature",
         "base_url": "http://127.0.0.1:9/v1", "model": "m", "renderer": False, "server": GONE,
-        "keeper": GONE, "tree": (), "host": registry.here(),
+        "keeper": GONE, "tree": (), "host": registry.this_host(),
         "booted": "2026-11-20T10:00:00+00:00", "times": {},
         "evidence": {"log": str(server_folder / "log")},
         "inventory": {}, "fingerprint": {},
@@ -94,7 +94,7 @@ def test_only_orphans_are_stopped(folder: Path, sleeper: ProcessId) -> None:
 
 
 def test_records_from_before_a_reboot_are_stale(folder: Path, sleeper: ProcessId) -> None:
-    before = registry.here().model_copy(update={"boot": "before"})
+    before = registry.this_host().model_copy(update={"boot": "before"})
     kept_entry = record(folder, host=before, keeper=sleeper, server=sleeper)
     assert kept_entry.state is KeptState.LOST
     assert registry.clear(kept_entry)
@@ -105,13 +105,13 @@ def test_records_from_before_a_reboot_are_stale(folder: Path, sleeper: ProcessId
 def test_records_of_other_machines_are_left_alone(
     folder: Path, sleeper: ProcessId, change: dict[str, str]
 ) -> None:
-    host = Host.model_validate(registry.here().model_dump() | change)
+    host = Host.model_validate(registry.this_host().model_dump() | change)
     assert record(folder, host=host, keeper=sleeper).state is KeptState.ELSEWHERE
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "something else"}'])
 def test_invalid_record_is_unreadable(folder: Path, text: str) -> None:
-    server_folder = registry.made(folder)
+    server_folder = registry.create_folder(folder)
     (server_folder / "record.json").write_text(text)
     assert entry_of(server_folder).state is KeptState.BOOTING
     os.utime(server_folder, (1, 1))
@@ -153,4 +153,4 @@ def test_uncreatable_folder_is_reported_with_a_fix(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError, match="name another place in XDG_STATE_HOME"):
-        registry.opened()
+        registry.open_root()
