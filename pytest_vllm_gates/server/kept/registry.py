@@ -156,10 +156,10 @@ def _entry(folder: Path) -> KeptEntry:
     except (OSError, ValueError, ValidationError):
         young = time.time() - folder.stat().st_mtime < YOUNG_S
         return KeptEntry(folder, KeptState.BOOTING if held or young else KeptState.UNREADABLE)
-    this_host = this_host()
-    if record.host != this_host:
+    host = this_host()
+    if record.host != host:
         # The same machine, started anew: nothing of then is left. Any other knows its own.
-        rebooted = record.host.name == this_host.name and record.host.boot != this_host.boot
+        rebooted = record.host.name == host.name and record.host.boot != host.boot
         return KeptEntry(folder, KeptState.LOST if rebooted else KeptState.ELSEWHERE, record)
     if read_ending(folder):
         return KeptEntry(folder, KeptState.DIED, record)

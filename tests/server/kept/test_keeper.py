@@ -57,8 +57,8 @@ def keep_serving(process: KeptProcess, url: str = "http://127.0.0.1:9/v1") -> No
     """Have a process kept."""
     record = KeptRecord(
         name="x", family="f", lane="l", checkpoint="c", base_url=url, model="m", renderer=False,
-        server=process.server, keeper=process.keeper, tree=(), host=this_host(), booted="", times={},
-        evidence={"log": str(process.original)}, inventory={}, fingerprint={},
+        server=process.server, keeper=process.keeper, tree=(), host=this_host(), booted="",
+        times={}, evidence={"log": str(process.original)}, inventory={}, fingerprint={},
     )  # fmt: skip
     process.keep(record, "key")
 
