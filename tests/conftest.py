@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 # Plugins that are installed for tests/plugin/test_company.py, which change what others see.
 COMPANY = ("asyncio", "html", "randomly")
+# Those of these distributions are installed for tests/plugin/test_option_collisions.py.
+COLLIDING = {
+    "pytest-base-url", "pytest-bdd", "pytest-django", "pytest-flask", "pytest-httpx", "pytest-mock",
+    "pytest-playwright", "pytest-selenium", "pytest-variables",
+}  # fmt: skip
+
+
+LEFT_OUT = [
+    f"-p no:{entry.name}"
+    for entry in entry_points(group="pytest11")
+    if entry.dist and entry.dist.name.lower().replace("_", "-") in COLLIDING
+]
+# Every pytest that a test starts in a process of its own, until the test says otherwise.
+os.environ["PYTEST_ADDOPTS"] = " ".join(LEFT_OUT)
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +71,7 @@ def _alone(request: pytest.FixtureRequest) -> None:
     """Keep them out of every pytest that a test runs, but for the tests that ask for them."""
     if "pytester" in request.fixturenames:
         request.getfixturevalue("pytester")  # drops what was set before it
-        left_out = " ".join(f"-p no:{name}" for name in COMPANY)
+        left_out = " ".join([*(f"-p no:{name}" for name in COMPANY), *LEFT_OUT])
         request.getfixturevalue("monkeypatch").setenv("PYTEST_ADDOPTS", left_out)
 
 
