@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_vllm_gates.load.types import Workers
-from pytest_vllm_gates.options import kinds, read, table
-from pytest_vllm_gates.options.record import options_of
+from pytest_vllm_gates.options import kinds, read, record, spelling, table
+from pytest_vllm_gates.options.__main__ import markdown
+from pytest_vllm_gates.options.record import ALWAYS, options_of
 
 if TYPE_CHECKING:
     from conftest import Project
@@ -368,6 +370,48 @@ def test_markers_name_every_gate_in_its_own_words(
     assert "@pytest.mark.words: What is said is what was recorded." in told
     assert "@pytest.mark.boot: The server boots, answers sensibly" in told
     assert "@pytest.mark.ends_the_server: " in told
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MoreOptions(table.Options):
+    """The table with one option more."""
+
+    paint: str | None = record.option(
+        "--paint", kinds.TEXT, "Paints the verdict.", metavar="COLOUR", repeat=ALWAYS
+    )
+
+
+@pytest.fixture
+def more_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "Options", MoreOptions)
+
+
+@pytest.mark.usefixtures("more_options")
+def test_option_added_to_the_table_is_seen_everywhere(project: Project) -> None:
+    shown = project.pytest("--help").outlines
+    assert any("--paint=COLOUR, --gates-paint=COLOUR" in line for line in shown)
+    assert any(line.strip().startswith("gates_paint (string):") for line in shown)
+    typed = parsed(project, "--model", "qwen3.5", "--gates-paint", "red")
+    assert isinstance(typed, MoreOptions)
+    assert typed.paint == "red"
+    assert list(spelling.repeated(typed, "boot"))[-2:] == ["--paint", "red"]
+    project.pytester.makeini("[pytest]\ngates_model = qwen3.5\ngates_paint = blue\n")
+    from_settings = parsed(project)
+    assert isinstance(from_settings, MoreOptions)
+    assert from_settings.paint == "blue"
+    row = "| `--paint COLOUR` | `--gates-paint` | `gates_paint` | Paints the verdict. |"
+    assert row in markdown(options_of(MoreOptions))
+    project.pytester.makeini("[pytest]\n")
+    assert "--paint needs --model: pytest --model NAME --paint ..." in refused(
+        project, "--paint", "red"
+    )
+
+
+def test_docs_have_the_table_of_options() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "running.md").read_text(encoding="utf-8")
+    table_lines = [line for line in page.splitlines() if line.startswith("| `-")]
+    made = list(markdown(options_of(table.Options)))
+    assert table_lines == made[2:], "python -m pytest_vllm_gates.options prints it"
 
 
 def test_options_cannot_be_changed(project: Project) -> None:
