@@ -212,7 +212,7 @@ def test_a_guard_that_is_killed_takes_the_command_along(start: Start, log: Path)
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from pytest_vllm_gates.process.process import GuardedProcess, outliving
+from pytest_vllm_gates.process.process import GuardedProcess
 process = GuardedProcess([sys.executable, "-I", "-S", "-c", sys.argv[1]], env=dict(os.environ),
                          log=Path(sys.argv[2]), grace_s=0.3)
 print(process.pid, flush=True)
