@@ -62,11 +62,6 @@ class Watchdog:
         self.last: Load | None = None
         self.waited = 0
 
-    def restart(self) -> None:
-        """Count anew: what waits from now on is new."""
-        self._moved = time.monotonic()
-        self.waited = 0
-
     def silent_s(self) -> float:
         """Return how long nothing has moved, at least as far as can be seen."""
         if self._metrics is not None:
