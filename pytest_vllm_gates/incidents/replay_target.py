@@ -15,7 +15,7 @@ from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.checkpoints.prompt_files import CONFIG, NAMES
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents import types
+from pytest_vllm_gates.incidents import checks, types
 from pytest_vllm_gates.incidents.types import LANE, PROMPT_FILES
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def _carried(incident_folder: IncidentFolder, name: str) -> Lane:
     lane = toml.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
     rules = types.load().lane
     shipped = [lanes.load(file, lanes.SHIPPED) for file in lanes.files(lanes.SHIPPED)]
-    wrong = [f"env {key}" for key in lane.env if key not in rules.env]
-    wrong += [f"serve {key}" for key in lane.serve if key.replace("-", "_") not in rules.serve]
-    wrong += [f"serve {key}" for key, value in lane.serve.items() if isinstance(value, dict)]
+    wrong = list(checks.lane_faults(lane, rules))
     if lane.form != "lock" or lane.lock not in [shipped_lane.lock for shipped_lane in shipped]:
         wrong.append(f"{lane.form} {getattr(lane, lane.form)!r}")
     if lane.overlay not in [None, *(shipped_lane.overlay for shipped_lane in shipped)]:
@@ -62,7 +60,8 @@ def _carried(incident_folder: IncidentFolder, name: str) -> Lane:
     if wrong:
         raise UserError(
             f"the incident's lane {name!r} is not here, and the one in its folder is not booted: "
-            f"it sets {', '.join(dict.fromkeys(wrong))}, which could run whatever it likes\n"
+            f"it sets {', '.join(fault.strip() for fault in dict.fromkeys(wrong))}, "
+            "which could run whatever it likes\n"
             f"look at {path}; if it is as it should be, copy it to lanes/{name}.toml, or name "
             "another lane: --lane NAME"
         )
@@ -138,5 +137,11 @@ def _with_prompt_files(
         if path.name not in NAMES or path.name == CONFIG:
             (folder / path.name).symlink_to(path)
     for prompt in prompts:
+        # The miniature's own files are links: what is copied onto one would go into the package.
+        if Path(prompt).name not in NAMES or Path(prompt).name == CONFIG:
+            raise UserError(
+                f"the incident {incident_folder.folder} carries {prompt}, which makes no prompt\n"
+                f"known: {', '.join(name for name in NAMES if name != CONFIG)}"
+            )
         shutil.copyfile(incident_folder.folder / prompt, folder / Path(prompt).name)
     return replace(small, name=name, source=str(folder))

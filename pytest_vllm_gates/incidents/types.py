@@ -209,11 +209,30 @@ def schema() -> dict[str, Any]:
 SHIPPED = data.FOLDER / "replay.toml"
 
 
-class LaneRules(toml.Record):
-    """What the lane of an incident may set."""
+class ValueRule(toml.Record):
+    """The values that an incident may give one flag or variable."""
 
-    serve: tuple[str, ...]
-    env: tuple[str, ...]
+    kind: Literal["switch", "integer", "number", "word", "pattern"]
+    """`word` has no `/`, no `.` and no leading `-`; a list or a table is never allowed."""
+    least: float = 0
+    most: float = 0
+    words: tuple[str, ...] = ()
+    """The only words, where they are known."""
+    pattern: str = ""
+
+
+class LaneRules(toml.Record):
+    """What the lane of an incident may set: names, each with the values that it may have."""
+
+    serve: dict[str, ValueRule]
+    env: dict[str, ValueRule]
+
+
+class RouteRules(toml.Record):
+    """The requests of an incident that are sent again, by method; paths below the root."""
+
+    get: tuple[str, ...]
+    post: tuple[str, ...]
 
 
 class Rules(toml.Record):
@@ -222,6 +241,7 @@ class Rules(toml.Record):
     above_the_weights: tuple[str, ...]
     without_weights: tuple[str, ...]
     lane: LaneRules
+    routes: RouteRules
 
 
 def load() -> Rules:

@@ -12,9 +12,9 @@ import pytest
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents import replay_target
+from pytest_vllm_gates.incidents import checks, replay_target, types as incidents_types
 from pytest_vllm_gates.incidents.read import read
-from pytest_vllm_gates.incidents.types import PROMPT_FILES
+from pytest_vllm_gates.incidents.types import CAPTURED, LANE, PROMPT_FILES
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.session.items import INCIDENTS, findings_key, incident_of, own_gate_of
 from pytest_vllm_gates.session.run import Replays
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.options.table import Options
     from pytest_vllm_gates.session.run import Attempt, Run
 
@@ -40,6 +41,7 @@ def resolve(options: Options) -> Replays:
     incident_folder = read(options.repro)
     for send in incident_folder.incident.sends:
         incident_folder.sent(send)  # one that cannot be read is told before anything boots
+    _refuse_routes(incident_folder)
     incident, notes = incident_folder.incident, []
     family = families.load(incident.family, project)
     lane = None
@@ -50,11 +52,16 @@ def resolve(options: Options) -> Replays:
             notes.append(
                 f"it was seen at {where}, which is not here: a lane of this machine serves"
             )
+        elif lane.file.name == LANE:
+            notes.append(f"lane {lane.name} is the incident's own")
+            notes += checks.described(lane)
     checkpoint, absent = (None, "")
     if not options.checkpoint:
         checkpoint, absent = replay_target.checkpoint_of(incident_folder, family)
         if absent and options.base_url and not incident_folder.names(PROMPT_FILES):
             checkpoint, absent = None, ""
+    if checkpoint and not absent:
+        notes.append(f"weights: {checkpoint.source}")
     return Replays(
         repro=incident_folder,
         times=options.times,
@@ -73,10 +80,27 @@ def _kept(project: Path) -> Replays:
         if path.name.startswith("."):
             continue
         try:
-            incident_folders.append(read(path))
+            incident_folder = read(path)
+            _refuse_routes(incident_folder)
+            incident_folders.append(incident_folder)
         except UserError as error:
             refused.append(str(error))
     return Replays(kept=tuple(incident_folders), refused=tuple(refused))
+
+
+def _refuse_routes(incident_folder: IncidentFolder) -> None:
+    """Raise `UserError` for a captured incident that would send more than inference.
+
+    Its requests go out with the key of whoever replays it.
+    """
+    incident = incident_folder.incident
+    refused = list(checks.route_faults(incident.sends, incidents_types.load().routes))
+    if incident.gate == CAPTURED and refused:
+        raise UserError(
+            f"the incident {incident_folder.folder} is refused: it would send {refused[0]} with "
+            "your key, which is no inference\n"
+            "only the routes of pytest_vllm_gates/data/replay.toml are sent again"
+        )
 
 
 # The fixtures in which gates keep what one test has measured for all of them.

@@ -117,6 +117,29 @@ def test_incident_with_a_redacted_key_is_reproduced(
     assert "plant-" not in result.stdout.str()
 
 
+def test_captured_request_that_is_not_inference_is_not_sent_again(
+    project: Project, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.path)
+    for name in ("captured", "incidents"):
+        shutil.copy(GATES / f"test_{name}.py", session_collection.GATES)
+    project.write("body.json", BODY)
+    server = fakes("", names=("qwen3.5",))
+    assert capture(server.base_url, "--path", "/v1/load_lora_adapter") in (0, 1)
+    folder = incident_in(project.path).folder
+    sent_before = server.chats
+    result = project.pytest("--repro", str(folder), "--base-url", server.base_url)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "it would send 'POST' '/v1/load_lora_adapter' with your key" in result.stderr.str()
+    assert server.chats == sent_before
+    kept = project.path / "golden" / "incidents"
+    kept.mkdir(parents=True)
+    folder.rename(kept / folder.name)
+    kept_run = project.gates("-m", "incidents")
+    assert "it would send 'POST' '/v1/load_lora_adapter' with your key" in kept_run.stdout.str()
+    assert kept_run.ret == pytest.ExitCode.TESTS_FAILED
+
+
 def test_missing_answer_becomes_an_incident(
     workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,7 +77,11 @@ def test_unknown_lane_leaves_the_choice_to_the_run(recorded: ServedLane, tmp_pat
         ("[serve]", '[serve]\nlogits-processors = "evil:P"', "serve logits-processors"),
         ("[serve]", "[serve]\ntrust_remote_code = true", "serve trust_remote_code"),
         ("[serve]", '[serve]\nchat_template = "/etc/passwd"', "serve chat_template"),
-        ("[serve]", '[serve]\nreasoning_parser = { a = "b" }', "serve reasoning_parser"),
+        (
+            "[serve]",
+            '[serve]\nreasoning_parser = { a = "b" }',
+            "serve reasoning_parser = {'a': 'b'} (allowed: one word)",
+        ),
         ('lock = "cpu.txt"', 'lock = "../../evil.txt"', "lock '../../evil.txt'"),
         ('overlay = "cpu-overlay"', 'overlay = "/evil"', "overlay '/evil'"),
         ('"vllm.entrypoints.launchers.api_server.entry"', '"evil"', "start"),
@@ -104,6 +108,19 @@ def test_an_incidents_lane_of_another_form_is_refused(text: str, tmp_path: Path)
     carried = incident_folder(tmp_path, {"lane.toml": text}, lane=lane("ours"))
     with pytest.raises(UserError, match="evil"):
         replay_target.lane_of(carried, tmp_path)
+
+
+def test_prompt_files_never_reach_the_package(qwen: Family, tmp_path: Path) -> None:
+    small = checkpoints_resolve.miniature(qwen)
+    assert small
+    config = Path(small.source) / "config.json"
+    before = config.read_bytes()
+    carried = incident_folder(
+        tmp_path, {"prompt_files/config.json": b"{}"}, checkpoint=recorded_checkpoint("ours")
+    )
+    with pytest.raises(UserError, match=r"prompt_files/config\.json, which makes no prompt"):
+        replay_target.checkpoint_of(carried, qwen)
+    assert config.read_bytes() == before
 
 
 def recorded_checkpoint(name: str, source: str = "/nowhere/at/all") -> ServedCheckpoint:
