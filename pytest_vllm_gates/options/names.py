@@ -56,23 +56,24 @@ def declare(parser: pytest.Parser, options: Sequence[Option]) -> None:
 class ShortNames:
     """The aliases of one parser, which can be taken back and offered again.
 
-    argparse and pytest have no way to remove a name, so this edits what they keep: the strings of
-    an action and of an `Argument`, and the tables that find an action by its string.
+    argparse and pytest have no way to remove a name, so this edits what they keep: the names of an
+    option, in pytest's record and in argparse's action, and the tables from a name to these.
     """
 
     def __init__(self, parser: pytest.Parser, options: Sequence[Option]) -> None:
         self._parser = parser
-        self._short = {option.ini: option.short for option in options if option.short}
+        self._options = {option.ini: option for option in options if option.short}
         self._depth = 0
 
     def withdraw(self) -> None:
         """Leave the short names to another plugin, which may declare them now."""
         self._depth += 1
-        for short, argument in self._all():
-            for names in _strings(argument):
-                if short in names:
-                    names.remove(short)
-                    self._forget(short)
+        for option, argument in self._arguments():
+            if option.name in argument.names():
+                for names in self._lists(option, argument):
+                    names.remove(option.name)
+                for table in self._tables():
+                    table.pop(option.name, None)
 
     def offer(self) -> None:
         """Take the short names that are free."""
@@ -80,41 +81,32 @@ class ShortNames:
         if self._depth:  # a plugin that registers another one while it declares its own options
             return
         declared = _declared(self._parser)
-        for short, argument in self._all():
-            if short not in declared:
-                for names in _strings(argument):
-                    names.insert(0, short)
-                self._remember(short, argument)
+        for option, argument in self._arguments():
+            if option.name not in declared:
+                for names in self._lists(option, argument):
+                    names.insert(0, option.name)
+                for table in self._tables():
+                    table[option.name] = table[option.long]
 
-    def _all(self) -> Iterator[tuple[str, Any]]:
+    def _arguments(self) -> Iterator[tuple[Option, Any]]:
         for argument in self._parser.getgroup(GROUP).options:
-            if short := self._short.get(argument.dest):
-                yield short, argument
+            if option := self._options.get(argument.dest):
+                yield option, argument
 
-    def _forget(self, short: str) -> None:
-        for table in self._tables():
-            table.pop(short, None)
+    def _lists(self, option: Option, argument: Any) -> Iterator[list[str]]:
+        """Yield the lists of an option's names: pytest's until 9.0, and argparse's from then on."""
+        if own := getattr(argument, "_long_opts", None):
+            yield own
+        for action in (table[option.long] for table in self._tables()[:1]):
+            yield action.option_strings
 
-    def _remember(self, short: str, argument: Any) -> None:
-        actions, *destinations = self._tables() or ({},)
-        if action := getattr(argument, "_action", None):
-            actions[short] = action
-        for table in destinations:
-            table[short] = argument.dest
-
-    def _tables(self) -> tuple[dict[str, Any], ...]:
-        """Return the tables by option string; pytest before 9 fills them when it parses."""
+    def _tables(self) -> list[dict[str, Any]]:
+        """Return the tables by name: argparse's of actions, and since 9.1 pytest's of targets."""
         optparser = getattr(self._parser, "optparser", None)
-        destinations = getattr(self._parser, "_opt2dest", None)
-        if optparser is None or destinations is None:
-            return ()
-        return optparser._option_string_actions, destinations  # noqa: SLF001
-
-
-def _strings(argument: Any) -> tuple[list[str], ...]:
-    """Return the lists of names that pytest and argparse keep of an option."""
-    action = getattr(argument, "_action", None)
-    return (argument._long_opts,) if action is None else (action.option_strings,)  # noqa: SLF001
+        if optparser is None:  # until 9.0 there is none before the options are parsed
+            return []
+        found = [optparser._option_string_actions]  # noqa: SLF001
+        return [*found, *filter(None, [getattr(self._parser, "_opt2dest", None)])]
 
 
 def _declared(parser: pytest.Parser) -> set[str]:
