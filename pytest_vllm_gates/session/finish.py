@@ -269,26 +269,28 @@ def _unused_goldens(run: Run) -> list[Path]:
 
 def _holds(session: pytest.Session, run: Run, *, others_failed: bool) -> list[str]:
     """Return what keeps this run as a whole from promoting."""
+    names = spelling.by_field(run.options)
     holds = []
     if run.other and run.other.problem:
         holds.append(run.other.problem)
     if run.options.update_golden:
         holds.append(
             f"this run recorded goldens ({len(run.recorded)} written): "
-            "run it again without --update-golden"
+            f"run it again without {names['update_golden'][0]}"
         )
     if run.options.update_baseline:
         holds.append(
             f"this run recorded baselines ({len(run.baselines)} written): "
-            "run it again without --update-baseline"
+            f"run it again without {names['update_baseline'][0]}"
         )
     if kept_families := [name for name, boot in run.boots.items() if KEPT in boot.evidence]:
         holds.append(
             f"the server of {', '.join(kept_families)} is kept, and not booted and ended for this "
-            "run alone: run it again without --keep-server"
+            f"run alone: run it again without {names['keep_server_s'][0]}"
         )
     if run.replays.repro:
-        holds.append("this run sent an incident again (--repro) and judged nothing else")
+        repro = names["repro"][0]
+        holds.append(f"this run sent an incident again ({repro}) and judged nothing else")
     holds += interrupt.holds(run)
     unrun = run.collected - run.finished
     if unrun:

@@ -22,6 +22,7 @@ from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
 from pytest_vllm_gates.load import traces
 from pytest_vllm_gates.machine import inspect as machine_inspect
+from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.options.table import ALL
 from pytest_vllm_gates.redaction import prompts
 from pytest_vllm_gates.session import collection, redaction
@@ -122,7 +123,7 @@ def _lane(options: Options, machine: Machine) -> tuple[Lane, str]:
         lane = lanes.Lane(
             name=lanes.ATTACHED, file=project, title="a server that runs", base_url=options.base_url
         )
-        return lane, "asked for with --base-url"
+        return lane, f"asked for with {spelling.name(options, 'base_url')}"
     if options.lane:
         return lanes.load(options.lane, project), "asked for"
     if machine.gpus:

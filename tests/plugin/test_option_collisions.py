@@ -20,6 +20,8 @@ from pytest_vllm_gates.options.record import options_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from conftest import Project
+
 OURS = "pytest_vllm_gates.plugin"
 DATA = Path(__file__).parents[1] / "data" / "plugin_options.toml"
 PLUGINS = tomllib.loads(DATA.read_text(encoding="utf-8"))["plugin"]
@@ -191,3 +193,143 @@ def test_fifty_plugins_are_listed() -> None:
 def test_only_known_short_names_are_claimed() -> None:
     claimed = {name for plugin in PLUGINS for name in plugin["options"]} & set(SHORT)
     assert claimed == {"--base-url"}
+
+
+def test_conftest_of_a_subfolder_may_declare_a_short_name(folder: Path) -> None:
+    """Collection loads it, once the command line is read."""
+    inner = folder / "inner" / "deep"
+    inner.mkdir(parents=True)
+    (inner / "conftest.py").write_text(
+        "def pytest_addoption(parser):\n    parser.addoption('--lane', default='theirs')\n"
+    )
+    (inner / "test_inner.py").write_text(
+        "def test_theirs(request):\n    assert request.config.getoption('--lane') == 'theirs'\n"
+    )
+    result = run(folder, [OURS])
+    assert "2 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_plugin_may_load_another_while_it_declares_options(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    (folder / "inner.py").write_text("def pytest_addoption(parser):\n    pass\n")
+    (folder / "outer.py").write_text(
+        "def pytest_addoption(parser, pluginmanager):\n"
+        "    pluginmanager.import_plugin('inner')\n"
+        "    parser.addoption('--soak', default='theirs')\n"
+    )
+    result = run(folder, [OURS, "outer"], "--soak", "mine")
+    assert "1 passed" in result.stdout, result.stdout + result.stderr
+
+
+def test_abbreviated_name_is_unknown(folder: Path) -> None:
+    result = run(folder, [OURS], "--gates-base", "http://127.0.0.1:8000/v1")
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "unrecognized arguments: --gates-base" in result.stdout + result.stderr
+
+
+@both_orders
+def test_help_lists_the_names_that_can_be_typed(folder: Path, order: str) -> None:
+    result = run(folder, ordered(order, modules("pytest-base-url")), "--help")
+    assert result.stdout.count("--base-url") == result.stdout.replace("--gates-base-url", "").count(
+        "--base-url"
+    )
+    assert "  --gates-base-url=URL" in result.stdout
+    assert "  --lane=NAME, --gates-lane=NAME" in result.stdout
+
+
+CLAIMED = (
+    "--model", "--lane", "--base-url", "--answer-tokens", "--update-golden", "--no-overlay",
+    "--against", "--times",
+)  # fmt: skip
+CONFTEST = f"""
+def pytest_addoption(parser):
+    for name in {CLAIMED!r}:
+        parser.addoption(name, action="append")
+"""
+
+
+@pytest.fixture
+def crowded(project: Project) -> Project:
+    """A project whose conftest.py declares some short names of ours."""
+    project.write("conftest.py", CONFTEST)
+    return project
+
+
+def test_printed_commands_use_the_names_that_are_ours(crowded: Project) -> None:
+    crowded.lane("dies-after:3")
+    result = crowded.pytest(
+        "--gates-model", "qwen3.5", "--gates-lane", "fake", "--gates-report", "out",
+        "--gates-answer-tokens", "77", "--samples", "3", "--gates-no-overlay",
+    )  # fmt: skip
+    assert result.ret == 1
+    belonging = [line for line in result.outlines if " belongs to " in line]
+    conftest = crowded.path / "conftest.py"
+    assert sorted(belonging) == [
+        f"vllm gates: {name} belongs to {conftest} here; use --gates-{name.removeprefix('--')}"
+        for name in sorted(CLAIMED)
+    ]
+    commands = [
+        test["reproduce"]
+        for family in crowded.verdict()["families"]
+        for gate in family["gates"]
+        for test in gate["tests"]
+        if gate["gate"] == "streaming"
+    ]
+    assert commands
+    beginning = (
+        "pytest --gates-model qwen3.5 --gates-lane fake --gates-no-overlay "
+        "--gates-answer-tokens 77 -m streaming -k "
+    )
+    assert all(command.startswith(beginning) for command in commands)
+
+
+def test_next_steps_and_notes_use_the_names_that_are_ours(crowded: Project) -> None:
+    asked = ("--gates-model", "qwen3.5", "--gates-lane", "fake", "--gates-report", "out")
+    title = '[[messages]]\nrole = "user"\ncontent = "Hm?"\n'
+    crowded.write("conversations/new.toml", f'title = "new"\n{title}')
+    crowded.pytest(*asked, "--lane", "theirs", "--update-golden", "theirs")
+    whole = (
+        "pytest -p no:cacheprovider --gates-model qwen3.5 --gates-lane fake --gates-report out "
+        "--lane theirs --update-golden theirs"
+    )
+    next_steps = crowded.verdict()["next"]
+    assert next_steps == [f"{whole} -m words --gates-update-golden", whole]
+    crowded.pytest(*asked, "--gates-update-golden", "-m", "words")
+    verdict = crowded.verdict()
+    assert any("run it again without --gates-update-golden" in why for why in verdict["reasons"])
+    assert verdict["next"][-1].endswith(
+        "--gates-model qwen3.5 --gates-lane fake --gates-report out"
+    )
+
+
+def test_other_lane_gets_the_names_that_are_ours(crowded: Project) -> None:
+    crowded.lane()
+    (crowded.path / "lanes" / "fake.toml").rename(crowded.path / "lanes" / "stable.toml")
+    crowded.lane()
+    crowded.pytest(
+        "--gates-model", "qwen3.5", "--gates-lane", "fake", "--gates-against", "stable",
+        "--lane", "theirs", "--gates-report", "out", "-m", "boot",
+    )  # fmt: skip
+    assert crowded.verdict()["against"]["lane"]["name"] == "stable"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--gates-lane x", "--gates-lane needs --gates-model: pytest --gates-model NAME --gates-l"),
+        ("--gates-times 2", "--gates-times needs --repro: pytest --repro BUNDLE --gates-times N"),
+        ("--gates-model a --gates-base-url x", "--gates-base-url 'x' is not a URL"),
+        ("--gates-model ,", "--gates-model names no family: pytest --gates-model NAME"),
+        (
+            "--gates-model a --gates-lane b --gates-base-url http://127.0.0.1:1/v1",
+            "--gates-base-url judges a server that already runs and --gates-lane boots one",
+        ),
+        ("--gates-model a --pairs 4", "--pairs counts the boots of --gates-against NAME"),
+    ],
+)
+def test_errors_use_the_names_that_are_ours(crowded: Project, arguments: str, message: str) -> None:
+    result = crowded.pytest(*arguments.split())
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert message in result.stderr.str()
