@@ -77,7 +77,7 @@ def requests(base_url: str, times: int) -> None:
 def run(base_url: str, arguments: list[str], *, incidents: bool) -> tuple[float, float]:
     """Return the seconds the gates' tests took, and the processor's seconds of the process."""
     with tempfile.TemporaryDirectory() as folder:
-        argv = [sys.executable, "-m", "pytest", "--model", MODEL, "--base-url", base_url]
+        argv = [sys.executable, "-m", "pytest", "--model", MODEL, "--gates-base-url", base_url]
         argv += ["--checkpoint", "miniature", "--gates-report=report", "-p", "no:cacheprovider"]
         argv += [
             f"--rootdir={folder}",

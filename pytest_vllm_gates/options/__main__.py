@@ -21,8 +21,9 @@ def markdown(options: Sequence[Option]) -> Iterator[str]:
         value = f" {option.metavar}" if option.metavar else ""
         optional = f"[={option.metavar}]" if option.const is not None else value
         long = f"`{option.long}`" if option.short else ""
-        meaning = option.help.replace("|", "\\|")
-        yield f"| `{option.name}{optional}` | {long} | `{option.ini}` | {meaning} |"
+        # A bar would end the cell.
+        spelled = f"{option.name}{optional}".replace("|", "/")
+        yield f"| `{spelled}` | {long} | `{option.ini}` | {option.help} |"
 
 
 def main() -> None:

@@ -105,7 +105,9 @@ def environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return this environment without what would speak to pytest or to the gates' server."""
     left_out = ("PYTEST_", "OPENAI_", "COV_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
-    return inherited | dict(variables or {})
+    # conftest.py leaves plugins out that want the same options, as --base-url.
+    kept = {"PYTEST_ADDOPTS": os.environ.get("PYTEST_ADDOPTS", "")}
+    return inherited | kept | dict(variables or {})
 
 
 def marked(token: str) -> list[int]:
