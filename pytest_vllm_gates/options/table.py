@@ -270,8 +270,8 @@ class Options:
     redact_prompts: str = option(
         "--redact-prompts",
         kinds.REDACTION,
-        "What becomes of prompts and answers in reports, bundles and logs: keep, hash (equal texts "
-        "stay comparable) or drop. Secrets never get there.",
+        "What becomes of prompts and answers in reports, incidents and logs: keep, hash (equal "
+        "texts stay comparable) or drop. Secrets never get there.",
         metavar="keep|hash|drop",
         default="keep",
         shown_default="keep",
@@ -280,10 +280,10 @@ class Options:
     # An incident that is sent again.
     repro: Path | None = option(
         "--repro",
-        kinds.BUNDLE,
+        kinds.INCIDENT,
         "Send an incident again: its requests, judged by its own test. Takes family, checkpoint "
-        "and lane from the bundle where they are not given.",
-        metavar="BUNDLE",
+        "and lane from the incident where they are not given.",
+        metavar="INCIDENT",
         wakes=True,
     )
     times: int = option(
@@ -293,5 +293,5 @@ class Options:
         metavar="N",
         default=1,
         shown_default="1",
-        needs=("repro", "{times} needs {repro}: pytest {repro} BUNDLE {times} N"),
+        needs=("repro", "{times} needs {repro}: pytest {repro} INCIDENT {times} N"),
     )

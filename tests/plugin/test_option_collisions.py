@@ -319,7 +319,7 @@ def test_other_lane_gets_the_names_that_are_ours(crowded: Project) -> None:
     ("arguments", "message"),
     [
         ("--gates-lane x", "--gates-lane needs --gates-model: pytest --gates-model NAME --gates-l"),
-        ("--gates-times 2", "--gates-times needs --repro: pytest --repro BUNDLE --gates-times N"),
+        ("--gates-times 2", "--gates-times needs --repro: pytest --repro INCIDENT --gates-times N"),
         ("--gates-model a --gates-base-url x", "--gates-base-url 'x' is not a URL"),
         ("--gates-model ,", "--gates-model names no family: pytest --gates-model NAME"),
         (
