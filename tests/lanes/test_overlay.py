@@ -56,6 +56,9 @@ import torch
 import vllm.platforms
 from vllm import _custom_ops
 vllm.platforms.current_platform.import_kernels()
+if not hasattr(torch.ops._C, "causal_conv1d_weight_pack"):
+    print("no such kernel")
+    raise SystemExit
 
 draw = torch.Generator().manual_seed(0)
 weight = torch.randn(64, 4, generator=draw).bfloat16()
@@ -305,7 +308,10 @@ def test_real_rotary_embeddings_are_right_with_the_overlay(python: Path, tmp_pat
 def test_real_convolutions_take_one_token_with_the_overlay(
     python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run(python, ONE_TOKEN, OVERLAY).stdout.splitlines() == ["2 right", "1 right"]
+    lines = run(python, ONE_TOKEN, OVERLAY).stdout.splitlines()
+    if lines == ["no such kernel"]:
+        pytest.skip("vLLM has no kernel for convolutions for this machine's processor")
+    assert lines == ["2 right", "1 right"]
     monkeypatch.setenv("VLLM_GATES_WITHOUT_REPAIRS", "one_token_prompts")
     assert run(python, ONE_TOKEN, OVERLAY).stdout.splitlines() == [
         "2 right",
