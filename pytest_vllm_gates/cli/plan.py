@@ -51,6 +51,10 @@ def declare(commands: _SubParsersAction[Any]) -> None:
     parser.add_argument("--quantization", "-q", help="how the weights are quantised when loaded")
     parser.add_argument("--vllm-version", default=Serving.vllm_version)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument(
+        "--avx512-bf16", action=argparse.BooleanOptionalAction, default=True,
+        help="whether the processor of --device cpu has it: a recurrent state is float32 then",
+    )  # fmt: skip
     parser.add_argument("--blackwell", action="store_true", help="a device of the 10x generation")
     parser.add_argument("--gpu-memory", type=size, metavar="SIZE", help="of one device: 80GiB")
     parser.add_argument("--gpu-memory-utilization", type=float)
@@ -96,6 +100,7 @@ def serving(options: Namespace) -> Serving:
         quantization=options.quantization,
         vllm_version=options.vllm_version,
         device=options.device,
+        accelerated_state=options.avx512_bf16,
         device_memory=options.gpu_memory,
         blackwell=options.blackwell,
     )

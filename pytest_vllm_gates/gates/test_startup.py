@@ -63,12 +63,11 @@ def test_memory_is_as_planned(
     startup = launch.startup
     if startup.kv_bytes is None or "kv_tokens" not in startup.figures:
         raise NotApplicable("the server does not tell how much memory its KV cache has")
-    device = "cpu" if startup.facts.get("device") == "cpu" else "cuda"
     config = prompt_files.config(subject.checkpoint.source)
     try:
         planned = memory_plan_plan.plan(
             shape_of(config),
-            fit.serving(serve, version, device),
+            fit.started(serve, version, startup),
             Room(kv_memory=startup.kv_bytes),
         )
     except UserError as error:

@@ -144,6 +144,15 @@ def serving(flags: Mapping[str, Any], version: str | None, device: str) -> Servi
     return Serving(**known_flags, device=device)
 
 
+def started(flags: Mapping[str, Any], version: str | None, startup: Startup) -> Serving:
+    """Return the flags of a server that has started: its log tells the device and the processor."""
+    device = "cpu" if startup.facts.get("device") == "cpu" else "cuda"
+    state_dtype = startup.cpu_ssm_cache_dtype
+    if state_dtype:
+        flags = {**flags, "mamba_ssm_cache_dtype": state_dtype}
+    return replace(serving(flags, version, device), accelerated_state=state_dtype is not None)
+
+
 def differences(plan: MemoryPlan, reported: Startup) -> Iterator[str]:
     """Yield one sentence for every figure that is more than 5 % beside the plan.
 

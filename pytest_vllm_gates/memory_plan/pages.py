@@ -71,7 +71,8 @@ def state_bytes(state: RecurrentState, shape: ModelShape, serving: Serving) -> i
     )
     memory_type = serving.mamba_ssm_cache_dtype
     if memory_type == "auto":
-        memory_type = "float32" if serving.device == "cpu" else state.precision
+        accelerated = serving.device == "cpu" and serving.accelerated_state
+        memory_type = "float32" if accelerated else state.precision
     memory = conv if memory_type == "auto" else BYTES[memory_type]
     groups = state.groups
     if groups % parts:

@@ -45,6 +45,9 @@ class Serving:
     quantization: str | None = None
     vllm_version: str = "0.32.0"
     device: str = "cuda"
+    accelerated_state: bool = True
+    """On a CPU: whether the processor has AVX-512 BF16, for which vLLM keeps a recurrent state in
+    float32 (`CpuPlatform.check_and_update_config`); on others the state keeps the model's type."""
     device_memory: int | None = None
     """Bytes of one device, which decide vLLM's default for max_num_batched_tokens."""
     blackwell: bool = False

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FILE = data.FOLDER / "startup.toml"
 GIB = 2**30
+PROCESSOR_FACT = "cpu_ssm_cache_dtype"
+"""What the processor alone decides: another one is no change of the server."""
 
 
 class Pattern(toml.Record):
@@ -70,6 +72,11 @@ class Startup:
         gib = self.figures.get("kv_gib")
         return round(gib * GIB) if gib is not None else None
 
+    @property
+    def cpu_ssm_cache_dtype(self) -> str | None:
+        """The type vLLM's CPU platform gave a recurrent state; None where it left the model's."""
+        return self.facts.get(PROCESSOR_FACT)
+
     def as_evidence(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {**self.facts, **self.figures, "cache_config": dict(self.cache)}
@@ -87,6 +94,8 @@ MARGIN = 0.05
 ROUNDED_GIB = 0.01
 """By what two figures may differ that were one before each was rounded to two decimals."""
 FACTS, FIGURES = "facts", "figures"
+FIGURES_BY_PROCESSOR = frozenset({"kv_tokens", "kv_concurrency"})
+"""What follows from that fact; `memory_plan` judges these figures on any processor."""
 
 
 def as_toml(title: str, startup: Startup) -> str:
@@ -115,12 +124,18 @@ def parsed(text: str) -> Startup:
 
 
 def changes(recorded: Startup, current: Startup) -> Iterator[str]:
-    """Yield one sentence for everything that is otherwise now."""
-    for name in sorted({*recorded.facts, *current.facts}):
+    """Yield one sentence for everything that is otherwise now.
+
+    vLLM keeps a recurrent state in another type on another processor. The cache figures of two such
+    starts cannot be compared, and are left out.
+    """
+    same_processor = recorded.cpu_ssm_cache_dtype == current.cpu_ssm_cache_dtype
+    left_out = frozenset() if same_processor else FIGURES_BY_PROCESSOR
+    for name in sorted({*recorded.facts, *current.facts} - {PROCESSOR_FACT}):
         before, after = recorded.facts.get(name), current.facts.get(name)
         if before != after:
             yield f"{name}: {before or 'not told'}, now {after or 'not told'}"
-    for name in sorted({*recorded.figures, *current.figures}):
+    for name in sorted({*recorded.figures, *current.figures} - left_out):
         was, is_ = recorded.figures.get(name), current.figures.get(name)
         if was is None or is_ is None:
             words = ("not told" if value is None else f"{value:g}" for value in (was, is_))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_vllm_gates.checkpoints import miniatures
-from pytest_vllm_gates.memory_plan.fit import differences, serving
+from pytest_vllm_gates.memory_plan.fit import differences, serving, started
 from pytest_vllm_gates.memory_plan.plan import plan
 from pytest_vllm_gates.memory_plan.shape import shape_of
 from pytest_vllm_gates.memory_plan.types import GIB, MemoryPlan, Pool, Room, Serving, Weights
@@ -44,6 +44,21 @@ def test_a_real_gpus_memory_is_as_planned(log: str, checkpoint: str, tokens: int
     assert list(differences(planned, reported)) == []
     halved = replace(reported, figures={**reported.figures, "kv_tokens": tokens / 2})
     assert len(list(differences(planned, halved))) == 1
+
+
+@pytest.mark.parametrize(
+    ("log", "tokens"),
+    [("cpu-qwen3.5-0.32.log", 1_315_779), ("cpu-qwen3.5-0.32-avx2.log", 1_525_201)],
+)
+def test_cache_on_a_cpu_is_as_its_processor_keeps_states(log: str, tokens: int) -> None:
+    """Two boots of one checkpoint: a processor with AVX-512 BF16, and one with AVX2 alone."""
+    reported = startup.read((HEALTHY / log).read_text())
+    assert reported.figures["kv_tokens"] == tokens
+    config = json.loads((CHECKPOINTS / "qwen3.5" / "config.json").read_text())
+    flags = {"max_model_len": 4096, "max_num_seqs": 8}
+    room = Room(kv_memory=reported.kv_bytes)
+    planned = plan(shape_of(config), started(flags, "0.32.0", reported), room)
+    assert list(differences(planned, reported)) == []
 
 
 def test_weights_are_compared_with_the_log_rounding() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pytest_vllm_gates.server.startup_check import GIB, Pattern, Startup, patterns
+from pytest_vllm_gates.server.startup_check import GIB, Pattern, Startup, changes, patterns
 
 
 def test_the_shipped_patterns_can_be_read() -> None:
@@ -39,3 +39,19 @@ def test_startup_is_recorded_as_evidence() -> None:
     assert startup.as_evidence() == {
         "mode": "eager", "kv_gib": 1.5, "cache_config": {"block_size": "16"},
     }  # fmt: skip
+
+
+def test_cache_of_another_processor_is_no_change() -> None:
+    figures = {"kv_tokens": 1000.0, "kv_gib": 1.0}
+    recorded = Startup({"device": "cpu", "cpu_ssm_cache_dtype": "float32"}, figures)
+    elsewhere = Startup({"device": "cpu"}, {**figures, "kv_tokens": 1200.0})
+    assert list(changes(recorded, elsewhere)) == []
+    assert list(changes(recorded, Startup(elsewhere.facts, {**figures, "kv_gib": 2.0}))) == [
+        "kv_gib: 1, now 2 (+100%)"
+    ]
+
+
+def test_smaller_cache_on_the_same_processor_is_a_change() -> None:
+    recorded = Startup({"cpu_ssm_cache_dtype": "float32"}, {"kv_tokens": 1000.0})
+    current = Startup({"cpu_ssm_cache_dtype": "float32"}, {"kv_tokens": 800.0})
+    assert list(changes(recorded, current)) == ["kv_tokens: 1000, now 800 (-20%)"]
