@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.lane import Lane
 
 UNKNOWN = "unknown"
+MOST_CHARACTERS = 300
 MINIATURE = "miniature"
 ASK_TIMEOUT_S = 5.0
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -139,9 +141,10 @@ def served(family: Family, base_url: str, api_key: str | None) -> Checkpoint:
         checkpoint = _from_entry(entry)
         if source in (checkpoint.source, entry.hub):
             return checkpoint
-    if Path(source).is_dir() or HUB_ID.fullmatch(source):
-        return resolve(family, source)
-    return Checkpoint(name=UNKNOWN, source=source)
+    if (Path(source).is_absolute() and Path(source).is_dir()) or HUB_ID.fullmatch(source):
+        with contextlib.suppress(UserError, OSError):  # the server may name anything
+            return resolve(family, source)
+    return Checkpoint(name=UNKNOWN, source=source[:MOST_CHARACTERS])
 
 
 def _from_entry(entry: CheckpointEntry) -> Checkpoint:

@@ -8,6 +8,7 @@ import openai
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.answer import Answer, ToolCall, Usage
+from pytest_vllm_gates.client.form import count, reading, text, token_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,6 +31,7 @@ STANDARD = frozenset(
     }
 )  # fmt: skip
 SHOWN = 120
+CALL_NAME = "tool_calls[].function.name"
 SAMPLING = {"temperature": 0, "seed": 0}
 
 
@@ -63,25 +65,16 @@ class Chat:
 
     def ask(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
         """Send a request's body and return the whole answer; raises `ValueError` for none."""
-        reply = self.client.chat.completions.create(**self._arguments(body), extra_headers=headers)
-        choice = _choice(reply)
-        return Answer(
-            reasoning=_reasoning(choice.message)[1],
-            content=choice.message.content or "",
-            tool_calls=tuple(
-                ToolCall(_text(call.function.name), _text(call.function.arguments), call.id)
-                for call in choice.message.tool_calls or ()
-            ),
-            finish_reason=choice.finish_reason,
-            usage=_usage(reply.usage),
-            stop_reason=getattr(choice, "stop_reason", None),
-            reasoning_key=_reasoning(choice.message)[0],
-            token_ids=tuple(getattr(choice, "token_ids", None) or ()),
-        )
+        with reading("the answer"):
+            reply = self.client.chat.completions.create(
+                **self._arguments(body), extra_headers=headers
+            )
+            return _whole(reply)
 
     def stream(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
         """Send a request's body and put its stream together."""
-        return assemble(self.chunks(body, headers))
+        with reading("the stream"):
+            return assemble(self.chunks(body, headers))
 
     def chunks(
         self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
@@ -118,18 +111,19 @@ def assemble(chunks: Iterable[ChatCompletionChunk]) -> Answer:
             key, more = _reasoning(delta)
             carrying += bool(more or delta.content or delta.tool_calls)
             texts["reasoning"] += more
-            texts["content"] += delta.content or ""
+            texts["content"] += text(delta.content, "delta.content")
             for part in delta.tool_calls or ():
                 call = calls.setdefault(part.index, {"name": "", "arguments": "", "id": ""})
-                call["id"] += part.id or ""
+                call["id"] += text(part.id, "tool_calls[].id")
                 if part.function:
-                    call["name"] += _text(part.function.name)
-                    call["arguments"] += _text(part.function.arguments)
-            fields["finish_reason"] = choice.finish_reason or fields["finish_reason"]
+                    call["name"] += text(part.function.name, CALL_NAME)
+                    call["arguments"] += _arguments(part.function.arguments)
+            finish = _named(choice.finish_reason, "finish_reason")
+            fields["finish_reason"] = finish or fields["finish_reason"]
             fields["stop_reason"] = getattr(choice, "stop_reason", None) or fields["stop_reason"]
             fields["reasoning_key"] = key or fields["reasoning_key"]
-            if ids := getattr(choice, "token_ids", None):
-                deltas.append(tuple(ids))
+            if ids := _ids(choice):
+                deltas.append(ids)
     return Answer(
         **texts,
         **fields,
@@ -144,6 +138,20 @@ def assemble(chunks: Iterable[ChatCompletionChunk]) -> Answer:
     )
 
 
+def _whole(reply: Any) -> Answer:
+    choice = _choice(reply)
+    return Answer(
+        reasoning=_reasoning(choice.message)[1],
+        content=text(choice.message.content, "content"),
+        tool_calls=tuple(_call(call) for call in choice.message.tool_calls or ()),
+        finish_reason=_named(choice.finish_reason, "finish_reason"),
+        usage=_usage(reply.usage),
+        stop_reason=getattr(choice, "stop_reason", None),
+        reasoning_key=_reasoning(choice.message)[0],
+        token_ids=_ids(choice),
+    )
+
+
 def _choice(reply: Any) -> Any:
     """Return the first choice; the client hands on whatever a server answers."""
     if choices := getattr(reply, "choices", None):
@@ -151,9 +159,25 @@ def _choice(reply: Any) -> Any:
     raise ValueError(f"the answer is no chat completion: {str(reply)[:SHOWN]!r}")
 
 
-def _text(value: Any) -> str:
-    """Return a field as text: '' for None, and another type as Python writes it."""
+def _call(call: Any) -> ToolCall:
+    return ToolCall(
+        text(call.function.name, CALL_NAME),
+        _arguments(call.function.arguments),
+        _named(call.id, "tool_calls[].id"),
+    )
+
+
+def _arguments(value: Any) -> str:
+    """Return a call's arguments as text: the tools gate judges what is no JSON."""
     return "" if value is None else str(value)
+
+
+def _named(value: Any, where: str) -> str | None:
+    return None if value is None else text(value, where)
+
+
+def _ids(choice: Any) -> tuple[int, ...]:
+    return tuple(token_ids(getattr(choice, "token_ids", None) or [], "token_ids"))
 
 
 def _reasoning(message: Any) -> tuple[str | None, str]:
@@ -162,10 +186,15 @@ def _reasoning(message: Any) -> tuple[str | None, str]:
     vLLM has called it `reasoning_content` and now calls it `reasoning`.
     """
     for key in ("reasoning", "reasoning_content"):
-        if text := getattr(message, key, None):
-            return key, text
+        if found := text(getattr(message, key, None), key):
+            return key, found
     return None, ""
 
 
 def _usage(usage: CompletionUsage | None) -> Usage | None:
-    return Usage(usage.prompt_tokens, usage.completion_tokens) if usage else None
+    if not usage:
+        return None
+    return Usage(
+        count(usage.prompt_tokens, "usage.prompt_tokens"),
+        count(usage.completion_tokens, "usage.completion_tokens"),
+    )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 
-from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client import form, http
+from pytest_vllm_gates.client.form import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,9 +82,10 @@ class CompletionClient:
             if not reply.is_success:
                 error = f"answered {reply.status_code}: {reply.text[:ERROR_CHARACTERS]}"
                 return Completion(error=error, request=request)
-            chunks = _events(reply.text) if request.get("stream") else [reply.json()]
-            return _put_together(chunks, request)
-        except (httpx.HTTPError, ValueError, KeyError, TypeError, IndexError) as error:
+            with reading("the answer"):
+                chunks = _events(reply.text) if request.get("stream") else [reply.json()]
+                return _put_together(chunks, request)
+        except (httpx.HTTPError, ValueError) as error:
             return Completion(error=f"{type(error).__name__}: {error}", request=request)
 
     def together(self, bodies: Sequence[Mapping[str, Any]]) -> list[Completion]:
@@ -115,9 +117,10 @@ def _put_together(chunks: Iterable[Mapping[str, Any]], request: Mapping[str, Any
     for chunk in chunks:
         for choice in chunk["choices"]:
             part = choice.get("message") or choice.get("delta") or {}
-            reasoning += part.get("reasoning") or part.get("reasoning_content") or ""
-            content += part.get("content") or ""
-            ids += choice.get("token_ids") or ()
+            thought = part.get("reasoning") or part.get("reasoning_content")
+            reasoning += form.text(thought, "reasoning")
+            content += form.text(part.get("content"), "content")
+            ids += form.token_ids(choice.get("token_ids") or [], "token_ids")
             scored = (choice.get("logprobs") or {}).get("content") or ()
             candidates += [_numbered(place.get("top_logprobs") or ()) for place in scored]
             finish = choice.get("finish_reason") or finish

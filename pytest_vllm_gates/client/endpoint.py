@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.client.bounds import DEFAULT, Bounds, Strikes
+
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.recorder import Tape
 
@@ -18,6 +20,9 @@ class Endpoint:
     api_key: str | None = field(default=None, repr=False)
     tape: Tape | None = field(default=None, repr=False, compare=False)
     """Where what is sent there is kept, and what comes back."""
+    bounds: Bounds = field(default=DEFAULT, repr=False, compare=False)
+    strikes: Strikes = field(default_factory=Strikes, repr=False, compare=False)
+    """How often the server went over the bounds."""
 
     @property
     def root_url(self) -> str:

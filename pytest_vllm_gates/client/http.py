@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 
 import httpx2 as httpx
 
+from pytest_vllm_gates.client import form
 from pytest_vllm_gates.client.answer import Recording
+from pytest_vllm_gates.client.form import reading
 from pytest_vllm_gates.client.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -42,7 +44,13 @@ def client(endpoint: Endpoint, *, api_key: str | None = None) -> httpx.Client:
 def transport(endpoint: Endpoint) -> Recorder:
     """Return the transport that sends requests to a server and records them on its tape, if any."""
     root = urlsplit(endpoint.root_url).path
-    return Recorder(verify=encrypted(endpoint), tape=endpoint.tape, root=root)
+    return Recorder(
+        verify=encrypted(endpoint),
+        tape=endpoint.tape,
+        root=root,
+        bounds=endpoint.bounds,
+        strikes=endpoint.strikes,
+    )
 
 
 def encrypted(endpoint: Endpoint) -> bool:
@@ -60,21 +68,23 @@ def version(endpoint: Endpoint) -> str | None:
     """Return the server's version of vLLM (`GET /version`), None where it does not say."""
     with client(endpoint) as http:
         try:
-            return str(http.get("/version").raise_for_status().json()["version"])
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            with reading("the answer of /version"):
+                return str(http.get("/version").raise_for_status().json()["version"])
+        except httpx.HTTPError:
             return None
 
 
 def detokenize(endpoint: Endpoint, token_ids: Sequence[int]) -> str:
     """Return the text of token ids as the server sees it (`POST /detokenize`)."""
     reply = post(endpoint, "/detokenize", {"tokens": list(token_ids)}).raise_for_status()
-    return str(reply.json()["prompt"])
+    with reading("the answer of /detokenize"):
+        return form.text(reply.json()["prompt"], "prompt")
 
 
 def token_ids(endpoint: Endpoint, text: str) -> list[int]:
     """Return the token ids of a text that is not a prompt (`POST /tokenize`)."""
     body = {"prompt": text, "add_special_tokens": False}
-    return list(post(endpoint, "/tokenize", body).raise_for_status().json()["tokens"])
+    return _tokens(post(endpoint, TOKENIZE, body))
 
 
 def recorded(endpoint: Endpoint, body: Mapping[str, Any]) -> Recording:
@@ -95,8 +105,8 @@ def effective_sampling(endpoint: Endpoint, body: dict[str, Any]) -> dict[str, An
     reply = post(endpoint, RENDER, body)
     if reply.status_code in HIDDEN:
         return None
-    sampling: dict[str, Any] = reply.raise_for_status().json()["sampling_params"]
-    return sampling
+    with reading(f"the answer of {RENDER}"):
+        return dict(reply.raise_for_status().json()["sampling_params"])
 
 
 def tokenize(endpoint: Endpoint, body: dict[str, Any]) -> list[int]:
@@ -104,15 +114,25 @@ def tokenize(endpoint: Endpoint, body: dict[str, Any]) -> list[int]:
 
     Raises `httpx.HTTPStatusError` when the server refuses the conversation.
     """
-    return list(post(endpoint, TOKENIZE, body).raise_for_status().json()["tokens"])
+    return _tokens(post(endpoint, TOKENIZE, body))
+
+
+def _tokens(reply: httpx.Response) -> list[int]:
+    with reading(f"the answer of {TOKENIZE}"):
+        return form.token_ids(reply.raise_for_status().json()["tokens"], "tokens")
 
 
 def context(endpoint: Endpoint, planned: int) -> int:
     """Return the tokens of context that the server reports, `planned` if it reports none."""
     with client(endpoint) as connection:
         try:
-            models = connection.get("/v1/models").raise_for_status().json()["data"]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            with reading("the answer of /v1/models"):
+                models = connection.get("/v1/models").raise_for_status().json()["data"]
+                lengths = [
+                    form.count(model["max_model_len"], "max_model_len")
+                    for model in models
+                    if model.get("id") == endpoint.model and model.get("max_model_len")
+                ]
+        except httpx.HTTPError:
             return planned
-    lengths = [model.get("max_model_len") for model in models if model.get("id") == endpoint.model]
-    return next((int(length) for length in lengths if length), planned)
+    return next(iter(lengths), planned)

@@ -6,6 +6,8 @@ from typing import Any
 
 import httpx2 as httpx
 
+from pytest_vllm_gates.client.form import Malformed, reading
+
 PROBE_TIMEOUT_S = 5.0
 
 
@@ -21,8 +23,9 @@ def served_models(
     if reply.status_code == httpx.codes.UNAUTHORIZED:
         raise NotServing("the server refused the API key (401 on /v1/models)")
     try:
-        return {str(model["id"]): model for model in reply.json()["data"]}
-    except (ValueError, KeyError, TypeError) as error:
+        with reading("the answer of /v1/models"):
+            return {str(model["id"]): dict(model) for model in reply.json()["data"]}
+    except Malformed as error:
         raise NotServing(
             f"/v1/models answered {reply.status_code} with {reply.text[:200]!r}; "
             "is this an OpenAI-compatible server?"

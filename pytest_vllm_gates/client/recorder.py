@@ -14,11 +14,21 @@ from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 
+from pytest_vllm_gates.client import network
 from pytest_vllm_gates.client.answer import Recording
+from pytest_vllm_gates.client.bounds import (
+    DEFAULT,
+    LONG_WAIT_S,
+    Bounds,
+    Budget,
+    LimitExceeded,
+    Strikes,
+)
+from pytest_vllm_gates.client.decoding import PLAIN, Decompressor
 from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PART_BYTES = 64 * 2**20
 """Limit of one part: its oldest sends are dropped first."""
@@ -98,28 +108,66 @@ HEADER = "x-request-id"
 POLLED = ("/health", "/metrics", "/load")
 
 
-class Recorder(httpx.HTTPTransport):
-    """An HTTP transport that records requests and responses. Safe to use from several threads."""
+EVENT_STREAM = "text/event-stream"
 
-    def __init__(self, *, verify: bool, tape: Tape | None = None, root: str = "") -> None:
-        """Keep it on `tape`; `root` is the path of the server's root, which is left out."""
-        super().__init__(verify=verify)
+
+class Recorder(httpx.HTTPTransport):
+    """An HTTP transport that bounds and records what passes. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        *,
+        verify: bool,
+        tape: Tape | None = None,
+        root: str = "",
+        bounds: Bounds = DEFAULT,
+        strikes: Strikes | None = None,
+    ) -> None:
+        """Keep it on `tape`; `root` is the path of the server's root, which is left out.
+
+        `strikes` are the server's, whichever transport it is reached by.
+        """
+        super().__init__(verify=False)
+        self._backend = network.BoundedBackend()
+        self._pool = network.pool(self._backend, httpx.create_ssl_context() if verify else None)
+        self._bounds = bounds
+        self._strikes = strikes or Strikes()
         self._tape = tape
         self._root = root.rstrip("/")
         self._lock = threading.Lock()
         self._recordings: dict[str, Recording] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request and put a listener on the response's body."""
+        """Send a request and put a listener on the response's body.
+
+        Raises `LimitExceeded` and `Interrupted` beside httpx's own errors.
+        """
         sent_at = time.monotonic()
+        wait_s: float | None = request.extensions.get("timeout", {}).get("read")
+        request.headers["Accept-Encoding"] = "identity"
+        budget = Budget(request.read(), self._bounds)
+        self._backend.turn_to(budget)
         try:
+            self._strikes.check()
             response = super().handle_request(request)
+            kind = response.headers.get("content-type", "")
+            budget.head_ended(stream=kind.startswith(EVENT_STREAM), idle_s=wait_s)
+            decompressor = _decompressor(response)
         except Exception as error:
+            self.note(error, wait_s)
             self._put(request, error=f"{type(error).__name__}: {error}")
             raise
         if isinstance(response.stream, httpx.SyncByteStream):
-            response.stream = _Listener(response.stream, self, request, response, sent_at)
+            response.stream = _Listener(
+                response.stream, decompressor, budget, self, request, response, sent_at
+            )
         return response
+
+    def note(self, error: Exception, wait_s: float | None) -> None:
+        """Count an error against the server where it is one of a server that does not end."""
+        long = wait_s is None or wait_s >= LONG_WAIT_S
+        if isinstance(error, LimitExceeded) or (long and isinstance(error, httpx.ReadTimeout)):
+            self._strikes.add(str(error))
 
     def keep(
         self,
@@ -166,15 +214,19 @@ class Recorder(httpx.HTTPTransport):
 
 
 class _Listener(httpx.SyncByteStream):
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         stream: httpx.SyncByteStream,
+        decompressor: Decompressor | None,
+        budget: Budget,
         recorder: Recorder,
         request: httpx.Request,
         response: httpx.Response,
         sent_at: float,
     ) -> None:
         self._stream = stream
+        self._decompressor = decompressor
+        self._budget = budget
         self._recorder = recorder
         self._request = request
         self._response = response
@@ -185,12 +237,19 @@ class _Listener(httpx.SyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for piece in self._stream:
-                self._pieces.append((time.monotonic() - self._sent_at, piece))
-                yield piece
+            for received in self._stream:
+                for piece in self._decoded(received):
+                    self._budget.piece(piece)
+                    self._pieces.append((time.monotonic() - self._sent_at, piece))
+                    yield piece
         except httpx.HTTPError as error:
             self._error = f"{type(error).__name__}: {error}"
+            wait_s = self._request.extensions.get("timeout", {}).get("read")
+            self._recorder.note(error, wait_s)
             raise
+
+    def _decoded(self, received: bytes) -> Iterable[bytes]:
+        return self._decompressor.pieces(received) if self._decompressor else (received,)
 
     def close(self) -> None:
         if not self._closed:
@@ -198,3 +257,14 @@ class _Listener(httpx.SyncByteStream):
             pieces = tuple(self._pieces)
             self._recorder.keep(self._request, self._response, pieces, self._error)
         self._stream.close()
+
+
+def _decompressor(response: httpx.Response) -> Decompressor | None:
+    """Return what decompresses a response; its headers say no more that it is compressed."""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding in PLAIN:
+        return None
+    decompressor = Decompressor(encoding)
+    for name in ("content-encoding", "content-length"):
+        response.headers.pop(name, None)
+    return decompressor

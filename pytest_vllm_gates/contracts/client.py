@@ -11,6 +11,7 @@ import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.chat import SAMPLING
+from pytest_vllm_gates.client.form import reading
 from pytest_vllm_gates.contracts import metric_families
 from pytest_vllm_gates.contracts.types import ContractReply, Observed
 
@@ -132,12 +133,13 @@ class ContractClient:
 def _listed(client: httpx.Client) -> dict[str, frozenset[str]] | None:
     """Return the methods of every path (`GET /openapi.json`), None where that is hidden."""
     try:
-        paths = client.get("/openapi.json").raise_for_status().json()["paths"]
-        return {
-            str(path): frozenset(method.upper() for method in methods if method in METHODS)
-            for path, methods in paths.items()
-        }
-    except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
+        with reading("the answer of /openapi.json"):
+            paths = client.get("/openapi.json").raise_for_status().json()["paths"]
+            return {
+                str(path): frozenset(method.upper() for method in methods if method in METHODS)
+                for path, methods in paths.items()
+            }
+    except httpx.HTTPError:
         return None
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.form import reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,4 +40,6 @@ def _finish_reason(endpoint: Endpoint, prompt: Sequence[int], token_id: int) -> 
     reply = http.post(endpoint, "/v1/completions", body)
     if reply.status_code == httpx.codes.BAD_REQUEST:
         return None
-    return str(reply.raise_for_status().json()["choices"][0]["finish_reason"])
+    reply.raise_for_status()
+    with reading("the answer of /v1/completions"):
+        return str(reply.json()["choices"][0]["finish_reason"])

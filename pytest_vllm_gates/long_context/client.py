@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 
-from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client import form, http
+from pytest_vllm_gates.client.form import reading
 from pytest_vllm_gates.long_context.types import (
     LadderResult,
     PromptReply,
@@ -151,8 +152,11 @@ class LadderTarget:
                 reply = client.post(COMPLETIONS, json=body, timeout=REFUSAL_LIMIT_S)
             status, text = reply.status_code, reply.text[:ERROR_CHARACTERS]
             if reply.is_success:
-                completed = reply.json()["usage"]["completion_tokens"]
-        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+                with reading("the answer"):
+                    completed = form.count(
+                        reply.json()["usage"]["completion_tokens"], "completion_tokens"
+                    )
+        except httpx.HTTPError as error:
             text = f"{type(error).__name__}: {error}"
         return Refusal(name, prompt, output, status, text, completed, self._rest())
 
@@ -184,20 +188,24 @@ def _ask(client: httpx.Client, body: dict[str, Any]) -> PromptReply:
         if not reply.is_success:
             error = f"answered {reply.status_code}: {reply.text[:ERROR_CHARACTERS]}"
             return PromptReply(error=error, seconds=time.monotonic() - begun)
-        answer = reply.json()
-        choice = answer["choices"][0]
-        scored = choice.get("logprobs") or {}
-        return PromptReply(
-            finish_reason=choice["finish_reason"],
-            prompt_tokens=(answer.get("usage") or {}).get("prompt_tokens"),
-            output=tuple(choice.get("token_ids") or ()),
-            output_logprobs=tuple(scored.get("token_logprobs") or ()),
-            leads=tuple(_lead(place) for place in scored.get("top_logprobs") or ()),
-            seconds=time.monotonic() - begun,
-        )
-    except (httpx.HTTPError, RuntimeError, ValueError, KeyError, TypeError, IndexError) as error:
+        with reading("the answer"):
+            return _reply(reply.json(), time.monotonic() - begun)
+    except (httpx.HTTPError, RuntimeError) as error:
         message = f"no answer: {type(error).__name__}: {error}"
         return PromptReply(error=message, seconds=time.monotonic() - begun)
+
+
+def _reply(answer: dict[str, Any], seconds: float) -> PromptReply:
+    choice = answer["choices"][0]
+    scored = choice.get("logprobs") or {}
+    return PromptReply(
+        finish_reason=choice["finish_reason"],
+        prompt_tokens=(answer.get("usage") or {}).get("prompt_tokens"),
+        output=tuple(choice.get("token_ids") or ()),
+        output_logprobs=tuple(scored.get("token_logprobs") or ()),
+        leads=tuple(_lead(place) for place in scored.get("top_logprobs") or ()),
+        seconds=seconds,
+    )
 
 
 def _lead(candidates: Mapping[str, float] | None) -> float:

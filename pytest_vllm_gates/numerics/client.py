@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.form import reading
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.numerics.types import ReferenceScores, Scores
 
@@ -51,7 +52,11 @@ def served_scores(
     with http.client(endpoint) as client:
         reply = client.post("/v1/completions", json=body)
         reply.raise_for_status()
-    choice = reply.json()["choices"][0]
+    with reading("the answer of /v1/completions"):
+        return _scores(reply.json()["choices"][0], prompt)
+
+
+def _scores(choice: dict[str, Any], prompt: Sequence[int]) -> Scores:
     scored = choice.get("prompt_logprobs") or [None]
     return Scores(
         prompt=tuple(prompt),

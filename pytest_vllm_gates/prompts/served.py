@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 
-from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client import form, http
+from pytest_vllm_gates.client.form import reading
 from pytest_vllm_gates.goldens import Refused
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def served_prompts(
         reply = http.post(endpoint, http.TOKENIZE, body)
         prompts[http.TOKENIZE] = _served(reply, "tokens")
         if reply.is_success:
-            room = reply.json().get("max_model_len", 0) - len(reply.json()["tokens"])
+            with reading(f"the answer of {http.TOKENIZE}"):
+                answer = reply.json()
+                longest = form.count(answer.get("max_model_len") or 0, "max_model_len")
+                room = longest - len(answer["tokens"])
     if by_tokenize and room <= 0:
         return prompts
     reply = http.post(endpoint, http.RENDER, body)
@@ -49,7 +53,9 @@ def served_prompts(
         prompts["the chat API"] = _served(reply, "token_ids")
     if chats:
         reply = http.post(endpoint, http.CHAT, {**body, **ONE_TOKEN})
-        if not reply.is_success or reply.json().get("prompt_token_ids"):
+        with reading("the answer of a chat"):
+            told = not reply.is_success or bool(reply.json().get("prompt_token_ids"))
+        if told:
             prompts["a chat"] = _served(reply, "prompt_token_ids")
     return prompts
 
@@ -63,4 +69,6 @@ def _known_to_tokenize(body: Mapping[str, Any]) -> bool:
 def _served(reply: httpx.Response, key: str) -> Served:
     if reply.status_code == httpx.codes.BAD_REQUEST:
         return Refused(reply.text[:300])
-    return tuple(reply.raise_for_status().json()[key])
+    reply.raise_for_status()
+    with reading("the rendered prompt"):
+        return tuple(form.token_ids(reply.json()[key], key))

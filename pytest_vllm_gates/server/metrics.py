@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from dataclasses import asdict, dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client.form import SHOWN, reading
 from pytest_vllm_gates.outcomes import NotApplicable
 
 if TYPE_CHECKING:
@@ -142,5 +144,13 @@ def _sum_of(text: str, names: Sequence[str]) -> float:
     for line in text.splitlines():
         name, _, value = line.rpartition(" ")
         if name.partition("{")[0] in names:
-            total += float(value)
+            total += _finite(name, value)
     return total
+
+
+def _finite(name: str, value: str) -> float:
+    with reading("/metrics"):
+        number = float(value)
+        if not math.isfinite(number):
+            raise ValueError(f"{name[:SHOWN]} is {value}")
+        return number

@@ -1,0 +1,242 @@
+"""How much a server's answer may hold, and how long it may take.
+
+A server is not trusted: it may send without end, or a byte now and then. Each answer has a budget
+of its own, and one that goes over it ends with `LimitExceeded`, which names the limit. Whatever
+handles a failed request handles it, for it is an `httpx.RequestError`.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import httpx2 as httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MIB = 2**20
+HEAD_BYTES = 256 * 1024
+"""Status line and headers, answers like `100 Continue` before them included."""
+HEAD_S = 30.0
+"""From the first byte of an answer to the end of its headers."""
+DEPTH = 150
+"""How deep JSON may be nested; Python's parser gives up at about 900."""
+PIECE_BYTES = 200
+"""What a piece of a stream takes in memory beside its text."""
+EVENTS_BESIDE = 64
+EVENTS_PER_TOKEN = 3
+"""A stream may have so many events a token that was asked for, and `EVENTS_BESIDE` more: vLLM sends
+one for a chat, about two where an answer has items with a beginning and an end (Responses)."""
+SILENCE_S = 1.0
+"""By what a stream without events may be longer than one without a byte: that has its own error."""
+STRIKES = 3
+LONG_WAIT_S = 30.0
+"""A timeout of a shorter wait is the test's own choice and says nothing of the server."""
+OPTION = "--max-response-mib"
+
+EVENT_END = b"\n\n"
+MAX_TOKENS = re.compile(rb'(?<!\\)"max_(?:completion_|output_)?tokens"\s*:\s*(\d{1,9})')
+CHOICES = re.compile(rb'(?<!\\)"(?:n|best_of)"\s*:\s*(\d{1,6})')
+STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+
+
+class LimitExceeded(httpx.RequestError):
+    """A server's answer went over one of the limits; the text names it."""
+
+
+class Interrupted(httpx.RequestError):
+    """The run was interrupted: the request was given up, or not sent."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The limits of one answer. All are far beyond what vLLM sends."""
+
+    body_bytes: int = 16 * MIB
+    """Of an answer in one piece, decompressed: parsed, JSON takes up to twenty times as much."""
+    stream_bytes: int = 32 * MIB
+    """Of a stream, with `PIECE_BYTES` for each piece."""
+    body_s: float = 30.0
+    """From the headers to the end of an answer in one piece."""
+    stream_s: float = 1800.0
+    """From the headers to the end of a stream."""
+
+
+DEFAULT = Bounds()
+
+
+@dataclass
+class Strikes:
+    """How often one server went over a limit; after `STRIKES` nothing more is asked of it.
+
+    Without it, a server that drips would cost every request of every gate its whole time.
+    """
+
+    count: int = 0
+    last: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, message: str) -> None:
+        """Count one."""
+        with self._lock:
+            self.count += 1
+            self.last = message
+
+    def check(self) -> None:
+        """Raise `LimitExceeded` where the server had its chances."""
+        if self.count >= STRIKES:
+            raise LimitExceeded(
+                f"nothing more is asked of this server: {self.count} answers went over a limit, "
+                f"the last one: {self.last}"
+            )
+
+
+class Budget:
+    """What is left of the limits for one request's answer. One thread at a time uses it."""
+
+    def __init__(
+        self, request: bytes, bounds: Bounds, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin now; `request` is the body that is sent."""
+        self._request = request
+        self._bounds = bounds
+        self._clock = clock
+        self._deadline: float | None = None
+        self._limit = ""
+        self._head_bytes = 0
+        self._in_head = True
+        self._stream = False
+        self._idle_s: float | None = None
+        self._ends = 0.0
+        self._size = self._pieces = self._events = 0
+        self._most_events: int | None = None
+        self._tail = b""
+        self._opened = 0
+        self._next_scan = DEPTH
+        self._event = bytearray()
+
+    def timeout(self, wanted: float | None) -> float | None:
+        """Return the seconds to wait for the next bytes, at most `wanted`.
+
+        Raises `LimitExceeded` where the time is over.
+        """
+        if self._deadline is None:
+            return wanted
+        left = self._deadline - self._clock()
+        if left <= 0:
+            raise LimitExceeded(self._limit)
+        return left if wanted is None else min(wanted, left)
+
+    def received(self, data: bytes) -> None:
+        """Count bytes from the network that belong to the head of the answer."""
+        if not self._in_head:
+            return
+        if self._deadline is None and data:
+            self._until(HEAD_S, f"the answer's headers did not end within {HEAD_S:g} s")
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES:
+            raise LimitExceeded(f"the answer's headers take more than {HEAD_BYTES // 1024} KiB")
+
+    def head_ended(self, *, stream: bool, idle_s: float | None) -> None:
+        """Begin the body; `idle_s` is how long a stream may bring no event."""
+        self._in_head = False
+        self._stream = stream
+        self._idle_s = idle_s
+        if stream:
+            self._ends = self._clock() + self._bounds.stream_s
+            self._progress()
+        else:
+            seconds = self._bounds.body_s
+            self._until(seconds, f"the answer's body did not end within {seconds:g} s")
+
+    def piece(self, data: bytes) -> None:
+        """Count a piece of the body, decompressed. Raises `LimitExceeded`."""
+        self._size += len(data)
+        self._pieces += 1
+        if self._stream:
+            self._count_stream(data)
+        elif self._size > self._bounds.body_bytes:
+            raise LimitExceeded(_too_large("answer", self._bounds.body_bytes))
+        self._check_depth(data)
+        self.timeout(None)
+
+    def _count_stream(self, data: bytes) -> None:
+        limit = self._bounds.stream_bytes
+        if self._size + self._pieces * PIECE_BYTES > limit:
+            raise LimitExceeded(_too_large("stream", limit))
+        window = self._tail + data
+        events = window.count(b"data:")
+        self._tail = window[-4:]
+        if events:
+            self._events += events
+            self._progress()
+        if self._events > EVENTS_BESIDE and self._events > self._allowed_events():
+            raise LimitExceeded(
+                f"the stream has more than {self._allowed_events():,} events, "
+                f"{EVENTS_PER_TOKEN} for each token that was asked for and {EVENTS_BESIDE} more"
+            )
+
+    def _allowed_events(self) -> int:
+        """Return how many events an answer to the request may have; found when first needed."""
+        if self._most_events is None:
+            tokens = [int(number) for number in MAX_TOKENS.findall(self._request)]
+            choices = [int(number) for number in CHOICES.findall(self._request)]
+            self._most_events = (
+                EVENTS_BESIDE + EVENTS_PER_TOKEN * max(tokens) * max([1, *choices])
+                if tokens
+                else self._bounds.stream_bytes
+            )
+        return self._most_events
+
+    def _progress(self) -> None:
+        now = self._clock()
+        idle = self._ends if self._idle_s is None else now + self._idle_s + SILENCE_S
+        if self._ends <= idle:
+            seconds = self._bounds.stream_s
+            self._deadline = self._ends
+            self._limit = f"the stream did not end within {seconds:g} s"
+        else:
+            self._deadline = idle
+            self._limit = f"the stream brought no event for {self._idle_s:g} s"
+
+    def _until(self, seconds: float, limit: str) -> None:
+        self._deadline = self._clock() + seconds
+        self._limit = limit
+
+    def _check_depth(self, data: bytes) -> None:
+        """Raise `LimitExceeded` where JSON, or an event of it, is nested too deep."""
+        first, *others = data.split(EVENT_END) if self._stream else [data]
+        self._extend(first)
+        for event in others:
+            self._event.clear()
+            self._opened, self._next_scan = 0, DEPTH
+            self._extend(event)
+
+    def _extend(self, data: bytes) -> None:
+        self._event += data
+        self._opened += data.count(b"[") + data.count(b"{")
+        if self._opened > self._next_scan:
+            self._next_scan = 2 * self._opened
+            if _depth(self._event) > DEPTH:
+                raise LimitExceeded(f"the answer's JSON is nested deeper than {DEPTH} levels")
+
+
+def _depth(text: bytes | bytearray) -> int:
+    """Return how deep the brackets of JSON are nested, strings left out."""
+    depth = deepest = 0
+    for match in STRING_OR_BRACKET.finditer(text):
+        token = match[0][:1]
+        if token in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token in b"]}":
+            depth -= 1
+    return deepest
+
+
+def _too_large(what: str, limit: int) -> str:
+    return f"the {what} is larger than {limit // MIB} MiB ({OPTION} sets the limit)"

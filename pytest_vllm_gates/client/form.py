@@ -1,0 +1,69 @@
+"""Reads answers that may have any form: what is not as in the API is `Malformed`, never a crash."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHOWN = 80
+MOST_TOKENS = 2**27
+"""More tokens than any context has."""
+MISREADINGS = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError,
+)  # fmt: skip
+
+
+class Malformed(httpx.DecodingError, ValueError):  # noqa: N818 - a state of the server
+    """A server's answer has another form than the API's; the text says where."""
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Read an answer; raises `Malformed`, with `what` it is, for a form that cannot be read."""
+    try:
+        yield
+    except (Malformed, httpx.HTTPStatusError):
+        raise
+    except MISREADINGS as error:
+        reason = f"no key {error}" if isinstance(error, KeyError) else str(error)
+        message = f"{what} is not as in the API: {reason[:300] or type(error).__name__}"
+        raise Malformed(message) from error
+
+
+def text(value: Any, where: str) -> str:
+    """Return a field as text, '' for null; raises `Malformed` for another type."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Malformed(f"{where} is {_shown(value)}, and the API has text there")
+    return value
+
+
+def count(value: Any, where: str) -> int:
+    """Return a field that counts something; raises `Malformed` for what is no count."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TOKENS:
+        raise Malformed(
+            f"{where} is {_shown(value)}, and the API has a count of 0 to {MOST_TOKENS:,} there"
+        )
+    return value
+
+
+def token_ids(value: Any, where: str) -> list[int]:
+    """Return a list of token ids; raises `Malformed` for anything else."""
+    if not isinstance(value, list):
+        raise Malformed(f"{where} is {_shown(value)}, and the API has a list there")
+    return [count(token, f"{where}[{place}]") for place, token in enumerate(value)]
+
+
+def _shown(value: Any) -> str:
+    try:
+        shown = repr(value)
+    except (ValueError, RecursionError):  # a number of 5,000 digits, a list in itself
+        shown = "..."
+    cut = shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 3]}..."
+    return f"{cut} ({type(value).__name__})"
