@@ -69,6 +69,12 @@ class GatesSession:
         self._config = config
         self._end: session_finish.End | None = None
         self._failed: set[str] = set()
+        self._interrupts = interrupt.InterruptHandler(self.run)
+        self._interrupts.install()
+
+    def pytest_unconfigure(self) -> None:
+        """Hand Ctrl-C back."""
+        self._interrupts.remove()
 
     def _name_paths(self, config: pytest.Config) -> None:
         """Run the shipped gates, and besides them whatever paths were named."""

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 MIB = 2**20
 HEAD_BYTES = 256 * 1024
 """Status line and headers, answers like `100 Continue` before them included."""
-HEAD_S = 30.0
-"""From the first byte of an answer to the end of its headers."""
+LEAST_S, WAITS = 10.0, 3
+"""Headers, and a body in one piece, may each take `WAITS` times as long as the request waits for a
+byte; never less than `LEAST_S`, nor more than `Bounds.body_s`."""
 DEPTH = 150
 """How deep JSON may be nested; Python's parser gives up at about 900."""
 PIECE_BYTES = 200
@@ -36,7 +37,7 @@ SILENCE_S = 1.0
 STRIKES = 3
 LONG_WAIT_S = 30.0
 """A timeout of a shorter wait is the test's own choice and says nothing of the server."""
-OPTION = "--max-response-mib"
+SIZE_OPTION, TIME_OPTION = "--max-response-mib", "--response-timeout"
 
 EVENT_END = b"\n\n"
 MAX_TOKENS = re.compile(rb'(?<!\\)"max_(?:completion_|output_)?tokens"\s*:\s*(\d{1,9})')
@@ -61,9 +62,19 @@ class Bounds:
     stream_bytes: int = 32 * MIB
     """Of a stream, with `PIECE_BYTES` for each piece."""
     body_s: float = 30.0
-    """From the headers to the end of an answer in one piece."""
+    """From the first byte to the end of the headers, and from there to the end of a body."""
     stream_s: float = 1800.0
     """From the headers to the end of a stream."""
+
+    @classmethod
+    def of(cls, mib: int, seconds: float) -> Bounds:
+        """Return the limits for answers of `mib` MiB, streams of twice as much and `seconds`."""
+        return cls(
+            body_bytes=mib * MIB,
+            stream_bytes=2 * mib * MIB,
+            body_s=min(cls.body_s, seconds),
+            stream_s=seconds,
+        )
 
 
 DEFAULT = Bounds()
@@ -99,9 +110,16 @@ class Budget:
     """What is left of the limits for one request's answer. One thread at a time uses it."""
 
     def __init__(
-        self, request: bytes, bounds: Bounds, clock: Callable[[], float] = time.monotonic
+        self,
+        request: bytes,
+        bounds: Bounds,
+        wait_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin now; `request` is the body that is sent."""
+        """Begin now; `request` is the body that is sent, `wait_s` the time it waits for a byte."""
+        self._wait_s = wait_s
+        wanted = bounds.body_s if wait_s is None else max(LEAST_S, WAITS * wait_s)
+        self._body_s = min(bounds.body_s, wanted)
         self._request = request
         self._bounds = bounds
         self._clock = clock
@@ -110,7 +128,6 @@ class Budget:
         self._head_bytes = 0
         self._in_head = True
         self._stream = False
-        self._idle_s: float | None = None
         self._ends = 0.0
         self._size = self._pieces = self._events = 0
         self._most_events: int | None = None
@@ -136,22 +153,20 @@ class Budget:
         if not self._in_head:
             return
         if self._deadline is None and data:
-            self._until(HEAD_S, f"the answer's headers did not end within {HEAD_S:g} s")
+            self._until(self._body_s, f"the answer's headers did not end in {self._body_s:g} s")
         self._head_bytes += len(data)
         if self._head_bytes > HEAD_BYTES:
             raise LimitExceeded(f"the answer's headers take more than {HEAD_BYTES // 1024} KiB")
 
-    def head_ended(self, *, stream: bool, idle_s: float | None) -> None:
-        """Begin the body; `idle_s` is how long a stream may bring no event."""
+    def head_ended(self, *, stream: bool) -> None:
+        """Begin the body."""
         self._in_head = False
         self._stream = stream
-        self._idle_s = idle_s
         if stream:
             self._ends = self._clock() + self._bounds.stream_s
             self._progress()
         else:
-            seconds = self._bounds.body_s
-            self._until(seconds, f"the answer's body did not end within {seconds:g} s")
+            self._until(self._body_s, f"the answer's body did not end in {self._body_s:g} s")
 
     def piece(self, data: bytes) -> None:
         """Count a piece of the body, decompressed. Raises `LimitExceeded`."""
@@ -194,14 +209,14 @@ class Budget:
 
     def _progress(self) -> None:
         now = self._clock()
-        idle = self._ends if self._idle_s is None else now + self._idle_s + SILENCE_S
+        idle = self._ends if self._wait_s is None else now + self._wait_s + SILENCE_S
         if self._ends <= idle:
             seconds = self._bounds.stream_s
             self._deadline = self._ends
-            self._limit = f"the stream did not end within {seconds:g} s"
+            self._limit = f"the stream did not end in {seconds:g} s ({TIME_OPTION} sets it)"
         else:
             self._deadline = idle
-            self._limit = f"the stream brought no event for {self._idle_s:g} s"
+            self._limit = f"the stream brought no event for {self._wait_s:g} s"
 
     def _until(self, seconds: float, limit: str) -> None:
         self._deadline = self._clock() + seconds
@@ -239,4 +254,4 @@ def _depth(text: bytes | bytearray) -> int:
 
 
 def _too_large(what: str, limit: int) -> str:
-    return f"the {what} is larger than {limit // MIB} MiB ({OPTION} sets the limit)"
+    return f"the {what} is larger than {limit // MIB} MiB ({SIZE_OPTION} sets the limit)"

@@ -145,13 +145,13 @@ class Recorder(httpx.HTTPTransport):
         sent_at = time.monotonic()
         wait_s: float | None = request.extensions.get("timeout", {}).get("read")
         request.headers["Accept-Encoding"] = "identity"
-        budget = Budget(request.read(), self._bounds)
+        budget = Budget(request.read(), self._bounds, wait_s)
         self._backend.turn_to(budget)
         try:
             self._strikes.check()
             response = super().handle_request(request)
             kind = response.headers.get("content-type", "")
-            budget.head_ended(stream=kind.startswith(EVENT_STREAM), idle_s=wait_s)
+            budget.head_ended(stream=kind.startswith(EVENT_STREAM))
             decompressor = _decompressor(response)
         except Exception as error:
             self.note(error, wait_s)

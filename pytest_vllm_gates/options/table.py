@@ -26,6 +26,8 @@ KEEP_SERVER = "15m"
 KEY_VARIABLE = "OPENAI_API_KEY"
 BOOT_TIMEOUT_S = 1800.0
 STALL_TIMEOUT_S = 300.0
+MAX_RESPONSE_MIB = 16
+RESPONSE_TIMEOUT_S = 1800.0
 ANSWER_TOKENS = 1024
 SAMPLES = 20
 LEAST_SOAK_S = 30.0
@@ -128,6 +130,24 @@ class Options:
         metavar="SECONDS",
         default=STALL_TIMEOUT_S,
         shown_default=f"{STALL_TIMEOUT_S:.0f}",
+    )
+    max_response_mib: int = option(
+        "--max-response-mib",
+        kinds.whole_number(1),
+        "MiB an answer of the server may have, a stream twice as many.",
+        metavar="N",
+        default=MAX_RESPONSE_MIB,
+        shown_default=f"{MAX_RESPONSE_MIB}",
+        repeat=ALWAYS,
+    )
+    response_timeout_s: float = option(
+        "--response-timeout",
+        kinds.SECONDS,
+        "Seconds a stream may take from its first byte to its end.",
+        metavar="SECONDS",
+        default=RESPONSE_TIMEOUT_S,
+        shown_default=f"{RESPONSE_TIMEOUT_S:.0f}",
+        repeat=ALWAYS,
     )
     keep_server_s: float = option(
         "--keep-server",

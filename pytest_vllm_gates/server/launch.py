@@ -12,11 +12,12 @@ import httpx2 as httpx
 
 from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.client import http, ready
+from pytest_vllm_gates.client.bounds import DEFAULT, Bounds
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.environment.overlay import lane_environment
 from pytest_vllm_gates.process.process import GuardedProcess, Process
 from pytest_vllm_gates.redaction.redactor import Redactor
-from pytest_vllm_gates.server import ready as server_ready
+from pytest_vllm_gates.server import key_demand, ready as server_ready
 from pytest_vllm_gates.server.log import LogWatch, earliest_error, read_from
 from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
 
@@ -75,6 +76,10 @@ class LaunchPlan:
     """Boot vLLM's renderer alone: tokenizer, template and config, no weights and no accelerator."""
     tape: Tape | None = None
     """Where what is sent to the server is kept."""
+    bounds: Bounds = DEFAULT
+    """The limits of its answers."""
+    demands_key: bool = False
+    """Whether every route but `/health` wants the key; vLLM itself wants it for some paths."""
 
 
 class Server:
@@ -145,7 +150,8 @@ class Server:
         self._plan.redactor.learn(key)
         argv = command(self._plan, port, alias)
         evidence = {"command": argv, "log": str(log)}
-        endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", alias, key, self._plan.tape)
+        base_url = f"http://127.0.0.1:{port}/v1"
+        endpoint = Endpoint(base_url, alias, key, self._plan.tape, self._plan.bounds)
         started = time.monotonic()
         self.process = self._start(argv, env=environment(self._plan, key), log=log)
         failure = self._await_health(endpoint, started, log)
@@ -219,9 +225,15 @@ class Server:
         return Failure(what=message, log=log, excerpt=excerpt, explanation=explanation)
 
 
-def attach(base_url: str, api_key: str | None, timeout_s: float, tape: Tape | None = None) -> Boot:
+def attach(
+    base_url: str,
+    api_key: str | None,
+    timeout_s: float,
+    tape: Tape | None = None,
+    bounds: Bounds = DEFAULT,
+) -> Boot:
     """Take a server that already runs: find what it serves and ask it one real chat."""
-    endpoint = Endpoint(base_url.rstrip("/"), "", api_key, tape)
+    endpoint = Endpoint(base_url.rstrip("/"), "", api_key, tape, bounds)
     evidence: dict[str, Any] = {"base_url": endpoint.base_url}
     started = time.monotonic()
     try:
@@ -255,13 +267,15 @@ def command(plan: LaunchPlan, port: int, alias: str) -> list[str]:
     source: dict[str, Any] = {"model": plan.checkpoint.source}
     if plan.checkpoint.revision:
         source["revision"] = plan.checkpoint.revision
-    arguments = flags.command_line(
-        flags.merged(
-            source,
-            {"served_model_name": [plan.family.name, alias], "host": "127.0.0.1", "port": port},
-            flags.serving(plan.family, plan.checkpoint, plan.lane),
-        )
+    served = flags.merged(
+        source,
+        {"served_model_name": [plan.family.name, alias], "host": "127.0.0.1", "port": port},
+        flags.serving(plan.family, plan.checkpoint, plan.lane),
     )
+    served.pop("api_key", None)  # each boot has a key of its own, in its environment
+    arguments = flags.command_line(served)
+    if plan.demands_key:
+        arguments += key_demand.ARGUMENTS
     program = (plan.renderer and plan.lane.start.renderer) or plan.lane.start.server
     return flags.start_command(
         plan.lane, [str(plan.python), *program], arguments, plan.checkpoint.source, port
@@ -273,7 +287,10 @@ def environment(plan: LaunchPlan, api_key: str) -> dict[str, str]:
     server = {"VLLM_API_KEY": api_key}
     if plan.checkpoint.folder:
         server["HF_HUB_OFFLINE"] = "1"
-    return lane_environment(plan.lane, plan.python, plan.overlay, plan.env, server)
+    variables = lane_environment(plan.lane, plan.python, plan.overlay, plan.env, server)
+    if plan.demands_key:
+        variables["PYTHONPATH"] = key_demand.import_path(variables)
+    return variables
 
 
 def free_port() -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import files
 from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.client.bounds import Bounds
 from pytest_vllm_gates.client.recorder import BOOT
 from pytest_vllm_gates.environment import environment as environments
 from pytest_vllm_gates.errors import UserError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.environment.environment import Environment
+    from pytest_vllm_gates.options.table import Options
     from pytest_vllm_gates.preflight.types import Check, Situation
     from pytest_vllm_gates.server.launch import Server
     from pytest_vllm_gates.server.startup_check import Startup
@@ -56,7 +58,8 @@ def boot(
     with tape.part(BOOT) if tape else contextlib.nullcontext():
         if run.lane.base_url:
             key = os.environ.get(options.api_key_env)
-            booted = launch.attach(run.lane.base_url, key, options.stall_timeout_s, tape)
+            bounds = bounds_of(options)
+            booted = launch.attach(run.lane.base_url, key, options.stall_timeout_s, tape, bounds)
             server = None
         else:
             try:
@@ -103,7 +106,13 @@ def _plan(run: Run, subject: Subject, environment: Environment, folder: Path) ->
         folder=folder,
         limits=launch.BootLimits(options.boot_timeout_s, options.stall_timeout_s),
         tape=run.tapes.get(subject.family.name),
+        bounds=bounds_of(options),
     )
+
+
+def bounds_of(options: Options) -> Bounds:
+    """Return the limits of a server's answers that the options set."""
+    return Bounds.of(options.max_response_mib, options.response_timeout_s)
 
 
 def _served(

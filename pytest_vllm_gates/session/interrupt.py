@@ -1,16 +1,68 @@
-"""Ctrl-C in a run: what was not judged holds the verdict.
+"""Ctrl-C in a run: the run ends within seconds, and what was not judged holds the verdict.
 
-The server does not get the signal: `process/guard.py` shields it, and the run ends it.
+The server does not get the signal: `process/guard.py` shields it, and the run ends it. A test waits
+in threads for answers that take minutes; the handler gives up all of them before Python raises
+`KeyboardInterrupt`, so that no queue of requests is worked off first.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_vllm_gates.client.network import Connections
     from pytest_vllm_gates.session.run import Run
+
+QUIET_S = 10.0
+"""How long after the first Ctrl-C another one changes nothing: the run is ending."""
+NETWORK = "pytest_vllm_gates.client.network"
+
+
+class InterruptHandler:
+    """The handler of SIGINT while a run lasts."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._first: float | None = None
+        self._before: Any = None
+
+    def install(self) -> None:
+        """Take Python's own handler's place; another program's handler stays."""
+        if connections := _connections():
+            connections.begin()
+        ours = threading.current_thread() is threading.main_thread()
+        if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self._interrupted)
+
+    def remove(self) -> None:
+        """Put Python's own handler back."""
+        if self._before is not None and signal.getsignal(signal.SIGINT) == self._interrupted:
+            signal.signal(signal.SIGINT, self._before)
+        self._before = None
+        if connections := _connections():
+            connections.begin()
+
+    def _interrupted(self, number: int, frame: Any) -> None:
+        now = time.monotonic()
+        if self._first is not None and now - self._first < QUIET_S:
+            return
+        self._first = now
+        note(self._run)
+        if connections := _connections():
+            connections.end()
+        signal.default_int_handler(number, frame)
+
+
+def _connections() -> Connections | None:
+    """Return this process's connections; None where nothing was asked yet."""
+    network = sys.modules.get(NETWORK)
+    return network.CONNECTIONS if network else None
 
 
 def note(run: Run) -> None:

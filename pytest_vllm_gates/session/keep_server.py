@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -41,9 +42,12 @@ class ServerKeeping:
         cls, plan: LaunchPlan, environment: Environment, idle_s: float, explain: Explain
     ) -> ServerKeeping:
         """Return it; raises `UserError` where keys would not be safe."""
+        from pytest_vllm_gates.server import key_demand, launch  # noqa: PLC0415
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415 - only where it is asked
         from pytest_vllm_gates.server.kept.fingerprint import fingerprint  # noqa: PLC0415
 
+        if key_demand.possible(plan.lane, launch.environment(plan, "")):
+            plan = dataclasses.replace(plan, demands_key=True)
         return cls(plan, idle_s, kept_registry.open_root(), fingerprint(plan, environment), explain)
 
     def find(self) -> tuple[Server, KeptRecord] | None:
@@ -83,7 +87,9 @@ class ServerKeeping:
         try:
             key = kept_registry.key(entry)
             self.plan.redactor.learn(key)
-            endpoint = Endpoint(record.base_url, record.model, key, self.plan.tape)
+            plan = self.plan
+            endpoint = Endpoint(record.base_url, record.model, key, plan.tape, plan.bounds)
+            boot_times, _ = record.boot_times, record.booted_at
         except UserError as error:
             self.passed_over.append(f"{entry.name} is not used: {error}")
             return None
@@ -92,6 +98,9 @@ class ServerKeeping:
             return None
         process = KeptProcess.of(entry.folder, hold, record, self.plan.folder / "server.log")
         try:
+            # First, before the key and prompts go there: the port may be another program's now.
+            if process.poll() is None and record.listens and not process.listens(record.port):
+                raise client_ready.NotServing(f"port {record.port} is not its own any more")  # noqa: TRY301
             if process.poll() is not None or not ready.healthy(endpoint):
                 raise client_ready.NotServing("it is not healthy any more")  # noqa: TRY301
             if record.renderer:
@@ -114,7 +123,7 @@ class ServerKeeping:
             "passed_over": self.passed_over,
         }
         evidence = {**record.evidence, "log": str(process.log), KEPT: keeping}
-        boot = Boot(endpoint=endpoint, times=record.boot_times, evidence=evidence)
+        boot = Boot(endpoint=endpoint, times=boot_times, evidence=evidence)
         return launch.Server(self.plan, lambda _: None, explain=self.explain, taken=(boot, process))
 
     def boot(
@@ -125,7 +134,7 @@ class ServerKeeping:
         inventory: dict[str, Any],
     ) -> Server:
         """Boot a server and keep it, if it comes to serve; `more` is evidence of its boot."""
-        from pytest_vllm_gates.server import launch  # noqa: PLC0415
+        from pytest_vllm_gates.server import key_demand, launch  # noqa: PLC0415
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.hold import Hold  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
@@ -153,6 +162,7 @@ class ServerKeeping:
             "attached": False,
             "idle_limit_s": self.idle_s,
             "passed_over": self.passed_over,
+            "open_routes": key_demand.open_routes(endpoint),
         }
         return server
 
@@ -162,7 +172,7 @@ class ServerKeeping:
 
         plan, endpoint = self.plan, boot.endpoint
         assert endpoint and boot.times  # noqa: S101 - it serves
-        return KeptRecord(
+        record = KeptRecord(
             name=process.folder.name,
             family=plan.family.name,
             lane=plan.lane.name,
@@ -180,6 +190,7 @@ class ServerKeeping:
             inventory=inventory,
             fingerprint=self.fingerprint,
         )
+        return record.model_copy(update={"listens": process.listens(record.port)})
 
     def _buried(self, entry: KeptEntry) -> str:
         """Clear away a server that has ended by itself, with its log in this run's folder."""
@@ -192,7 +203,7 @@ class ServerKeeping:
         if log and status:
             copy = self.plan.folder / f"kept-{entry.name}.log"
             copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes(log.read_bytes())
+            shutil.copyfile(log, copy)
             failure = self.explain(copy, status[0])
             ending = f"{entry.name} died while it was kept (exit status {status[0]})"
             ending += f": {failure.brief}" if failure and failure.brief else ""
@@ -224,3 +235,9 @@ def lines(subject: Subject, boot: Boot) -> Iterator[str]:
             f"is idle for {span(keeping['idle_limit_s'])} "
             f"(vllm-gates servers stop {keeping['name']})"
         )
+        if keeping["open_routes"]:
+            yield (
+                f"{subject.family.name}: {keeping['name']} answers requests without its key at "
+                f"{', '.join(keeping['open_routes'])}: other users of this machine can reach it "
+                "(docs/kept-servers.md)"
+            )

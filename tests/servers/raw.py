@@ -18,6 +18,7 @@ import json
 import math
 import queue
 import random
+import re
 import selectors
 import socket
 import subprocess
@@ -113,7 +114,8 @@ def _received(connection: socket.socket) -> bytes:
         data += received
         if size == math.inf and b"\r\n\r\n" in data:
             head = bytes(data).partition(b"\r\n\r\n")[0]
-            size = len(head) + 4 + int(head.rpartition(b"Content-Length: ")[2])
+            length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+            size = len(head) + 4 + int(length[1] if length else 0)
     return bytes(data)
 
 

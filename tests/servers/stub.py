@@ -46,35 +46,6 @@ class Faults(dict[str, int]):
             self[name] = int(number or 1)
 
 
-class StubServer(ThreadingHTTPServer):
-    """Serves a model under `names`; `chats` counts the requests for a completion."""
-
-    daemon_threads = True
-    allow_reuse_address = False
-
-    def __init__(
-        self,
-        faults: str = "",
-        *,
-        key: str | None = None,
-        names: Sequence[str] = ("m",),
-        port: int = 0,
-    ) -> None:
-        """`key`: the API key that requests need; `port`: 0 for a free one."""
-        super().__init__(("127.0.0.1", port), Handler)
-        self.names = names
-        self.key = key
-        self.faults = Faults(faults)
-        self.chats = 0
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Print nothing about clients that close their connection."""
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-
 class Handler(BaseHTTPRequestHandler):
     """Answers one connection."""
 
@@ -215,6 +186,36 @@ class Handler(BaseHTTPRequestHandler):
     def chunk(self, data: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
+
+
+class StubServer(ThreadingHTTPServer):
+    """Serves a model under `names`; `chats` counts the requests for a completion."""
+
+    handler: type[BaseHTTPRequestHandler] = Handler
+    daemon_threads = True
+    allow_reuse_address = False
+
+    def __init__(
+        self,
+        faults: str = "",
+        *,
+        key: str | None = None,
+        names: Sequence[str] = ("m",),
+        port: int = 0,
+    ) -> None:
+        """`key`: the API key that requests need; `port`: 0 for a free one."""
+        super().__init__(("127.0.0.1", port), self.handler)
+        self.names = names
+        self.key = key
+        self.faults = Faults(faults)
+        self.chats = 0
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print nothing about clients that close their connection."""
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/v1"
 
 
 def leak() -> None:
