@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.server.kept import registry as kept_registry
 from pytest_vllm_gates.server.kept.process import read_ending
-from pytest_vllm_gates.server.kept.record import span
+from pytest_vllm_gates.server.kept.record import shown, span
 from pytest_vllm_gates.server.kept.registry import KeptState
 
 if TYPE_CHECKING:
@@ -39,8 +38,8 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print what is kept; there is nothing that could fail."""
-    entries = [*kept_registry.entries(kept_registry.root())]
+    """Print what is kept; raises `UserError` where others can write there."""
+    entries = [*kept_registry.entries(kept_registry.existing_root())]
     if options.json:
         print(json.dumps([_document(entry) for entry in entries], indent=2))
         return 0
@@ -56,13 +55,18 @@ def end(options: argparse.Namespace) -> int:
 
     Raises `UserError` where none or several could be meant.
     """
-    entries = [*kept_registry.entries(kept_registry.root())]
+    entries = [*kept_registry.entries(kept_registry.existing_root())]
     chosen = entries if options.all else [_chosen(entries, options.which)]
     left_running = 0
     for entry in chosen:
-        if entry.state is KeptState.ELSEWHERE and entry.record:
+        if entry.state is KeptState.UNSAFE:
+            left_running += 1
+            problem = kept_registry.open_to_others(entry.folder)
+            print(f"{entry.name} is left alone: {entry.folder} {problem}")
+        elif entry.state is KeptState.ELSEWHERE and entry.record:
             print(
-                f"{entry.name} is left alone: it is on {entry.record.host.name}; stop it there, or "
+                f"{entry.name} is left alone: it is on {shown(entry.record.host.name)}; stop it "
+                f"there, or "
                 f"forget it: rm -r {entry.folder}"
             )
         elif kept_registry.stop(entry, force=options.force):
@@ -101,14 +105,13 @@ def _document(entry: KeptEntry) -> dict[str, Any]:
     document: dict[str, Any] = {"name": entry.name, "state": str(entry.state)}
     if record is None:
         return document
-    booted = datetime.datetime.fromisoformat(record.booted).timestamp()
     return document | {
-        "family": record.family,
-        "lane": record.lane,
-        "checkpoint": record.checkpoint,
+        "family": shown(record.family),
+        "lane": shown(record.lane),
+        "checkpoint": shown(record.checkpoint),
         "pid": record.server.pid,
         "url": record.base_url,
-        "age_s": round(time.time() - booted),
+        "age_s": round(time.time() - record.booted_at.timestamp()),
         "idle_s": None if idle_s is None else round(idle_s),
         "ends_in_s": None if idle_s is None else max(0, round(entry.hold.idle_limit_s - idle_s)),
         "idle_limit_s": entry.hold.idle_limit_s if up else None,
@@ -128,7 +131,7 @@ def _lines(entry: KeptEntry) -> list[str]:
     elif document["idle_s"] is not None:
         state += f" for {span(document['idle_s'])}, ends in {span(document['ends_in_s'])}"
     elif entry.state is KeptState.ELSEWHERE:
-        state = f"on {entry.record.host.name}"
+        state = f"on {shown(entry.record.host.name)}"
     lines = [
         f"{entry.name}  {document['family']} ({document['checkpoint']}) "
         f"on lane {document['lane']}, {state}",

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import time
 from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.server.kept import private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,6 +18,7 @@ NAME = "hold"
 TRIES_S = 0.5
 """Whoever looks whether a lock is held has it for a moment."""
 LOOK_S = 0.02
+LIMIT_BYTES = 64
 
 
 class Hold:
@@ -33,7 +37,7 @@ class Hold:
         if self._handle is not None:
             return True
         try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT | private.CAREFULLY, 0o600)
         except OSError:
             return False
         deadline = time.monotonic() + within_s
@@ -66,7 +70,7 @@ class Hold:
         if self._handle is not None:
             return True
         try:
-            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(self.path, os.O_RDONLY | private.CAREFULLY)
         except OSError:
             return False
         try:
@@ -76,15 +80,20 @@ class Hold:
 
     @property
     def idle_limit_s(self) -> float:
-        """Seconds that the server may be idle; 0 where the file does not say."""
+        """Seconds that the server may be idle; 0 where the file has no finite number of them."""
         try:
-            return float(self.path.read_text(encoding="ascii"))
+            seconds = float(private.read(self.path, LIMIT_BYTES))
         except (OSError, ValueError):
             return 0.0
+        return max(0.0, seconds) if math.isfinite(seconds) else 0.0
 
     @idle_limit_s.setter
     def idle_limit_s(self, seconds: float) -> None:
-        self.path.write_text(f"{seconds}\n", encoding="ascii")
+        # In place: the lock is on this very file.
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | private.CAREFULLY, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.truncate()
+            file.write(f"{seconds}\n")
 
     def idle_s(self) -> float:
         """Return the seconds since the server was last used."""

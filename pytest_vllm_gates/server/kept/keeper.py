@@ -15,12 +15,13 @@ of its own, for the reason that `guard.py` has none.
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
+import math
 import os
 import select
 import shutil
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -32,16 +33,19 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[3]))
 
 from pytest_vllm_gates.process.process import ORPHANED_GRACE_S, GuardedProcess, started
+from pytest_vllm_gates.server.kept import private
 from pytest_vllm_gates.server.kept.hold import Hold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 RECORD = "record.json"
 ENDED = "ended.json"
 POLL_S = 0.05
 LOOK_S = 0.5
 ASK_S = 5.0
+MOST_BYTES = 16 * 2**20
+"""Some engines' metrics are a hundredth of that."""
 # What moves when a request is served; vLLM does not count who asks for /metrics or /health.
 MOVING = ("http_requests_total", "vllm:prompt_tokens_total", "vllm:generation_tokens_total",
           "vllm:num_requests_running", "vllm:num_requests_waiting")  # fmt: skip
@@ -112,18 +116,37 @@ def keep(process: GuardedProcess, hold: Hold, base_url: str, key: str) -> bool:
 
 
 def served(base_url: str, key: str) -> float:
-    """Return a figure that changes with every request served; 0 where the server tells none."""
+    """Return a figure that changes with every request served; 0 where the server has none.
+
+    The answer may take 5 seconds in all, and have 16 MiB: a server that drips does not hold this
+    program up.
+    """
     url = urlsplit(base_url)
-    connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=ASK_S)
+    # HTTP/1.0: the answer comes in no chunks and ends with the connection.
+    request = f"GET /metrics HTTP/1.0\r\nHost: {url.netloc}\r\nAuthorization: Bearer {key}\r\n\r\n"
     try:
-        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {key}"})
-        reply = connection.getresponse()
-        text = reply.read().decode("utf-8", "replace") if reply.status == http.client.OK else ""
-    except (OSError, http.client.HTTPException):
+        answer = _exchanged((url.hostname or "", url.port or 80), request.encode())
+    except OSError:
         return 0.0
-    finally:
-        connection.close()
-    return sum(_values(text.splitlines()))
+    head, _, body = answer.decode("utf-8", "replace").partition("\r\n\r\n")
+    is_ok = head.split(maxsplit=2)[1:2] == ["200"]
+    return sum(_values(body.splitlines())) if is_ok else 0.0
+
+
+def _exchanged(address: tuple[str, int], request: bytes) -> bytes:
+    """Return what is answered until the connection ends; raises `OSError` beyond the limits."""
+    deadline = time.monotonic() + ASK_S
+    answer = bytearray()
+    with socket.create_connection(address, timeout=ASK_S) as connection:
+        connection.sendall(request)
+        while True:
+            connection.settimeout(max(0.001, deadline - time.monotonic()))
+            piece = connection.recv(2**16)
+            answer += piece
+            if not piece:
+                return bytes(answer)
+            if len(answer) > MOST_BYTES or time.monotonic() > deadline:
+                raise OSError("too long an answer")
 
 
 def _values(lines: Iterable[str]) -> Iterable[float]:
@@ -131,15 +154,9 @@ def _values(lines: Iterable[str]) -> Iterable[float]:
         name, _, value = line.rpartition(" ")
         if name.partition("{")[0] in MOVING:
             with contextlib.suppress(ValueError):
-                yield float(value)
-
-
-def write(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON that only its owner can read, whole or not at all."""
-    aside = path.with_suffix(".new")
-    aside.touch(mode=0o600)
-    aside.write_text(json.dumps(value), encoding="utf-8")
-    aside.replace(path)
+                number = float(value)
+                if math.isfinite(number):  # "not a number" would differ from itself for ever
+                    yield number
 
 
 def leave() -> None:
@@ -168,14 +185,14 @@ def main() -> None:
     hold, died, keep_order = Hold(folder), False, booted(process, orders)
     if keep_order:
         key = order["env"].get("VLLM_API_KEY", "")
-        write(folder / RECORD, keep_order["keep"])
+        private.write(folder / RECORD, json.dumps(keep_order["keep"]))
         print(json.dumps("kept"), flush=True)
         died = keep(process, hold, keep_order["keep"]["base_url"], key)
     status = process.stop()
     # Whoever uses it takes away what is left; what died unseen is to be told.
     if died or not hold.acquire(0):
         with contextlib.suppress(OSError):
-            write(folder / ENDED, {"status": status, "at": time.time()})
+            private.write(folder / ENDED, json.dumps({"status": status, "at": time.time()}))
     else:
         shutil.rmtree(folder, ignore_errors=True)
 

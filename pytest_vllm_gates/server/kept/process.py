@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.process import guard
 from pytest_vllm_gates.process.process import DEFAULT_GRACE_S, HURRY_S, started
+from pytest_vllm_gates.server.kept import listener, private
 from pytest_vllm_gates.server.kept.keeper import ENDED
 from pytest_vllm_gates.server.kept.record import KeptRecord, ProcessId
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 KEEPER = Path(__file__).with_name("keeper.py")
 KEY = "key"
+ENDED_BYTES = 4096
 POLL_S = 0.02
 TOLD_S = 2.0
 """What a keeper gets to write down how its server ended."""
@@ -65,7 +68,7 @@ class KeptProcess:
     @classmethod
     def of(cls, folder: Path, hold: Hold, record: KeptRecord, log: Path) -> KeptProcess:
         """Return the process of a kept server, whose lock is held."""
-        process = cls(folder, hold, log, Path(record.evidence["log"]))
+        process = cls(folder, hold, log, record.log(folder))
         process.server, process.keeper = record.server, record.keeper
         return process
 
@@ -92,8 +95,7 @@ class KeptProcess:
 
     def keep(self, record: KeptRecord, key: str) -> None:
         """Have the server stay when this process goes."""
-        (self.folder / KEY).touch(mode=0o600)
-        (self.folder / KEY).write_text(key, encoding="ascii")
+        private.write(self.folder / KEY, key)
         self._order(keep=record.model_dump())
         self._hang_up()
 
@@ -103,6 +105,10 @@ class KeptProcess:
         return tuple(
             ProcessId(pid=pid, started=start) for pid, start in children if start is not None
         )
+
+    def listens(self, port: int) -> bool:
+        """Return whether a process of the tree has the port, and no stranger's."""
+        return listener.listens(port, guard.descendants(self.pid))
 
     @property
     def pid(self) -> int:
@@ -155,7 +161,7 @@ class KeptProcess:
     def _settle(self) -> None:
         """Put a copy of the log in place of the link, which soon leads nowhere."""
         self._hang_up()
-        if self.log.is_symlink() and self.original.exists():
+        if self.log.is_symlink() and private.is_file(self.original):
             self.log.unlink()
             shutil.copyfile(self.original, self.log)
 
@@ -194,19 +200,46 @@ class KeptProcess:
 def read_ending(folder: Path) -> tuple[int, float] | None:
     """Return with which status a kept server ended and when, in seconds since 1970."""
     try:
-        record = json.loads((folder / ENDED).read_text(encoding="utf-8"))
-        return int(record["status"]), float(record["at"])
-    except (OSError, ValueError, KeyError, TypeError):
+        record = json.loads(private.read(folder / ENDED, ENDED_BYTES))
+        status, at = int(record["status"]), float(record["at"])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    return (status, at) if math.isfinite(at) else None
 
 
 def lives(process_id: ProcessId) -> bool:
-    """Return whether this very process runs."""
-    return started(process_id.pid) == process_id.started
+    """Return whether this very process runs, and is this user's."""
+    pid = process_id.pid
+    return pid > 0 and started(pid) == process_id.started and _user(pid) == os.geteuid()
 
 
 def send(process_id: ProcessId, number: int) -> None:
-    """Send a signal to this very process, if it still runs."""
-    if lives(process_id):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(process_id.pid, number)
+    """Send a signal to this very process, if it still runs and is this user's."""
+    if process_id.pid <= 0:
+        return
+    try:
+        # Refers to one process: the id may be given to another after it was looked at.
+        handle = os.pidfd_open(process_id.pid)
+    except ProcessLookupError:
+        return
+    except OSError:  # Linux before 5.3, and sandboxes
+        if lives(process_id):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process_id.pid, number)
+        return
+    try:
+        if lives(process_id):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(handle, number)
+    finally:
+        os.close(handle)
+
+
+def _user(pid: int) -> int | None:
+    """Return the effective user of a process, None where there is no such process."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    words = next(line for line in status.splitlines() if line.startswith("Uid:")).split()
+    return int(words[2])  # Uid: real, effective, saved, of the file system; proc(5)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
 
 from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction.redactor import names_a_secret
 from pytest_vllm_gates.server.types import BootTimes
 
@@ -17,14 +22,18 @@ VERSION: Literal[1] = 1
 # What of a fingerprint may be told with its values; the others' are hashes.
 SHOWN_WITH_VALUES = re.compile(r"flag |package |plugin$|lane$|checkpoint$")
 NAMES_TOLD = 3
+MOST_SHOWN = 500
 MINUTE_S = 60
+LOOPBACK = r"^http://127\.0\.0\.1:[0-9]{1,5}/v1$"
+MOST_PROCESSES = 4096
+LOG_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 
 
 class ProcessId(toml.Record):
     """One process: ids are given again, and with its start it is this one."""
 
-    pid: int
-    started: int
+    pid: Annotated[int, Field(ge=0, lt=2**31)]
+    started: Annotated[int, Field(ge=0, lt=2**63)]
     """Clock ticks since the machine started."""
 
 
@@ -45,15 +54,17 @@ class KeptRecord(toml.Record):
     family: str
     lane: str
     checkpoint: str
-    base_url: str
+    base_url: Annotated[str, Field(pattern=LOOPBACK)]
     model: str
     """The alias of its boot among the served models."""
     renderer: bool
     server: ProcessId
     """The guard, root of the server's tree."""
     keeper: ProcessId
-    tree: tuple[ProcessId, ...]
+    tree: Annotated[tuple[ProcessId, ...], Field(max_length=MOST_PROCESSES)]
     """The other processes of the server, as they were when it had booted."""
+    listens: bool = False
+    """Whether one of them had the port then; what runs in a container has it elsewhere."""
     host: Host
     booted: str
     """ISO 8601, with its zone."""
@@ -67,8 +78,32 @@ class KeptRecord(toml.Record):
 
     @property
     def boot_times(self) -> BootTimes:
-        """The times of its boot."""
-        return BootTimes(**self.times)  # type: ignore[arg-type]
+        """The times of its boot; raises `UserError` where they are not those of a boot."""
+        try:
+            return BootTimes(**self.times)  # type: ignore[arg-type]
+        except TypeError as error:
+            raise UserError(f"its record has no times of a boot: {shown(str(error))}") from error
+
+    @property
+    def booted_at(self) -> datetime.datetime:
+        """When it was booted; raises `UserError` where that is not a time with a zone."""
+        try:
+            at = datetime.datetime.fromisoformat(self.booted)
+        except ValueError:
+            at = None
+        if at is None or at.tzinfo is None:
+            raise UserError(f"its record has no time of its boot: {shown(self.booted)!r}")
+        return at
+
+    @property
+    def port(self) -> int:
+        """The port of the loopback interface that it answers at."""
+        return int(self.base_url.rpartition(":")[2].partition("/")[0])
+
+    def log(self, folder: Path) -> Path:
+        """Return its log, which lies in the server's own folder whatever the record says."""
+        name = Path(str(self.evidence.get("log"))).name
+        return folder / (name if LOG_NAME.fullmatch(name) else "server.log")
 
 
 def differences(kept: Mapping[str, str], requested: Mapping[str, str]) -> Iterator[str]:
@@ -78,11 +113,12 @@ def differences(kept: Mapping[str, str], requested: Mapping[str, str]) -> Iterat
         if kept_value == requested_value:
             continue
         if SHOWN_WITH_VALUES.match(name) and not names_a_secret(name):
-            yield f"{name} (kept {_value_words(kept_value)}, asked {_value_words(requested_value)})"
+            kept_words, requested_words = _value_words(kept_value), _value_words(requested_value)
+            yield f"{shown(name)} (kept {kept_words}, asked {requested_words})"
         elif kept_value is None or requested_value is None:
-            yield f"{name} ({'not there' if kept_value is None else 'not any more'})"
+            yield f"{shown(name)} ({'not there' if kept_value is None else 'not any more'})"
         else:
-            yield name
+            yield shown(name)
 
 
 def shortened(differing: list[str]) -> str:
@@ -99,5 +135,14 @@ def span(seconds: float) -> str:
     return f"{seconds / MINUTE_S:.0f} min" if seconds < 2 * hour_s else f"{seconds / hour_s:.0f} h"
 
 
+def shown(text: str) -> str:
+    """Return a record's text for a terminal: what does not print is escaped, and the end cut."""
+    cut = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in cut
+    )
+
+
 def _value_words(value: str | None) -> str:
-    return "none" if value is None else value or "set"
+    return "none" if value is None else shown(value) or "set"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import pwd
+import re
 import secrets
 import shutil
 import signal
-import stat
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,10 +19,11 @@ from pydantic import ValidationError
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.process.process import HURRY_S
+from pytest_vllm_gates.server.kept import private
 from pytest_vllm_gates.server.kept.hold import Hold
 from pytest_vllm_gates.server.kept.keeper import RECORD
 from pytest_vllm_gates.server.kept.process import KEY, lives, read_ending, send
-from pytest_vllm_gates.server.kept.record import Host, KeptRecord
+from pytest_vllm_gates.server.kept.record import Host, KeptRecord, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,8 @@ PIDS = Path("/proc/self/ns/pid")
 YOUNG_S = 5.0
 """A folder that was made just now has no lock yet."""
 STOP_POLL_S = 0.05
+FOLDER_NAME = re.compile(r"[0-9a-f]{6}")
+KEY_BYTES = 4096
 
 
 class KeptState(StrEnum):
@@ -44,6 +47,7 @@ class KeptState(StrEnum):
     ELSEWHERE = "on another machine"
     BOOTING = "booting"
     UNREADABLE = "no record"
+    UNSAFE = "not this user's alone"
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,15 @@ def open_root() -> Path:
             f"no folder for kept servers: {error.strerror}: {folder}\n"
             "name another place in XDG_STATE_HOME, or leave --keep-server out"
         ) from error
+    return existing_root()
+
+
+def existing_root() -> Path:
+    """Return the folder of kept servers, which need not be there.
+
+    Raises `UserError` where others can get at it: what is in it is not believed then.
+    """
+    folder = root()
     if problem := open_to_others(folder):
         raise UserError(
             f"{folder} {problem}: the keys of kept servers would not be safe there\n"
@@ -100,15 +113,11 @@ def create_folder(folder: Path) -> Path:
 
 
 def open_to_others(path: Path) -> str:
-    """Return why a file or folder is not its user's alone; '' where it is."""
-    status = path.lstat()
-    if stat.S_ISLNK(status.st_mode):
-        return "is a link"
-    if status.st_uid != os.geteuid():
-        return f"belongs to {_user(status.st_uid)}"
-    if status.st_mode & 0o077:
-        return f"is open to others (mode {stat.S_IMODE(status.st_mode):04o})"
-    return ""
+    """Return why a file or folder is not its user's alone; '' where it is, or is not there."""
+    try:
+        return private.problem(path.lstat())
+    except FileNotFoundError:
+        return ""
 
 
 def key(kept_entry: KeptEntry) -> str:
@@ -118,15 +127,15 @@ def key(kept_entry: KeptEntry) -> str:
         for file in (kept_entry.folder, path):
             if problem := open_to_others(file):
                 raise UserError(f"its key is not safe: {file} {problem}")
-        return path.read_text(encoding="ascii")
+        return private.read(path, KEY_BYTES)
     except OSError as error:
-        raise UserError(f"its key cannot be read: {error.strerror}: {path}") from error
+        raise UserError(f"its key cannot be read: {error.strerror or error}: {path}") from error
 
 
 def log_of(kept_entry: KeptEntry) -> Path | None:
     """Return a kept server's log, where there is one."""
-    log = Path(kept_entry.record.evidence["log"]) if kept_entry.record else None
-    return log if log and log.is_file() else None
+    log = kept_entry.record.log(kept_entry.folder) if kept_entry.record else None
+    return log if log and private.is_file(log) else None
 
 
 def this_host() -> Host:
@@ -139,22 +148,30 @@ def this_host() -> Host:
 
 
 def entries(folder: Path) -> Iterator[KeptEntry]:
-    """Yield what lies in the folder of kept servers, the oldest first."""
-    if not folder.is_dir():
+    """Yield the servers in the folder of kept servers, the oldest first.
+
+    A folder whose name is not that of a server is left out, and one that others can get at is
+    `UNSAFE`: nothing in it is read.
+    """
+    if not folder.is_dir() or open_to_others(folder):
         return
-    paths = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
-    for file in sorted(paths, key=lambda path: path.stat().st_mtime):
-        if file.exists():
-            yield _entry(file)
+    by_age = []
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it ends just now
+            if FOLDER_NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                by_age.append((path.lstat().st_mtime, path))
+    for _, path in sorted(by_age):
+        with contextlib.suppress(FileNotFoundError):
+            yield _entry(path)
 
 
 def _entry(folder: Path) -> KeptEntry:
+    if private.problem(folder.lstat()):
+        return KeptEntry(folder, KeptState.UNSAFE)
     held = Hold(folder).held()
-    try:
-        text = (folder / RECORD).read_text(encoding="utf-8")
-        record = KeptRecord.model_validate_json(text)
-    except (OSError, ValueError, ValidationError):
-        young = time.time() - folder.stat().st_mtime < YOUNG_S
+    record = _record(folder)
+    if record is None:
+        young = time.time() - folder.lstat().st_mtime < YOUNG_S
         return KeptEntry(folder, KeptState.BOOTING if held or young else KeptState.UNREADABLE)
     host = this_host()
     if record.host != host:
@@ -168,12 +185,24 @@ def _entry(folder: Path) -> KeptEntry:
     return KeptEntry(folder, KeptState.IN_USE if held else KeptState.IDLE, record)
 
 
+def _record(folder: Path) -> KeptRecord | None:
+    """Return a server's record, None where there is none that can be believed."""
+    try:
+        record = KeptRecord.model_validate_json(private.read(folder / RECORD))
+        _ = record.booted_at
+    except (OSError, ValueError, ValidationError, UserError):
+        return None
+    return record if record.name == folder.name else None
+
+
 def clear(kept_entry: KeptEntry) -> bool:
     """End what is left of a server that nobody keeps, and remove its folder.
 
-    False where somebody else is at it. Only processes that the record names are ended, and only
-    while their start is what it says.
+    False where somebody else is at it. Only processes of this user that the record names are
+    ended, and only while their start is what it says.
     """
+    if kept_entry.state is KeptState.UNSAFE:
+        return False
     hold = kept_entry.hold
     if not hold.acquire():
         return False
@@ -211,11 +240,5 @@ def give_way() -> Iterator[str]:
     """End the idle kept servers of this machine, for a boot that has no memory beside them."""
     for kept_entry in [*entries(root())]:
         if kept_entry.state is KeptState.IDLE and kept_entry.record and stop(kept_entry):
-            yield f"{kept_entry.name}, {kept_entry.record.family} on lane {kept_entry.record.lane}"
-
-
-def _user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
+            family, lane = map(shown, (kept_entry.record.family, kept_entry.record.lane))
+            yield f"{kept_entry.name}, {family} on lane {lane}"

@@ -12,7 +12,7 @@ from survivors import alive, none_of, until
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.process.process import started
-from pytest_vllm_gates.server.kept import registry
+from pytest_vllm_gates.server.kept import private, registry
 from pytest_vllm_gates.server.kept.record import Host, KeptRecord, ProcessId
 from pytest_vllm_gates.server.kept.registry import KeptState
 
@@ -50,8 +50,8 @@ def record(folder: Path, **changes: Any) -> KeptEntry:
         "inventory": {}, "fingerprint": {},
     }  # fmt: skip
     kept_record = KeptRecord(**{**values, **changes})
-    (server_folder / "record.json").write_text(kept_record.model_dump_json())
-    (server_folder / "hold").write_text("60\n")
+    private.write(server_folder / "record.json", kept_record.model_dump_json())
+    private.write(server_folder / "hold", "60\n")
     return entry_of(server_folder)
 
 
@@ -112,7 +112,7 @@ def test_records_of_other_machines_are_left_alone(
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "something else"}'])
 def test_invalid_record_is_unreadable(folder: Path, text: str) -> None:
     server_folder = registry.create_folder(folder)
-    (server_folder / "record.json").write_text(text)
+    private.write(server_folder / "record.json", text)
     assert entry_of(server_folder).state is KeptState.BOOTING
     os.utime(server_folder, (1, 1))
     assert entry_of(server_folder).state is KeptState.UNREADABLE

@@ -1,0 +1,71 @@
+"""Reads and writes the files of kept servers: regular, bounded, and this user's alone.
+
+Standard library only: the keeper, a program of its own, imports it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MOST_BYTES = 16 * 2**20
+"""The largest record of a whole checkpoint's files has a hundredth of that."""
+# A link is not followed, and nobody waits for the writer of a FIFO.
+CAREFULLY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def problem(status: os.stat_result) -> str:
+    """Return why a file or folder is not its user's alone; '' where it is."""
+    if stat.S_ISLNK(status.st_mode):
+        return "is a link"
+    if status.st_uid != os.geteuid():
+        return f"belongs to {_user(status.st_uid)}"
+    if status.st_mode & 0o077:
+        return f"is open to others (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
+
+
+def read(path: Path, limit: int = MOST_BYTES) -> str:
+    """Return the text of a file; raises `OSError` unless it is regular, private and small."""
+    handle = os.open(path, os.O_RDONLY | CAREFULLY)
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(handle)
+        if why := "is not a file" if not stat.S_ISREG(status.st_mode) else problem(status):
+            raise PermissionError(f"{path} {why}")
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(f"{path} has more than {limit} bytes")
+    return data.decode("utf-8", "replace")
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is a regular file, no link, that belongs to this user."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file that only its user can read, whole or not at all."""
+    aside = path.with_name(f"{path.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        aside.unlink()
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CAREFULLY, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    aside.replace(path)
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
