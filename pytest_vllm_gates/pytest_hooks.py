@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -73,8 +74,10 @@ class GatesSession:
         self._interrupts.install()
 
     def pytest_unconfigure(self) -> None:
-        """Hand Ctrl-C back."""
+        """Hand Ctrl-C back, and end the processes that rendered prompts."""
         self._interrupts.remove()
+        if renderers := sys.modules.get("pytest_vllm_gates.prompts.starter"):
+            renderers.shared().close()
 
     def _name_paths(self, config: pytest.Config) -> None:
         """Run the shipped gates, and besides them whatever paths were named."""

@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.goldens import conversation_golden, visible
-from pytest_vllm_gates.prompts.types import Endless
+from pytest_vllm_gates.prompts.types import OverLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,7 +43,7 @@ def renders_differently(
     """Return whether a conversation's prompt is not the recorded one; False without a golden."""
     try:
         return recorded not in (None, conversation_prompt_golden(conversation, reference, family))
-    except Endless:
+    except OverLimit:
         return True
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, configuration, given, settings, strategies as st
 
-from pytest_vllm_gates.prompts.types import Endless
+from pytest_vllm_gates.prompts.types import OverLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,14 +41,14 @@ def explore(check: Callable[..., None], examples: int, *strategies: st.SearchStr
     folder in the user's project. After a rendering that does not end no other is tried: the search
     for a smaller example would wait for each of them.
     """
-    endless: list[Endless] = []
+    endless: list[OverLimit] = []
 
     @functools.wraps(check)
     def run(*drawn: Any, **named: Any) -> None:
         if not endless:
             try:
                 check(*drawn, **named)
-            except Endless as error:
+            except OverLimit as error:
                 endless.append(error)
 
     bounded = settings(

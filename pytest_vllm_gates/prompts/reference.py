@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_vllm_gates.checkpoints import prompt_files
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.goldens import Refused, Rendering
-from pytest_vllm_gates.prompts.types import Endless
+from pytest_vllm_gates.prompts import starter, template_files, worker as workers
+from pytest_vllm_gates.prompts.limits import KEPT_CHARACTERS, SECONDS_VARIABLE, SET_BY, RenderLimits
+from pytest_vllm_gates.prompts.template import Template
+from pytest_vllm_gates.prompts.types import Endless, OverLimit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 
+SHOWN_CHARACTERS = 80
+
 
 def preload() -> None:
-    """Import transformers, which takes seconds: called while a server starts anyway."""
-    _reader()
+    """Start what imports transformers for seconds: called while a server starts anyway.
+
+    Raises `UserError` where no process can be started.
+    """
+    starter.shared().get()
 
 
 class Writer(Protocol):
     """Writes prompts: the checkpoint's template, or the encoder of a lane's vLLM."""
 
     def write(self, body: Mapping[str, Any]) -> str:
-        """Return the text of a request's prompt; raises `Refused` and `Endless`."""
+        """Return the text of a request's prompt; raises `Refused` and `OverLimit`."""
 
     def sources(self) -> dict[str, bytes]:
         """Return the bytes of its files, by name."""
@@ -37,7 +45,7 @@ class Writer(Protocol):
 
 
 class ReferenceRenderer:
-    """Renders conversations as a checkpoint's files say.
+    """Renders conversations as a checkpoint's files say, in a process of its own.
 
     Raises `UserError` when they cannot be used: the message names the file and what is wrong.
     """
@@ -46,19 +54,25 @@ class ReferenceRenderer:
         self, checkpoint: Checkpoint, serve: Mapping[str, Any], writer: Writer | None = None
     ) -> None:
         """Load the tokenizer, and the template as `serve`'s flags say, or take a `writer`."""
-        from pytest_vllm_gates.prompts.template import Template  # noqa: PLC0415 - jinja2
-
         self.folder = prompt_files.folder(checkpoint)
-        self._tokenizer = _load(checkpoint, str(self.folder))
-        self._writer: Writer = writer or Template(checkpoint, self._tokenizer, serve)
-        self._rendered: dict[str, Rendering | Refused | Endless] = {}
+        self._limits = RenderLimits.from_environment()
+        self._worker = _load(checkpoint, self.folder, serve, self._limits)
+        self._rendered: dict[str, Rendering | Refused] = {}
+        self._over: dict[str, OverLimit] = {}
+        self._kept_characters = 0
+        self._pieces: dict[int, str] = {}
+        try:
+            self._writer: Writer = writer or Template(checkpoint, self._worker, serve, self._limits)
+        except BaseException:
+            self._worker.close()
+            raise
 
     def render(self, body: Mapping[str, Any]) -> Rendering:
         """Render a request's prompt as vLLM does.
 
         `body` is a chat completion request: messages, and where given tools,
         chat_template_kwargs, reasoning_effort and continue_final_message. Raises `Refused` when
-        the template does, and `Endless` when it does not come to an end.
+        the template does, and `OverLimit` when it needs too much; `Endless` is the time.
         """
         outcome = self.outcome(body)
         if isinstance(outcome, Refused):
@@ -68,40 +82,43 @@ class ReferenceRenderer:
     def outcome(self, body: Mapping[str, Any]) -> Rendering | Refused:
         """Return a request's prompt or, where the template refuses, its refusal.
 
-        Raises `Endless` when it does not come to an end; asked again, it is not tried again.
+        Raises `OverLimit` when it needs too much; asked again, it is not tried again.
         """
         key = json.dumps(body)
-        if key not in self._rendered:
-            try:
-                self._rendered[key] = self._tokenized(self._writer.write(body))
-            except (Refused, Endless) as error:
-                self._rendered[key] = error
-        rendering = self._rendered[key]
-        if isinstance(rendering, Endless):
-            raise rendering
-        return rendering
+        if key in self._over:
+            raise self._over[key]
+        if key in self._rendered:
+            return self._rendered[key]
+        outcome: Rendering | Refused
+        try:
+            outcome = self._tokenized(self._writer.write(body))
+        except Refused as refused:
+            outcome = refused
+        except OverLimit as error:
+            self._over[key] = error
+            raise
+        self._keep(key, outcome)
+        return outcome
 
     def token_ids(self, text: str) -> list[int]:
         """Return the ids of a text that is only part of a prompt."""
-        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids: list[int] = self._request("ids", text=text)["ids"]
         return ids
 
     def piece(self, token_id: int) -> str:
         """Return the text one token stands for."""
-        text: str = self._tokenizer.decode([token_id])
-        return text
+        if token_id not in self._pieces:
+            self._pieces[token_id] = self._request("decode", token_id=token_id)["text"]
+        return self._pieces[token_id]
 
     def stop_ids(self) -> set[int]:
         """Return the token ids `generation_config.json` and `config.json` end an answer with."""
         stop_ids: set[int] = set()
         for name in ("generation_config.json", "config.json"):
-            with contextlib.suppress(OSError, ValueError):
-                config = json.loads((self.folder / name).read_text(encoding="utf-8"))
-                eos = config.get("eos_token_id", config.get("text_config", {}).get("eos_token_id"))
-                stop_ids |= set(eos) if isinstance(eos, list) else {eos} - {None}
-        if self._tokenizer.eos_token_id is not None:
-            stop_ids.add(self._tokenizer.eos_token_id)
-        return stop_ids
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                stop_ids |= _stop_ids(json.loads((self.folder / name).read_bytes()))
+        eos = self._worker.loaded["eos"]
+        return stop_ids | _integers([eos])
 
     def locked_parts(self) -> dict[str, bytes]:
         """Return the bytes of everything a prompt is made from, by name."""
@@ -115,40 +132,82 @@ class ReferenceRenderer:
     def close(self) -> None:
         """End what was started to write prompts."""
         self._writer.close()
+        self._worker.close()
+
+    def _keep(self, key: str, outcome: Rendering | Refused) -> None:
+        """Keep an outcome to return it again; many long ones are rendered again instead."""
+        size = len(outcome.text) if isinstance(outcome, Rendering) else 0
+        if self._kept_characters + size > KEPT_CHARACTERS:
+            self._rendered.clear()
+            self._kept_characters = 0
+        self._rendered[key] = outcome
+        self._kept_characters += size
 
     def _tokenized(self, text: str) -> Rendering:
-        encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        return Rendering(
-            text, tuple(encoded["input_ids"]), _pieces(text, encoded["offset_mapping"])
-        )
+        try:
+            encoded = self._request("encode", text=text)
+        except workers.WorkerFailed as error:
+            raise Refused(f"the tokenizer does not take the prompt: {error}") from error
+        return Rendering(text, tuple(encoded["ids"]), _pieces(text, encoded["ends"]))
+
+    def _request(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        try:
+            return self._worker.request(operation, self._limits.seconds, **arguments)
+        except Endless as error:
+            raise Endless(
+                f"the tokenizer was {error}{SET_BY.format(SECONDS_VARIABLE)}; {self._worker.title}"
+            ) from error
+        except OverLimit as error:
+            raise OverLimit(f"the tokenizer {error}; {self._worker.title}") from error
 
 
-def _reader() -> Any:
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    from transformers import AutoTokenizer  # noqa: PLC0415 - seconds of import, only when used
-
-    return AutoTokenizer
-
-
-def _load(checkpoint: Checkpoint, folder: str) -> Any:
+def _load(
+    checkpoint: Checkpoint, folder: Path, serve: Mapping[str, Any], limits: RenderLimits
+) -> workers.RenderWorker:
+    override = serve.get("chat_template")
     try:
-        return _reader().from_pretrained(folder)
-    except Exception as error:
-        # Files missing, cut short, of a class this transformers does not know: it raises anything.
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        template_files.check_folder(folder)
+        template = template_files.named_by_flag(override) if override else None
+    except UserError as error:
+        raise UserError(f"checkpoint {checkpoint.name}: {error}") from error
+    title = f"it is {_source(folder, override)}"
+    try:
+        return workers.RenderWorker(title, folder, template, limits)
+    except workers.WorkerFailed as error:
+        # Files missing, cut short, of a class this transformers does not know.
         raise UserError(
-            f"checkpoint {checkpoint.name}: its tokenizer does not load: {first}\n"
+            f"checkpoint {checkpoint.name}: its tokenizer does not load: {error}\n"
             f"are tokenizer.json and tokenizer_config.json in {folder} whole, and of a class that "
             "this transformers knows?"
         ) from error
 
 
-def _pieces(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[str, ...]:
-    """Cut the text at its tokens; characters between two tokens go to the later one."""
+def _source(folder: Path, override: str | None) -> str:
+    """Return where a template comes from, as messages name it."""
+    if override:
+        return f"chat_template = {override[:SHOWN_CHARACTERS]!r} of [serve]"
+    file = folder / template_files.TEMPLATE_FILE
+    return str(file if file.is_file() else folder / template_files.TOKENIZER_CONFIG)
+
+
+def _stop_ids(config: Any) -> set[int]:
+    """Return the ids that a configuration ends an answer with."""
+    if not isinstance(config, dict):
+        return set()
+    inner = config.get("text_config")
+    eos = config.get("eos_token_id", inner.get("eos_token_id") if isinstance(inner, dict) else None)
+    return _integers(eos if isinstance(eos, list) else [eos])
+
+
+def _integers(values: Sequence[Any]) -> set[int]:
+    return {value for value in values if type(value) is int}
+
+
+def _pieces(text: str, ends: Sequence[int]) -> tuple[str, ...]:
+    """Cut the text at its tokens' ends; characters between two tokens go to the later one."""
     pieces: list[str] = []
     done = 0
-    for _, end in offsets:
+    for end in ends:
         pieces.append(text[done:end])
         done = max(done, end)
     return tuple(pieces)

@@ -121,5 +121,9 @@ AGAIN_LIMIT_S = 1.0
 """The limit for the next conversation after one that did not come to an end."""
 
 
-class Endless(AssertionError):  # noqa: N818 - what was found, told to a person
+class OverLimit(AssertionError):  # noqa: N818 - what was found, told to a person
+    """Rendering a conversation needs more than a limit allows; the text names the limit."""
+
+
+class Endless(OverLimit):
     """Rendering a conversation does not come to an end in the time it is given."""

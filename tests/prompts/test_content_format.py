@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.prompts.template import takes_parts
+from pytest_vllm_gates.prompts.content_format import takes_parts
 
 FOR = "{% for m in messages %}"
 END = "{% endfor %}"

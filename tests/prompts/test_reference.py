@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.goldens import Refused
-from pytest_vllm_gates.prompts import template as prompts_template
+from pytest_vllm_gates.prompts.limits import RenderLimits
 from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 from pytest_vllm_gates.prompts.types import Endless
 
@@ -168,37 +169,49 @@ def test_an_unusable_template_is_a_user_error(
     assert sentence in str(caught.value)
 
 
-def test_an_endless_conversation_is_tried_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-    renders = made(f"{{% if messages | length > 1 %}}{endless}{{% endif %}}{SHOWING}")
-    monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 0.2)
+ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+ENDLESS_LATER = f"{{% if messages | length > 1 %}}{ENDLESS}{{% endif %}}{SHOWING}"
+
+
+@pytest.fixture
+def limited(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def limit(**limits: Any) -> None:
+        monkeypatch.setattr(RenderLimits, "from_environment", lambda: RenderLimits(**limits))
+
+    return limit
+
+
+def test_an_endless_conversation_is_tried_once(made: Made, limited: Callable[..., None]) -> None:
+    limited(seconds=2.0, again_s=20.0)
+    renders = made(ENDLESS_LATER)
     body = {"messages": [said("user", "Hi"), said("user", "again")]}
-    with pytest.raises(Endless, match=r"still busy with this conversation after .*does it loop"):
+    with pytest.raises(Endless, match=r"still busy with this conversation after 2 s: does it loop"):
         renders.render(body)
-    monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 600)
+    begun = time.monotonic()
     with pytest.raises(Endless):
         renders.outcome(body)
+    assert time.monotonic() - begun < 1
     assert renders.render({"messages": [said("user", "Hi")]}).text == "[user:Hi|]go"
 
 
 def test_the_next_endless_conversation_has_a_shorter_limit(
-    made: Made, monkeypatch: pytest.MonkeyPatch
+    made: Made, limited: Callable[..., None]
 ) -> None:
-    endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-    renders = made(f"{{% if messages | length > 1 %}}{endless}{{% endif %}}{SHOWING}")
-    monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 0.2)
-    monkeypatch.setattr(prompts_template, "AGAIN_LIMIT_S", 0.1)
-    for number in (2, 3):
-        with pytest.raises(Endless):
+    limited(seconds=2.0, again_s=0.1)
+    renders = made(ENDLESS_LATER)
+    for number, after in ((2, "after 2 s"), (3, "after 0.1 s")):
+        with pytest.raises(Endless, match=after):
             renders.render({"messages": [said("user", "Hi")] * number})
-        monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 600)
 
 
-def test_an_endless_template_is_a_user_error(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompts_template, "RENDER_LIMIT_S", 0.2)
-    endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-    with pytest.raises(UserError, match="does it loop"):
-        made(endless)
+def test_an_endless_template_is_a_user_error(
+    made: Made, folder: Path, limited: Callable[..., None]
+) -> None:
+    limited(seconds=1.0)
+    with pytest.raises(UserError, match="does it loop") as caught:
+        made(ENDLESS)
+    assert str(folder / "chat_template.jinja") in str(caught.value)
+    assert "VLLM_GATES_RENDER_SECONDS" in str(caught.value)
 
 
 @pytest.mark.parametrize("fault", ["cut", "gone", "no JSON"])
