@@ -1,66 +1,272 @@
-"""Writes files whole or not at all, and finds the cache folder."""
+"""Writes files and folders whole or not at all, and finds the cache folder.
+
+A write goes to a hidden file beside the target, is flushed to the disk and renamed into place. A
+failure removes the hidden file and the folders that were made for it, and raises `WriteError`.
+Standard library only: programs that run without installed packages import this module.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import secrets
+import select
+import shutil
+import stat
 import tempfile
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from platformdirs import user_cache_path
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+MODE = 0o644
+NAME_BYTES = 200
+"""Of a target's name in the name of the file beside it; a name has at most 255 bytes."""
+COPY_BYTES = 2**20
+PROBE_BYTES = 4096
+READER_S = 5.0
+"""How long a full pipe may stay full."""
+TRIES = 3
+UNSUPPORTED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+OF_THE_DISK = {*NO_SPACE, errno.EROFS, errno.EFBIG, errno.EIO}
+"""Errors of a file system; a network connection has none of them."""
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write `text` to a file aside in the same folder, flush it, and rename it into place."""
-    aside = _aside(path, text)
+class WriteError(UserError, OSError):
+    """A file or folder that could not be written.
+
+    `filename`, `errno` and `strerror` say which and why; the text adds the next command.
+    """
+
+    @classmethod
+    def of(cls, path: Path, error: OSError) -> WriteError:
+        """Return the error of a path for what the system reported."""
+        return cls(error.errno, error.strerror or str(error), str(path))
+
+    def __str__(self) -> str:
+        return f"{self.filename} was not written: {self.strerror}\n{self.advice}"
+
+    @property
+    def advice(self) -> str:
+        """What to do about it, with a command."""
+        folder = Path(self.filename).parent
+        if self.errno in NO_SPACE:
+            return f"free some space, or write to another disk: df -h {folder}"
+        if self.errno == errno.EFBIG:
+            return "raise the limit of this shell's file size: ulimit -f"
+        if self.errno == errno.ENAMETOOLONG:
+            return "name a shorter path"
+        return f"see who may write there, and what is in its place: ls -ld {folder}"
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise what the system reports in the block as the `WriteError` of a path."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError.of(path, error) from error
+
+
+def write_whole(path: Path, content: str | bytes, *, mode: int = MODE) -> None:
+    """Write a file whole, its folders included; raises `WriteError`, and all is as it was."""
+    data = content.encode() if isinstance(content, str) else content
+    with writing(path), _folder_of(path):
+        _put(_aside(path, [data], mode), path)
+
+
+def copy_whole(source: Path, path: Path, *, mode: int = MODE) -> None:
+    """Copy a file of any size to `path`, whole or not at all; raises as `write_whole` does."""
+    with writing(path), source.open("rb") as file, _folder_of(path):
+        _put(_aside(path, iter(lambda: file.read(COPY_BYTES), b""), mode), path)
+
+
+def write_together(contents: Mapping[Path, str | bytes]) -> None:
+    """Write several files, in their order, or none: a failure puts back what was there before."""
+    asides: dict[Path, Path] = {}
+    before: dict[Path, Path] = {}
+    placed: set[Path] = set()
+    with contextlib.ExitStack() as folders:
+        try:
+            for path, content in contents.items():
+                data = content.encode() if isinstance(content, str) else content
+                with writing(path):
+                    folders.enter_context(_folder_of(path))
+                    asides[path] = _aside(path, [data], MODE)
+            for path, aside in asides.items():
+                with writing(path):
+                    if os.path.lexists(path):
+                        before[path] = _beside(path, secrets.token_hex(4))
+                        _keep(path, before[path])
+                    aside.replace(path)
+                    placed.add(path)
+        except BaseException:
+            for path in placed - before.keys():
+                _remove(path)
+            for path, old in before.items():
+                _restore(old, path)
+            for aside in asides.values():
+                _remove(aside)
+            raise
+        for old in before.values():
+            _remove(old)
+
+
+def append(path: Path, content: str) -> None:
+    """Append a text to a file, device or pipe; raises `WriteError`, and a file is as it was.
+
+    Waits `READER_S` at most for whoever reads a pipe.
+    """
+    is_new = not os.path.lexists(path)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    with writing(path):
+        handle = os.open(path, flags, MODE)
+        try:
+            status = os.fstat(handle)
+            try:
+                _write(handle, content.encode("utf-8", "replace"))
+            except BaseException:
+                if stat.S_ISREG(status.st_mode):
+                    os.ftruncate(handle, status.st_size)
+                if is_new:
+                    _remove(path)
+                raise
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def folder_aside(parent: Path) -> Iterator[Path]:
+    """Give an empty hidden folder in `parent`, to be filled and renamed; what is left is removed.
+
+    Folders that were made for it go when the block fails. Raises `OSError`.
+    """
+    with _folder(parent):
+        aside = Path(tempfile.mkdtemp(dir=parent, prefix=".aside."))
+        try:
+            yield aside
+        finally:
+            _remove_tree(aside)
+
+
+def probe(folder: Path) -> None:
+    """Raise `WriteError` where nothing can be written into a folder, which is made."""
+    path = folder / "probe"
+    with writing(path), _folder(folder):
+        _remove(_aside(path, [b"\0" * PROBE_BYTES], MODE))
+
+
+def _folder_of(path: Path) -> contextlib.AbstractContextManager[None]:
+    return _folder(path.parent)
+
+
+@contextlib.contextmanager
+def _folder(folder: Path) -> Iterator[None]:
+    """Make a folder; a block that fails takes back what was made for it, as far as it is empty."""
+    missing = [*takewhile(lambda each: not os.path.lexists(each), (folder, *folder.parents))]
+    made = []
+    try:
+        for each in reversed(missing):
+            with contextlib.suppress(FileExistsError):  # another process is at it, too
+                each.mkdir()
+                made.append(each)
+        yield
+    except BaseException:
+        for each in reversed(made):
+            _tried(each.rmdir)
+        raise
+
+
+def _aside(path: Path, pieces: Iterable[bytes], mode: int) -> Path:
+    """Write a hidden file beside `path`, flushed to the disk; return its path."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_beside(path, "").name)
+    aside = Path(name)
+    try:
+        try:
+            for piece in pieces:
+                _write(handle, piece)
+            with contextlib.suppress(OSError):  # some file systems have no modes
+                os.fchmod(handle, mode)
+            try:
+                os.fsync(handle)
+            except OSError as error:
+                if error.errno not in UNSUPPORTED:
+                    raise
+        finally:
+            os.close(handle)
+    except BaseException:
+        _remove(aside)
+        raise
+    return aside
+
+
+def _beside(path: Path, ending: str) -> Path:
+    """Return a hidden name in the folder of `path`, however long that one's own name is."""
+    name = os.fsdecode(os.fsencode(path.name)[:NAME_BYTES])
+    return path.with_name(f".{name}.{ending}")
+
+
+def _write(handle: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[os.write(handle, rest) :]
+        except BlockingIOError:
+            if not select.select([], [handle], [], READER_S)[1]:
+                raise
+
+
+def _put(aside: Path, path: Path) -> None:
     try:
         aside.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink()
+        _remove(aside)
         raise
 
 
-def write_together(texts: Mapping[Path, str]) -> None:
-    """Write several files, in their order, or none: a failure puts back what was there before."""
-    asides: dict[Path, Path] = {}
-    before: dict[Path, bytes | None] = {}
+def _keep(path: Path, old: Path) -> None:
+    """Give a file a second name, or another one where the file system has no links."""
+    if path.is_dir() and not path.is_symlink():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     try:
-        for path, text in texts.items():
-            asides[path] = _aside(path, text)
-        for path, aside in asides.items():
-            before[path] = path.read_bytes() if path.exists() else None
-            aside.replace(path)
-    except BaseException:
-        for path, content in before.items():
-            with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True) if content is None else path.write_bytes(content)
-        for aside in asides.values():
-            with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
-        raise
+        os.link(path, old, follow_symlinks=False)
+    except OSError:
+        path.rename(old)
 
 
-def _aside(path: Path, text: str) -> Path:
-    """Write `text` to a hidden file beside `path`, flushed to the disk; return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    aside = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.chmod(0o644)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise
-    return aside
+def _restore(old: Path, path: Path) -> None:
+    if os.path.lexists(old):
+        _tried(lambda: old.replace(path))
+    _remove(old)  # two names of one file are not renamed
+
+
+def _remove(path: Path) -> None:
+    _tried(path.unlink)
+
+
+def _remove_tree(folder: Path) -> None:
+    for _ in range(TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            return
+
+
+def _tried(action: Callable[[], object]) -> None:
+    """Do what cleans up, a few times where it fails: a signal may have interrupted it."""
+    for _ in range(TRIES):
+        try:
+            action()
+        except FileNotFoundError:
+            return
+        except OSError:
+            continue
+        return
 
 
 CACHE_VARIABLE = "VLLM_GATES_CACHE"
@@ -68,6 +274,8 @@ CACHE_VARIABLE = "VLLM_GATES_CACHE"
 
 def default_cache() -> Path:
     """Return the folder environments are kept in: `$VLLM_GATES_CACHE`, else the user's cache."""
+    from platformdirs import user_cache_path  # noqa: PLC0415 - not of the standard library
+
     configured = os.environ.get(CACHE_VARIABLE)
     return (
         Path(configured).expanduser().resolve()
