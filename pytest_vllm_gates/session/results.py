@@ -30,6 +30,8 @@ REASON_CHARACTERS = 2000
 SPEAKS_FOR_ITSELF = (
     AssertionError, Undecided, UserError, pytest.fail.Exception, pytest.skip.Exception,
 )  # fmt: skip
+# What comes of an answer whose form no check expected.
+MISREADINGS = (TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 # What openai and httpx raise; by name, for both are heavy to import.
 CLIENT_ERRORS = {"OpenAIError", "HTTPError"}
 DYING_S = 3.0  # vLLM answers with a 500 and goes down after that
@@ -157,6 +159,8 @@ def _reason(error: BaseException | None) -> str:
     message = str(error).strip()
     if not isinstance(error, SPEAKS_FOR_ITSELF):
         message = f"{type(error).__name__}: {message}"
+        if isinstance(error, MISREADINGS):
+            message = f"what the server sent could not be judged: {message}"
         # "Connection error." alone, as clients put it, is no reason a person can act on.
         if error.__cause__ is not None:
             message += f" ({type(error.__cause__).__name__}: {error.__cause__})"

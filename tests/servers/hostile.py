@@ -62,6 +62,7 @@ class HostileHandler(Handler):
         if behaviour.stream is not None and behaviour.stream != bool(body.get("stream")):
             return False
         self.close_connection = True
+        self.server.hostile_answers += 1
         self.send_all(behaviour.answer(body))
         return True
 
@@ -92,6 +93,7 @@ class HostileServer(StubServer):
         super().__init__()
         self.behaviour = BEHAVIOURS[name]
         self.closing = threading.Event()
+        self.hostile_answers = 0
         self.left = 0
         """How many answers the client did not wait for."""
 
@@ -256,6 +258,8 @@ BEHAVIOURS: dict[str, Behaviour] = {
     ),
     "chat-deep": Behaviour(CHAT, whole(f'{{"choices": {DEEP}}}'), stream=False),
     "chat-endless": Behaviour(CHAT, endless(head() + b'{"a": "', b"a" * 65536), stream=False),
+    "chat-silent": Behaviour(CHAT, lambda _: (100.0,)),
+    "chat-drip": Behaviour(CHAT, endless(head(), b" ", 0.1)),
     "chat-error-page": Behaviour(
         CHAT, lambda _: (head("text/html", status="500 X"), b"<p>" * 100_000)
     ),
