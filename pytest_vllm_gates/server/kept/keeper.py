@@ -122,8 +122,13 @@ def served(base_url: str, key: str) -> float:
     program up.
     """
     url = urlsplit(base_url)
-    # HTTP/1.0: the answer comes in no chunks and ends with the connection.
-    request = f"GET /metrics HTTP/1.0\r\nHost: {url.netloc}\r\nAuthorization: Bearer {key}\r\n\r\n"
+    lines = (
+        "GET /metrics HTTP/1.0",  # the answer comes in no chunks and ends with the connection
+        f"Host: {url.netloc}",
+        "Connection: close",
+        f"Authorization: Bearer {key}",
+    )
+    request = "".join(f"{line}\r\n" for line in (*lines, ""))
     try:
         answer = _exchanged((url.hostname or "", url.port or 80), request.encode())
     except OSError:

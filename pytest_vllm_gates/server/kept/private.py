@@ -34,11 +34,14 @@ def problem(status: os.stat_result) -> str:
 def read(path: Path, limit: int = MOST_BYTES) -> str:
     """Return the text of a file; raises `OSError` unless it is regular, private and small."""
     handle = os.open(path, os.O_RDONLY | CAREFULLY)
-    with os.fdopen(handle, "rb") as file:
+    try:
         status = os.fstat(handle)
         if why := "is not a file" if not stat.S_ISREG(status.st_mode) else problem(status):
             raise PermissionError(f"{path} {why}")
-        data = file.read(limit + 1)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+    finally:
+        os.close(handle)
     if len(data) > limit:
         raise OSError(f"{path} has more than {limit} bytes")
     return data.decode("utf-8", "replace")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from survivors import until
 
+from pytest_vllm_gates.server.kept import private
 from pytest_vllm_gates.server.kept.hold import Hold
 
 if TYPE_CHECKING:
@@ -69,3 +72,36 @@ def test_hold_has_idle_limit_and_idle_time(tmp_path: Path) -> None:
     assert 490 < hold.idle_s() < 600
     hold.release()
     assert hold.idle_s() < 60
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-5", "1e999", "", "ten", "9" * 100])
+def test_idle_limit_that_is_no_time_is_none(tmp_path: Path, text: str) -> None:
+    private.write(tmp_path / "hold", text)
+    assert Hold(tmp_path).idle_limit_s == 0
+
+
+def test_idle_limit_is_set_in_place(tmp_path: Path) -> None:
+    hold = Hold(tmp_path)
+    assert hold.acquire()
+    hold.idle_limit_s = 12345.5
+    hold.idle_limit_s = 1.5
+    assert Hold(tmp_path).idle_limit_s == 1.5
+    assert Hold(tmp_path).held(), "the lock is on the file"
+
+
+def test_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (tmp_path / "hold").symlink_to(elsewhere)
+    hold = Hold(tmp_path)
+    assert not hold.acquire(0)
+    assert not hold.held()
+    assert math.isclose(hold.idle_limit_s, 0)
+    with pytest.raises(OSError, match="hold"):
+        hold.idle_limit_s = 5.0
+    assert not elsewhere.exists()
+
+
+def test_fifo_in_place_of_the_lock_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "hold", 0o600)
+    assert not Hold(tmp_path).held()
+    assert Hold(tmp_path).idle_limit_s == 0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from servers import running
+from servers.raw import RawServer
 from servers.scripted import ScriptedServer, Text
 from survivors import none_of, until
 
@@ -19,6 +22,7 @@ from pytest_vllm_gates.server.kept.record import KeptRecord
 from pytest_vllm_gates.server.kept.registry import this_host
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -163,3 +167,37 @@ def test_requests_of_others_keep_the_server_up(
     assert process.poll() is None
     until(lambda: none_of([process.pid]))
     assert metrics.counter == 0
+
+
+@pytest.mark.parametrize("values", [("NaN",), ("+Inf",), ("3.0", "NaN"), ("x",)])
+def test_figures_that_are_no_numbers_do_not_keep_a_server_up(values: tuple[str, ...]) -> None:
+    lines = "".join(f"vllm:prompt_tokens_total {value}\n" for value in values)
+    with running(ScriptedServer(lambda *_: (200, Text(lines)))) as server:
+        url = server.endpoint.base_url
+        assert keeper.served(url, "k") == keeper.served(url, "k") == (3 if "3.0" in values else 0)
+
+
+def test_refused_question_is_no_figure() -> None:
+    with running(ScriptedServer(lambda *_: (401, Text("vllm:prompt_tokens_total 3\n")))) as server:
+        assert keeper.served(server.endpoint.base_url, "k") == 0
+
+
+@pytest.mark.parametrize(("piece", "pause_s"), [(b"x", 0.05), (b"x 1\n" * 2**14, 0.0), (b"", 60.0)])
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_server_that_drips_or_floods_holds_the_keeper_up_for_its_limit(
+    monkeypatch: pytest.MonkeyPatch, head: bytes, piece: bytes, pause_s: float
+) -> None:
+    monkeypatch.setattr(keeper, "ASK_S", 0.5)
+    monkeypatch.setattr(keeper, "MOST_BYTES", 2**20)
+    ended = time.monotonic() + 20
+
+    def answer(connection: socket.socket, _: bytes) -> None:
+        with contextlib.suppress(OSError):
+            connection.sendall(head)
+            while time.monotonic() < ended and not server.closing.wait(pause_s):
+                connection.sendall(piece)
+
+    with running(RawServer(answer)) as server:
+        begun = time.monotonic()
+        assert keeper.served(server.endpoint.base_url, "k") == 0
+        assert time.monotonic() - begun < 5
