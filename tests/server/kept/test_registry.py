@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from survivors import alive, none_of, until
 
+from pytest_vllm_gates.cli.main import main
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.process.process import started
 from pytest_vllm_gates.server.kept import private, registry
 from pytest_vllm_gates.server.kept.record import Host, KeptRecord, ProcessId
-from pytest_vllm_gates.server.kept.registry import KeptState
+from pytest_vllm_gates.server.kept.registry import KeptEntry, KeptState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from pytest_vllm_gates.server.kept.registry import KeptEntry
 
 GONE = ProcessId(pid=2**22 - 1, started=1)
 
@@ -154,3 +153,89 @@ def test_uncreatable_folder_is_reported_with_a_fix(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.raises(UserError, match="name another place in XDG_STATE_HOME"):
         registry.open_root()
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "large", "open", "another name"])
+def test_record_that_is_not_a_private_file_is_not_read(folder: Path, kind: str) -> None:
+    kept_entry = record(folder)
+    path = kept_entry.folder / "record.json"
+    if kind == "link":
+        path.rename(folder / "elsewhere.json")
+        path.symlink_to(folder / "elsewhere.json")
+    elif kind == "fifo":
+        path.unlink()
+        os.mkfifo(path, 0o600)
+    elif kind == "large":
+        os.truncate(path, 2**40)
+    elif kind == "open":
+        path.chmod(0o644)
+    else:
+        kept_entry.folder.rename(folder / "0123ab")
+    (server_folder,) = (path for path in folder.iterdir() if path.is_dir())
+    os.utime(server_folder, (1, 1))
+    assert entry_of(server_folder).state is KeptState.UNREADABLE
+
+
+def test_folder_open_to_others_is_left_alone(
+    folder: Path, sleeper: ProcessId, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept_entry = record(folder, keeper=sleeper, server=sleeper)
+    kept_entry.folder.chmod(0o770)
+    kept_entry = entry_of(kept_entry.folder)
+    assert (kept_entry.state, kept_entry.record) == (KeptState.UNSAFE, None)
+    assert not registry.clear(kept_entry)
+    assert not registry.stop(kept_entry, force=True)
+    assert [*registry.give_way()] == []
+    assert main(["servers", "stop", "--all", "--force"]) == 1
+    message = f"{kept_entry.name} is left alone: {kept_entry.folder} is open to others (mode 0770)"
+    assert message in capsys.readouterr().out
+    assert alive(sleeper.pid)
+    assert kept_entry.folder.exists()
+
+
+def test_servers_of_another_user_are_left_alone(
+    folder: Path,
+    sleeper: ProcessId,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kept_entry = record(folder, keeper=sleeper, server=sleeper)
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert [*registry.entries(folder)] == []
+    assert [*registry.give_way()] == []
+    for arguments in ([], ["stop", "--all"], ["stop", kept_entry.name]):
+        assert main(["servers", *arguments]) == 2
+        assert "belongs to " in capsys.readouterr().err
+    assert not registry.stop(KeptEntry(kept_entry.folder, KeptState.UNSAFE))
+    assert alive(sleeper.pid)
+    assert kept_entry.folder.exists()
+
+
+def test_folders_that_are_no_server_are_left_out(folder: Path) -> None:
+    for name in ("notes", "abc", "\x1b[2Jabc", "ABCDEF"):
+        (folder / name).mkdir(mode=0o700)
+        os.utime(folder / name, (1, 1))
+    (folder / "abcdef").symlink_to(folder / "notes")
+    assert [*registry.entries(folder)] == []
+
+
+def test_text_of_a_record_is_escaped_for_the_terminal(
+    folder: Path, sleeper: ProcessId, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "\x1b]0;owned\x07\u202e"
+    record(folder, keeper=sleeper, family=text, lane=text, checkpoint="x" * 10_000)
+    assert main(["servers"]) == 0
+    output = capsys.readouterr().out
+    assert r"\x1b]0;owned\x07\u202e" in output
+    assert not {"\x1b", "\x07", "\u202e"} & set(output)
+    assert len(output) < 3000
+
+
+def test_names_of_a_server_in_the_way_are_escaped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept_entry = record(folder, family="\x1b[2J", lane="cpu")
+    idle = KeptEntry(kept_entry.folder, KeptState.IDLE, kept_entry.record)
+    monkeypatch.setattr(registry, "entries", lambda _: [idle])
+    assert [*registry.give_way()] == [f"{kept_entry.name}, \\x1b[2J on lane cpu"]
