@@ -6,9 +6,11 @@ import asyncio
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,12 +21,15 @@ from pytest_vllm_gates.server import key_demand, launch
 from server.launch_plans import lane, plan_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import ModuleType
 
     from pytest_vllm_gates.catalog.family import Family
 
 KEY = "the-key"
+TESTS = Path(__file__).parents[1]
+HEALTHY = TESTS / "signatures" / "healthy"
+GUARDED = ("/v1", "/v2", "/inference", "/cohere")
+"""What vLLM's own check covers: vllm/entrypoints/serve/middleware/authenticate.py of 0.32."""
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +183,14 @@ def test_routes_that_answer_without_the_key_are_found() -> None:
         assert key_demand.open_routes(endpoint) == ("/version", "/load")
         assert all("Authorization" not in request.headers for request in server.requests_seen)
     assert key_demand.open_routes(endpoint) == ()
+
+
+def test_page_names_each_route_that_vllm_leaves_open() -> None:
+    page = (TESTS.parent / "docs" / "kept-servers.md").read_text(encoding="utf-8")
+    found = set()
+    for log in HEALTHY.glob("*.log"):
+        text = log.read_text(encoding="utf-8", errors="replace")
+        found |= set(re.findall(r"Route: (\S+), Methods", text))
+    left_open = {path for path in found if not path.startswith(GUARDED)}
+    assert len(left_open) > 10
+    assert {path for path in left_open if f"`{path}`" not in page} == set()
