@@ -98,9 +98,9 @@ def test_every_route_wants_the_key(
         for part in (entry.record.keeper, entry.record.server, *entry.record.tree):
             command_line = Path(f"/proc/{part.pid}/cmdline").read_bytes()
             assert (endpoint.api_key or "").encode() not in command_line
-        for path in tmp_path.rglob("*"):
-            if path.is_file() and path != entry.folder / "key":
-                assert (endpoint.api_key or "") not in path.read_text(errors="replace"), path
+        for file in tmp_path.rglob("*"):
+            if file.is_file() and file != entry.folder / "key":
+                assert (endpoint.api_key or "") not in file.read_text(errors="replace"), file
     finally:
         server.stop()
 

@@ -12,12 +12,13 @@ import contextlib
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    import stub
-else:
-    from servers import stub
+    sys.path.append(str(Path(__file__).parents[1]))
+
+from servers import stub
 
 OPEN = ("/version", "/metrics", "/openapi.json", "/load", "/invocations")
 METRICS = b"# TYPE vllm:prompt_tokens counter\nvllm:prompt_tokens_total 3.0\n"

@@ -131,7 +131,7 @@ def test_key_is_in_no_command_line_and_no_other_file(
     assert key == server.boot.endpoint.api_key
     parts = (entry.record.keeper, entry.record.server, *entry.record.tree)
     pids = [part.pid for part in parts]
-    assert len(pids) == 3
+    assert len(pids) >= 3
     for command_line in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             text = command_line.read_bytes()
