@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httpx2 as httpx
@@ -80,29 +80,41 @@ class Bounds:
 DEFAULT = Bounds()
 
 
-@dataclass
 class Strikes:
     """How often one server went over a limit; after `STRIKES` nothing more is asked of it.
 
-    Without it, a server that drips would cost every request of every gate its whole time.
+    Without it, a server that drips would cost every request of every gate its whole time. A
+    timeout may be a busy machine's: those count one after the other, until an answer ends well.
     """
 
-    count: int = 0
-    last: str = ""
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._exceeded = self._timeouts = 0
+        self._last = ""
 
-    def add(self, message: str) -> None:
-        """Count one."""
+    def exceeded(self, message: str) -> None:
+        """Count an answer that went over a limit."""
         with self._lock:
-            self.count += 1
-            self.last = message
+            self._exceeded += 1
+            self._last = message
+
+    def timed_out(self, wait_s: float | None) -> None:
+        """Count a request that waited `wait_s` seconds for a byte in vain."""
+        with self._lock:
+            self._timeouts += 1
+            self._last = "it brought nothing" + ("" if wait_s is None else f" for {wait_s:g} s")
+
+    def answered(self) -> None:
+        """Forget the timeouts: the server answers."""
+        with self._lock:
+            self._timeouts = 0
 
     def check(self) -> None:
         """Raise `LimitExceeded` where the server had its chances."""
-        if self.count >= STRIKES:
+        if max(self._exceeded, self._timeouts) >= STRIKES:
             raise LimitExceeded(
-                f"nothing more is asked of this server: {self.count} answers went over a limit, "
-                f"the last one: {self.last}"
+                f"nothing more is asked of this server after {STRIKES} answers that went over a "
+                f"limit, the last one: {self._last}"
             )
 
 

@@ -165,9 +165,10 @@ class Recorder(httpx.HTTPTransport):
 
     def note(self, error: Exception, wait_s: float | None) -> None:
         """Count an error against the server where it is one of a server that does not end."""
-        long = wait_s is None or wait_s >= LONG_WAIT_S
-        if isinstance(error, LimitExceeded) or (long and isinstance(error, httpx.ReadTimeout)):
-            self._strikes.add(str(error))
+        if isinstance(error, LimitExceeded):
+            self._strikes.exceeded(str(error))
+        elif isinstance(error, httpx.ReadTimeout) and (wait_s is None or wait_s >= LONG_WAIT_S):
+            self._strikes.timed_out(wait_s)
 
     def keep(
         self,
@@ -177,6 +178,8 @@ class Recorder(httpx.HTTPTransport):
         error: str,
     ) -> None:
         """Keep a response that has ended."""
+        if not error:
+            self._strikes.answered()
         name = request.headers.get(HEADER)
         if name is not None:
             kind = response.headers.get("content-type", "")

@@ -185,8 +185,19 @@ def test_server_has_three_chances() -> None:
     strikes = Strikes()
     for number in range(STRIKES):
         strikes.check()
-        strikes.add(f"limit {number}")
-    with pytest.raises(
-        LimitExceeded, match=r"nothing more is asked of this server: 3 answers .*limit 2"
-    ):
+        strikes.exceeded(f"limit {number}")
+        strikes.answered()
+    with pytest.raises(LimitExceeded, match=r"^nothing more is asked .* the last one: limit 2$"):
+        strikes.check()
+
+
+def test_timeouts_count_until_the_server_answers() -> None:
+    strikes = Strikes()
+    for _ in range(2 * STRIKES):
+        strikes.timed_out(60.0)
+        strikes.answered()
+    strikes.check()
+    for _ in range(STRIKES):
+        strikes.timed_out(60.0)
+    with pytest.raises(LimitExceeded, match="it brought nothing for 60 s"):
         strikes.check()
