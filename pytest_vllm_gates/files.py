@@ -74,10 +74,15 @@ def writing(path: Path) -> Iterator[None]:
         raise WriteError.of(path, error) from error
 
 
-def write_whole(path: Path, content: str | bytes, *, mode: int = MODE) -> None:
-    """Write a file whole, its folders included; raises `WriteError`, and all is as it was."""
+def write_whole(
+    path: Path, content: str | bytes, *, mode: int = MODE, folders: bool = True
+) -> None:
+    """Write a file whole; raises `WriteError`, and all is as it was.
+
+    Folders that are missing are made, unless `folders` is false: then that is an error.
+    """
     data = content.encode() if isinstance(content, str) else content
-    with writing(path), _folder_of(path):
+    with writing(path), _folder(path.parent) if folders else contextlib.nullcontext():
         _put(_aside(path, [data], mode), path)
 
 

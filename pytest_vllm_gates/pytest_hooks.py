@@ -25,10 +25,13 @@ from pytest_vllm_gates.session import (
     finish as session_finish,
     interrupt,
     items as session_items,
+    other_plugins,
     redaction,
     replay,
     resolve as session_resolve,
     results,
+    summary,
+    unwritten,
     write_incident,
     xdist,
 )
@@ -66,6 +69,7 @@ class GatesSession:
             name = fixture.__name__.rpartition(".")[2].replace("_", "-")
             config.pluginmanager.register(fixture, f"vllm-gates-{name}")
         config.pluginmanager.register(replay, "vllm-gates-replaying")
+        config.pluginmanager.register(other_plugins.OtherPlugins(self.run), "vllm-gates-others")
         self._name_paths(config)
         self._config = config
         self._end: session_finish.End | None = None
@@ -240,7 +244,8 @@ class GatesSession:
         other_gates = gates - {against.NOT_THERE} or not session.items  # xdist's workers collect
         if self.run.against and self.run.against.name != self.run.lane.name and other_gates:
             progress = common.progress_of(config)
-            self.run.other = against.run(config, self.run.options, progress)
+            folder = unwritten.working_folder(self.run)
+            self.run.other = against.run(config, self.run.options, progress, folder)
             progress.done()
 
     def pytest_keyboard_interrupt(self) -> None:
@@ -262,7 +267,7 @@ class GatesSession:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show one line a gate, then the verdict."""
         if self._end:
-            session_finish.show(terminalreporter, self.run, self._end)
+            summary.show(terminalreporter, self.run, self._end)
 
 
 def _is_left_to_others(item: pytest.Item) -> bool:

@@ -3,6 +3,7 @@
 One module a command. Each has `declare`, which gives it its arguments, and `run`, which is called
 with them and returns the exit status: 0 where all is well, 1 where something cannot work, 2 where
 what was given makes no sense. Where nobody reads on (`| head`), it is that of any command: 141.
+Where the output cannot be written, as on a full disk, it is 1, with the reason on stderr.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ import signal
 import sys
 import traceback
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction import redactor as redaction_redactor
 from pytest_vllm_gates.redaction.stream import CleanText, NobodyReadsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 PROG = "vllm-gates"
 NOBODY_READS = 128 + signal.SIGPIPE
@@ -31,22 +32,78 @@ COMMANDS: tuple[str, ...] = (
 )  # fmt: skip
 
 
+class OutputError(Exception):
+    """What a command prints cannot be written."""
+
+
+class Output:
+    """A text file whose errors are told from those of the command; without a file, nowhere.
+
+    `needed` is false for messages: a command whose messages cannot be written goes on.
+    """
+
+    def __init__(self, file: TextIO | None, *, needed: bool) -> None:
+        self._file = file
+        self._needed = needed
+
+    def write(self, text: str) -> int:
+        """Write a text. Raises `OutputError`, `BrokenPipeError` for a pipe that nobody reads."""
+        self._try(lambda file: file.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is in the buffer; raises as `write` does."""
+        self._try(lambda file: file.flush())
+
+    def isatty(self) -> bool:
+        """Return whether a person reads it."""
+        return self._file is not None and self._file.isatty()
+
+    def _try(self, action: Callable[[TextIO], object]) -> None:
+        if self._file is None:
+            return
+        try:
+            action(self._file)
+        except BrokenPipeError:
+            raise
+        except (OSError, ValueError) as error:  # ValueError: it was closed
+            file, self._file = self._file, None
+            _discard(file)
+            if self._needed:
+                raise OutputError(getattr(error, "strerror", None) or str(error)) from error
+
+
+def _discard(file: TextIO) -> None:
+    """Have what is left in a file's buffer go nowhere: Python writes it when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, file.fileno())
+        os.close(nowhere)
+        file.flush()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit status. What it prints has no secrets in it."""
     words = sys.argv[1:] if arguments is None else arguments
     redactor = redaction_redactor.of_process(os.environ, words)
+    # Python has None for one that was closed before it began.
+    out_file: TextIO | None = sys.stdout
+    output, messages = Output(out_file, needed=True), Output(sys.stderr, needed=False)
     try:
         with (
-            contextlib.closing(CleanText(sys.stdout, redactor)) as out,
-            contextlib.closing(CleanText(sys.stderr, redactor)) as err,
+            contextlib.closing(CleanText(cast("TextIO", output), redactor)) as out,
+            contextlib.closing(CleanText(cast("TextIO", messages), redactor)) as err,
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):
             return _main(words)
     except NobodyReadsError:
-        # What is left to print would fail once more when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if out_file:
+            _discard(out_file)
         return NOBODY_READS
+    except OutputError as error:
+        messages.write(f"error: the output could not be written: {error}\n")
+        return 1
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,7 +125,7 @@ def _main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except NobodyReadsError:
+    except (NobodyReadsError, OutputError):
         raise
     except Exception:  # noqa: BLE001 - Python would tell it where secrets are told, too
         traceback.print_exc()

@@ -23,6 +23,7 @@ from packaging.utils import canonicalize_name
 
 from pytest_vllm_gates.environment import uv as environment_uv
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,7 +111,7 @@ def relock(path: Path) -> Path:
         requirement.specifier &= refused_builds.get(requirement.name, SpecifierSet())
     lock = path.with_suffix(".txt")
     lines = [HEADER.format(name=path.name), *(f"{requirement}\n" for requirement in requirements)]
-    lock.write_text("".join(lines), encoding="utf-8")
+    write_whole(lock, "".join(lines))
     return lock
 
 

@@ -12,6 +12,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.history.types import FILE, HistoryEntry
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _make_folder(path: Path) -> None:
     ignore = path.with_name(".gitignore")
     # Only in a folder of ours: anybody else's is theirs to ignore.
     if path.parent.name == FILE.parent.name and not ignore.exists():
-        ignore.write_text("# Made by pytest-vllm-gates.\n*\n", encoding="utf-8")
+        write_whole(ignore, "# Made by pytest-vllm-gates.\n*\n")
 
 
 def _open(path: Path) -> sqlite3.Connection:

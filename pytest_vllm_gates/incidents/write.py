@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import hashlib
 import json
+import os
 import re
-import shutil
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import folder_aside, write_whole, writing
 from pytest_vllm_gates.incidents.read import FILES_BYTES, allow, digest
 from pytest_vllm_gates.incidents.types import (
     EXCERPT,
@@ -31,6 +31,7 @@ from pytest_vllm_gates.incidents.types import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pytest_vllm_gates.client.exchange import Sent
     from pytest_vllm_gates.redaction.redactor import Redactor
@@ -52,11 +53,9 @@ def write(
     """Write an incident into `parent` under `name`, whole or not at all; return its folder.
 
     `sends` and `files` become the incident's; where there is not room for all, what was left out
-    stands under `cut`. `{path}` in the incident's command becomes the folder.
+    stands under `cut`. `{path}` in the incident's command becomes the folder. Raises `WriteError`.
     """
-    parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(dir=parent, prefix=".incident."))
-    try:
+    with writing(parent / name), folder_aside(parent) as aside:
         listed, written_sends, cut = _laid_out(aside, sends, files)
         folder = parent / name
         for number in range(2, COPIES):
@@ -73,19 +72,18 @@ def write(
             document = json.loads(text.encode("utf-8", "replace"))
             signed = {**document, "sha256": digest(document)}
             text = json.dumps(signed, indent=1, ensure_ascii=False) + "\n"
-            (aside / NAME).write_text(text, encoding="utf-8", newline="")
-            aside.chmod(0o755)
+            write_whole(aside / NAME, text)
+            with contextlib.suppress(OSError):  # some file systems have no modes
+                aside.chmod(0o755)
             try:
                 aside.rename(folder)
             except OSError:
-                if not folder.exists():
+                if not os.path.lexists(folder):
                     raise
                 folder = parent / f"{name}-{number}"
             else:
                 return folder
         raise UserError(f"{parent}: a thousand incidents are called {name}: remove some")
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def name_of(created: str, family: str, gate: str, test: str) -> str:
@@ -110,9 +108,7 @@ def _laid_out(
             cut.append(f"{name}: left out, for its {len(data)} bytes there was no room")
             return None
         room -= len(data)
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(data)
+        write_whole(folder / name, data)
         listed[name] = File(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
         return name
 

@@ -63,6 +63,7 @@ class RunContext(TypedDict, total=False):
     history: Sequence[Mapping[str, Any]]
     incidents: Sequence[Mapping[str, Any]]
     repro: Mapping[str, Any] | None
+    notes: Sequence[str]
 
 
 def compose(
@@ -128,7 +129,10 @@ def results(document: Mapping[str, Any]) -> list[TestResult]:
 
 
 def write(folder: Path, document: Mapping[str, Any]) -> Path:
-    """Write `verdict.json` into `folder`, whole or not at all; return its path."""
+    """Write `verdict.json` into `folder`, whole or not at all; return its path.
+
+    Raises `WriteError`.
+    """
     path = folder / NAME
     text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
     # A server can send half a surrogate pair, which no UTF-8 file holds; JSON can spell it.

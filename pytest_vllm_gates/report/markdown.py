@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.files import WriteError, append
 from pytest_vllm_gates.report import terminal
 
 if TYPE_CHECKING:
@@ -38,9 +39,8 @@ def append_step_summary(document: Mapping[str, Any], environ: Mapping[str, str])
     if not path:
         return ""
     try:
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(summary(document))
-    except OSError as error:
+        append(Path(path), summary(document))
+    except WriteError as error:
         return f"summary: not written to {path} (${VARIABLE}): {error.strerror}"
     return f"summary: {path}"
 
@@ -77,6 +77,7 @@ def _head(document: Mapping[str, Any]) -> str:
         _inline(terminal.sentence(document)),
         "",
         *(f"- {_inline(reason)}" for reason in _few(terminal.reasons(document["reasons"]))),
+        *(f"- {_inline(line)}" for line in _few(document.get("notes") or [])),
     ]
     if commands := document.get("next"):
         lines += ["", "What would make it PROMOTE:", "", _code("\n".join(_few(commands)))]

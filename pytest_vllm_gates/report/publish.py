@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import WriteError
 from pytest_vllm_gates.report import document as documents, markdown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 
@@ -21,20 +23,49 @@ def publish(
 ) -> list[str]:
     """Write verdict.json and report.html into `folder`, and a CI job's summary.
 
-    `other` is the other lane's document, where there is one. Returns a message for each
-    file. The document is written first: nothing after it can take it away.
+    `other` is the other lane's document, where there is one. Returns a message for each file: where
+    it is, or why it could not be written. The document is written first: nothing after it can take
+    it away.
     """
     from pytest_vllm_gates.report.html import page  # noqa: PLC0415 - heavy
 
-    messages = []
+    messages: list[str] = []
     # As others will read it: paths and the like are text there.
     plain = json.loads(json.dumps(document, default=str))
     if folder is not None:
-        path = documents.write(folder, document)
-        messages += [f"report: {page.write(folder, plain, other)}", f"verdict: {path}"]
+        verdict = _written(
+            "verdict", folder / documents.NAME, lambda: documents.write(folder, document)
+        )
+        if verdict.problem:
+            plain["notes"] = [*plain.get("notes", ()), verdict.message]
+        report = _written("report", folder / page.NAME, lambda: page.write(folder, plain, other))
+        same = report.problem and report.problem == verdict.problem
+        both = [f"{verdict.message}\nnor was {page.NAME}"]
+        messages += both if same else [report.message, verdict.message]
     if summary := markdown.append_step_summary(plain, environ):
         messages.append(summary)
     return messages
+
+
+class Written(NamedTuple):
+    """What came of writing a file: what to print, and why it could not be written, if so."""
+
+    message: str
+    problem: str = ""
+
+
+def _written(kind: str, path: Path, write: Callable[[], Path]) -> Written:
+    try:
+        return Written(f"{kind}: {write()}")
+    except WriteError as error:
+        # A person, or a script, would take it for this run's.
+        there = os.path.isfile(path)  # noqa: PTH113 - pathlib raises for a name that is too long
+        older = f"\nthe {path.name} that is there is an earlier run's" if there else ""
+        problem = error.strerror or "not written"
+        return Written(f"{kind}: {error}{older}", problem)
+    except Exception as error:  # noqa: BLE001 - the verdict is to be printed all the same
+        problem = f"{type(error).__name__}: {error}"
+        return Written(f"{kind}: {path} could not be made: {problem}; please report this", problem)
 
 
 def write_html(folder: Path, document: Mapping[str, Any]) -> Path:

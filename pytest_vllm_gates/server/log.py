@@ -40,7 +40,7 @@ class LogWatch:
 
     def silent_s(self) -> float:
         """Seconds since the log last grew."""
-        size = self._path.stat().st_size if self._path.exists() else 0
+        size = _size(self._path)
         if size != self._size:
             fresh = read_from(self._path, min(self._size, size))
             self._size = size
@@ -53,11 +53,24 @@ class LogWatch:
         return time.monotonic() - self._grew
 
 
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it was removed, or something else is in its folder's place
+        return 0
+
+
 def read_from(path: Path, offset: int = 0) -> str:
-    """Return the log's text from a byte offset, undecodable bytes replaced."""
-    with path.open("rb") as log:
-        log.seek(offset)
-        return log.read().decode("utf-8", "replace")
+    """Return the log's text from a byte offset, undecodable bytes replaced.
+
+    A log that was removed while the server runs is empty.
+    """
+    try:
+        with path.open("rb") as log:
+            log.seek(offset)
+            return log.read().decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
 
 
 def without_prefix(line: str) -> str:

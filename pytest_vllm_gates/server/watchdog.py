@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
+from pytest_vllm_gates.files import WriteError, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,15 +98,17 @@ def health(endpoint: Endpoint) -> str:
 
 
 def stacks(processes: Iterable[int], path: Path) -> Path | None:
-    """Write what every thread of some processes is doing; return the file, None without any.
+    """Write what every thread of some processes is doing; return the file, None for none.
 
     By py-spy where it is installed and may look, else as far as the kernel tells.
     """
     traces = [f"process {pid}\n{_py_spy(pid) or _kernel(pid)}" for pid in processes]
     if not traces:
         return None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(traces), encoding="utf-8")
+    try:
+        write_whole(path, "\n".join(traces))
+    except WriteError:
+        return None  # the hang is to be told all the same
     return path
 
 

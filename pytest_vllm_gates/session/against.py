@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytest_vllm_gates.catalog.flags import without
 from pytest_vllm_gates.catalog.plans import BlockGroup, Pair
-from pytest_vllm_gates.files import write_whole
+from pytest_vllm_gates.files import WriteError, write_whole
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
 from pytest_vllm_gates.long_context.types import load
 from pytest_vllm_gates.machine import nvml
@@ -31,7 +31,7 @@ from pytest_vllm_gates.process.process import GuardedProcess
 from pytest_vllm_gates.report import document as report_document
 from pytest_vllm_gates.server import startup_check
 from pytest_vllm_gates.server.log import LogWatch, read_from
-from pytest_vllm_gates.session import boot as session_boot
+from pytest_vllm_gates.session import boot as session_boot, unwritten
 from pytest_vllm_gates.session.boot import Launch
 from pytest_vllm_gates.session.run import OtherRun
 from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
@@ -106,7 +106,10 @@ class LaneComparison:
         """Write every block so far beside the servers' logs: a verdict can be worked out again."""
         path = self.folder / f"{self.subject.family.name.replace('/', '-')}.json"
         document = {"pairs": [dataclasses.asdict(pair) for pair in self.pairs]}
-        write_whole(path, json.dumps(document) + "\n")
+        try:
+            write_whole(path, json.dumps(document) + "\n")
+        except WriteError as error:
+            unwritten.note(self.ours, f"not kept: {error}")
 
     def _pair(self, number: int) -> Pair:
         began = time.monotonic()
@@ -250,19 +253,25 @@ FLAGS = (
 )  # fmt: skip
 
 
-def run(config: pytest.Config, options: Options, progress: Callable[[str], None]) -> OtherRun:
-    """Run the gates this run was asked for on the lane it is held against."""
-    assert options.against and options.report_dir  # noqa: S101 - or nothing asks for it
-    folder = options.report_dir / FOLDER
-    (folder / report_document.NAME).unlink(missing_ok=True)
-    log = folder / LOG
-    log.unlink(missing_ok=True)
-    process = GuardedProcess(
-        command(config, options, folder),
-        env=dict(os.environ),
-        log=log,
-        cwd=config.invocation_params.dir,
-    )
+def run(
+    config: pytest.Config, options: Options, progress: Callable[[str], None], report: Path
+) -> OtherRun:
+    """Run the gates this run was asked for on the lane it is held against.
+
+    Its own report goes into a folder of `report`.
+    """
+    folder = report / FOLDER
+    log, verdict = folder / LOG, folder / report_document.NAME
+    problem = f"the gates did not run on lane {options.against}"
+    try:
+        for old in (log, verdict):
+            old.unlink(missing_ok=True)
+        process = GuardedProcess(
+            command(config, options, folder), env=dict(os.environ), log=log,
+            cwd=config.invocation_params.dir,
+        )  # fmt: skip
+    except OSError as error:
+        return OtherRun(folder, None, f"{problem}: {WriteError.of(log, error)}")
     try:
         watch = LogWatch(log)
         while process.wait(POLL_S) is None:
@@ -270,13 +279,11 @@ def run(config: pytest.Config, options: Options, progress: Callable[[str], None]
             progress(f"the gates on lane {options.against}: {watch.last_line}")
     finally:
         process.stop()
-    path = folder / report_document.NAME
     try:
-        return OtherRun(folder, json.loads(path.read_text(encoding="utf-8")))
+        return OtherRun(folder, json.loads(verdict.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         output = "\n".join(read_from(log).splitlines()[-LAST_LINES:])
-        problem = f"the gates did not run on lane {options.against}: {output}\nwhole output: {log}"
-        return OtherRun(folder, None, problem)
+        return OtherRun(folder, None, f"{problem}: {output}\nwhole output: {log}")
 
 
 def command(config: pytest.Config, options: Options, folder: Path) -> list[str]:

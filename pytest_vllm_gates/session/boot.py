@@ -25,7 +25,7 @@ from pytest_vllm_gates.report.environment import bundle_document
 from pytest_vllm_gates.server import launch
 from pytest_vllm_gates.server.kept import registry as kept_registry
 from pytest_vllm_gates.server.types import DID_NOT_BOOT, GONE, KEPT, Boot, Failure
-from pytest_vllm_gates.session import all_reduce
+from pytest_vllm_gates.session import all_reduce, unwritten
 from pytest_vllm_gates.session.explain import explainer
 from pytest_vllm_gates.session.keep_server import ServerKeeping
 
@@ -52,7 +52,10 @@ def boot(
     progress: Callable[[str], None],
     on_log: Callable[[str], None] | None = None,
 ) -> tuple[Boot, launch.Server | None]:
-    """Boot a family, or attach to what runs; a failure is returned, not raised."""
+    """Boot a family, or attach to what runs; a failure is returned, not raised.
+
+    Raises `Blocked` where this machine keeps a server from being started, as a full disk does.
+    """
     options, name = run.options, subject.family.name
     tape = run.tapes.get(name)
     with tape.part(BOOT) if tape else contextlib.nullcontext():
@@ -68,6 +71,10 @@ def boot(
                 booted, server = _served(
                     run, subject, plan, environment, progress=progress, on_log=on_log
                 )
+            except OSError as error:
+                # Of this machine, its disk or its processes: no fault of what is served.
+                reason = f"{error.strerror or error}: {error.filename}"
+                raise Blocked(f"{name} could not be started: {reason}") from error
             except UserError as error:
                 booted, server = Boot(failure=Failure(str(error))), None
             booted.evidence.setdefault(PREFLIGHT, [])
@@ -137,6 +144,7 @@ def _served(
         if match := keeping.find():
             server, record = match
             run.inventory.update(record.inventory)
+            _note_problem(run, keeping)
             return server.boot, server
     situation, checks = _preflight(run, subject, environment, progress, renderer=plan.renderer)
     evidence: dict[str, Any] = {PREFLIGHT: preflight_report.preflight_document(checks)}
@@ -154,10 +162,16 @@ def _served(
     if keeping:
         keeping.explain = explain
         server = keeping.boot(progress, on_log, evidence, run.inventory)
+        _note_problem(run, keeping)
     else:
         server = launch.Server(plan, progress, on_log, explain)
         server.boot.evidence.update(evidence)
     return server.boot, server
+
+
+def _note_problem(run: Run, keeping: ServerKeeping) -> None:
+    if keeping.problem:
+        unwritten.note(run, keeping.problem)
 
 
 def _preflight(
@@ -291,7 +305,12 @@ class Launch:
         from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
 
         process = self._server.process if self._server else None
-        if isinstance(process, KeptProcess) and self.ok:
+        if isinstance(process, KeptProcess) and self.ok and self.kept:
             process.release()
         else:
             self.stop()
+
+    @property
+    def problem(self) -> str:
+        """What could not be written when the server was ended or left, where that is so."""
+        return getattr(self._server.process, "problem", "") if self._server else ""

@@ -1,4 +1,4 @@
-"""Ends a run: its verdict, exit status and report, its entry in the history, and the summary.
+"""Ends a run: its verdict, exit status and report, and its entry in the history.
 
 The report has the verdict's context: the other lane's results, the difference of the bundles, the
 lane to go back to, and the project's earlier runs.
@@ -28,7 +28,6 @@ from pytest_vllm_gates.report import (
     environment as bundle_report,
     incidents as incidents_report,
     publish,
-    terminal,
 )
 from pytest_vllm_gates.report.document import ReportFacts
 from pytest_vllm_gates.server.types import KEPT
@@ -36,16 +35,16 @@ from pytest_vllm_gates.session import (
     against as session_against,
     collection,
     commands as session_commands,
-    golden_folders,
     interrupt,
     items,
+    unwritten,
 )
 from pytest_vllm_gates.session.rollback import rollback
 from pytest_vllm_gates.verdict import compare_lanes
 from pytest_vllm_gates.verdict.verdict import Verdict, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.lanes.describe import BundleDescription, BundleDiff
@@ -155,17 +154,21 @@ class End:
 
     verdict: Verdict
     status: int
-    bundle: BundleDiff | None
+    bundle: BundleDiff | None = None
     """What the lanes differ in, where there are two."""
-    rollback: Mapping[str, Any] | None
-    against: Mapping[str, Any] | None
+    rollback: Mapping[str, Any] | None = None
+    against: Mapping[str, Any] | None = None
     """How the lanes lie side by side, where there are two."""
     published: tuple[str, ...] = ()
     """What was written where."""
 
 
 def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
-    """Decide, and write the report; `failed` are the ids of every test that failed."""
+    """Decide, and write the report; `failed` are the ids of every test that failed.
+
+    The verdict comes back whatever becomes of the report: what could not be written is among what
+    is `published`, or in the run's notes.
+    """
     others_failed = bool(set(failed) - run.finished)
     other_run = run.other
     theirs = report_document.results(other_run.document) if other_run and other_run.document else []
@@ -192,15 +195,36 @@ def end(session: pytest.Session, run: Run, failed: Collection[str]) -> End:
     replayed = run.replays.document()
     if replayed and int(session.exitstatus) in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         status = incidents_report.exit_status(replayed)
+    ending = End(verdict, status)
+    try:
+        return _published(session, run, ending)
+    except Exception as error:  # noqa: BLE001 - the verdict is to be printed all the same
+        problem = f"{type(error).__name__}: {error}"
+        return replace(
+            ending, published=(f"report: it could not be made: {problem}; please report this",)
+        )
+
+
+def _published(session: pytest.Session, run: Run, ending: End) -> End:
+    """Write the report, remember the run, and return its end with what belongs to it."""
+    other_run = run.other
     diff = bundle(run)
     facts = report_facts(run, session.config.invocation_params.args)
-    composed = report_document.compose(facts, verdict, status, _context(run, diff))
+    composed = report_document.compose(facts, ending.verdict, ending.status, _context(run, diff))
     composed["history"] = remember(run, composed)
-    composed["rollback"] = back = rollback(run, verdict.promotion, composed["history"][:-1])
+    composed["rollback"] = back = rollback(run, ending.verdict.promotion, composed["history"][:-1])
+    if notes := unwritten.lines(run):
+        composed["notes"] = run.redactor.json(notes)
     messages = publish.publish(
         run.options.report_dir, composed, os.environ, other_run.document if other_run else None
     )
-    return End(verdict, status, diff, back, composed["against"], tuple(messages))
+    return replace(
+        ending,
+        bundle=diff,
+        rollback=back,
+        against=composed["against"],
+        published=tuple(messages),
+    )
 
 
 def _context(run: Run, diff: BundleDiff | None) -> report_document.RunContext:
@@ -212,59 +236,12 @@ def _context(run: Run, diff: BundleDiff | None) -> report_document.RunContext:
     return context
 
 
-def show(terminalreporter: pytest.TerminalReporter, run: Run, ending: End) -> None:
-    """Show one line a gate, then the verdict, then what was written."""
-    names = ", ".join(subject.family.name for subject in run.subjects)
-    terminalreporter.section(f"vllm gates: {names} on lane {run.lane.name}")
-    folder = terminalreporter.config.invocation_params.dir
-    for colour, line in _last_words(run, ending, folder):
-        terminalreporter.write_line(line, **({colour: True} if colour else {}))
-
-
-def _last_words(run: Run, ending: End, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield what is shown, as (colour, text) lines."""
-    if ending.bundle:
-        yield from (("", line) for line in (*bundle_report.diff_lines(ending.bundle), ""))
-    yield from terminal.lines(ending.verdict, verbose=run.options.verbose)
-    if ending.against:
-        yield "", f"  {terminal.side_by_side(ending.against)}"
-    if ending.rollback:
-        commands = ending.rollback["command"].splitlines()
-        yield "", f"  go back to lane {ending.rollback['lane']}:"
-        yield from (("", f"    {line}") for line in commands)
-    repro = spelling.name(run.options, "repro")
-    yield from incidents_report.left_lines(incidents(run, folder), repro)
-    if replayed := run.replays.document():
-        yield from incidents_report.replay_lines(replayed)
-    yield from (("", f"  recorded ({kind}): {path}") for path, kind in sorted(run.recorded.items()))
-    yield from (("", f"  recorded (baseline): {path}") for path in run.baselines)
-    yield from (("", f"  {line}") for line in run.notes)
-    for subject in run.subjects:
-        old_goldens = golden_folders.notes(run.options.rootdir, folder, subject)
-        yield from (("", f"  {line}") for line in old_goldens)
-    yield from (("", f"  golden nobody uses (delete it?): {path}") for path in _unused_goldens(run))
-    yield from (("", line) for line in ending.published)
-
-
 def _expected(run: Run) -> list[str]:
     """Return the gates that must have spoken: all but those with nothing to judge in this run."""
     if run.replays.repro:
         return [items.INCIDENTS]
     idle = {CAPTURED} | (set() if run.replays.any_kept else {items.INCIDENTS})
     return [gate for gate in collection.gate_files() if gate not in idle]
-
-
-def _unused_goldens(run: Run) -> list[Path]:
-    """Return the project's goldens that no test of a whole run asked for."""
-    if run.left_out or run.replays.repro or run.interrupted or run.collected - run.finished:
-        return []
-    root = run.options.rootdir / golden_folders.FOLDER
-    return sorted(
-        path
-        for subject in run.subjects
-        for path in golden_folders.folder(root, subject).glob("*.txt")
-        if path not in run.goldens_used
-    )
 
 
 def _holds(session: pytest.Session, run: Run, *, others_failed: bool) -> list[str]:

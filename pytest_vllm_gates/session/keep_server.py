@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import WriteError, copy_whole
 from pytest_vllm_gates.server.types import KEPT, Boot
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class ServerKeeping:
     explain: Explain
     passed_over: list[str] = field(default_factory=list)
     """Kept servers of this family and lane that are not used, each with the reason."""
+    problem: str = ""
+    """What could not be written of the server that is kept or was to be, where that is so."""
 
     @classmethod
     def of(
@@ -96,7 +99,14 @@ class ServerKeeping:
         if not hold.acquire():
             self.passed_over.append(f"{entry.name} is in use by another run")
             return None
-        process = KeptProcess.of(entry.folder, hold, record, self.plan.folder / "server.log")
+        try:
+            process = KeptProcess.of(entry.folder, hold, record, self.plan.folder / "server.log")
+        except OSError as error:
+            hold.release()
+            self.passed_over.append(
+                f"{entry.name} is not used: there is no link to its log: {error}"
+            )
+            return None
         try:
             # First, before the key and prompts go there: the port may be another program's now.
             if process.poll() is None and record.listens and not process.listens(record.port):
@@ -114,7 +124,10 @@ class ServerKeeping:
         except BaseException:
             process.release()
             raise
-        hold.idle_limit_s = self.idle_s
+        try:
+            hold.idle_limit_s = self.idle_s
+        except OSError as error:
+            self.problem = f"the idle limit of {entry.name} stays as it was: {error}"
         keeping = {
             "name": entry.name,
             "attached": True,
@@ -139,10 +152,21 @@ class ServerKeeping:
         from pytest_vllm_gates.server.kept.hold import Hold  # noqa: PLC0415
         from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
 
-        folder = kept_registry.create_folder(self.root)
-        hold = Hold(folder)
-        hold.acquire()
-        hold.idle_limit_s = self.idle_s
+        try:
+            folder = kept_registry.create_folder(self.root)
+            hold = Hold(folder)
+            try:
+                hold.acquire()
+                hold.idle_limit_s = self.idle_s
+            except OSError:
+                hold.release()
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+        except OSError as error:
+            self.problem = f"the server is not kept: {WriteError.of(self.root, error)}"
+            server = launch.Server(self.plan, progress, on_log, self.explain)
+            server.boot.evidence.update(more)
+            return server
 
         def start(*arguments: Any, **options: Any) -> KeptProcess:
             return KeptProcess.start(folder, hold, *arguments, **options)
@@ -154,6 +178,9 @@ class ServerKeeping:
             return server
         try:
             process.keep(self._record(server.boot, process, inventory), endpoint.api_key or "")
+        except OSError as error:
+            self.problem = f"the server is not kept: {error}"
+            return server
         except BaseException:
             process.stop()
             raise
@@ -202,12 +229,15 @@ class ServerKeeping:
         log = kept_registry.log_of(entry)
         if log and status:
             copy = self.plan.folder / f"kept-{entry.name}.log"
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(log, copy)
-            failure = self.explain(copy, status[0])
+            failure = self.explain(log, status[0])
             ending = f"{entry.name} died while it was kept (exit status {status[0]})"
             ending += f": {failure.brief}" if failure and failure.brief else ""
-            ending += f"; its log: {copy}"
+            try:
+                copy_whole(log, copy)
+            except WriteError as error:
+                ending += f"; its log is lost: {error}"
+            else:
+                ending += f"; its log: {copy}"
         kept_registry.clear(entry)
         return ending
 

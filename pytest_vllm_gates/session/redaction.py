@@ -7,17 +7,19 @@ through its terminal and its log file.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction import prompts, redactor as redaction_redactor
 
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.options.table import Options
@@ -104,14 +106,40 @@ class Redacting:
 
 
 class _Clean:
-    """A text file that is written without secrets."""
+    """A text file that is written without secrets.
+
+    Once it cannot be written, as where nobody reads on (`| head`) or on a full disk, what follows
+    is dropped: the run goes on to its verdict.
+    """
 
     def __init__(self, file: TextIO, redactor: Redactor) -> None:
         self._file = file
         self._redactor = redactor
+        self._gone = False
 
     def write(self, text: str) -> int:
-        return self._file.write(self._redactor.text(text))
+        self._try(lambda: self._file.write(self._redactor.text(text)))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._file.flush)
+
+    def _try(self, action: Callable[[], object]) -> None:
+        if self._gone:
+            return
+        try:
+            action()
+        except (OSError, ValueError):  # ValueError: it was closed
+            self._gone = True
+            self._discard()
+
+    def _discard(self) -> None:
+        """Have what is still in the file's buffer go nowhere: Python writes it when it ends."""
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._file.fileno())
+            os.close(nowhere)
+            self._file.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
@@ -133,9 +161,20 @@ def redactor(options: Options, lanes: Sequence[Lane]) -> Redactor:
         hiding.learn_table(lane.serve)
         hiding.learn_arguments([*(lane.command or ()), lane.base_url or ""])
     if options.redact_prompts == prompts.HASH:
-        from pytest_vllm_gates.redaction.prompt_key import prompt_key  # noqa: PLC0415 - only here
+        from pytest_vllm_gates.redaction.prompt_key import (  # noqa: PLC0415 - only here
+            VARIABLE,
+            prompt_key,
+        )
 
-        hiding.prompts = prompts.Prompts(prompts.HASH, prompt_key())
+        try:
+            key = prompt_key()
+        except OSError as error:
+            raise UserError(
+                f"there is no key for the hashes of prompts: {error.strerror or error}: "
+                f"{error.filename}\nexport {VARIABLE}=$(openssl rand -hex 32), or name a folder "
+                "that can be written in VLLM_GATES_CACHE"
+            ) from error
+        hiding.prompts = prompts.Prompts(prompts.HASH, key)
     else:
         hiding.prompts = prompts.Prompts(options.redact_prompts)
     return hiding

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import OF_THE_DISK
 from pytest_vllm_gates.outcomes import Outcome, TestResult, Undecided
 from pytest_vllm_gates.session.items import evidence_key, gate_of, run_key
 from pytest_vllm_gates.verdict.verdict import SEVERITY
@@ -146,6 +147,8 @@ def _outcome(
         return error.outcome, _reason(error), error.breaks
     if isinstance(error, UserError):
         return Outcome.BLOCKED, _reason(error), True
+    if isinstance(error, OSError) and error.errno in OF_THE_DISK:
+        return Outcome.BLOCKED, f"this machine's disk, and not the server: {error}", True
     if isinstance(error, pytest.skip.Exception) or hasattr(report, "wasxfail"):
         return Outcome.INCONCLUSIVE, f"not judged: {_reason(error)}", False
     if error is not None:

@@ -179,6 +179,8 @@ class Run:
     """What each family's server told of itself once it had booted."""
     incidents_left: dict[tuple[str, str], int] = field(default_factory=dict)
     """How many incidents each gate of a family has left behind."""
+    incidents_lost: dict[str, list[str]] = field(default_factory=dict)
+    """The tests of which no incident could be written, by the reason."""
     incidents: list[dict[str, str]] = field(default_factory=list)
     """Family, gate and test of every failure that left an incident, and its path."""
     replays: Replays = field(default_factory=Replays)

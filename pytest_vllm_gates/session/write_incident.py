@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.session import results
+from pytest_vllm_gates.session import results, unwritten
 from pytest_vllm_gates.session.incidents import IncidentContents
 from pytest_vllm_gates.session.items import gate_of, incident_of
 
@@ -65,7 +65,7 @@ def keep(item: pytest.Item, run: Run, subject: Subject, says: str) -> Path | Non
         )
         return incidents_write.write(folder(run), name, *clean)
     except Exception as error:  # noqa: BLE001 - what is kept of a failure must not end the run
-        run.notes.append(f"no incident could be kept of {test}: {type(error).__name__}: {error}")
+        unwritten.lose_incident(run, test, error)
         return None
 
 

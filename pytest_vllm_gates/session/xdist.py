@@ -12,6 +12,7 @@ import pytest
 
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
+from pytest_vllm_gates.session import unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +98,13 @@ def hand_over(config: pytest.Config, run: Run) -> None:
         | {"ok": boot.endpoint is not None}
         for name, boot in run.boots.items()
     }
-    known = {"boots": boots, "versions": run.versions, "inventory": run.inventory}
+    known = {
+        "boots": boots,
+        "versions": run.versions,
+        "inventory": run.inventory,
+        "notes": run.notes,
+        "incidents_lost": run.incidents_lost,
+    }
     output[OUTPUT] = json.dumps(run.redactor.json(known))
 
 
@@ -106,6 +113,10 @@ def take_over(output: Mapping[str, Any], run: Run) -> None:
     handed = json.loads(output.get(OUTPUT, "{}"))
     run.versions.update(handed.get("versions", {}))
     run.inventory.update(handed.get("inventory", {}))
+    for line in handed.get("notes", ()):
+        unwritten.note(run, line)
+    for cause, tests in handed.get("incidents_lost", {}).items():
+        run.incidents_lost.setdefault(cause, []).extend(tests)
     for name, boot in handed.get("boots", {}).items():
         failure = boot["failure"]
         run.boots[name] = Boot(

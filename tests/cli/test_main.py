@@ -19,3 +19,28 @@ def test_closed_pipe_ends_a_command_silently(arguments: list[str]) -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
+
+
+def run(*arguments: str, redirected: str) -> subprocess.CompletedProcess[str]:
+    """Run a command with its output where a shell's words say."""
+    return subprocess.run(
+        ["sh", "-c", f'"$@" {redirected}', "sh", sys.executable, "-c", RUN, *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_full_disk_is_named() -> None:
+    done = run("signatures", redirected=">/dev/full")
+    assert done.stderr == "error: the output could not be written: No space left on device\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("redirected", ["2>/dev/full", "2>&-"])
+def test_command_without_messages_has_its_status(redirected: str) -> None:
+    done = run("report", "/nowhere", redirected=redirected)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+
+
+def test_command_without_output_has_its_status() -> None:
+    done = run("signatures", redirected=">&-")
+    assert (done.returncode, done.stderr) == (0, "")

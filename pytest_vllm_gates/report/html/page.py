@@ -32,7 +32,10 @@ MOST_BYTES = 1_900_000
 def write(
     folder: Path, document: Mapping[str, Any], other: Mapping[str, Any] | None = None
 ) -> Path:
-    """Write `report.html` into `folder`, whole or not at all; return its path."""
+    """Write `report.html` into `folder`, whole or not at all; return its path.
+
+    Raises `WriteError`.
+    """
     path = folder / NAME
     write_whole(path, compose(document, other, folder=folder))
     return path
@@ -75,6 +78,7 @@ def _render(lanes: Lanes, limits: TextLimits) -> str:
             head=sections.head(document),
             reasons=_few(terminal.reasons(listing(document.get("reasons"))), limits),
             next=_few(document.get("next"), limits),
+            notes=_few(document.get("notes"), limits),
             rollback=mapping(document.get("rollback")) or None,
             repro=mapping(document.get("repro")) or None,
             waivers=[mapping(waiver) for waiver in listing(document.get("waivers"))][

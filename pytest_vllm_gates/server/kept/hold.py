@@ -89,11 +89,14 @@ class Hold:
 
     @idle_limit_s.setter
     def idle_limit_s(self, seconds: float) -> None:
-        # In place: the lock is on this very file.
+        # In place: the lock is on this very file. Cut last: a full disk leaves the old limit.
         handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | private.CAREFULLY, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.truncate()
-            file.write(f"{seconds}\n")
+        try:
+            data = f"{seconds}\n".encode()
+            os.pwrite(handle, data, 0)
+            os.ftruncate(handle, len(data))
+        finally:
+            os.close(handle)
 
     def idle_s(self) -> float:
         """Return the seconds since the server was last used."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 RECORD = "record.json"
 ENDED = "ended.json"
+NOT_KEPT = "not_kept"
 POLL_S = 0.05
 LOOK_S = 0.5
 ASK_S = 5.0
@@ -187,12 +188,18 @@ def main() -> None:
     )
     ids = {"server": process.pid, "keeper": os.getpid()}
     print(json.dumps({name: [pid, started(pid)] for name, pid in ids.items()}), flush=True)
-    hold, died, keep_order = Hold(folder), False, booted(process, orders)
-    if keep_order:
-        key = order["env"].get("VLLM_API_KEY", "")
-        private.write(folder / RECORD, json.dumps(keep_order["keep"]))
+    hold, died = Hold(folder), False
+    while keep_order := booted(process, orders):
+        try:
+            private.write(folder / RECORD, json.dumps(keep_order["keep"]))
+        except OSError as error:
+            print(json.dumps({NOT_KEPT: str(error)}), flush=True)
+            continue  # the server serves the run that booted it
         print(json.dumps("kept"), flush=True)
-        died = keep(process, hold, keep_order["keep"]["base_url"], key)
+        died = keep(
+            process, hold, keep_order["keep"]["base_url"], order["env"].get("VLLM_API_KEY", "")
+        )
+        break
     status = process.stop()
     # Whoever uses it takes away what is left; what died unseen is to be told.
     if died or not hold.acquire(0):

@@ -11,6 +11,8 @@ import pwd
 import stat
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.files import write_whole
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -57,14 +59,13 @@ def is_file(path: Path) -> bool:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file that only its user can read, whole or not at all."""
-    aside = path.with_name(f"{path.name}.new")
-    with contextlib.suppress(FileNotFoundError):
-        aside.unlink()
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CAREFULLY, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    aside.replace(path)
+    """Write a file that only its user can read, whole or not at all; raises `WriteError`.
+
+    Its folder is not made: where that is gone, the server is to end.
+    """
+    write_whole(path, text, mode=0o600, folders=False)
+    with contextlib.suppress(OSError):  # an earlier version's, which was killed as it wrote
+        path.with_name(f"{path.name}.new").unlink()
 
 
 def _user(number: int) -> str:

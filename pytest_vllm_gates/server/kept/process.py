@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.files import WriteError, copy_whole
 from pytest_vllm_gates.process import guard
 from pytest_vllm_gates.process.process import DEFAULT_GRACE_S, HURRY_S, started
 from pytest_vllm_gates.server.kept import listener, private
-from pytest_vllm_gates.server.kept.keeper import ENDED
+from pytest_vllm_gates.server.kept.keeper import ENDED, NOT_KEPT
 from pytest_vllm_gates.server.kept.record import KeptRecord, ProcessId
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class KeptProcess:
         self.server = self.keeper = ProcessId(pid=0, started=0)
         self._hold = hold
         self.original = original
+        self.problem = ""
+        """Why there is no copy of the log, where there is none."""
         self._orders: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -94,9 +97,14 @@ class KeptProcess:
         )
 
     def keep(self, record: KeptRecord, key: str) -> None:
-        """Have the server stay when this process goes."""
+        """Have the server stay when this process goes.
+
+        Raises `OSError` where its record cannot be written; the server then ends with this process.
+        """
         private.write(self.folder / KEY, key)
-        self._order(keep=record.model_dump())
+        answer = self._order(keep=record.model_dump())
+        if isinstance(answer, dict):
+            raise OSError(answer[NOT_KEPT])
         self._hang_up()
 
     def tree(self) -> tuple[ProcessId, ...]:
@@ -162,8 +170,12 @@ class KeptProcess:
         """Put a copy of the log in place of the link, which soon leads nowhere."""
         self._hang_up()
         if self.log.is_symlink() and private.is_file(self.original):
-            self.log.unlink()
-            shutil.copyfile(self.original, self.log)
+            try:
+                copy_whole(self.original, self.log)
+            except WriteError as error:
+                self.problem = str(error)
+                with contextlib.suppress(OSError):
+                    self.log.unlink()
 
     def _order(self, *, answered: bool = True, **order: Any) -> Any:
         """Send an order to the keeper and return its answer."""

@@ -1,0 +1,70 @@
+"""Keeps the verdict where another plugin cannot write its own file at the end of a run.
+
+pytest prints no summary when a plugin raises in `pytest_sessionfinish`, as its JUnit reporter does
+on a full disk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from _pytest.junitxml import xml_key
+
+from pytest_vllm_gates.files import WriteError
+from pytest_vllm_gates.session import unwritten
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from types import TracebackType
+
+    from pytest_vllm_gates.session.run import Run
+
+CALLER = "pluggy."
+
+
+class OtherPlugins:
+    """The innermost hook around what other plugins do at the end."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Note an `OSError` of another plugin, and go on."""
+        try:
+            return (yield)
+        except OSError as error:
+            plugin, module = _raiser(error.__traceback__)
+            target = getattr(plugin, "logfile", None) or error.filename or module
+            problem = WriteError.of(Path(target), error)
+            unwritten.note(self._run, f"{module}: {problem}")
+            _withdraw(session.config, plugin)
+            # What pytest itself does in this hook, after the plugin that failed.
+            session._setupstate.teardown_exact(None)  # noqa: SLF001 - no other way
+            return None
+
+
+def _raiser(trace: TracebackType | None) -> tuple[Any, str]:
+    """Return the plugin that raised, None for a module's function, and the name of its module."""
+    plugin, module, called = None, "another plugin", False
+    while trace:
+        name = trace.tb_frame.f_globals.get("__name__", "")
+        if called and not name.startswith(CALLER):
+            plugin, module = trace.tb_frame.f_locals.get("self"), name
+        called = name.startswith(CALLER)
+        trace = trace.tb_next
+    return plugin, module
+
+
+def _withdraw(config: pytest.Config, plugin: Any) -> None:
+    """Take back what pytest's JUnit reporter has written of its file, and would say of it."""
+    reporter = config.stash.get(xml_key, None)
+    if reporter is None or plugin is not reporter:
+        return
+    path = Path(reporter.logfile)
+    if path.is_file():
+        path.unlink(missing_ok=True)
+    del config.stash[xml_key]
+    config.pluginmanager.unregister(reporter)

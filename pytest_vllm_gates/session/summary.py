@@ -1,0 +1,70 @@
+"""Prints the end of a run: one line a gate, the verdict, and what was written where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.options import spelling
+from pytest_vllm_gates.report import (
+    environment as bundle_report,
+    incidents as incidents_report,
+    terminal,
+)
+from pytest_vllm_gates.session import golden_folders, unwritten
+from pytest_vllm_gates.session.finish import incidents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pytest
+
+    from pytest_vllm_gates.session.finish import End
+    from pytest_vllm_gates.session.run import Run
+
+
+def show(terminalreporter: pytest.TerminalReporter, run: Run, ending: End) -> None:
+    """Show one line a gate, then the verdict, then what was written."""
+    names = ", ".join(subject.family.name for subject in run.subjects)
+    terminalreporter.section(f"vllm gates: {names} on lane {run.lane.name}")
+    folder = terminalreporter.config.invocation_params.dir
+    for colour, line in _last_words(run, ending, folder):
+        terminalreporter.write_line(line, **({colour: True} if colour else {}))
+
+
+def _last_words(run: Run, ending: End, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield what is shown, as (colour, text) lines."""
+    if ending.bundle:
+        yield from (("", line) for line in (*bundle_report.diff_lines(ending.bundle), ""))
+    yield from terminal.lines(ending.verdict, verbose=run.options.verbose)
+    if ending.against:
+        yield "", f"  {terminal.side_by_side(ending.against)}"
+    if ending.rollback:
+        commands = ending.rollback["command"].splitlines()
+        yield "", f"  go back to lane {ending.rollback['lane']}:"
+        yield from (("", f"    {line}") for line in commands)
+    repro = spelling.name(run.options, "repro")
+    yield from incidents_report.left_lines(incidents(run, folder), repro)
+    if replayed := run.replays.document():
+        yield from incidents_report.replay_lines(replayed)
+    yield from (("", f"  recorded ({kind}): {path}") for path, kind in sorted(run.recorded.items()))
+    yield from (("", f"  recorded (baseline): {path}") for path in run.baselines)
+    yield from (("", f"  {line}") for line in unwritten.lines(run))
+    for subject in run.subjects:
+        old_goldens = golden_folders.notes(run.options.rootdir, folder, subject)
+        yield from (("", f"  {line}") for line in old_goldens)
+    yield from (("", f"  golden nobody uses (delete it?): {path}") for path in _unused_goldens(run))
+    yield from (("", line) for line in ending.published)
+
+
+def _unused_goldens(run: Run) -> list[Path]:
+    """Return the project's goldens that no test of a whole run asked for."""
+    if run.left_out or run.replays.repro or run.interrupted or run.collected - run.finished:
+        return []
+    root = run.options.rootdir / golden_folders.FOLDER
+    return sorted(
+        path
+        for subject in run.subjects
+        for path in golden_folders.folder(root, subject).glob("*.txt")
+        if path not in run.goldens_used
+    )
