@@ -199,8 +199,8 @@ def _told(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise UserError(
             f"the history {path} cannot be opened: {error}\n"
-            "another process may hold it, or the folder may not be written to; "
-            "name another: --gates-history PATH"
+            "another process may hold it, the folder may not be written to, or the disk be full "
+            f"(df -h {path.parent}); name another: --gates-history PATH"
         ) from error
     except (sqlite3.Error, ValueError, KeyError) as error:
         raise UserError(
