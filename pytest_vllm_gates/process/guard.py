@@ -8,10 +8,17 @@ signal).
 The command's output goes through the guard, which redacts the secrets of the environment and of
 the arguments: they never reach the log.
 
-The guard has its own process group, so a terminal's Ctrl-C does not reach it, and is a "subreaper"
-(prctl(2), Linux): a grandchild that daemonises is handed to it and not to init, and so is found.
-It has no own session: Linux shares the machine between sessions (autogroup, sched(7)), and on
+The guard is two processes, so that SIGKILL to either of them leaves nothing behind, even when the
+caller is killed with it. The outer guard, which the caller starts, forks the inner one and waits.
+The inner guard starts the command, passes its output on and ends its tree. Both are "subreapers"
+(prctl(2), Linux): a grandchild that daemonises, or that loses its parents, is handed to the inner
+guard, or to the outer one where that is gone, and so is found. When the inner guard is killed, the
+outer one ends what is left; when the outer one is killed, a pipe from it closes and the inner one
+ends the tree. They are in different process groups, and a terminal's Ctrl-C reaches neither.
+Neither has an own session: Linux shares the machine between sessions (autogroup, sched(7)), and on
 two cores a busy server in another session kept its clients from running for seconds.
+
+Whichever ends the tree removes the files that it left in /dev/shm (`shared_memory.py`).
 """
 
 from __future__ import annotations
@@ -25,13 +32,23 @@ import subprocess
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
+
+if __name__ == "__main__":
+    # At the end: nothing beside the package shall stand in for the standard library.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from pytest_vllm_gates.process.output import pass_on
+from pytest_vllm_gates.process.shared_memory import Segments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 REAPED_S = 3.0  # what killed processes get to leave the kernel's tables
 PASSED_ON_S = 5.0  # what the last words get to be written
-IDLE_S = 0.25
-READ_BYTES = 2**16
+POLL_S = 0.05
 LINGER_S = 1.0  # what an orphaned worker gets to end by itself once its parent is gone
 
 
@@ -77,26 +94,46 @@ def signal_all(pids: list[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
+def end_tree(child: subprocess.Popen[bytes], grace_s: float, segments: Segments) -> None:
     """SIGTERM the command, give it `grace_s` seconds, then SIGKILL whatever is left of its tree."""
+    segments.look(below, closely=True)
     if child.poll() is None and grace_s > 0:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGTERM)
-        signal_all(descendants(os.getpid()), signal.SIGCONT)  # a paused process gets it, too
+        signal_all(below(), signal.SIGCONT)  # a paused process gets it, too
         deadline = time.monotonic() + grace_s
         while child.poll() is None and time.monotonic() < deadline:
+            segments.look(below)
             time.sleep(0.02)
     deadline = time.monotonic() + (LINGER_S if child.poll() is not None else 0)
-    while descendants(os.getpid()) and time.monotonic() < deadline:
+    while below() and time.monotonic() < deadline:
         time.sleep(0.02)
-    # A process killed here may have forked a moment before: look until nothing is found.
-    while left := descendants(os.getpid()):
-        signal_all(left, signal.SIGKILL)
-        child.poll()
-        time.sleep(0.02)
+    kill_tree(segments, child.poll)
     child.wait()
-    # Orphans that were handed to the guard are the guard's to reap. /proc calls one dead when its
-    # first thread has ended, a while before the last one has and it can be reaped.
+    reap()
+    segments.remove()
+
+
+def below() -> list[int]:
+    """Return the ids of every live process below this one."""
+    return descendants(os.getpid())
+
+
+def kill_tree(segments: Segments, reaped: Callable[[], object] = lambda: None) -> None:
+    """SIGKILL every process below this one, until there is none."""
+    # A process killed here may have forked a moment before: look until nothing is found.
+    while left := below():
+        signal_all(left, signal.SIGSTOP)  # so that none makes a file once it was looked at
+        segments.look(left.copy, closely=True)
+        signal_all(left, signal.SIGKILL)
+        reaped()
+        time.sleep(0.02)
+
+
+def reap() -> None:
+    """Wait for the orphans that were handed to this process."""
+    # /proc calls a process dead when its first thread has ended, a while before the last one has
+    # and it can be reaped.
     deadline = time.monotonic() + REAPED_S
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < deadline:
@@ -104,41 +141,43 @@ def end_tree(child: subprocess.Popen[bytes], grace_s: float) -> None:
                 time.sleep(0.02)
 
 
-def pass_on(source: int, target: int) -> None:
-    """Copy `source` to `target` without secrets, until `source` ends.
-
-    Keeps reading on errors: a server whose output is not read blocks.
-    """
-    try:
-        # Isolated, this program finds nothing but the standard library by itself.
-        sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
-        from pytest_vllm_gates.redaction import prompts  # noqa: PLC0415 - as above
-        from pytest_vllm_gates.redaction.redactor import of_process  # noqa: PLC0415
-        from pytest_vllm_gates.redaction.stream import Stream  # noqa: PLC0415
-
-        redactor = of_process(os.environ, sys.argv[2:])
-        if os.environ.get(prompts.VARIABLE, prompts.KEEP) != prompts.KEEP:
-            redactor.prompts = prompts.Prompts(prompts.DROP)
-        stream = Stream(redactor)
-        while True:
-            ready, _, _ = select.select([source], [], [], IDLE_S)
-            data = os.read(source, READ_BYTES) if ready else b""
-            clean = stream.feed(data) if data else stream.end() if ready else stream.idle()
-            while clean:
-                clean = clean[os.write(target, clean) :]
-            if ready and not data:
-                return
-    finally:
-        while os.read(source, READ_BYTES):
-            pass
-
-
 def main() -> int:
     """Run the command named on the command line until it ends or standard input closes."""
-    grace_s = float(sys.argv[1])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+    segments = Segments()
+    outer_lives, hold = os.pipe()
+    reported, report = os.pipe()
+    inner = os.fork()
+    if inner:
+        os.close(outer_lives)
+        os.close(report)
+        return watch(inner, reported, segments)
+    os.close(hold)
+    os.close(reported)
+    os.setpgid(0, 0)
+    os.set_blocking(report, False)
+    segments.report = report
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # fork(2) does not pass it on
+    return run(outer_lives, segments)
+
+
+def watch(inner: int, reported: int, segments: Segments) -> int:
+    """Wait for the inner guard; where it was killed, end what is left in its place."""
+    _, status = os.waitpid(inner, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 or below():
+        segments.learn(reported)
+        kill_tree(segments)
+        reap()
+        segments.remove()
+    return 128 - code if code < 0 else code
+
+
+def run(outer_lives: int, segments: Segments) -> int:
+    """Start the command and end its tree when it, or whichever waits for it, has ended."""
+    grace_s = float(sys.argv[1])
     guard = os.getpid()
 
     def in_child() -> None:
@@ -163,16 +202,21 @@ def main() -> int:
     assert child.stdout is not None  # noqa: S101 - asked for above
     passing_on = threading.Thread(target=pass_on, args=(child.stdout.fileno(), 1), daemon=True)
     passing_on.start()
+    segments.watch()
+    inputs = [0, outer_lives, *([] if segments.events is None else [segments.events])]
     while child.poll() is None:
-        ready, _, _ = select.select([0], [], [], 0.05)
-        if ready:
+        ready, _, _ = select.select(inputs, [], [], POLL_S)
+        segments.look(below)
+        if outer_lives in ready:
+            break
+        if 0 in ready:
             request = os.read(0, 64)
             # The last line written is the grace period; a bare end of file keeps the default.
             if request.strip():
                 grace_s = float(request.split()[-1])
             else:
                 break
-    end_tree(child, grace_s)
+    end_tree(child, grace_s, segments)
     passing_on.join(PASSED_ON_S)
     return 128 - child.returncode if child.returncode < 0 else child.returncode
 

@@ -9,6 +9,8 @@ million times in a minute.
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -75,18 +77,29 @@ class GuardedProcess:
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         orphaned_s = min(grace_s, ORPHANED_GRACE_S)
+        # Both guards have the other end open, and nothing else: it ends with the last of them.
+        self._guards: int | None
+        self._guards, held = os.pipe()
         guard = [sys.executable, "-I", "-S", str(GUARD), str(orphaned_s)]
-        with log.open("ab") as output:
-            self._guard = subprocess.Popen(
-                [*guard, *argv],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=dict(env),
-                cwd=cwd,
-                process_group=0,
-            )
+        try:
+            with log.open("ab") as output:
+                self._guard = subprocess.Popen(
+                    [*guard, *argv],
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=dict(env),
+                    cwd=cwd,
+                    pass_fds=[held],
+                    process_group=0,
+                )
+        except BaseException:
+            self._close_guards()
+            raise
+        finally:
+            os.close(held)
         self._grace_s = grace_s
+        self._killed_at: float | None = None
 
     @property
     def pid(self) -> int:
@@ -98,12 +111,17 @@ class GuardedProcess:
         status = self._guard.poll()
         if status is not None:
             self._hang_up()
+            if not self._guards_ended(0):
+                return None
         return status
 
     def wait(self, timeout: float) -> int | None:
         """Wait at most `timeout` seconds for the end; return the status or None."""
+        deadline = time.monotonic() + timeout
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._guard.wait(timeout)
+            self._hang_up()
+            self._guards_ended(max(0.0, deadline - time.monotonic()))
         return self.poll()
 
     def stop(self, grace_s: float | None = None) -> int:
@@ -112,12 +130,28 @@ class GuardedProcess:
         self._hang_up(f"{grace_s}\n")
         status = self.wait(grace_s + HURRY_S)
         if status is None:
-            # The guard itself hangs. The kernel kills the command with it (PR_SET_PDEATHSIG).
+            # The guard itself hangs. Its tree, the inner guard included, is ended here.
             tree = descendants(self.pid)
             self._guard.kill()
             signal_all(tree, signal.SIGKILL)
             status = self._guard.wait()
+            self._close_guards()
         return status
+
+    def _guards_ended(self, timeout: float) -> bool:
+        """Return whether the inner guard, too, is gone: it ends the tree of one that was killed."""
+        if self._guards is None:
+            return True
+        self._killed_at = self._killed_at or time.monotonic()
+        ended = bool(select.select([self._guards], [], [], timeout)[0])
+        if ended or time.monotonic() - self._killed_at > HURRY_S:
+            self._close_guards()
+        return self._guards is None
+
+    def _close_guards(self) -> None:
+        if self._guards is not None:
+            os.close(self._guards)
+            self._guards = None
 
     def _hang_up(self, last_words: str = "") -> None:
         """Close the pipe, which makes the guard stop the command."""

@@ -44,7 +44,10 @@ def needed(path: Path) -> Iterator[str]:
         for name in names:
             inner = name.split(".")
             if inner[0] == PACKAGE.name:
-                yield from needed((PACKAGE.parent / Path(*inner[:3])).with_suffix(".py"))
+                module = PACKAGE.parent / Path(*inner[:3])
+                places = (module.with_suffix(".py"), module.parent.with_suffix(".py"))
+                package = module.parent / "__init__.py"
+                yield from needed(next((file for file in places if file.exists()), package))
             else:
                 yield inner[0]
 

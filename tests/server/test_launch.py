@@ -83,7 +83,7 @@ def test_stopping_a_server_ends_all_of_it(boots: Boots) -> None:
     server = boots("spawns")
     assert server.process is not None
     tree = [server.process.pid, *descendants(server.process.pid)]
-    assert len(tree) == 3
+    assert len(tree) == 4, "two guards, the server, and what it spawned"
     assert server.stop() == 128 + 15
     assert none_of(tree)
 
@@ -219,7 +219,7 @@ def test_an_interrupted_boot_leaves_nothing(plan: launch.LaunchPlan, error: Base
 
     def interrupt(_: str) -> None:
         tree[:] = descendants(os.getpid())
-        if len(tree) >= 3:  # the guard, the server, and what it spawned
+        if len(tree) >= 4:  # two guards, the server, and what it spawned
             raise error
 
     started_at = time.monotonic()
