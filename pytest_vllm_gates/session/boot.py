@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 MEMORY_BACK_S = 5.0
 MEMORY_POLL_S = 0.5
 PREFLIGHT = "preflight"
+GUARDS = 2
+"""The outer and the inner guard come first among a server's processes (`process/guard.py`)."""
 
 
 def boot(
@@ -290,8 +292,8 @@ class Launch:
         return [process.pid, *descendants(process.pid)] if process else []
 
     def stoppable(self) -> list[int]:
-        """Return the ids of those that may be held still: all but the guard, which ends them."""
-        return self.processes()[1:]
+        """Return the ids of those that may be paused: all but the two guards, which end them."""
+        return self.processes()[GUARDS:]
 
     def stop(self) -> int | None:
         """End the server and all it started; return its exit status."""
