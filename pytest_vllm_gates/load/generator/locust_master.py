@@ -28,7 +28,7 @@ from locust.env import Environment
 from locust.exception import RPCError
 
 from pytest_vllm_gates import __version__
-from pytest_vllm_gates.load.generator import messages
+from pytest_vllm_gates.load.generator import messages, result
 from pytest_vllm_gates.load.generator.locust_user import LoadUser
 from pytest_vllm_gates.load.types import DrivenLoad, PlannedRequest, RawResponse
 
@@ -300,7 +300,7 @@ def main(job_file: str, result_file: str) -> None:
         load = drive(job, Path(job_file).parent)
     except RuntimeError as error:
         sys.exit(str(error))
-    Path(result_file).write_bytes(pickle.dumps(load))
+    result.write(result_file, load)
 
 
 if __name__ == "__main__":

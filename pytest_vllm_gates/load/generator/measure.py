@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.load.generator import samples
 from pytest_vllm_gates.load.generator.program import Job
+from pytest_vllm_gates.load.generator.result import NOT_WRITTEN
 from pytest_vllm_gates.load.types import ALONE
 from pytest_vllm_gates.process.process import GuardedProcess
 
@@ -54,7 +55,7 @@ def measure(
 
     `silence_s`: how long an answer may stay away, or stop, before it is given up; `seconds`: when
     to stop sending more; `workers`: who shares the sending, under a locust master.
-    Raises `UserError` for a server without plain HTTP, `RuntimeError` where the
+    Raises `UserError` for a server without plain HTTP and on a full disk, `RuntimeError` where the
     process failed.
     """
     if why := why_not(endpoint):
@@ -74,6 +75,9 @@ def measure(
         files = [str(job_file), str(result)]
         output = _by_locust(files, Path(name, "log")) if workers.count else _alone(files)
         if output is not None:
+            _, lost, why = output.rpartition(NOT_WRITTEN)
+            if lost:
+                raise UserError(f"{lost}{why.strip()}")
             raise RuntimeError(f"the process that drove the load failed:\n{output}")
         load: DrivenLoad = pickle.loads(result.read_bytes())  # noqa: S301 - written by our own process
     if endpoint.tape:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.load.generator import result
 from pytest_vllm_gates.load.generator.loop import Loop
 from pytest_vllm_gates.load.generator.socket_client import Target
 from pytest_vllm_gates.load.types import ALONE
@@ -42,7 +43,7 @@ def main(job_file: str, result_file: str) -> None:
     target = Target(job.host, job.port, job.headers)
     loop = Loop(target, silence_s=job.silence_s)
     load = loop.run(job.requests, job.users, seconds=job.seconds)
-    Path(result_file).write_bytes(pickle.dumps(load))
+    result.write(result_file, load)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +16,6 @@ from pytest_vllm_gates.files import WriteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 OLD, NEW = b"old", b"new and longer" * 1000
 
@@ -138,3 +139,36 @@ def test_short_writes_are_continued(
     monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:most]))
     files.write_whole(tmp_path / "file", NEW)
     assert (tmp_path / "file").read_bytes() == NEW
+
+
+PAST_THE_WRITER = {
+    "all_reduce/program.py": "a rank's steps, as they happen; runs in a lane's interpreter",
+    "checkpoints/miniatures.py": "into a folder that is renamed when it is whole",
+    "environment/build.py": "an empty log",
+    "environment/lock.py": "a temporary folder",
+    "files.py": "the writer",
+    "incidents/replay_target.py": "a temporary folder",
+    "load/generator/locust_master.py": "a temporary folder",
+    "load/generator/measure.py": "a temporary folder",
+    "miniatures/build.py": "into a folder that is renamed when it is whole",
+    "miniatures/tokenizer.py": "into a folder that is renamed when it is whole",
+    "process/process.py": "a log that grows",
+    "prompts": "a temporary folder",
+    "redaction/prompt_key.py": "a key that is made again where it is short",
+    "server/kept/process.py": "a log that grows",
+}
+"""What may write without `files.py`, and why."""
+WRITES = re.compile(
+    r"""\.write_(?:text|bytes)\(|open\([^)\n]*["'][wax]b?["']|mkstemp\(|copyfile\("""
+)
+
+
+def test_every_other_write_goes_through_the_writer() -> None:
+    package = Path(files.__file__).parent
+    found = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if WRITES.search(path.read_text(encoding="utf-8"))
+    }
+    allowed = tuple(PAST_THE_WRITER)
+    assert not [name for name in found if not name.startswith(allowed)]

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
 from incident_folders_made import written
 from report.documents import empty
 from write_faults import after_each_fault, tree
 
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import WriteError
 from pytest_vllm_gates.incidents import read as incident_folders
+from pytest_vllm_gates.load.generator import measure, result
+from pytest_vllm_gates.load.types import DrivenLoad
 from pytest_vllm_gates.report import publish
 from pytest_vllm_gates.server import watchdog
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 def made(place: Path) -> None:
@@ -73,3 +76,14 @@ def test_report_whose_page_cannot_be_made_has_its_verdict(
 def test_hang_is_told_without_its_stacks(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     assert watchdog.stacks([1], tmp_path / "out" / "stacks.txt") is None
+
+
+def test_lost_load_is_no_fault_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        result.write(str(tmp_path / "gone" / "result"), DrivenLoad(0.0, 0.0, ()))
+    output = f"a warning\n{ended.value.code}\n"
+    monkeypatch.setattr(measure, "_alone", lambda _: output)
+    with pytest.raises(UserError, match=r"responses were lost: .*/gone/result was not written"):
+        measure.measure(Endpoint("http://127.0.0.1:9/v1", "m"), [])
