@@ -55,7 +55,8 @@ class WriteError(UserError, OSError):
     @property
     def advice(self) -> str:
         """What to do about it, with a command."""
-        folder = Path(self.filename).parent
+        folders = Path(self.filename).absolute().parents
+        folder = next((each for each in folders if os.path.lexists(each)), folders[0])
         if self.errno in NO_SPACE:
             return f"free some space, or write to another disk: df -h {folder}"
         if self.errno == errno.EFBIG:

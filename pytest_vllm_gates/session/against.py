@@ -298,7 +298,8 @@ def command(config: pytest.Config, options: Options, folder: Path) -> list[str]:
     return [
         *(sys.executable, "-m", "pytest"),
         *handed_on(arguments, options),
-        *(names["lane"][0], options.against, names["report_dir"][0], str(folder)),
+        # In one word: pytest looks for the project where a path lies that it does not know.
+        *(names["lane"][0], options.against, f"{names['report_dir'][0]}={folder}"),
         *(names["keep_history"][0], "-m", selection, "-p", "no:cacheprovider", *overrides),
     ]
 

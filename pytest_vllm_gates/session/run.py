@@ -179,6 +179,8 @@ class Run:
     """What each family's server told of itself once it had booted."""
     incidents_left: dict[tuple[str, str], int] = field(default_factory=dict)
     """How many incidents each gate of a family has left behind."""
+    scratch: Path | None = None
+    """Where the servers' logs go when the report's folder cannot be written."""
     incidents_lost: dict[str, list[str]] = field(default_factory=dict)
     """The tests of which no incident could be written, by the reason."""
     incidents: list[dict[str, str]] = field(default_factory=list)

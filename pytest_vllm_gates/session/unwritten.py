@@ -28,6 +28,8 @@ def working_folder(run: Run, scratch: Callable[[], Path] | None = None) -> Path:
     A report folder that cannot be written is noted once. Raises `Blocked` where a temporary folder
     cannot be written either.
     """
+    if run.scratch:
+        return run.scratch
     problem = None
     if folder := run.options.report_dir:
         try:
@@ -44,6 +46,7 @@ def working_folder(run: Run, scratch: Callable[[], Path] | None = None) -> Path:
             f"free some space, or name another folder in TMPDIR: df -h {tempfile.gettempdir()}"
         ) from error
     if problem:
+        run.scratch = temporary
         note(
             run,
             f"the report's folder {folder} cannot be written: {problem.strerror} "
