@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.files import WriteError
 from pytest_vllm_gates.outcomes import Blocked
 from pytest_vllm_gates.redaction import prompts
 from pytest_vllm_gates.redaction.redactor import Redactor
@@ -74,7 +75,7 @@ def test_report_that_cannot_be_written_is_noted_once(tmp_path: Path) -> None:
 
 def test_incidents_lost_for_one_reason_are_one_line(tmp_path: Path) -> None:
     run = state()
-    full = unwritten.WriteError.of(tmp_path / "a", OSError(errno.ENOSPC, "full"))
+    full = WriteError.of(tmp_path / "a", OSError(errno.ENOSPC, "full"))
     for test in ("test_a", "test_b", "test_c"):
         unwritten.lose_incident(run, test, full)
     unwritten.lose_incident(run, "test_d", ValueError("odd"))
