@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_vllm_gates.catalog import toml
+from pydantic import Field, model_validator
+
+from pytest_vllm_gates.catalog import outside, toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,8 +20,8 @@ SHIPPED = Path(__file__).parent.parent / "conversations"
 class Conversation(toml.Record):
     """Messages and tools as a client sends them, with what any sane answer must hold."""
 
-    name: str
-    title: str
+    name: toml.Name
+    title: toml.Sentence
     messages: tuple[dict[str, Any], ...]
     tools: tuple[dict[str, Any], ...] = ()
     thinking: Literal["on", "off", "unset"] = "unset"
@@ -27,12 +29,18 @@ class Conversation(toml.Record):
     """Reasoning effort to ask for, of those the family knows."""
     continue_last: bool = False
     """Whether the last message is an answer the model is to go on with."""
-    repeat_last: int = 1
+    repeat_last: int = Field(default=1, ge=1, le=1_000_000)
     """How often the last message's text is repeated: a long prompt in a short file."""
     ask: bool = False
     """Whether the gates may ask for a completion, and not only render the prompt."""
     answer_holds: tuple[str, ...] = ()
     """Words of which a sensible answer holds at least one, case aside."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Conversation:
+        if not self.messages:
+            raise ValueError("messages is empty: a conversation has one at least")
+        return self
 
     def body(self, family: Family) -> dict[str, Any]:
         """Return the request as a client sends it, vLLM's extensions of OpenAI's API included.
@@ -96,4 +104,6 @@ def load_all(project: Path) -> tuple[Conversation, ...]:
         for folder in (SHIPPED, project / "conversations")
         for path in sorted(folder.glob("*.toml"))
     }
-    return tuple(toml.load(path, Conversation, name=name) for name, path in sorted(files.items()))
+    return tuple(
+        outside.load(path, Conversation, name=name) for name, path in sorted(files.items())
+    )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from pytest_vllm_gates.catalog import plans, toml
-from pytest_vllm_gates.catalog.known_defects import KnownDefect
+from pytest_vllm_gates.catalog import outside, plans, toml
+from pytest_vllm_gates.catalog.known_defects import EndingDefect
 from pytest_vllm_gates.catalog.toml import choose, fold
 from pytest_vllm_gates.errors import UserError
 
@@ -37,7 +37,7 @@ class Prompt(toml.Record):
     assistant: str
     end_of_turn: str | None = None
     """Absent where a turn ends with the next one's marker."""
-    stop_tokens: tuple[str, ...]
+    stop_tokens: tuple[str, ...] = Field(min_length=1)
     special_tokens: tuple[str, ...] = ()
     encoder: str | None = None
     """The module of vLLM's that writes prompts where the checkpoint has no template."""
@@ -81,8 +81,8 @@ class Tools(toml.Record):
 class Context(toml.Record):
     """Tokens of context: what the model was made for and what the deployment plans for."""
 
-    native: int
-    planned: int
+    native: int = Field(gt=0)
+    planned: int = Field(gt=0)
     concurrency: int = Field(default=4, gt=0)
     """Requests of the planned length that are to fit at once."""
 
@@ -90,16 +90,16 @@ class Context(toml.Record):
 class Sampling(toml.Record):
     """The sampling its makers recommend; gates themselves always ask greedily."""
 
-    temperature: float
-    top_p: float
-    top_k: int | None = None
+    temperature: float = Field(ge=0)
+    top_p: float = Field(gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=-1)
     reference: str
 
 
 class CheckpointEntry(toml.Record):
     """One member's weights: a Hub id with its revision, a folder, or the miniature of that name."""
 
-    name: str
+    name: toml.Name
     hub: str | None = None
     revision: str | None = None
     folder: str | None = None
@@ -126,14 +126,14 @@ class Gotcha(toml.Record):
 class Family(toml.Record):
     """What is true of a family, or of one member of it, whatever serves it."""
 
-    name: str
+    name: toml.Name
     """`<family>`, or `<family>/<member>`."""
-    title: str
-    line: str
+    title: toml.Sentence
+    line: toml.Name
     """The member's name under which the main line is known, too."""
-    architectures: tuple[str, ...]
-    model_types: tuple[str, ...]
-    recognise: tuple[str, ...] = ("*",)
+    architectures: tuple[str, ...] = Field(min_length=1)
+    model_types: tuple[str, ...] = Field(min_length=1)
+    recognise: tuple[str, ...] = Field(default=("*",), min_length=1)
     """Patterns of repository or folder names, where architectures do not tell members apart."""
     prompt: Prompt
     context: Context
@@ -148,7 +148,7 @@ class Family(toml.Record):
     """What its throughput is measured with otherwise than `throughput.toml` says."""
     not_applicable: dict[str, str] = Field(default_factory=dict)
     gotchas: tuple[Gotcha, ...] = ()
-    known_defects: tuple[KnownDefect, ...] = ()
+    known_defects: tuple[EndingDefect, ...] = ()
 
     @model_validator(mode="after")
     def _plans(self) -> Family:
@@ -234,7 +234,7 @@ def load_all(project: Path) -> Iterator[Family]:
 
 
 def _lines(family: str, path: Path) -> Iterator[Family]:
-    text, table = toml.read(path)
+    text, table = outside.read(path)
     _refuse_taken(family, path, text, table.get(MEMBERS, {}))
     for part in (table, *table.get(MEMBERS, {}).values()):
         _place_folders(part, path.parent)

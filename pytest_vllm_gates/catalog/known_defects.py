@@ -6,16 +6,16 @@ adds its own in a `known_defects.toml` beside its `pyproject.toml`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from pytest_vllm_gates import data
-from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.bounded import patterns
+from pytest_vllm_gates.catalog import outside, toml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 NAME = "known_defects.toml"
 SHIPPED = data.FOLDER / NAME
+ANY = "*"
+ENDS = {"<", "<=", "==", "===", "~="}
+"""Operators of PEP 440 that leave out what is released later."""
+LONGEST_VERSIONS = 200
 
 
 class KnownDefect(toml.Record):
@@ -34,38 +38,61 @@ class KnownDefect(toml.Record):
     those of `when` and whose sentence matches `shows` (a regular expression), and no other.
     """
 
-    check: str
-    what: str
+    check: toml.Name
+    what: toml.Sentence
     versions: str
-    reference: str
+    reference: toml.Sentence
     shows: str
-    when: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    when: dict[toml.Name, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
+
+    @field_validator("check")
+    @classmethod
+    def _names_one_check(cls, check: str) -> str:
+        if not check or ANY in check:
+            raise ValueError("the check is one name, with no * in it: a defect is of one check")
+        return check
 
     @field_validator("versions")
     @classmethod
     def _specifies(cls, versions: str) -> str:
+        example = "such as '>=0.30,<0.34'"
+        if len(versions) > LONGEST_VERSIONS:
+            raise ValueError(f"{len(versions)} characters, more than {LONGEST_VERSIONS}; {example}")
         try:
             SpecifierSet(versions)
         except InvalidSpecifier as error:
-            raise ValueError(
-                f"{versions!r} is no set of versions, such as '>=0.30,<0.34'"
-            ) from error
+            raise ValueError(f"{versions!r} is no set of versions, {example}") from error
         return versions
 
     @field_validator("shows")
     @classmethod
     def _is_a_pattern(cls, shows: str) -> str:
-        try:
-            re.compile(shows)
-        except re.error as error:
-            raise ValueError(f"{shows!r} is no regular expression: {error}") from error
+        if patterns.matches_everything(patterns.checked(shows)):
+            raise ValueError(
+                f"{shows!r} matches every sentence: name words of the finding that it covers"
+            )
         return shows
+
+
+def _ends(defect: KnownDefect) -> KnownDefect:
+    if any(specifier.operator in ENDS for specifier in SpecifierSet(defect.versions)):
+        return defect
+    raise ValueError(
+        f"{defect.versions!r} never ends: name the first version that is not looked at yet, such "
+        "as '>=0.30,<0.34'"
+    )
+
+
+EndingDefect = Annotated[KnownDefect, AfterValidator(_ends)]
+"""A defect whose versions have an end, as all in files do: it is looked at anew one day."""
 
 
 class KnownDefects(toml.Record):
     """The file."""
 
-    known_defects: tuple[KnownDefect, ...] = ()
+    known_defects: tuple[EndingDefect, ...] = ()
 
 
 def load_all(project: Path) -> tuple[KnownDefect, ...]:
@@ -75,7 +102,7 @@ def load_all(project: Path) -> tuple[KnownDefect, ...]:
         defect
         for path in files
         if path.is_file()
-        for defect in toml.load(path, KnownDefects).known_defects
+        for defect in outside.load(path, KnownDefects).known_defects
     )
 
 
@@ -137,7 +164,12 @@ def _of_version(defect: KnownDefect, version: str | None) -> bool:
 
 
 def _covers(defect: KnownDefect, finding: Finding) -> bool:
-    return _has(defect, finding.case.traits) and bool(re.search(defect.shows, finding.says))
+    return _has(defect, finding.case.traits) and _shows(defect, finding.says)
+
+
+def _shows(defect: KnownDefect, sentence: str) -> bool:
+    """Raises `UserError` for a pattern that takes too long."""
+    return bool(patterns.checked(defect.shows).search(sentence))
 
 
 def _has(defect: KnownDefect, traits: Mapping[str, str]) -> bool:

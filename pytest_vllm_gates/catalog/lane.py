@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from pytest_vllm_gates.catalog import plans, toml
+from pytest_vllm_gates.catalog import outside, plans, toml
+from pytest_vllm_gates.catalog.expects import Expects
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.errors import UserError
 
 SHIPPED = Path(__file__).parent.parent / "lanes"
 
 # TOML knows lists only; a frozen record keeps them as tuples.
-Words = Annotated[tuple[str, ...], Field(strict=False)]
+Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
 ATTACHED = "base-url"
 """The name of the lane that is a running server's URL."""
@@ -42,20 +43,12 @@ class StartCommand(toml.Record):
     renderer: Words | None = None
 
 
-class Expects(toml.Record):
-    """What the bundle was made for; compared with the machine before a boot."""
-
-    driver: str | None = None
-    cuda: str | None = None
-    gpu: str | None = None
-
-
 class Lane(toml.Record):
     """One pinned bundle. Exactly one of `python`, `lock`, `command` and `base_url` is given."""
 
-    name: str
+    name: toml.Name
     file: Path
-    title: str
+    title: toml.Sentence
     python: str | None = None
     lock: str | None = None
     command: Words | None = None
@@ -146,7 +139,7 @@ def load(name: str, project: Path) -> Lane:
     """Read the lane called `name`; raises `UserError` for an unknown name or a faulty file."""
     lane_files = files(project)
     name = choose("lane", name, lane_files)
-    lane = toml.load(lane_files[name], Lane, name=name, file=lane_files[name])
+    lane = outside.load(lane_files[name], Lane, name=name, file=lane_files[name])
     if lane.lock_path is not None and not lane.lock_path.is_file():
         source = lane.lock_path.with_suffix(".in")
         raise UserError(

@@ -1,6 +1,7 @@
-"""TOML files read strictly, and names found despite case, punctuation and near misses.
+"""TOML tables checked strictly, and names found despite case, punctuation and near misses.
 
-An unknown key is an error with file, line and the nearest key.
+An unknown key is an error with file, line and the nearest key. Files of users are read by
+`catalog.outside`; `load` and `layered` read those that ship.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import tomllib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
+from pytest_vllm_gates.bounded import characters, limits, syntax
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,9 +26,15 @@ def fold(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
+GUESSED_CHARACTERS, GUESSED_NAMES = 100, 2000
+"""Longer names, and names among more, are compared with none: that would take minutes."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name a person most likely meant, or None when nothing is close."""
     by_fold = {fold(candidate): candidate for candidate in known}
+    if len(name) > GUESSED_CHARACTERS or len(by_fold) > GUESSED_NAMES:
+        return None
     close = difflib.get_close_matches(fold(name), by_fold, n=1, cutoff=0.6)
     return by_fold[close[0]] if close else None
 
@@ -37,7 +44,20 @@ def matches(pattern: str, name: str) -> bool:
 
     Nothing else is special: names of tests have brackets in them.
     """
-    return bool(re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL))
+    first, *middle = pattern.split("*")
+    if not middle:
+        return name == pattern
+    last = middle.pop()
+    if len(name) < len(first) + len(last) or not name.startswith(first):
+        return False
+    at, end = len(first), len(name) - len(last)
+    # The earliest place of each piece leaves most room for the next one.
+    for piece in middle:
+        at = name.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return name.endswith(last)
 
 
 def choose(kind: str, name: str, known: Iterable[str]) -> str:
@@ -57,17 +77,38 @@ def choose(kind: str, name: str, known: Iterable[str]) -> str:
 ABSENT = "none"
 
 
+def _name(text: str) -> str:
+    if text != text.strip():
+        raise ValueError("a name has no space around it")
+    if hidden := characters.hidden(text):
+        raise ValueError(f"a name has no invisible characters; this one has {hidden}")
+    return text
+
+
+def sentence(text: str) -> str:
+    """Return a text that may be printed as it is; raises `ValueError` for any other."""
+    if hidden := characters.hidden(text, sentence=True):
+        raise ValueError(f"one line of visible characters; this text has {hidden}")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
+"""A text that people compare by eye."""
+Sentence = Annotated[str, AfterValidator(sentence)]
+"""A text that is printed as it is."""
+
+
 class Record(BaseModel):
     """A frozen table of a data file; every key it may have is a field."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 RecordT = TypeVar("RecordT", bound=Record)
 
 
 def load(path: Path, record: type[RecordT], **extra_fields: object) -> RecordT:
-    """Read the TOML file at `path` into `record`; `extra_fields` are added to its own.
+    """Read a TOML file that ships into `record`; `extra_fields` are added to its own.
 
     Raises `UserError` naming the file, the line and, for an unknown key, the nearest known one.
     """
@@ -76,13 +117,23 @@ def load(path: Path, record: type[RecordT], **extra_fields: object) -> RecordT:
 
 
 def read(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return a TOML file's text and its table; raises `UserError` when it is no TOML."""
+    """Return the text and table of a file that ships; raises `UserError` when it is no TOML."""
     try:
-        text = path.read_text(encoding="utf-8")
-        return text, tomllib.loads(text)
+        data = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    return parsed(path, data, finite=False)
+
+
+def parsed(path: Path, data: bytes, *, finite: bool = True) -> tuple[str, dict[str, Any]]:
+    """Return the text and table of a TOML file's bytes; raises `UserError` when it is no TOML.
+
+    `finite` refuses `nan` and `inf`.
+    """
+    try:
+        text = syntax.decoded(data)
+        return text, syntax.toml_table(text, finite=finite)
+    except syntax.BadSyntaxError as error:
         raise UserError(f"{path}: not valid TOML: {error}") from error
 
 
@@ -102,10 +153,16 @@ def validated(
         # As JSON, because only there may an array stand for a tuple while types stay strict.
         return record.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
+        errors = error.errors(include_url=False)
         complaints = [
-            _complain(path, text, record, line_error, table_path) for line_error in error.errors()
+            _complain(path, text, record, line_error, table_path)
+            for line_error in errors[: limits.COMPLAINTS]
         ]
+        if more := len(errors) - len(complaints):
+            complaints.append(f"{path}: and {more} more mistakes")
         raise UserError("\n".join(complaints)) from error
+    except RecursionError as error:
+        raise UserError(f"{path}: nested too deep") from error
 
 
 def place(path: Path, text: str, location: tuple[str | int, ...]) -> str:
@@ -145,14 +202,19 @@ def layered(path: Path, record: type[RecordT], name: str, *changes: Mapping[str,
     try:
         return record.model_validate_json(json.dumps(table, default=str))
     except ValidationError as error:
-        complaints = [_complain_of_change(name, line_error) for line_error in error.errors()]
+        errors = error.errors(include_url=False)[: limits.COMPLAINTS]
+        complaints = [_complain_of_change(name, line_error) for line_error in errors]
         raise ValueError("; ".join(complaints)) from error
 
 
 def _complain_of_change(table: str, error: Any) -> str:
     key = ".".join([table, *map(str, error["loc"])])
     message = error["msg"].removeprefix("Value error, ")
-    return f"{key}: {message}" if not error["loc"] else f"{key}: {message} ({error['input']!r})"
+    return (
+        f"{key}: {message}"
+        if not error["loc"]
+        else f"{key}: {message} ({limits.excerpt(error['input'])})"
+    )
 
 
 def _complain(
@@ -168,11 +230,11 @@ def _complain(
         hint = (
             f"did you mean {guess!r}?" if guess else f"known here: {', '.join(sorted(known_keys))}"
         )
-        return f"{position}: unknown key {name!r}; {hint}"
+        return f"{position}: unknown key {limits.excerpt(name)}; {hint}"
     if error["type"] == "missing":
         return f"{path}: the key {name!r} is missing"
     message = error["msg"].removeprefix("Value error, ")
-    return f"{position}: {name or 'the file'}: {message} (found {error['input']!r})"
+    return f"{position}: {name or 'the file'}: {message} (found {limits.excerpt(error['input'])})"
 
 
 def _keys_beside(record: type[Record], location: tuple[str | int, ...]) -> set[str]:
@@ -202,9 +264,9 @@ def _line_of(text: str, location: tuple[str | int, ...]) -> int | None:
     table: list[str] = []
     best: int | None = None
     for number, line in enumerate(text.splitlines(), start=1):
-        head = re.match(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$", line)
+        head = re.match(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?$", line)
         if head:
-            table = [part.strip().strip("\"'") for part in _split_key(head[2])]
+            table = [part.strip().strip("\"'") for part in _split_key(head[2].strip())]
             if head[1] == "[[":
                 table_counts[".".join(table)] = table_counts.get(".".join(table), -1) + 1
             # Of an array's tables, and of those inside them, only the one that is meant counts.

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
-from pytest_vllm_gates.catalog import family as families, lane as lanes, toml
+from pytest_vllm_gates.catalog import family as families, lane as lanes, outside, toml
 from pytest_vllm_gates.catalog.toml import matches, nearest
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.outcomes import Outcome
@@ -29,7 +29,11 @@ MOST_DAYS = 90
 ANY = "*"
 SEPARATOR = ": "
 PARTS = (2, 3)
-Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Stripped = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1),
+    AfterValidator(toml.sentence),
+]
 
 
 class Waiver(toml.Record):
@@ -39,11 +43,11 @@ class Waiver(toml.Record):
     it. In family and test `*` stands for any text; a test without its `[...]` is all of its cases.
     """
 
-    check: str
-    who: Sentence
-    why: Sentence
+    check: toml.Name
+    who: Stripped
+    why: Stripped
     until: datetime.date
-    lane: str | None = None
+    lane: toml.Name | None = None
 
     @field_validator("check")
     @classmethod
@@ -93,8 +97,8 @@ def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[W
     path = project / NAME
     if not path.is_file():
         return ()
-    waivers = toml.load(path, _WaiverFile).waiver
-    text, _ = toml.read(path)
+    waivers = outside.load(path, _WaiverFile).waiver
+    text, _ = outside.read(path)
     family_names = [family.name for family in families.load_all(project)] if waivers else []
     own_lanes = [*lanes.files(project), lanes.ATTACHED]
     for number, waiver in enumerate(waivers):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from pytest_vllm_gates.bounded.patterns import BoundedPattern
+
     Search = Callable[[bytes, int], "re.Match[bytes] | None"]
 
 WORTH_A_SEARCH = 1000
@@ -61,7 +63,7 @@ class Sieve:
     """Patterns, and the search for lines that they could match."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        self.patterns: list[re.Pattern[str]] = [compiled(pattern) for pattern in patterns]
+        self.patterns: list[BoundedPattern] = [compiled(pattern) for pattern in patterns]
         self._choices: list[tuple[tuple[bytes, ...], ...]] = []
         by_piece: dict[str, set[int]] = {}
         for place, pattern in enumerate(patterns):

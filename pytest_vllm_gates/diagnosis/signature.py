@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pytest_vllm_gates.catalog import toml
+from pytest_vllm_gates.bounded import patterns
+from pytest_vllm_gates.catalog import outside, toml
 from pytest_vllm_gates.catalog.toml import nearest
 from pytest_vllm_gates.diagnosis import literals
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pytest_vllm_gates.bounded.patterns import BoundedPattern
 
 RULES: Mapping[str, str] = {
     "architecture_known": "the lane's vLLM implements the captured `architecture`",
@@ -60,15 +63,12 @@ ID = re.compile(r"[A-Z][A-Z0-9_]*")
 PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
+def compiled(pattern: str) -> BoundedPattern:
     """Return a pattern compiled; raises `ValueError` that quotes it.
 
     It must have a literal piece, by which lines are found that it could match.
     """
-    try:
-        regex = re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    regex = patterns.checked(pattern)
     if regex.search(""):
         raise ValueError(f"{pattern!r} matches an empty line, and so every line")
     literals.required(pattern)
@@ -144,7 +144,7 @@ class Signature(toml.Record):
     """One known failure."""
 
     id: str
-    title: str
+    title: toml.Sentence
     phase: Phase
     kind: Kind = "failure"
     patterns: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ class Signature(toml.Record):
     def _can_be_said(self) -> Signature:
         if not self.patterns and not self.when.exit_status:
             raise ValueError(f"{self.id} has neither patterns nor an exit status to know it by")
-        groups = [set(re.compile(pattern).groupindex) for pattern in self.patterns]
+        groups = [set(patterns.checked(pattern).groupindex) for pattern in self.patterns]
         anywhere, everywhere = set[str]().union(*groups), set.intersection(*groups or [set()])
         text = self.text
         for template in (text.cause, *text.fixes):
@@ -235,7 +235,7 @@ def _read(folder: Path) -> Mapping[Path, SignatureClass]:
     classes: dict[Path, SignatureClass] = {}
     path_of_id: dict[str, Path] = {}
     for path in sorted(folder.glob("*.toml")):
-        classes[path] = toml.load(path, SignatureClass, name=path.stem)
+        classes[path] = outside.load(path, SignatureClass, name=path.stem)
         for name in classes[path].ids:
             if name in path_of_id:
                 raise UserError(f"{path}: the id {name!r} is given in {path_of_id[name]} too")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.catalog import lane as lanes, toml
+from pytest_vllm_gates.catalog import lane as lanes, outside
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.lane import Lane
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
@@ -47,7 +47,7 @@ def lane_of(incident_folder: IncidentFolder, project: Path) -> Lane | None:
 def _carried(incident_folder: IncidentFolder, name: str) -> Lane:
     path = incident_folder.folder / LANE
     # What it names beside itself is taken from what ships.
-    lane = toml.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
+    lane = outside.load(path, Lane, name=name, file=lanes.SHIPPED / LANE)
     rules = types.load().lane
     shipped = [lanes.load(file, lanes.SHIPPED) for file in lanes.files(lanes.SHIPPED)]
     wrong = list(checks.lane_faults(lane, rules))

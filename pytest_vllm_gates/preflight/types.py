@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.catalog.lane import Expects
+from pytest_vllm_gates.catalog.expects import Expects
 from pytest_vllm_gates.environment.types import Bundle
 
 if TYPE_CHECKING:
