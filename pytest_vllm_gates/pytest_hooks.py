@@ -237,6 +237,7 @@ class GatesSession:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Run the gates on the other lane first, where there is one to be held beside."""
+        self._interrupts.install()  # a conftest.py may have set a handler since
         config = session.config
         if hasattr(config, "workerinput") or config.option.collectonly:
             return
