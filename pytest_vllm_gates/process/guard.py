@@ -49,6 +49,7 @@ PR_SET_CHILD_SUBREAPER = 36
 REAPED_S = 3.0  # what killed processes get to leave the kernel's tables
 PASSED_ON_S = 5.0  # what the last words get to be written
 POLL_S = 0.05
+THREADS = 17  # num_threads in proc(5)'s stat, counted from the state
 LINGER_S = 1.0  # what an orphaned worker gets to end by itself once its parent is gone
 
 
@@ -59,7 +60,11 @@ def prctl(option: int, value: int) -> None:
 
 
 def parents() -> dict[int, int]:
-    """Return the parent's id of every live process by its own, zombies left out."""
+    """Return the parent's id of every live process by its own, zombies left out.
+
+    The kernel calls a process a zombie, too, whose first thread has ended and others have not: it
+    is alive, and a killed one with much memory stays so for seconds, with its children below it.
+    """
     parent_of = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if not name.isdigit():
@@ -67,9 +72,9 @@ def parents() -> dict[int, int]:
         with contextlib.suppress(OSError):
             with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as stat:
                 # "pid (comm) state ppid": the command may hold spaces and brackets
-                state, parent = stat.read().rpartition(")")[2].split()[:2]
-            if state != "Z":
-                parent_of[int(name)] = int(parent)
+                fields = stat.read().rpartition(")")[2].split()
+            if fields[0] != "Z" or int(fields[THREADS]) > 1:
+                parent_of[int(name)] = int(fields[1])
     return parent_of
 
 

@@ -72,6 +72,27 @@ def test_descendants_leave_out_zombies() -> None:
     assert guard.descendants(child.pid) == []
 
 
+# Its first thread ends, as that of a killed process does before those that have more to free.
+HEADLESS = """
+import ctypes, platform, subprocess, sys, threading, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+threading.Thread(target=time.sleep, args=(600,)).start()
+print(child.pid, flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(platform.machine(), 93), 0)  # exit(2)
+"""
+
+
+def test_process_is_alive_while_one_of_its_threads_is() -> None:
+    with subprocess.Popen([sys.executable, "-c", HEADLESS], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        state = Path(f"/proc/{process.pid}/stat")
+        until(lambda: state.read_text().rpartition(")")[2].split()[0] == "Z")
+        assert set(guard.descendants(os.getpid())) >= {process.pid, child}
+        guard.signal_all([process.pid, child], 9)
+    until(lambda: none_of([child]))
+
+
 def test_signal_to_a_finished_process_is_ignored() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as child:
         child.wait()
