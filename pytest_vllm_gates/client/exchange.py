@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.redaction.redactor import REDACTED
+from pytest_vllm_gates.redaction.values import REDACTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

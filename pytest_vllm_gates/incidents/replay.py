@@ -18,7 +18,7 @@ from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.recorder import HEADER, Tape
 from pytest_vllm_gates.conversations.walk import AT_A_TIME, CellClient
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.redaction.redactor import REDACTED
+from pytest_vllm_gates.redaction.values import REDACTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,6 +15,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import folder_aside, write_whole, writing
 from pytest_vllm_gates.incidents.read import FILES_BYTES, allow, digest
@@ -170,7 +171,9 @@ def cleaned(
     incident: Incident, sends: Sequence[Sent], files: Mapping[str, bytes], redactor: Redactor
 ) -> tuple[Incident, list[Sent], dict[str, bytes]]:
     """Return what goes into an incident; requests in which nothing is hidden keep every byte."""
-    document = redactor.json(incident.model_dump(mode="json"))
+    dumped = incident.model_dump(mode="json")
+    document = redactor.json(dumped)
+    document["conversation"] = redactor.prompt(dumped["conversation"])
     if not redactor.prompts.kept:
         document["says"] = redactor.failure(document["says"])
         for name in ("findings", "signature"):
@@ -207,9 +210,9 @@ def _file(name: str, data: bytes, redactor: Redactor) -> bytes:
     if name.startswith(f"{PROMPT_FILES}/"):
         return data  # a tokenizer's words are none of anybody's
     if name == LOG:
-        log = gzip.decompress(data)
+        log = bounded_read.gunzipped(name, data)
         clean = redactor.prompts.log(redactor.data(log))
         return data if clean == log else gzip.compress(clean, mtime=0)
     if name == EXCERPT:
         return redactor.prompts.prose(redactor.text(data.decode("utf-8", "replace"))).encode()
-    return redactor.data(data)
+    return redactor.prompt(data) if name.startswith(f"{EXPECTED}/") else redactor.data(data)

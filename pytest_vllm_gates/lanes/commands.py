@@ -6,7 +6,12 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.catalog import flags
-from pytest_vllm_gates.redaction.shown import is_secret_flag, redacted, redacted_words
+from pytest_vllm_gates.redaction.shown import (
+    is_secret_flag,
+    redacted,
+    redacted_value,
+    redacted_words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,7 +61,8 @@ def _serve(
         source["port"] = PORT
     served = flags.merged(source, flags.serving(family, checkpoint, lane))
     secret = {name for name in served if is_secret_flag(name)}
-    words = [_quoted(text) for text in flags.command_line(_without(served, secret))]
+    shown = {name: redacted_value(name, value) for name, value in _without(served, secret).items()}
+    words = [_quoted(text) for text in flags.command_line(shown)]
     words += [f'--{name.replace("_", "-")} "${name.upper()}"' for name in sorted(secret)]
     variables = _variables(lane, overlay, env)
     if lane.command is not None:

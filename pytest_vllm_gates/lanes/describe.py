@@ -13,8 +13,12 @@ from pytest_vllm_gates.checkpoints import fingerprint
 from pytest_vllm_gates.environment import bundle, installed
 from pytest_vllm_gates.lanes import freeze
 from pytest_vllm_gates.preflight import gather
-from pytest_vllm_gates.redaction.redactor import REDACTED
-from pytest_vllm_gates.redaction.shown import is_secret_flag, redacted, redacted_words, seal
+from pytest_vllm_gates.redaction.shown import (
+    redacted,
+    redacted_value,
+    redacted_words,
+    seal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -163,7 +167,11 @@ def _seals(lane: Lane, serve: Iterable[Mapping[str, Any]]) -> dict[str, bytes]:
     redacted_env = redacted(lane.env)
     secrets = {name: value for name, value in lane.env.items() if redacted_env[name] != value}
     for flag_set in serve:
-        secrets |= {name: str(value) for name, value in flag_set.items() if is_secret_flag(name)}
+        secrets |= {
+            name: json.dumps(value, sort_keys=True, default=str)
+            for name, value in flag_set.items()
+            if redacted_value(name, value) != value
+        }
     if lane.command is not None:
         secrets[COMMAND] = shlex.join(lane.command)
     return {name: seal(value) for name, value in secrets.items()}
@@ -176,10 +184,9 @@ def _start(lane: Lane) -> dict[str, str]:
 
 
 def _flag(name: str, value: Any) -> str:
-    if is_secret_flag(name):
-        return REDACTED
+    shown = redacted_value(name, value)
     return (
-        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+        shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False, sort_keys=True)
     )
 
 

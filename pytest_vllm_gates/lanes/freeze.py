@@ -14,13 +14,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import __version__
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import FileError
+from pytest_vllm_gates.bounded.limits import excerpt
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.catalog.lane import FORMS, MAKING, Lane
 from pytest_vllm_gates.catalog.toml import fold
 from pytest_vllm_gates.environment import installed, lock as environment_lock
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.redaction.redactor import names_a_secret
-from pytest_vllm_gates.redaction.shown import is_secret_flag
+from pytest_vllm_gates.redaction.names import names_a_secret
+from pytest_vllm_gates.redaction.shown import is_secret_flag, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,12 +49,23 @@ def read(lane: Lane) -> dict[str, Any] | None:
     if lane.form not in ("lock", "python") or not place.is_file():
         return None
     try:
-        inventory = json.loads(place.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{place}: cannot be read as JSON: {error}") from error
+        inventory = bounded_read.json(place, unique=True)
+    except FileError as error:
+        raise UserError(f"{place}: cannot be read as JSON: {error.why}") from error
     if not isinstance(inventory, dict) or inventory.get("format") != FORMAT:
         raise UserError(
             f"{place}: not an inventory of a frozen lane\n"
+            f"write it again: vllm-gates lane freeze {lane.name} --force"
+        )
+    if inventory.get("version", VERSION) != VERSION:
+        raise UserError(
+            f"{place}: an inventory of version {excerpt(inventory['version'])}, and this "
+            f"pytest-vllm-gates reads version {VERSION}: use the one that wrote it"
+        )
+    if not isinstance(inventory.get("contents") or {}, dict):
+        raise UserError(
+            f"{place}: contents: expected a table of packages, got "
+            f"{excerpt(inventory['contents'])}\n"
             f"write it again: vllm-gates lane freeze {lane.name} --force"
         )
     return inventory
@@ -182,10 +196,9 @@ def _table(source: Lane | None, variables: Iterable[str]) -> tuple[dict[str, Any
             table.pop(key, None)
     notes = []
     for key, is_secret in (("env", names_a_secret), ("serve", is_secret_flag)):
-        left_out = [name for name in table.get(key, {}) if is_secret(name)]
-        for name in left_out:
-            del table[key][name]
-            notes.append(f"left out, for it is a secret: {name} in [{key}]")
+        if key in table:
+            table[key], left_out = without_secrets(table[key], is_secret)
+            notes += [f"left out, for it is a secret: {name} in [{key}]" for name in left_out]
     if assigned := dict(map(_variable, variables)):
         table["env"] = table.get("env", {}) | assigned
     return table, notes

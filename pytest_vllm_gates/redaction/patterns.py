@@ -1,21 +1,44 @@
-"""The shapes of secrets (known keys, headers, arguments), and the spellings of a secret value."""
+"""The shapes of secrets: of known issuers' keys, of headers, of arguments and of signed URLs.
+
+Every repeat is bounded, or at the end of its pattern, or over characters that what follows does not
+have: a search takes time in proportion to the text. No shape reaches over the end of a line, so
+that a log can be redacted line by line. Standard library only.
+"""
 
 from __future__ import annotations
 
-import binascii
 import re
-from typing import TYPE_CHECKING
+import tomllib
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_vllm_gates import data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The shapes of secrets: a text that every match begins with, for a quick search, and a pattern for
-# the rest. The secret is the last group, without any the whole match. None
-# reaches over the end of a line, so that a log can be redacted line by line.
+    from pytest_vllm_gates.redaction.spans import Span
+
+
+class Shape(NamedTuple):
+    """A kind of secret: the last group of a match is the secret, without any the whole match."""
+
+    anchor: str
+    """A text that is in every match, for a quick search."""
+    pattern: re.Pattern[str]
+    prompts: bool
+    """Whether it is also looked for in the prompts of requests, which are sent again."""
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Yield where secrets of this shape are."""
+        for match in self.pattern.finditer(text):
+            yield match.span(match.lastindex or 0)
+
+
 _Q = r"""\\*["']"""
 _QUOTED = rf"""(?:{_Q})?[ \t]*(?:[:=]|,(?=[ \t]*b?{_Q}))[ \t]*b?{_Q}([^"'\\\r\n\[\]]{{6,}})"""
 _LISTED = rf"""(?:{_Q})?[ \t]*[:=][ \t]*\[(?!redacted\])([^\[\]\r\n]{{6,}})\]"""
-_CODED = r"=(?=[A-Za-z_-]*\d)([A-Za-z0-9_+/=~%-]{6,})(?![\w.(\[])"
+_CODED = r"=(?=[A-Za-z_-]{0,80}\d)([A-Za-z0-9_+/=~%-]{6,}+)(?![\w.(\[])"
 _BARE = r"""([^\s"'`,;)(\]}\[{<>$\\-][^\s"'`,;)\]}\[{<>\\]{5,})"""
 _NEXT = rf"(?:=|[ \t]+|{_Q}[ \t]*[,:][ \t]*{_Q})"
 _PROSE = (
@@ -24,89 +47,106 @@ _PROSE = (
 )
 _HEADER = rf"""(?:{_Q})?[ \t]*(?:[:=]|,(?=[ \t]*b?{_Q}))[ \t]*b?(?:{_Q})?"""
 _SCHEME = r"(?:[Bb]earer|[Bb]asic|[Tt]oken|[Dd]igest|[Aa]pi-?[Kk]ey)[ \t]+"
-SHAPES = tuple(
-    (text, re.compile(text + pattern, re.ASCII))
-    for text, pattern in (
-        ("hf_", r"(?<![A-Za-z0-9]hf_)[A-Za-z0-9]{20,}"),
-        ("sk-", r"(?<![A-Za-z0-9]sk-)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{16,}"),
-        ("AKIA", r"(?<![A-Za-z0-9]AKIA)[0-9A-Z]{16}(?![A-Za-z0-9])"),
-        ("ASIA", r"(?<![A-Za-z0-9]ASIA)[0-9A-Z]{16}(?![A-Za-z0-9])"),
-        *((f"gh{kind}_", r"(?<![A-Za-z0-9]gh[a-z]_)[A-Za-z0-9]{30,}") for kind in "pousr"),
-        ("github_pat_", r"[A-Za-z0-9_]{20,}"),
-        ("glpat-", r"[A-Za-z0-9_-]{16,}"),
-        ("nvapi-", r"[A-Za-z0-9_-]{16,}"),
-        ("AIza", r"(?<![A-Za-z0-9]AIza)[A-Za-z0-9_-]{35}"),
-        ("xox", r"[abeoprs]-[A-Za-z0-9-]{10,}"),
-        ("eyJ", r"(?<![A-Za-z0-9]eyJ)[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}"),
-        ("://", r"([^/\s?#\"'<>\\]+)@"),
-        ("earer", rf"(?<=[Bb]earer)(?:[ \t]+|%20){_PROSE}([A-Za-z0-9._~+/=%-]{{6,}})"),
-        # A header in any spelling: as sent, as JSON, as Python's repr, as a shell's argument.
-        (
-            "uthorization",
-            rf"{_HEADER}(?:{_SCHEME}([^\s\"'\\,\[\]]+)|(?!{_SCHEME})([^\s\"'\\,\[\]]{{6,}}))",
-        ),
-        ("ookie", rf"(?<=[Cc]ookie){_HEADER}(\w+=[^\"'\\\r\n\[\]]+)"),
-        ("api-key", rf"{_NEXT}{_PROSE}{_BARE}"),
-        ("api-key", rf"(?:(?<=x-api-key)|(?<=[\"']api-key)):[ \t]*{_BARE}"),
-        ("Api-Key", rf"{_HEADER}{_BARE}"),
-        ("api_key", rf"(?:{_QUOTED}|{_LISTED}|{_CODED})"),
-        ("hf-token", rf"{_NEXT}{_PROSE}{_BARE}"),
-        *((f"{kind}_token", _QUOTED) for kind in ("hf", "auth", "access")),
-        ("assword", _QUOTED),
-        ("secret_", rf"(?:access_)?key(?:{_QUOTED}|{_CODED})"),
-        ("API_KEY", rf"={_BARE}"),
-        *((f"{kind}_TOKEN", rf"={_BARE}") for kind in ("HF", "HUB", "AUTH", "API", "ACCESS")),
-        ("PASSW", rf"(?:OR)?D={_BARE}"),
-        ("SECRET", rf"(?:_[A-Z_]+)?={_BARE}"),
-        # Signed addresses, such as those a Hub's files are sent from.
-        ("ignature=", r"([A-Za-z0-9%_~+/=-]{16,})"),
-        (
-            "oken=",
-            r"(?:(?<=[?&]token=)|(?<=access_token=)|(?<=ecurity-Token=))"
-            r"([A-Za-z0-9%_~+/=.-]{6,})",
-        ),
-        ("key=", r"(?<=[?&]key=)([A-Za-z0-9%_~+/=.-]{6,})"),
-    )
+_IN_PROMPTS = (
+    ("eyJ", r"(?<![\w-]eyJ)[\w-]{8,}+\.[\w-]{8,}+\.[\w-]{8,}"),
+    ("://", r"([^/\s?#\"'<>\\]+)@"),
+    ("earer", rf"(?<=[Bb]earer)(?:[ \t]+|%20){_PROSE}([A-Za-z0-9._~+/=%-]{{6,}})"),
+    # A header in any spelling: as sent, as JSON, as Python's repr, as a shell's argument.
+    (
+        "uthorization",
+        rf"{_HEADER}(?:{_SCHEME}([^\s\"'\\,\[\]]+)|(?!{_SCHEME})([^\s\"'\\,\[\]]{{6,}}))",
+    ),
+    ("ookie", rf"(?<=[Cc]ookie){_HEADER}(\w+=[^\"'\\\r\n\[\]]+)"),
+    ("api-key", rf"{_NEXT}{_PROSE}{_BARE}"),
+    ("api-key", rf"(?:(?<=x-api-key)|(?<=[\"']api-key)):[ \t]*{_BARE}"),
+    ("Api-Key", rf"{_HEADER}{_BARE}"),
+    ("api_key", rf"(?:{_QUOTED}|{_LISTED}|{_CODED})"),
+    ("hf-token", rf"{_NEXT}{_PROSE}{_BARE}"),
+    *((f"{kind}_token", _QUOTED) for kind in ("hf", "auth", "access")),
+    ("assword", _QUOTED),
+    ("secret_", rf"(?:access_)?key(?:{_QUOTED}|{_CODED})"),
+    ("API_KEY", rf"={_BARE}"),
+    *((f"{kind}_TOKEN", rf"={_BARE}") for kind in ("HF", "HUB", "AUTH", "API", "ACCESS")),
+    ("PASSW", rf"(?:OR)?D={_BARE}"),
+    ("SECRET", rf"(?:_[A-Z_]{{1,40}})?={_BARE}"),
+    # Signed addresses, such as those a Hub's files are sent from.
+    ("ignature=", r"([A-Za-z0-9%_~+/=-]{16,})"),
+    (
+        "oken=",
+        r"(?:(?<=[?&]token=)|(?<=access_token=)|(?<=ecurity-Token=))"
+        r"([A-Za-z0-9%_~+/=.-]{6,})",
+    ),
+    ("key=", r"(?<=[?&]key=)([A-Za-z0-9%_~+/=.-]{6,})"),
 )
-_UNESCAPED = re.compile(r"[A-Za-z0-9_.-]+")
+# Elsewhere than in prompts; each begins with its anchor or has it.
+_ELSEWHERE = (
+    # A header in capitals, and a scheme whose fields are all of the line.
+    ("uthorization", rf"{_HEADER}[Dd]igest[ \t]+([^\r\n\\]{{6,}})"),
+    ("UTHORIZATION", rf"{_HEADER}(?i:{_SCHEME})?([^\s\"'\\,\[\]]{{6,}})"),
+    # Azure: a shared access signature, an account's key, the secret of an application.
+    ("sig=", r"(?<=[?&; ]sig=)([A-Za-z0-9%+/=_-]{16,})"),
+    ("AccountKey=", r"([A-Za-z0-9+/=]{20,})"),
+    ("SharedAccessKey=", r"([A-Za-z0-9+/=]{20,})"),
+    # HashiCorp: a Vault of before 1.10, Terraform Cloud.
+    ("s.", r"(?<![\w.)\]-]s\.)(?=[A-Za-z]{0,23}\d)(?=[a-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?!\w)"),
+    # Telegram: a bot's number and its key.
+    (":AA", r"(?<=\d{8}:AA)([A-Za-z0-9_-]{33})(?![\w-])"),
+    # Discord: the bot's number, a time and a signature.
+    *(
+        (first, rf"(?<![\w-]{first})[\w-]{{22,25}}\.[\w-]{{6}}\.[\w-]{{27,}}")
+        for first in ("MT", "MD", "Mz", "Nj", "Nz", "OD", "OT", "Mj", "ND", "NT")
+    ),
+    # Webhooks of services that many hosts have.
+    (".webhook.office.com/", r"([^\s\"'<>\\]{10,})"),
+    (".logic.azure.com", r"(?::443)?/([^\s\"'<>\\]{10,})"),
+    ("chat.googleapis.com/v1/spaces/", r"([^\s\"'<>\\]{10,})"),
+    # curl's user and password.
+    ("curl ", r"(?:[^\r\n]{0,200}? )?(?:-u|--user)[ =]?[\"']?([^\s:\"']{1,80}:[^\s\"']{3,})"),
+)
+_WITH_HEAD = (
+    # The issuer's mark is in the middle.
+    ("7Q~", r"[\w~.-]{3}7Q~[\w~.-]{31,}"),
+    ("8Q~", r"[\w~.-]{3}8Q~[\w~.-]{31,}"),
+    (".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{40,}"),
+)
+# What may stand right before a secret though it is a letter or a digit: the end of an escaped
+# newline, of a percent-encoded character, of JSON's \u003d, of a terminal's colour.
+_ESCAPES = (r"\\[nrt]", "%[0-9A-Fa-f]{2}", r"\\u[0-9a-fA-F]{4}", r"\x1b\[\dm", r"\x1b\[\d\dm")
 
 
-def spellings(value: str) -> Iterator[str]:
-    """Yield the spellings of a value in a file: plain, quoted, escaped, or within base64.
-
-    What has other letters than ASCII's is there twice: in UTF-8 read as Latin-1 too, for bytes are.
-    """
-    yield from _base64(value.encode())
-    for spelling in [value] if _UNESCAPED.fullmatch(value) else _escaped(value):
-        yield spelling
-        if not spelling.isascii():
-            yield spelling.encode().decode("latin-1")
-
-
-def _escaped(value: str) -> Iterator[str]:
-    import html  # noqa: PLC0415 - only for values that are spelled otherwise somewhere
-    import json  # noqa: PLC0415
-    from urllib.parse import quote, quote_plus  # noqa: PLC0415
-
-    yield value
-    for quoted in (quote(value, ""), quote(value), quote_plus(value), quote_plus(value, "/")):
-        yield quoted
-        yield re.sub(r"%[0-9A-F]{2}", lambda match: match[0].lower(), quoted)
-    for escaped in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
-        yield escaped
-        yield json.dumps(escaped)[1:-1]
-        yield json.dumps(escaped, ensure_ascii=False)[1:-1]
-    yield repr(value)[1:-1]
-    yield html.escape(value)
-    yield html.escape(value, quote=False)
+@cache
+def shapes() -> tuple[Shape, ...]:
+    """Return every shape, those of known issuers first."""
+    written = [
+        *(Shape(text, _compiled(text, pattern), prompts=True) for text, pattern in _IN_PROMPTS),
+        *(Shape(text, _compiled(text, pattern), prompts=False) for text, pattern in _ELSEWHERE),
+        *(
+            Shape(text, re.compile(pattern, re.ASCII), prompts=False)
+            for text, pattern in _WITH_HEAD
+        ),
+    ]
+    with (data.FOLDER / "secret_shapes.toml").open("rb") as file:
+        table = tomllib.load(file)
+    listed = [
+        Shape(text, re.compile(_listed(text, entry, table), re.ASCII), entry.get("prompts", False))
+        for entry in table["shapes"]
+        for text in entry["begins"]
+    ]
+    return (*listed, *written)
 
 
-def _base64(data: bytes) -> Iterator[str]:
-    """Yield what base64 has of the data at each of its three places, in both alphabets."""
-    for offset in range(3):
-        encoded = binascii.b2a_base64(b"\0" * offset + data, newline=False).decode()
-        bits = 8 * (offset + len(data))
-        # Only characters all of whose bits are the data's.
-        inner = encoded[-(-8 * offset // 6) : bits // 6]
-        yield inner
-        yield inner.replace("+", "-").replace("/", "_")
+def _compiled(text: str, pattern: str) -> re.Pattern[str]:
+    return re.compile(re.escape(text) + pattern, re.ASCII)
+
+
+def _listed(text: str, entry: dict[str, Any], table: dict[str, Any]) -> str:
+    begins = re.escape(text)
+    characters = "0-9a-f" if entry.get("hex") else table["characters"][entry["then"]]
+    digit = rf"(?=[{characters}]{{0,60}}?\d)" if entry.get("digit") else ""
+    most = entry.get("most", "")
+    # Literally first, for re looks for it fast; what stands before is looked at afterwards.
+    if entry.get("inside"):
+        return rf"{begins}([{characters}]{{{entry['least']},}}+)"
+    before = "|".join([rf"(?<![A-Za-z0-9]{begins})", *(f"(?<={e}{begins})" for e in _ESCAPES)])
+    end = "(?![A-Za-z0-9])" if most else ""
+    return rf"{begins}(?:{before}){digit}[{characters}]{{{entry['least']},{most}}}+{end}"

@@ -5,65 +5,27 @@ Standard library only and quick to import: the guard of every server loads this.
 
 from __future__ import annotations
 
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.redaction.patterns import SHAPES, spellings
+from pytest_vllm_gates.redaction import library, pairs, patterns
+from pytest_vllm_gates.redaction.blocks import KeyBlock
+from pytest_vllm_gates.redaction.names import names_a_secret, surely_names_a_secret
 from pytest_vllm_gates.redaction.prompts import Prompts
+from pytest_vllm_gates.redaction.spans import Span, everywhere, merged, without
+from pytest_vllm_gates.redaction.spellings import spellings
+from pytest_vllm_gates.redaction.values import LEAST, REDACTED, hides
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-SECRET_NAME = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-REDACTED = "[redacted]"
-LEAST = 6
-"""Characters of the shortest value that is taken for a secret."""
 MUCH = 4096
 TIMES = 4
 """Passes over a line: the text around a replaced secret may look like another secret."""
-
-# Names like those of secrets whose values are none: TOKENIZERS_PARALLELISM, MAX_TOKENS, KEY_FILE.
-_HARMLESS_NAME = re.compile(
-    r"TOKENIZ|KEYBOARD|KEYRING|(?:TOKENS|_FILE|_PATH|_DIR|_HOME|_SOCK|_NAME|_TYPE)$", re.IGNORECASE
-)
-_MORE_NAMES = re.compile(r"PASSPHRASE|(?:_PAT|_PWD|_PASS|_AUTH)$", re.IGNORECASE)
-_NUMBER = re.compile(r"[\d.,:]+")
-_HARMLESS = frozenset(
-    (
-        "false", "default", "disabled", "enabled", "undefined", "required", "optional", "missing",
-        "not-needed", "not-set", "no-key", "no-key-required", "none-needed", "placeholder",
-        "changeme", "password", "secret", "api-key", "api_key", "apikey", "dummy", "dummy-key",
-    )
-)  # fmt: skip
-# What a table such as a server's flags or a request's headers calls its secrets.
-_ENTRY = re.compile(
-    r"api[_-]?keys?|hf[_-]token|(?:auth|access|refresh|session|security|bearer|hub)[_-]?token|"
-    r"client[_-]?secret|secret[_-]?(?:access[_-]?)?key|passw(?:or)?d|private[_-]?key|"
-    r"(?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]*(?:token|key|secret)",
-    re.IGNORECASE,
-)
+# Fields of a list's members that are a name and its value, as in a HAR file or a container's env.
+_NAME_FIELDS = ("name", "key")
+_VALUE_FIELD = "value"
 _USERINFO = re.compile(r"://([^/\s?#\"'<>\\]+)@")
-
-
-def names_a_secret(name: str) -> bool:
-    """Return whether the value of an environment variable of this name is to be kept secret."""
-    speaks = SECRET_NAME.search(name) or _MORE_NAMES.search(name)
-    return bool(speaks) and not _HARMLESS_NAME.search(name)
-
-
-def hides(value: str) -> bool:
-    """Return whether a value can be a secret at all; the short and the common would be everywhere.
-
-    The path of a file is none, though the file may hold one.
-    """
-    return (
-        len(value) >= LEAST
-        and value.lower() not in _HARMLESS
-        and value not in REDACTED
-        and _NUMBER.fullmatch(value) is None
-        and not (value.startswith("/") and os.path.exists(value))  # noqa: PTH110 - pathlib is slow to import
-    )
 
 
 class Redactor:
@@ -100,8 +62,11 @@ class Redactor:
             self.learn_text(value)
 
     def learn_text(self, text: str) -> None:
-        """Take what looks like a secret in a text, to find it where it does not look like one."""
-        self.learn(*(text[begin:end] for begin, end in self._spans(text)))
+        """Take what looks like a secret in a text, to find it where it does not look like one.
+
+        The text may have prompts in it: only shapes that are looked for in prompts are taken.
+        """
+        self.learn(*(text[begin:end] for begin, end in self._spans(text, prompt=True)))
         self.learn_url(text)
 
     def learn_url(self, url: str | None) -> None:
@@ -121,18 +86,28 @@ class Redactor:
         for argument in arguments:
             name, equals, value = argument.partition("=")
             if argument.startswith("--"):
-                hot = _ENTRY.fullmatch(name[2:]) is not None
+                hot = surely_names_a_secret(name[2:])
                 self.learn(value if equals and hot else None)
             elif hot:
                 self.learn(argument)
             self.learn_url(argument)
+            self.learn_text(argument)
 
     def learn_table(self, table: Mapping[str, Any]) -> None:
-        """Take the secrets of a table such as a server's flags."""
+        """Take the secrets of a table such as a server's flags, and of the tables in it."""
         for name, value in table.items():
-            members = value if isinstance(value, list | tuple) else [value]
-            if _ENTRY.fullmatch(name):
-                self.learn(*(member for member in members if isinstance(member, str)))
+            self._learn_entry(str(name), value)
+
+    def _learn_entry(self, name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            self.learn_table(value)
+        elif isinstance(value, list | tuple):
+            for member in value:
+                self._learn_entry(name, member)
+        elif isinstance(value, str):
+            if surely_names_a_secret(name) or pairs.is_secret(name, value):
+                self.learn(value)
+            self.learn_text(value)
 
     def learn_hub_token(self, environment: Mapping[str, str]) -> None:
         """Take the token that `hf auth login` left in its file."""
@@ -146,22 +121,32 @@ class Redactor:
             except OSError:
                 continue
 
-    def text(self, text: str) -> str:
-        """Return a text with every secret in it replaced."""
-        parts: list[str] = []
-        at = 0
-        for begin, end in _merged(self._spans(text)):
-            if begin >= at:  # else it is in a line that was looked at
-                first, last = text.rfind("\n", 0, begin) + 1, text.find("\n", end)
-                last = len(text) if last < 0 else last
-                parts += text[at:first], self._line(text[first:last])
-                at = last
-        return "".join([*parts, text[at:]]) if parts else text
+    def text(self, text: str, block: KeyBlock | None = None) -> str:
+        """Return a text with every secret in it replaced.
 
-    def data(self, data: bytes) -> bytes:
+        `block` remembers, from one text to the next, whether lines are those of a private key.
+        """
+        if len(text) < LEAST and not (block and block.lines):
+            return text
+        text = without(text, self._spans(text, block or KeyBlock()))
+        for _ in range(TIMES - 1):
+            if REDACTED not in text:
+                break
+            # Only lines that have a mark can have changed; each once, and all together, for speed.
+            lines = text.split("\n")
+            before = [*dict.fromkeys(line for line in lines if REDACTED in line)]
+            joined = "\n".join(before)
+            after = without(joined, self._spans(joined))
+            if after == joined:
+                break
+            clean = dict(zip(before, after.split("\n"), strict=True))
+            text = "\n".join(clean.get(line, line) for line in lines)
+        return text
+
+    def data(self, data: bytes, block: KeyBlock | None = None) -> bytes:
         """Return what is text in any encoding that has ASCII in it, with every secret replaced."""
         text = data.decode("latin-1")
-        clean = self.text(text)
+        clean = self.text(text, block)
         return data if clean == text else clean.encode("latin-1")
 
     def pieces(self, pieces: Sequence[bytes]) -> list[bytes]:
@@ -170,7 +155,7 @@ class Redactor:
         There are as many pieces as before; the mark is in the one the secret began in.
         """
         text = b"".join(pieces).decode("latin-1")
-        spans = _merged(self._spans(text))
+        spans = merged(self._spans(text, KeyBlock()))
         clean, begin = [], 0
         for piece in pieces:
             end = begin + len(piece)
@@ -190,10 +175,7 @@ class Redactor:
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, dict):
-            return {
-                self.text(str(name)): self._entry(str(name), member)
-                for name, member in value.items()
-            }
+            return self._table(value)
         if isinstance(value, tuple):
             return tuple(self.json(member) for member in value)
         if isinstance(value, list):
@@ -203,7 +185,7 @@ class Redactor:
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return headers of a request or a response without keys and cookies."""
         return {
-            self.text(name): REDACTED if _ENTRY.fullmatch(name) else self.text(value)
+            self.text(name): REDACTED if names_a_secret(name) else self.text(value)
             for name, value in headers.items()
         }
 
@@ -221,43 +203,82 @@ class Redactor:
         """Return a JSON value that may have prompts and answers in it, and secrets in those."""
         return self.prompts.json(self.json(value))
 
+    def prompt(self, value: Any) -> Any:
+        """Return a prompt, or a JSON value of prompts, with every secret in it replaced.
+
+        Prompts are sent again and compared: known secrets are found, and fewer shapes than in
+        other texts, none by the names before them.
+        """
+        if isinstance(value, dict):
+            return {name: self.prompt(member) for name, member in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self.prompt(member) for member in value)
+        if isinstance(value, bytes):
+            return self._prompt(value.decode("latin-1")).encode("latin-1")
+        return self._prompt(value) if isinstance(value, str) else value
+
     def body(self, data: bytes) -> bytes:
-        """Return a request's body; the same bytes where nothing of it is hidden."""
-        return self.prompts.body(self.data(data))
+        """Return a request's body; the same bytes where nothing of it is hidden.
+
+        Of a JSON body the fields that hold credentials are replaced, and in its texts, which are
+        prompts and are sent again, known secrets and those shapes that are looked for in prompts.
+        """
+        if not data.lstrip().startswith((b"{", b"[")):
+            return self.prompts.body(self.data(data))
+        text = data.decode("latin-1")
+        clean = without(text, pairs.fields(text))
+        clean = self._prompt(clean)
+        return self.prompts.body(data if clean == text else clean.encode("latin-1"))
 
     def response(self, pieces: Sequence[bytes]) -> list[bytes]:
         """Return a response in as many pieces as it arrived in."""
         return self.prompts.pieces(self.pieces(pieces))
 
-    def _line(self, line: str) -> str:
+    def _prompt(self, text: str) -> str:
         for _ in range(TIMES):
-            clean = _without(line, self._spans(line))
-            if clean == line:
+            clean = without(text, self._spans(text, prompt=True))
+            if clean == text:
                 break
-            line = clean
-        return line
+            text = clean
+        return text
+
+    def _table(self, table: Mapping[Any, Any]) -> dict[str, Any]:
+        clean = {
+            self.text(str(name)): self._entry(str(name), member) for name, member in table.items()
+        }
+        if isinstance(value := table.get(_VALUE_FIELD), str):
+            for field in _NAME_FIELDS:
+                if isinstance(name := table.get(field), str) and pairs.is_secret(name, value):
+                    clean[_VALUE_FIELD] = REDACTED
+        return clean
 
     def _entry(self, name: str, value: Any) -> Any:
         """Return a value of a table by the name it has there."""
-        if _ENTRY.fullmatch(name):
-            if isinstance(value, str):
-                return REDACTED if hides(value) else value
-            if isinstance(value, list | tuple):
-                return [self._entry(name, member) for member in value]
+        if isinstance(value, str):
+            return REDACTED if pairs.is_secret(name, value) else self.text(value)
+        if isinstance(value, list | tuple):
+            return type(value)(self._entry(name, member) for member in value)
         return self.json(value)
 
-    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+    def _spans(
+        self, text: str, block: KeyBlock | None = None, *, prompt: bool = False
+    ) -> Iterator[Span]:
         # A log says much the same again and again: most is told by looking at each word once.
         words = text if len(text) < MUCH else "\n".join({*text.split()})
         for spelling in self._spellings:
             if spelling in words:
-                yield from _everywhere(spelling, text)
+                yield from everywhere(spelling, text)
         for spelling in self._spaced:
-            yield from _everywhere(spelling, text)
-        for anchor, pattern in SHAPES:
-            if anchor in words:
-                for match in pattern.finditer(text):
-                    yield match.span(match.lastindex or 0)
+            yield from everywhere(spelling, text)
+        for shape in patterns.shapes():
+            if (shape.prompts or not prompt) and shape.anchor in words:
+                yield from shape.spans(text)
+        if not prompt:
+            if pairs.names_in(words.lower()):
+                yield from pairs.spans(text)
+            yield from library.spans(text, words)
+            if block is not None:
+                yield from block.spans(text)
 
 
 def of_process(environment: Mapping[str, str], arguments: Sequence[str] = ()) -> Redactor:
@@ -267,30 +288,3 @@ def of_process(environment: Mapping[str, str], arguments: Sequence[str] = ()) ->
     redactor.learn_hub_token(environment)
     redactor.learn_arguments(arguments)
     return redactor
-
-
-def _everywhere(part: str, text: str) -> Iterator[tuple[int, int]]:
-    at = text.find(part)
-    while at >= 0:
-        yield at, at + len(part)
-        at = text.find(part, at + 1)
-
-
-def _merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return spans in order, those that overlap or touch as one."""
-    merged: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((begin, end))
-    return merged
-
-
-def _without(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    parts: list[str] = []
-    at = 0
-    for begin, end in _merged(spans):
-        parts += text[at:begin], REDACTED
-        at = end
-    return "".join([*parts, text[at:]]) if parts else text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, TextIO
 
+from pytest_vllm_gates.redaction.blocks import KeyBlock
+
 if TYPE_CHECKING:
     from pytest_vllm_gates.redaction.redactor import Redactor
 
@@ -19,6 +21,7 @@ class Stream:
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._rest = b""
+        self._block = KeyBlock()
 
     def feed(self, data: bytes) -> bytes:
         """Take what was written; return what can be passed on."""
@@ -41,15 +44,16 @@ class Stream:
         last_words = self._rest.rsplit(b" ", WORDS)[1:]
         end = len(self._rest) - len(b" ".join(last_words)) if last_words else 0
         data, self._rest = self._rest[:end], self._rest[end:]
-        return self._clean(data)
+        # The line goes on: it is not over whether it is one of a private key.
+        return self._clean(data, self._block.copy())
 
     def end(self) -> bytes:
         """Return what is left."""
         data, self._rest = self._rest, b""
         return self._clean(data)
 
-    def _clean(self, data: bytes) -> bytes:
-        return self._redactor.prompts.log(self._redactor.data(data))
+    def _clean(self, data: bytes, block: KeyBlock | None = None) -> bytes:
+        return self._redactor.prompts.log(self._redactor.data(data, block or self._block))
 
 
 class NobodyReadsError(BrokenPipeError):
@@ -63,12 +67,13 @@ class CleanText(io.TextIOBase):
         self._file = file
         self._redactor = redactor
         self._rest = ""
+        self._block = KeyBlock()
 
     def write(self, text: str) -> int:
         """Take a text; its last line waits for its end. Raises `NobodyReadsError`."""
         lines, end, self._rest = (self._rest + text).rpartition("\n")
         if end:
-            self._pass_on(self._redactor.text(lines + end))
+            self._pass_on(self._redactor.text(lines + end, self._block))
         return len(text)
 
     def flush(self) -> None:
@@ -82,7 +87,7 @@ class CleanText(io.TextIOBase):
     def close(self) -> None:
         """Pass on what is left; the file stays open. Raises `NobodyReadsError`."""
         line, self._rest = self._rest, ""
-        self._pass_on(self._redactor.text(line), flush=True)
+        self._pass_on(self._redactor.text(line, self._block), flush=True)
 
     def _pass_on(self, text: str, *, flush: bool = False) -> None:
         try:

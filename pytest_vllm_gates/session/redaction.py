@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -16,9 +17,9 @@ import pytest
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction import prompts, redactor as redaction_redactor
+from pytest_vllm_gates.redaction.blocks import KeyBlock
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Callable, Generator, Sequence
 
     from pytest_vllm_gates.catalog.lane import Lane
@@ -44,8 +45,8 @@ class Redacting:
         plugins = self._config.pluginmanager
         if reporter := plugins.get_plugin("terminalreporter"):
             reporter._tw._file = _Clean(reporter._tw._file, self._redactor)  # noqa: SLF001 - no other way in
-        if logging := plugins.get_plugin("logging-plugin"):
-            logging.log_file_handler.addFilter(self._record)
+        if log_plugin := plugins.get_plugin("logging-plugin"):
+            log_plugin.log_file_handler.addFilter(self._record)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -102,6 +103,10 @@ class Redacting:
 
     def _record(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = self._redactor.failure(record.getMessage()), None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = self._redactor.failure(record.exc_text)
         return True
 
 
@@ -116,9 +121,12 @@ class _Clean:
         self._file = file
         self._redactor = redactor
         self._gone = False
+        self._block = KeyBlock()
 
     def write(self, text: str) -> int:
-        self._try(lambda: self._file.write(self._redactor.text(text)))
+        # A line that goes on does not end the private key that it may be a line of.
+        block = self._block if text.endswith("\n") else self._block.copy()
+        self._try(lambda: self._file.write(self._redactor.text(text, block)))
         return len(text)
 
     def flush(self) -> None:

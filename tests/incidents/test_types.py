@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 from pytest_vllm_gates.incidents.types import ServedLane, schema
-from pytest_vllm_gates.redaction.redactor import REDACTED
+from pytest_vllm_gates.redaction.values import REDACTED
 
 
 def test_only_harmless_headers_keep_their_values() -> None:

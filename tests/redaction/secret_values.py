@@ -6,7 +6,7 @@ import string
 
 from hypothesis import strategies as st
 
-from pytest_vllm_gates.redaction.redactor import REDACTED, hides
+from pytest_vllm_gates.redaction.values import REDACTED, hides
 
 OPENAI = "sk-proj-abcDEF0123456789abcdef"
 # Values as people choose and programs make them; letters that every spelling writes otherwise too.

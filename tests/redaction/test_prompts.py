@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.redaction.prompts import DROP, DROPPED, HASH, KEEP, MODES, Prompts
-from pytest_vllm_gates.redaction.redactor import REDACTED, Redactor
+from pytest_vllm_gates.redaction.redactor import Redactor
+from pytest_vllm_gates.redaction.values import REDACTED
 
 SAID = "Mrs Schmidt's plan"
 REQUEST = {

@@ -12,16 +12,11 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given, strategies as st
 
+from pytest_vllm_gates.redaction.names import names_a_secret
 from pytest_vllm_gates.redaction.prompts import DROP, DROPPED, Prompts
-from pytest_vllm_gates.redaction.redactor import (
-    MUCH,
-    REDACTED,
-    Redactor,
-    hides,
-    names_a_secret,
-    of_process,
-)
+from pytest_vllm_gates.redaction.redactor import MUCH, Redactor, of_process
 from pytest_vllm_gates.redaction.shown import redacted
+from pytest_vllm_gates.redaction.values import REDACTED, hides
 from redaction.secret_values import OPENAI, VALUES
 
 if TYPE_CHECKING:

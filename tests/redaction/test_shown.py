@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_vllm_gates.redaction.redactor import REDACTED
 from pytest_vllm_gates.redaction.shown import is_secret_flag, redacted_words, seal
+from pytest_vllm_gates.redaction.values import REDACTED
 
 HUB = "hf_" + "aB3dE6gH9k" * 3
 

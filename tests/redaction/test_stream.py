@@ -6,8 +6,9 @@ import io
 
 from hypothesis import given, strategies as st
 
-from pytest_vllm_gates.redaction.redactor import REDACTED, Redactor
+from pytest_vllm_gates.redaction.redactor import Redactor
 from pytest_vllm_gates.redaction.stream import LONGEST_LINE, CleanText, Stream
+from pytest_vllm_gates.redaction.values import REDACTED
 from redaction.secret_values import OPENAI, VALUES
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.redaction.redactor import names_a_secret
+from pytest_vllm_gates.redaction.names import names_a_secret
 from pytest_vllm_gates.server.types import BootTimes
 
 if TYPE_CHECKING:

@@ -1,0 +1,84 @@
+"""Finds private keys of several lines (PEM, PGP, PuTTY), also where lines come one by one.
+
+A line of such a block ends with a long word of base64, whatever stands before it: vLLM and
+container runtimes put names and times there. Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.redaction.spans import Span
+
+ANCHORS = ("PRIVATE KEY", "PuTTY-User-Key-File-")
+MOST_LINES = 1000
+_BEGIN = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+    r"|---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----|PuTTY-User-Key-File-\d: [^\r\n]{1,60}"
+)
+_END = re.compile(r"-----END |---- END |Private-MAC:")
+_BODY = re.compile(r"(?:\\+[nr]|[ \t])*+((?:[A-Za-z0-9+/=\\ \t:,.]|-(?!---))*+)")
+_LINE = re.compile(r"[^\r\n]+")
+LONG = 16
+_LONG = re.compile(rf"[A-Za-z0-9+/=]{{{LONG}}}")
+# The last word of a line, perhaps in quotes and with an escaped end of line.
+_LAST = re.compile(r"""(?:^|[\s"'`|:>])([A-Za-z0-9+/=]+)(?:\\+[nr])*["'`,\])]*\s*$""")
+_HEADER = re.compile(
+    r"\b(?:Proc-Type|DEK-Info|Version|Comment|Encryption|Public-Lines|Private-Lines|Hash|Charset|"
+    r"Key-Derivation|Argon2-[A-Za-z]+|Subject): "
+)
+_LINE_AT_MOST = 2000
+
+
+@dataclass
+class KeyBlock:
+    """Whether the lines so far are in a private key."""
+
+    lines: int = 0
+    """Lines that may still belong to it; 0 outside of one."""
+    body: bool = False
+    """Whether the line before was one of base64."""
+
+    def copy(self) -> KeyBlock:
+        """Return one to look ahead with."""
+        return KeyBlock(self.lines, self.body)
+
+    def spans(self, text: str) -> Iterator[Span]:
+        """Yield where the lines of private keys are in a text, and remember how it ends."""
+        if not self.lines and not any(anchor in text for anchor in ANCHORS):
+            return
+        for match in _LINE.finditer(text):
+            for begin, end in self._line(match[0]):
+                yield match.start() + begin, match.start() + end
+
+    def _line(self, line: str) -> Iterator[Span]:
+        begins = False
+        for opening in _BEGIN.finditer(line):
+            begins = True
+            body = _BODY.match(line, opening.end())
+            if body and _LONG.search(body[1]):
+                yield body.span(1)
+            closed = body and _END.match(line, body.end())
+            self.lines, self.body = 0 if closed else MOST_LINES, False
+        if self.lines and not begins:
+            yield from self._inside(line)
+
+    def _inside(self, line: str) -> Iterator[Span]:
+        self.lines -= 1
+        closing = _END.search(line)
+        head = line[: closing.start()] if closing else line
+        shift = max(len(head) - _LINE_AT_MOST, 0)
+        last, header = _LAST.search(head[shift:]), _HEADER.search(head)
+        long = last is not None and len(last[1]) >= LONG
+        if last and (long or self.body) and (long or not header):
+            yield shift + last.start(1), shift + last.end(1)
+            self.body = long
+        elif not header and head.strip():
+            self.lines = 0
+        if closing:
+            self.lines, self.body = 0, False

@@ -1,0 +1,132 @@
+"""The rules of detect-secrets, imported when a text may have what they find.
+
+`data/secret_library.toml` says which of its plugins are used, and why the others are not. The
+guard of a server runs without the environment's packages (`python -I -S`): they are found beside
+its interpreter.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import sysconfig
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pytest_vllm_gates import data
+from pytest_vllm_gates.redaction import values
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.redaction.spans import Span
+
+PACKAGE = "detect_secrets"
+TABLE = "secret_library.toml"
+_AROUND = " \t\r\n=:\"'"
+
+
+class Plugin(NamedTuple):
+    """A plugin that is used."""
+
+    name: str
+    anchors: tuple[str, ...]
+    folded: bool
+    """Whether the anchors are in lower case, for rules that take either."""
+    random: bool
+    """Whether a match must also look random: its rule finds words, too."""
+
+
+def spans(text: str, words: str) -> Iterator[Span]:
+    """Yield where the library finds secrets; `words` are the text's, each once."""
+    folded_words = folded = ""
+    for plugin in plugins():
+        if plugin.folded:
+            folded_words = folded_words or words.lower()
+            folded = folded or text.lower()
+        within = folded_words if plugin.folded else words
+        anchors = [anchor for anchor in plugin.anchors if anchor in within]
+        if anchors:
+            for begin, end in _lines(folded if plugin.folded else text, anchors):
+                yield from _found(plugin, text[begin:end], begin)
+
+
+def _lines(text: str, anchors: list[str]) -> Iterator[Span]:
+    """Yield the lines that have one of the anchors; one that has two may come twice."""
+    for anchor in anchors:
+        at = text.find(anchor)
+        while at >= 0:
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            yield text.rfind("\n", 0, at) + 1, end
+            at = text.find(anchor, end)
+
+
+def _found(plugin: Plugin, line: str, shift: int) -> Iterator[Span]:
+    for rule in rules(plugin.name):
+        for match in rule.finditer(line):
+            begin, end = match.span(1 if _has_secret_group(plugin.name, match) else 0)
+            # Some rules take what stands around it.
+            begin += len(line[begin:end]) - len(line[begin:end].lstrip(_AROUND))
+            end = begin + len(line[begin:end].rstrip(_AROUND))
+            if not plugin.random or values.random(line[begin:end]):
+                yield shift + begin, shift + end
+
+
+@cache
+def plugins() -> tuple[Plugin, ...]:
+    """Return the plugins that are used."""
+    with (data.FOLDER / TABLE).open("rb") as file:
+        table: dict[str, Any] = tomllib.load(file)
+    return tuple(
+        Plugin(
+            name, tuple(entry["anchors"]), entry.get("folded", False), entry.get("random", False)
+        )
+        for name, entry in table["used"].items()
+    )
+
+
+@cache
+def rules(plugin: str) -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of a plugin; none where the library is not installed or has no such."""
+    try:
+        module = _imported(f"{PACKAGE}.plugins.{plugin}")
+    except ImportError:
+        return ()
+    detectors = (
+        member()
+        for member in vars(module).values()
+        if isinstance(member, type) and member.__module__ == module.__name__
+    )
+    return tuple(rule for each in detectors for rule in getattr(each, "denylist", ()))
+
+
+def _has_secret_group(plugin: str, match: re.Match[str]) -> bool:
+    """Return whether a match has more around the secret: groups of the others are of its start."""
+    return plugin == "aws" and bool(match.lastindex)
+
+
+def _imported(name: str) -> Any:
+    if not sys.flags.no_site:
+        return importlib.import_module(name)
+    folder = _site_packages()
+    if folder in sys.path:
+        return importlib.import_module(name)
+    # At the end, and only here: nothing there shall stand in for the standard library.
+    sys.path.append(folder)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(folder)
+
+
+def _site_packages() -> str:
+    """Return the folder of the packages of this interpreter's environment."""
+    prefix = Path(sys.executable).parent.parent
+    scheme = {"base": str(prefix), "platbase": str(prefix)}
+    if not (prefix / "pyvenv.cfg").is_file():
+        scheme = {}
+    return sysconfig.get_path("purelib", vars=scheme or None)

@@ -1,0 +1,47 @@
+"""Places in a text, as begin and end, and what becomes of a text without them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.redaction.values import REDACTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Span = tuple[int, int]
+
+
+def everywhere(part: str, text: str) -> Iterator[Span]:
+    """Yield where a part is, overlapping places as one."""
+    begin, end, at = -1, -1, text.find(part)
+    while at >= 0:
+        if at > end:
+            if begin >= 0:
+                yield begin, end
+            begin = at
+        end = at + len(part)
+        at = text.find(part, at + 1)
+    if begin >= 0:
+        yield begin, end
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Return spans in order, those that overlap or touch as one."""
+    merged: list[Span] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def without(text: str, spans: Iterable[Span]) -> str:
+    """Return a text with a mark in place of each span."""
+    parts: list[str] = []
+    at = 0
+    for begin, end in merged(spans):
+        parts += text[at:begin], REDACTED
+        at = end
+    return "".join([*parts, text[at:]]) if parts else text

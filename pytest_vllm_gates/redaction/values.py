@@ -1,0 +1,96 @@
+"""What a value looks like: whether it can be a secret at all, and how surely it is one."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import pairwise
+
+REDACTED = "[redacted]"
+LEAST = 6
+"""Characters of the shortest value that is taken for a secret."""
+LEAST_LIKELY = 8
+LEAST_BARE = 16
+
+_NUMBER = re.compile(r"[\d.,:]+")
+_HARMLESS = frozenset(
+    (
+        "false", "default", "disabled", "enabled", "undefined", "required", "optional", "missing",
+        "not-needed", "not-set", "no-key", "no-key-required", "none-needed", "placeholder",
+        "changeme", "password", "secret", "api-key", "api_key", "apikey", "dummy", "dummy-key",
+    )
+)  # fmt: skip
+_LONGEST_HARMLESS = max(map(len, _HARMLESS))
+_DATE = re.compile(r"\d{4}-\d\d-\d\d[T \d:.,Z+-]*")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_HEX_NUMBER = re.compile(r"0[xX][0-9A-Fa-f]{1,16}")
+_HEX = re.compile(r"(?:0x)?[0-9a-f]+", re.IGNORECASE)
+# Names of programs, and tokens as vLLM's `return_tokens_as_token_ids` names them.
+_CODE = re.compile(
+    r"[A-Za-z_]\w*(?:(?:\.|::|->|/)[A-Za-z_]\w*)++|[a-z][a-z0-9]*(?:_[a-z0-9]+)++|token_id:\d+"
+)
+_RUN = re.compile(r"[A-Za-z0-9]{16,}")
+_DIGIT, _LETTER, _SPACE = re.compile(r"\d"), re.compile(r"[^\W\d_]"), re.compile(r"\s")
+_SIGN = re.compile(r"[!@#%^&*+=/~]")
+_LOWER = re.compile(r"[a-z]{5}")
+_MOST_CHANGES = 0.55
+_LOOKS_AT = 200
+
+
+def hides(value: str) -> bool:
+    """Return whether a value can be a secret at all; the short and the common would be everywhere.
+
+    The path of a file is none, though the file may hold one.
+    """
+    return (
+        len(value) >= LEAST
+        and (len(value) > _LONGEST_HARMLESS or value.lower() not in _HARMLESS)
+        and (len(value) > len(REDACTED) or value not in REDACTED)
+        and _NUMBER.fullmatch(value) is None
+        and not (value.startswith("/") and os.path.exists(value))  # noqa: PTH110 - pathlib is slow to import
+    )
+
+
+def like_a_credential(value: str, least: int = LEAST_LIKELY) -> bool:
+    """Return whether a value is a word of letters and digits, and not a number, path or code."""
+    value = value[:_LOOKS_AT]
+    return (
+        len(value) >= least
+        and _DIGIT.search(value) is not None
+        and _LETTER.search(value) is not None
+        and _SPACE.search(value) is None
+        and not value.startswith(("/", "./", "~", "<", "{", "http://", "https://"))
+        and not any(kind.fullmatch(value) for kind in (_NUMBER, _HEX_NUMBER, _DATE, _UUID, _CODE))
+        and hides(value)
+    )
+
+
+def like_code(value: str) -> bool:
+    """Return whether a value is a name of a program, a path or the address of a page."""
+    return _CODE.fullmatch(value) is not None or value.startswith(("/", "http://", "https://"))
+
+
+def like_words(value: str) -> bool:
+    """Return whether a value is words written together, as kFp8StaticTensorSym."""
+    kinds = [(char.isdigit(), char.isupper(), char.islower()) for char in value[:_LOOKS_AT]]
+    changes = sum(before != after for before, after in pairwise(kinds))
+    return _LOWER.search(value) is not None and changes < _MOST_CHANGES * (len(kinds) - 1)
+
+
+def random(value: str) -> bool:
+    """Return whether a value has a run of letters of both cases and digits, as keys have."""
+    return like_a_credential(value, LEAST_BARE) and any(
+        not run.islower() and not run.isupper() and _DIGIT.search(run) is not None
+        for run in _RUN.findall(value[:_LOOKS_AT])
+        if _HEX.fullmatch(run) is None and not like_words(run)
+    )
+
+
+def odd(value: str) -> bool:
+    """Return whether an unquoted value is no word of a sentence and no name of a program."""
+    value = value[:_LOOKS_AT]
+    if not hides(value) or any(kind.fullmatch(value) for kind in (_DATE, _CODE)):
+        return False
+    if value.isalpha():
+        return len(value) >= LEAST_BARE and not value.islower() and not value.isupper()
+    return _DIGIT.search(value) is not None or _SIGN.search(value) is not None
