@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,10 @@ def test_key_of_prompts_that_cannot_be_written_is_named(
         redaction.redactor(options, [])
 
 
-def test_other_lane_is_judged_without_a_report(project: Project) -> None:
+def test_other_lane_is_judged_without_a_report(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what stays goes with the test
     project.write("taken", "a file")
     project.write("lanes/other.toml", (project.path / "lanes/fake.toml").read_text())
     result = project.pytest(
