@@ -125,24 +125,31 @@ def text(path: Path, default: int = limits.TEXT_BYTES) -> str:
 
 
 def json(
-    path: Path, default: int = limits.JSON_BYTES, *, unique: bool = False, finite: bool = False
+    path: Path,
+    default: int = limits.JSON_BYTES,
+    *,
+    unique: bool = False,
+    finite: bool = False,
+    whole: bool = False,
 ) -> Any:
-    """Return a JSON file's value; raises `FileError`.
-
-    `unique` refuses an object with one key twice, `finite` refuses NaN and infinities.
-    """
+    """Return a JSON file's value; raises `FileError`. `syntax.json_value` describes the flags."""
     content = data(path, default)
     try:
-        return syntax.json_value(content, unique=unique, finite=finite)
+        return syntax.json_value(content, unique=unique, finite=finite, whole=whole)
     except syntax.BadSyntaxError as error:
         raise MalformedError(path, f"not valid JSON: {error}") from error
 
 
 def json_object(
-    path: Path, default: int = limits.JSON_BYTES, *, unique: bool = False, finite: bool = False
+    path: Path,
+    default: int = limits.JSON_BYTES,
+    *,
+    unique: bool = False,
+    finite: bool = False,
+    whole: bool = False,
 ) -> dict[str, Any]:
     """Return a JSON file's object; raises `FileError` as `json` does, and for another value."""
-    value = json(path, default, unique=unique, finite=finite)
+    value = json(path, default, unique=unique, finite=finite, whole=whole)
     if not isinstance(value, dict):
         raise MalformedError(path, f"is not a JSON object: {limits.excerpt(value)}")
     return value

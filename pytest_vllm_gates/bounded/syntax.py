@@ -67,10 +67,13 @@ def toml_table(text: str, *, finite: bool = True) -> dict[str, Any]:
         raise BadSyntaxError(_reason(error)) from error
 
 
-def json_value(data: bytes | str, *, unique: bool = False, finite: bool = False) -> Any:
+def json_value(
+    data: bytes | str, *, unique: bool = False, finite: bool = False, whole: bool = False
+) -> Any:
     """Return the value of a JSON text; raises `BadSyntaxError`.
 
-    `unique` refuses an object with one key twice, `finite` refuses NaN and infinities.
+    `unique` refuses an object with one key twice, `finite` NaN and infinities, and `whole` halves
+    of characters (lone surrogates), which cannot be written as UTF-8.
     """
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if too_deep(JSON_STRING.sub(b"", raw)):
@@ -89,7 +92,7 @@ def json_value(data: bytes | str, *, unique: bool = False, finite: bool = False)
         raise BadSyntaxError("nested too deep") from error
     except ValueError as error:
         raise BadSyntaxError(_reason(error)) from error
-    if SURROGATE.search(raw):
+    if whole and SURROGATE.search(raw):
         _refuse_surrogates(value)
     return value
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import FileError
+from pytest_vllm_gates.checkpoints import prompt_files, safetensors
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,8 +63,6 @@ INDEX = "model.safetensors.index.json"
 # Any of these is what vLLM's loaders look for.
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 POINTER = b"version https://git-lfs"
-LENGTH = struct.Struct("<Q")
-LONGEST_HEADER = 100_000_000
 
 
 def read(checkpoint: Checkpoint, *, reads_alike: bool = True) -> Model:
@@ -109,13 +108,16 @@ def _weights_problem(folder: Path) -> str:
 def _broken(path: Path) -> str:
     """Return what is wrong with a file of weights: a pointer in its place, or a part of it."""
     size = path.stat().st_size
-    with path.open("rb") as file:
-        if file.read(len(POINTER)) == POINTER:
-            return f"{path.name} is a Git LFS pointer and not the file itself"
-        if path.suffix != ".safetensors":
-            return ""
-        file.seek(0)
-        expected_size = _safetensors_size(file, size)
+    try:
+        with bounded_read.opened(path) as file:
+            begin = file.read(len(POINTER))
+    except FileError as error:
+        return f"{path.name} {error.why}"
+    if begin == POINTER:
+        return f"{path.name} is a Git LFS pointer and not the file itself"
+    if path.suffix != ".safetensors":
+        return ""
+    expected_size = _safetensors_size(path)
     if expected_size is None:
         return f"{path.name} is no safetensors file, or cut off within its header"
     if size < expected_size:
@@ -123,25 +125,19 @@ def _broken(path: Path) -> str:
     return ""
 
 
-def _safetensors_size(file: BinaryIO, size: int) -> int | None:
+def _safetensors_size(path: Path) -> int | None:
     """Return how many bytes a file has by its header: a length, a table of offsets, the tensors."""
     try:
-        (length,) = LENGTH.unpack(file.read(LENGTH.size))
-        if length > min(LONGEST_HEADER, size):
-            return None
-        header = json.loads(file.read(length))
-        ends = [
-            tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"
-        ]
-    except (struct.error, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        table = safetensors.header(path)
+        with path.open("rb") as file:
+            (length,) = safetensors.LENGTH.unpack(file.read(safetensors.LENGTH.size))
+        return safetensors.LENGTH.size + int(length) + safetensors.end_of(table)
+    except (UserError, OSError, ValueError, struct.error):
         return None
-    end: int = max(ends, default=0)
-    return LENGTH.size + int(length) + end
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return bounded_read.json_object(path, whole=True)
+    except FileError:
         return {}
-    return document if isinstance(document, dict) else {}

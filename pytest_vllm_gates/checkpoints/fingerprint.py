@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import FileError
+from pytest_vllm_gates.bounded.limits import MIB
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -28,6 +32,8 @@ TOKENIZER = (
 )  # fmt: skip
 CONFIGS = (CONFIG, "generation_config.json")
 NONE = "none"
+CONTENT_BYTES = 64 * MIB
+"""Twice the size of the largest `tokenizer.json` of a released model."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ def of(checkpoint: Checkpoint, serve: Mapping[str, Any]) -> Fingerprint:
 
 def file(path: Path) -> str:
     """Return the sha256 of a file, in hex."""
-    with path.open("rb") as opened:
+    with bounded_read.opened(path) as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
@@ -111,7 +117,7 @@ def _template(place: Path | None, *, is_complete: bool) -> str | None:
     if place is None:
         return None
     paths = [place / TEMPLATE, place / OLD_TEMPLATE, *sorted(place.glob(MORE_TEMPLATES))]
-    parts = [(path.name, path.read_bytes()) for path in paths if path.is_file()]
+    parts = [(path.name, _content(path)) for path in paths if path.is_file()]
     templates = _json(place / TOKENIZER_CONFIG).get(IN_CONFIG)
     if templates is not None:
         # The same template may stand in a file of its own or in the config: where it stands alone
@@ -129,7 +135,7 @@ def _tokenizer(place: Path | None) -> str | None:
         return None
     parts = []
     for path in sorted({each for pattern in TOKENIZER for each in place.glob(pattern)}):
-        content = path.read_bytes()
+        content = _content(path)
         if path.name == TOKENIZER_CONFIG:
             config = {name: value for name, value in _json(path).items() if name != IN_CONFIG}
             content = json.dumps(config, sort_keys=True).encode()
@@ -138,7 +144,7 @@ def _tokenizer(place: Path | None) -> str | None:
 
 
 def _files(place: Path, names: Iterable[str]) -> str | None:
-    parts = [(name, (place / name).read_bytes()) for name in names if (place / name).is_file()]
+    parts = [(name, _content(place / name)) for name in names if (place / name).is_file()]
     return _digest(parts) if parts else None
 
 
@@ -151,9 +157,16 @@ def _digest(parts: Iterable[tuple[str, bytes]]) -> str:
     return digest.hexdigest()
 
 
+def _content(path: Path) -> bytes:
+    """Return a file's bytes, of one that is too large for that its SHA-256."""
+    try:
+        return bounded_read.data(path, CONTENT_BYTES)
+    except FileError:
+        return file(path).encode() if path.is_file() else b""
+
+
 def _json(path: Path) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return bounded_read.json_object(path, whole=True)
+    except FileError:
         return {}
-    return document if isinstance(document, dict) else {}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import FileError, UnreadableError
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,11 +43,13 @@ def config(source: str, revision: str | None = None) -> dict[str, Any]:
     if not place.is_dir():
         place = _fetch(source, revision, (CONFIG,))
     try:
-        values: dict[str, Any] = json.loads((place / CONFIG).read_text(encoding="utf-8"))
-    except OSError as error:
+        values: dict[str, Any] = bounded_read.json(place / CONFIG, whole=True)
+    except UnreadableError as error:
+        if (place / CONFIG).exists():
+            raise
         raise UserError(f"{source} has no {CONFIG}: it is not a checkpoint") from error
-    except ValueError as error:
-        raise UserError(f"{place / CONFIG} is not JSON: {error}") from error
+    except FileError as error:
+        raise UserError(f"{place / CONFIG} is not JSON: {error.why}") from error
     return values
 
 

@@ -6,19 +6,29 @@ each tensor's type, shape and place.
 
 from __future__ import annotations
 
-import json
+import math
+import os
 import re
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import limits, read as bounded_read, syntax
+from pytest_vllm_gates.bounded.errors import FileError, MalformedError, UnreadableError
+from pytest_vllm_gates.bounded.limits import excerpt
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-LONGEST_HEADER = 2**27
+LONGEST_HEADER = limits.JSON_BYTES
+"""Some 130,000 tensors; the largest released files have a tenth of them."""
+LENGTH = struct.Struct("<Q")
+METADATA = "__metadata__"
+MOST_BYTES = 2**63
+MOST_SIDES = 64
+NOT_WHOLE = "no safetensors file, or cut short: {}"
 DRAFTER = re.compile(r"(^|\.)(mtp|nextn|eh_proj)(\.|$)")
 LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 
@@ -47,10 +57,13 @@ def weights_bytes(folder: Path, layers: int) -> int | None:
     if not index.is_file():
         return None
     try:
-        total = json.loads(index.read_text(encoding="utf-8"))["metadata"]["total_size"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        total = bounded_read.json_object(index, whole=True)["metadata"]["total_size"]
+    except FileError as error:
+        raise UserError(f"{index}: not an index of safetensors files: {error.why}") from error
+    except (KeyError, TypeError) as error:
         raise UserError(f"{index}: not an index of safetensors files: {error}") from error
-    return int(total) if isinstance(total, int | float) else None
+    valid = isinstance(total, int | float) and 0 <= total <= MOST_BYTES
+    return int(total) if valid else None
 
 
 def drafts(name: str, layers: int) -> bool:
@@ -61,30 +74,56 @@ def drafts(name: str, layers: int) -> bool:
 
 def read(file: Path) -> Iterator[Tensor]:
     """Yield a file's tensors; raises `UserError` when it is no safetensors file."""
-    for name, description in _header(file).items():
-        if name == "__metadata__":
+    for name, description in header(file).items():
+        if name == METADATA:
             continue
         try:
-            start, end = description["data_offsets"]
-            elements = 1
-            for side in description["shape"]:
-                elements *= side
-            yield Tensor(name, str(description["dtype"]), elements, end - start)
+            start, end = (_integer(offset) for offset in description["data_offsets"])
+            shape = [_integer(side) for side in description["shape"]]
+            elements = math.prod(shape[:MOST_SIDES])
+            yield Tensor(name, str(description["dtype"]), elements, _integer(end - start))
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{file}: the tensor {name!r} is not described: {error}") from error
+            raise MalformedError(
+                file, f"the tensor {excerpt(name)} is not described: {error}"
+            ) from error
 
 
-def _header(file: Path) -> dict[str, Any]:
+def header(file: Path) -> dict[str, Any]:
+    """Return a file's table of tensors; raises `UserError` when it is no safetensors file."""
+    with bounded_read.opened(file) as opened:
+        size = os.fstat(opened.fileno()).st_size
+        try:
+            begin = opened.read(LENGTH.size)
+            (length,) = LENGTH.unpack(begin)
+            limit = bounded_read.most(LONGEST_HEADER)
+            if length > size - LENGTH.size:
+                raise MalformedError(file, NOT_WHOLE.format(f"its header has {length} bytes"))
+            if length > limit:
+                raise UnreadableError(file, "its header " + bounded_read.too_large(length, limit))
+            table = syntax.json_value(opened.read(length), unique=True, whole=True)
+        except OSError as error:
+            raise UnreadableError(file, f"cannot be read: {error.strerror}") from error
+        except (struct.error, syntax.BadSyntaxError) as error:
+            raise MalformedError(file, NOT_WHOLE.format(error)) from error
+    if not isinstance(table, dict):
+        raise MalformedError(file, "no safetensors file: its header is no table")
+    return table
+
+
+def end_of(table: Mapping[str, Any]) -> int:
+    """Return how many bytes of tensors a header describes; raises `ValueError` for a wrong one."""
     try:
-        with file.open("rb") as opened:
-            (length,) = struct.unpack("<Q", opened.read(8))
-            if length > LONGEST_HEADER:
-                raise UserError(f"{file}: no safetensors file (its header would be {length} bytes)")
-            header = json.loads(opened.read(length))
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
-    except (struct.error, ValueError) as error:
-        raise UserError(f"{file}: no safetensors file, or cut short: {error}") from error
-    if not isinstance(header, dict):
-        raise UserError(f"{file}: no safetensors file: its header is no table")
-    return header
+        ends = [
+            _integer(tensor["data_offsets"][1])
+            for name, tensor in table.items()
+            if name != METADATA
+        ]
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(str(error)) from error
+    return max(ends, default=0)
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= MOST_BYTES:
+        raise ValueError(f"{excerpt(value)} is not a whole number from 0 to 2**63")
+    return value

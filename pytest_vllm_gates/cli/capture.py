@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import __version__
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.client import http
@@ -242,10 +243,9 @@ def _url(url: str) -> str:
 
 
 def _body(name: str) -> bytes:
-    try:
-        body = sys.stdin.buffer.read(BODY_BYTES + 1) if name == "-" else Path(name).read_bytes()
-    except OSError as error:
-        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
+    if name != "-":
+        return bounded_read.data(Path(name), BODY_BYTES)
+    body = sys.stdin.buffer.read(BODY_BYTES + 1)
     if len(body) > BODY_BYTES:
         raise UserError(f"{name} has more than {BODY_BYTES} bytes")
     return body

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.cli import capture
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.importers import TEXT_BYTES, curl, har, openai_log, vllm_log
@@ -73,9 +74,7 @@ def _text(name: str) -> tuple[str, Path]:
             data, folder = sys.stdin.buffer.read(TEXT_BYTES + 1), Path.cwd()
         else:
             path = Path(name)
-            if path.stat().st_size > TEXT_BYTES:
-                raise UserError(f"{name} has more than {TEXT_BYTES} bytes: cut out what matters")
-            data, folder = path.read_bytes(), path.absolute().parent
+            data, folder = bounded_read.data(path, TEXT_BYTES), path.absolute().parent
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror}") from error
     if len(data) > TEXT_BYTES:

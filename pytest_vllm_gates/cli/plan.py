@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.checkpoints.safetensors import weights_bytes
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.memory_plan.plan import HEADROOM, plan
@@ -120,12 +121,7 @@ def room(options: Namespace, in_files: int | None) -> Room:
 def read_config(path: Path) -> tuple[Path, dict[str, Any]]:
     """Return a checkpoint's config.json; raises `UserError` when there is none."""
     file = path / "config.json" if path.is_dir() else path
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file}: not valid JSON: {error}") from error
+    config = bounded_read.json(file, whole=True)
     if not isinstance(config, dict):
         raise UserError(f"{file}: not a table of a model's settings")
     return file, config

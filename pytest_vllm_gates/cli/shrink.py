@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.compare import ReplayOutcome
 from pytest_vllm_gates.incidents.read import read
@@ -123,7 +123,7 @@ class _Trials:
                     f"the replay came to nothing (exit status {done.returncode}):\n"
                     f"{(done.stderr or done.stdout)[-2000:].strip()}"
                 )
-            replay = json.loads(verdict.read_text(encoding="utf-8"))["repro"]
+            replay = bounded_read.json(verdict)["repro"]
         answer = str(replay["answer"]) if replay else str(ReplayOutcome.DIFFERENT)
         print(f"try {self.made}: {answer}", flush=True)
         return answer

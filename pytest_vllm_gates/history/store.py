@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sqlite3
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from pytest_vllm_gates.bounded import read as bounded_read, syntax
+from pytest_vllm_gates.bounded.limits import MIB, excerpt
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.history.types import FILE, HistoryEntry
@@ -22,6 +28,12 @@ if TYPE_CHECKING:
 APPLICATION = 0x76474854
 """What tells this file from any other SQLite file: its `application_id`, "vGHT"."""
 BUSY_S = 30.0
+QUERIES_S, STEPS = 60.0, 100_000
+"""How long the queries of one reading or writing may take; looked at after so many steps."""
+VALUE_BYTES = 16 * MIB
+PLAIN = ("created", "promotion", "exit_status", "lane", "against", "machine")
+AS_JSON = ("command", "reasons", "versions")
+ENTRY = TypeAdapter(HistoryEntry)
 # One step a format: what makes it of the one before. `user_version` counts them.
 MIGRATIONS = (
     (
@@ -98,21 +110,18 @@ def families(path: Path) -> tuple[str, ...]:
 def _entry(file: sqlite3.Connection, row: sqlite3.Row) -> HistoryEntry:
     checkpoints = file.execute("SELECT * FROM families WHERE run = ? ORDER BY rowid", (row["id"],))
     of = {each["name"]: each["checkpoint"] for each in checkpoints}
-    figures: dict[str, dict[str, float]] = {family: {} for family in of}
+    figures: dict[str, dict[str, Any]] = {family: {} for family in of}
     for each in file.execute("SELECT * FROM figures WHERE run = ? ORDER BY rowid", (row["id"],)):
+        if not isinstance(each["value"], int | float) or not math.isfinite(each["value"]):
+            raise ValueError(f"the figure {excerpt(each['name'])} is {excerpt(each['value'])}")
         figures[each["family"]][each["name"]] = each["value"]
-    return HistoryEntry(
-        created=row["created"],
-        command=tuple(json.loads(row["command"])),
-        promotion=row["promotion"],
-        reasons=tuple(json.loads(row["reasons"])),
-        exit_status=row["exit_status"],
-        lane=row["lane"],
-        against=row["against"],
-        machine=row["machine"],
-        versions=json.loads(row["versions"]),
-        checkpoints=of,
-        figures=figures,
+    return ENTRY.validate_python(
+        {
+            **{name: row[name] for name in PLAIN},
+            **{name: syntax.json_value(str(row[name])) for name in AS_JSON},
+            "checkpoints": of,
+            "figures": figures,
+        }
     )
 
 
@@ -126,10 +135,12 @@ def _make_folder(path: Path) -> None:
 
 def _open(path: Path) -> sqlite3.Connection:
     """Open a file that is there, brought to the present format."""
-    if not path.is_file():
+    if not path.exists():
         raise UserError(
             f"no history in {path}\na run writes it that comes to a verdict: pytest --model NAME"
         )
+    with bounded_read.opened(path):
+        pass  # a pipe or a device would keep SQLite waiting
     file = _connect(path, "rw")
     try:
         if _version(file, path) != len(MIGRATIONS):
@@ -145,6 +156,10 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     file = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
     file.row_factory = sqlite3.Row
+    file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
+    deadline = time.monotonic() + QUERIES_S
+    # A view in a table's place may be a query that never ends.
+    file.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
     return file
 
 
@@ -191,6 +206,13 @@ def _migrate(file: sqlite3.Connection, path: Path) -> None:
         file.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
 
 
+def _reason(error: Exception) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
     """Say what SQLite and the file system complain of."""
@@ -202,9 +224,9 @@ def _told(path: Path) -> Iterator[None]:
             "another process may hold it, the folder may not be written to, or the disk be full "
             f"(df -h {path.parent}); name another: --gates-history PATH"
         ) from error
-    except (sqlite3.Error, ValueError, KeyError) as error:
+    except (sqlite3.Error, ValueError, KeyError, IndexError) as error:
         raise UserError(
-            f"the history {path} is damaged, or no history: {error}\n"
+            f"the history {path} is damaged, or no history: {_reason(error)}\n"
             f"it is left as it is; move it away, and the next run begins another: "
             f"mv {path} {path}.damaged"
         ) from error

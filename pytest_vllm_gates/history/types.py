@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping  # noqa: TC003 - pydantic reads it
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates.environment.types import MAIN_PACKAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 FILE = Path(".vllm-gates", "history.sqlite")
 """The history's file, relative to the project's rootdir."""

@@ -15,8 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
+from pytest_vllm_gates.bounded import read as bounded_read, syntax
+from pytest_vllm_gates.bounded.errors import FileError
+from pytest_vllm_gates.bounded.limits import excerpt
+from pytest_vllm_gates.catalog import toml
 from pytest_vllm_gates.client.exchange import Sent
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.types import FORMAT, LAYOUT, NAME, VERSION, Incident, Send
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 INCIDENT_BYTES = 8 * 2**20
 FILES_BYTES = 64 * 2**20
 FILES = 5000
+LATEST_S = 1e9
 
 
 @dataclass(frozen=True)
@@ -47,13 +52,13 @@ class IncidentFolder:
 
     def body(self, send: Send) -> bytes:
         """Return the exact bytes of a request's body."""
-        return (self.folder / send.body).read_bytes() if send.body else b""
+        return _data(self.folder, send.body) if send.body else b""
 
     def text(self, name: str) -> str | None:
         """Return one of the incident's text files, None where it has none of that name."""
         if name not in self.incident.files:
             return None
-        return (self.folder / name).read_text(encoding="utf-8")
+        return bounded_read.text(self.folder / name, FILES_BYTES)
 
     def names(self, folder: str) -> list[str]:
         """Return the incident's files in one of its folders, by their paths in the incident."""
@@ -61,14 +66,15 @@ class IncidentFolder:
 
     def sent(self, send: Send) -> Sent:
         """Return a send with what came back; raises `UserError` for a response that is none."""
-        head: dict[str, Any] = {}
+        answer = ResponseHead()
         pieces: list[tuple[float, bytes]] = []
         if send.response:
-            lines = (self.folder / send.response).read_bytes().splitlines()
+            lines = _data(self.folder, send.response).splitlines()
             try:
-                head, *piece_lines = [json.loads(line) for line in lines]
-                pieces = [(float(line["at_s"]), _piece(line)) for line in piece_lines]
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                head, *piece_lines = [_object(line) for line in lines]
+                pieces = [(_seconds(line["at_s"]), _piece(line)) for line in piece_lines]
+                answer = ResponseHead.model_validate(head)
+            except (ValueError, KeyError, TypeError) as error:
                 raise _refused(self.folder, f"{send.response} is no response: {error}") from error
         return Sent(
             method=send.method,
@@ -77,10 +83,10 @@ class IncidentFolder:
             body=self.body(send),
             name=send.name,
             status=send.status,
-            response_headers=head.get("headers", {}),
+            response_headers=answer.headers,
             pieces=tuple(pieces),
             error=send.error,
-            cut_bytes=head.get("cut_bytes", 0),
+            cut_bytes=answer.cut_bytes,
         )
 
 
@@ -110,7 +116,7 @@ def read(path: Path) -> IncidentFolder:
             raise _refused(
                 folder, f"it is truncated: {name} has {sizes[name]} bytes of {file.bytes}"
             )
-        if hashlib.sha256((folder / name).read_bytes()).hexdigest() != file.sha256:
+        if hashlib.sha256(_data(folder, name)).hexdigest() != file.sha256:
             raise _refused(folder, f"{name} was changed since it was written")
     return IncidentFolder(folder, incident)
 
@@ -120,17 +126,17 @@ def _incident(folder: Path, size: int) -> Incident:
     if size > INCIDENT_BYTES:
         raise _refused(folder, f"{NAME} has {size} bytes, more than {INCIDENT_BYTES}")
     try:
-        document = json.loads((folder / NAME).read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise _refused(folder, f"{NAME} is truncated, or no JSON: {error}") from error
+        document = bounded_read.json(folder / NAME, INCIDENT_BYTES, unique=True, whole=True)
+    except FileError as error:
+        raise _refused(folder, f"{NAME} is truncated, or no JSON: {error.why}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise _refused(folder, f"{NAME} is not of the format {FORMAT}")
-    if document.get("version") != VERSION:
+    if type(document.get("version")) is not int or document["version"] != VERSION:
         raise _refused(
             folder,
-            f"it is of format version {document.get('version')}, and this one reads version "
-            f"{VERSION}: replay it with the pytest-vllm-gates that wrote it "
-            f"({document.get('tool')})",
+            f"it is of format version {excerpt(document.get('version'))}, and this one reads "
+            f"version {VERSION}: replay it with the pytest-vllm-gates that wrote it "
+            f"({excerpt(document.get('tool'))})",
         )
     if document.pop("sha256", None) != digest(document):
         raise _refused(folder, f"{NAME} was changed since it was written")
@@ -210,6 +216,31 @@ def _refused(folder: Path, why: str) -> UserError:
         f"the incident {folder} is refused: {why}\n"
         "take a copy of it from where it was written, unchanged; git must not convert its line ends"
     )
+
+
+class ResponseHead(toml.Record):
+    """The first line of a response's file."""
+
+    status: int | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    cut_bytes: int = Field(default=0, ge=0)
+
+
+def _data(folder: Path, name: str) -> bytes:
+    return bounded_read.data(folder / name, FILES_BYTES)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    value = syntax.json_value(line, finite=True)
+    if not isinstance(value, dict):
+        raise TypeError(f"a line is no object: {excerpt(value)}")
+    return value
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LATEST_S:
+        raise ValueError(f"at_s is no time: {excerpt(value)}")
+    return float(value)
 
 
 def _piece(line: Mapping[str, str]) -> bytes:

@@ -9,9 +9,11 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import write as incidents_write
 from pytest_vllm_gates.incidents.parts import body_of
+from pytest_vllm_gates.incidents.read import FILES_BYTES
 from pytest_vllm_gates.incidents.types import CAPTURED
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Shrinker:
             if send.name in kept_names
         ]
         files = {
-            file: (self._incident_folder.folder / file).read_bytes()
+            file: bounded_read.data(self._incident_folder.folder / file, FILES_BYTES)
             for file in self._incident.files
             if not file.startswith(("requests/", "responses/"))
         }

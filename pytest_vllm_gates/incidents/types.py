@@ -129,9 +129,9 @@ class ServedLane(IncidentRecord):
 class Measure(IncidentRecord):
     """How much the gates were told to ask: options of the run that change what is sent."""
 
-    answer_tokens: int
-    samples: int
-    soak_s: float = 0.0
+    answer_tokens: int = Field(ge=0)
+    samples: int = Field(ge=0)
+    soak_s: float = Field(default=0.0, ge=0)
     ramp: bool = False
 
 
@@ -147,7 +147,7 @@ class File(IncidentRecord):
     """A file of the incident."""
 
     sha256: str
-    bytes: int
+    bytes: int = Field(ge=0)
 
 
 class Incident(IncidentRecord):

@@ -49,7 +49,7 @@ def read(lane: Lane) -> dict[str, Any] | None:
     if lane.form not in ("lock", "python") or not place.is_file():
         return None
     try:
-        inventory = bounded_read.json(place, unique=True)
+        inventory = bounded_read.json(place, unique=True, whole=True)
     except FileError as error:
         raise UserError(f"{place}: cannot be read as JSON: {error.why}") from error
     if not isinstance(inventory, dict) or inventory.get("format") != FORMAT:

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.form import reading
 from pytest_vllm_gates.errors import UserError
@@ -28,6 +29,7 @@ SMALL_BYTES = 512 * 2**20
 """Weights up to this size are worth scoring in fp32 on a CPU."""
 
 WEIGHTS = "*.safetensors"
+PIECE_BYTES = 2**20
 
 
 def served_scores(
@@ -121,7 +123,9 @@ def weights_sha256(checkpoint: Checkpoint) -> str | None:
         return None
     digest = hashlib.sha256()
     for path in _weight_files(checkpoint):
-        digest.update(path.read_bytes())
+        with bounded_read.opened(path) as file:
+            while piece := file.read(PIECE_BYTES):
+                digest.update(piece)
     return digest.hexdigest()
 
 
@@ -130,9 +134,9 @@ def dtype(checkpoint: Checkpoint) -> str:
     folder = checkpoint.folder
     if folder is None:
         return "bfloat16"
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    inner = config.get("text_config", {})
-    for place in (config, inner):
+    config = bounded_read.json_object(folder / "config.json", whole=True)
+    inner = config.get("text_config")
+    for place in (config, inner if isinstance(inner, dict) else {}):
         for key in ("dtype", "torch_dtype"):
             if place.get(key):
                 return str(place[key])

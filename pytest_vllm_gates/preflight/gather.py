@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import FileError
 from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.checkpoints import files as checkpoint_files
 from pytest_vllm_gates.environment import bundle, parsers
@@ -128,14 +129,17 @@ def node(path: Path) -> Node:
     Raises `UserError` for a file that is none.
     """
     try:
-        inventory: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read as JSON: {error}") from error
+        inventory: Any = bounded_read.json(path, unique=True, finite=True, whole=True)
+    except FileError as error:
+        raise UserError(f"{path}: cannot be read as JSON: {error.why}") from error
     machine = inventory.get("machine") if isinstance(inventory, dict) else None
     if not isinstance(machine, dict):
         raise UserError(
             f"{path}: not an inventory\nmake one on that node: "
             f"vllm-gates inventory --lane LANE --json > {path.name}"
         )
-    versions = (inventory.get("bundle") or {}).get("versions") or {}
+    bundle_part = inventory.get("bundle")
+    versions = bundle_part.get("versions") if isinstance(bundle_part, dict) else None
+    if not isinstance(versions, dict):
+        versions = {}
     return Node(path.stem, machine, {str(name): str(version) for name, version in versions.items()})

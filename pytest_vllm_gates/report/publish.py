@@ -6,6 +6,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import UnreadableError
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import WriteError
 from pytest_vllm_gates.report import document as documents, markdown
@@ -95,21 +97,19 @@ def read(path: Path) -> dict[str, Any]:
 
     file = path / documents.NAME if path.is_dir() else path
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
+        document = bounded_read.json(file, unique=True)
+    except UnreadableError as error:
         raise UserError(
-            f"{file}: cannot be read: {error.strerror}\nname a report's folder or its "
+            f"{error}\nname a report's folder or its "
             f"{documents.NAME}, as pytest --model NAME --gates-report FOLDER writes it"
         ) from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{file}: not valid JSON: {error}") from error
     kind = document.get("format") if isinstance(document, dict) else None
     if kind != documents.FORMAT:
         raise UserError(
             f"{file}: its format is {kind!r}, not {documents.FORMAT!r}: name the "
             f"{documents.NAME} of a report"
         )
-    if document.get("version") != documents.VERSION:
+    if type(document.get("version")) is not int or document["version"] != documents.VERSION:
         raise UserError(
             f"{file}: a verdict of version {document.get('version')!r}, and this "
             f"pytest-vllm-gates reads version {documents.VERSION}: use the one that wrote it "

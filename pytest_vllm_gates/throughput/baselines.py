@@ -11,13 +11,16 @@ import dataclasses
 import datetime
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest_benchmark
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pytest_benchmark.stats import Stats
 from pytest_benchmark.utils import get_commit_info
 
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import FileError
+from pytest_vllm_gates.bounded.limits import excerpt
 from pytest_vllm_gates.catalog.plans import Block, Pair, Scatter
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_whole
@@ -31,6 +34,13 @@ FORMAT = 1
 OURS = "vllm_gates"
 BLOCKS = TypeAdapter(tuple[Block, ...])
 CONDITIONS = TypeAdapter(Conditions)
+VERSIONS = TypeAdapter(dict[str, str])
+COUNT = TypeAdapter(Annotated[int, Field(ge=1, strict=True)])
+COUNTED = (
+    "took_s", "output_tokens", "ttft_s", "itl_s", "late_s", "cached", "steal", "others", "speed",
+    "server_cpu_s",
+)  # fmt: skip
+"""Figures of a block that are never below zero."""
 CALIBRATION = "calibration"
 
 
@@ -113,10 +123,10 @@ class Baselines:
             calibration = Calibration(
                 CONDITIONS.validate_python(payload["conditions"]),
                 Scatter.model_validate(payload["pair_sd"]),
-                payload["count"],
+                COUNT.validate_python(payload["count"]),
             )
-        except (KeyError, ValidationError) as error:
-            raise UserError(_corrupt(path, str(error), self.command)) from error
+        except (KeyError, ValueError) as error:
+            raise UserError(_corrupt(path, _reason(error), self.command)) from error
         return None if any(calibration.conditions.differences(self.now)) else calibration
 
     def calibrate(self, pair_sd: Scatter, pairs: Sequence[Pair]) -> Path:
@@ -162,33 +172,50 @@ class Baselines:
         try:
             blocks = BLOCKS.validate_python(payload["blocks"])
             conditions = CONDITIONS.validate_python(payload["conditions"])
-            versions = dict(payload["versions"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(_corrupt(path, str(error).splitlines()[0], self.command)) from error
+            versions = VERSIONS.validate_python(payload["versions"])
+        except (KeyError, ValueError) as error:
+            raise UserError(_corrupt(path, _reason(error), self.command)) from error
         if not blocks or any(block.took_s <= 0 for block in blocks):
             why = "it has no blocks, or some that took no time"
             raise UserError(_corrupt(path, why, self.command))
+        for block in blocks:
+            if name := _negative(block):
+                why = f"{name} of the block {excerpt(block.name)} is below 0"
+                raise UserError(_corrupt(path, why, self.command))
         return Recorded(path, conditions, versions, blocks)
+
+
+def _reason(error: Exception) -> str:
+    """Return what is wrong with a payload, in one line."""
+    text = str(error).splitlines()[0]
+    if not isinstance(error, ValidationError):
+        return text
+    first = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{text}: {place}: {first['msg']}"
+
+
+def _negative(block: Block) -> str:
+    """Return the name of a figure that is below zero, '' where none is."""
+    figures = dataclasses.asdict(block)
+    return next((name for name in COUNTED if (figures[name] or 0) < 0), "")
 
 
 def _json(path: Path, command: str) -> dict[str, Any]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(_corrupt(path, str(error), command)) from error
-    if not isinstance(document, dict):
-        raise UserError(_corrupt(path, "it is not a JSON object", command))
-    return document
+        return bounded_read.json_object(path, unique=True, finite=True, whole=True)
+    except FileError as error:
+        raise UserError(_corrupt(path, error.why, command)) from error
 
 
 def _payload(path: Path, payload: object, command: str) -> dict[str, Any]:
     """Return this package's part of a file, if this version reads its format."""
     if not isinstance(payload, dict) or "format" not in payload:
         raise UserError(_corrupt(path, f"nothing of {OURS!r} is in it", command))
-    if payload["format"] != FORMAT:
+    if type(payload["format"]) is not int or payload["format"] != FORMAT:
         raise UserError(
-            f"{path} is of format {payload['format']}, and this version reads {FORMAT}: a later "
-            "pytest-vllm-gates wrote it; install that one, or record the baseline again in "
+            f"{path} is of format {excerpt(payload['format'])}, and this version reads {FORMAT}: "
+            "a later pytest-vllm-gates wrote it; install that one, or record the baseline again in "
             f"a folder of its own: {command}"
         )
     return payload

@@ -80,7 +80,7 @@ def test_toml_may_have_infinity_where_it_is_data() -> None:
 def test_bad_json_is_refused(text: str, message: str) -> None:
     for data in (text, text.encode()):
         with pytest.raises(BadSyntaxError, match=message):
-            syntax.json_value(data)
+            syntax.json_value(data, whole=True)
 
 
 @pytest.mark.parametrize("text", ["[NaN]", "[Infinity]", "[-Infinity]", "[1e999]", "[-1e400]"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from situations import HOPPER, LANE, check, situation
 
-from pytest_vllm_gates.catalog.lane import Expects
+from pytest_vllm_gates.catalog.expects import Expects
 from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.environment.types import Bundle, UnmetRequirement
 from pytest_vllm_gates.machine.types import NvidiaDriver, ProcessLimits

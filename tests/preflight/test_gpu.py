@@ -9,7 +9,7 @@ import pytest
 from machines import recorded
 from situations import CPU, HOPPER, LANE, WHEEL, check, with_gpus
 
-from pytest_vllm_gates.catalog.lane import Expects
+from pytest_vllm_gates.catalog.expects import Expects
 from pytest_vllm_gates.environment.types import Bundle, Kernels
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.machine.types import NvidiaDriver

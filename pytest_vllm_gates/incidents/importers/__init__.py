@@ -6,10 +6,10 @@ recognizes its kind of text, and `requests`, which returns the requests in it.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 from pytest_vllm_gates.errors import UserError
 
@@ -26,7 +26,10 @@ OF_THE_CONNECTION = {"host", "content-length", "connection", "transfer-encoding"
 
 def request(url: str, body: bytes, *, method: str = "POST", headers: Mapping[str, str]) -> Sent:
     """Return a request below a server's root; raises `UserError` for what is none of vLLM's."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise UserError(f"{url[:80]!r} is no URL: {error}") from error
     at = parts.path.rfind(V1)
     if at < 0:
         raise UserError(f"{parts.path or url!r} is no path of an OpenAI-compatible server: /v1/…")
@@ -45,8 +48,8 @@ def request(url: str, body: bytes, *, method: str = "POST", headers: Mapping[str
 def object_of(body: bytes) -> dict[str, Any]:
     """Return the JSON object of a body; raises `UserError` for a body that is none."""
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        value = syntax.json_value(body)
+    except syntax.BadSyntaxError as error:
         raise UserError(f"the request's body is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise UserError("the request's body is no JSON object")

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.importers import BODY_BYTES, request
 
@@ -134,12 +135,7 @@ def _data(option: str, value: str, folder: Path) -> bytes:
             f"the command reads its data from {name!r}: only a file in {folder} is read, for a "
             "incident is passed on; copy it there"
         )
-    try:
-        if path.stat().st_size > BODY_BYTES:
-            raise UserError(f"{path} has more than {BODY_BYTES} bytes")
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    data = bounded_read.data(path, BODY_BYTES)
     plain = option in ("-d", "--data", "--data-ascii")
     return data.replace(b"\r", b"").replace(b"\n", b"").replace(b"\0", b"") if plain else data
 

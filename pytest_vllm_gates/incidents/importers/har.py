@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.client.exchange import Sent, redacted_headers
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents.importers import V1, request
@@ -26,7 +26,7 @@ def requests(text: str, folder: Path) -> list[Sent]:
     """Return the requests to a model that the file has, with their responses."""
     del folder
     try:
-        entries = json.loads(text.removeprefix("\ufeff"))["log"]["entries"]
+        entries = syntax.json_value(text.removeprefix("\ufeff"))["log"]["entries"]
         records = [
             record
             for record in entries
@@ -35,7 +35,7 @@ def requests(text: str, folder: Path) -> list[Sent]:
         return [_sent(record) for record in records]
     except (ValueError, RecursionError) as error:
         raise UserError(f"this is no HAR file, or it is cut off: {error}") from error
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise UserError(f"this is no whole HAR file: {type(error).__name__}: {error}") from error
 
 
