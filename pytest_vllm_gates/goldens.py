@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ class Rendering:
 
 
 VERSION = "golden 1"
+FIRST = re.compile(rf"{VERSION}(?![\w.+-])")
+OTHER_FIRST = re.compile(r"golden [\w.+-]")
 END = "end of golden"
 NEWLINE = "↵"
 CONFLICTS = ("<<<<<<< ", ">>>>>>> ")
@@ -102,19 +105,25 @@ def changed_parts(recorded: str, now: str) -> list[str]:
     return sorted({name for name, _ in sums(recorded) ^ sums(now)})
 
 
-def read(path: Path) -> str:
-    """Return a golden's text; raises `CorruptGolden` when the file is not a whole golden."""
+def whole(path: Path, data: bytes) -> str:
+    """Return the text of a golden's file; raises `CorruptGolden` when it is not a whole golden."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CorruptGolden(f"{path} is not UTF-8 text") from error
-    except OSError as error:
-        raise CorruptGolden(f"{path} cannot be read: {error.strerror}") from error
+        raise CorruptGolden(
+            f"{path} is not UTF-8 text: byte {data[error.start]:#04x} at offset {error.start}"
+        ) from error
     if any(line.startswith(CONFLICTS) for line in text.splitlines()):
         raise CorruptGolden(f"{path} holds the marks of an unresolved merge")
-    if not text.startswith(VERSION):
+    if not FIRST.match(text):
         first = text.splitlines()[0][:40] if text.strip() else "nothing"
-        raise CorruptGolden(f"{path} starts with {first!r}, not with {VERSION!r}")
+        other = OTHER_FIRST.match(text)
+        advice = (
+            "; another version of pytest-vllm-gates wrote it: use that one, or record it again"
+            if other
+            else ""
+        )
+        raise CorruptGolden(f"{path} starts with {first!r}, not with {VERSION!r}{advice}")
     if not text.endswith(f"\n{END}\n"):
         raise CorruptGolden(f"{path} has no last line {END!r}: it was cut short")
     return text

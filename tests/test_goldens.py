@@ -20,10 +20,10 @@ from pytest_vllm_gates.goldens import (
     lock_golden,
     prefix_lost,
     prompt_golden,
-    read,
     settings_golden,
     visible,
 )
+from pytest_vllm_gates.session.golden_files import read_golden
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -159,7 +159,7 @@ def test_prompt_just_below_the_limit_is_laid_out_whole() -> None:
 def test_golden_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_bytes(WHOLE.encode())
-    assert read(path) == WHOLE
+    assert read_golden(path) == WHOLE
 
 
 @pytest.mark.parametrize(
@@ -172,6 +172,8 @@ def test_golden_is_read_as_it_was_written(tmp_path: Path) -> None:
         (WHOLE.encode()[:40], "it was cut short"),
         (WHOLE.encode() + b"more\n", "it was cut short"),
         (b"golden 2" + WHOLE.encode()[8:], "starts with 'golden 2: prompt"),
+        (b"golden 10" + WHOLE.encode()[8:], "'golden 10: prompt"),
+        (b"golden 1.1" + WHOLE.encode()[8:], "another version of pytest-vllm-gates wrote it"),
         (b"\xef\xbb\xbf" + WHOLE.encode(), "starts with"),
         (
             WHOLE.replace("| <think>", "<<<<<<< HEAD\n| a\n=======\n| b\n>>>>>>> theirs").encode(),
@@ -180,28 +182,28 @@ def test_golden_is_read_as_it_was_written(tmp_path: Path) -> None:
         (b"<<<<<<< HEAD\n" + WHOLE.encode(), "holds the marks of an unresolved merge"),
     ],
     ids=[
-        "empty", "blank", "not text", "cut", "cut early", "longer", "version", "bom", "merge",
-        "merge at the head",
+        "empty", "blank", "not text", "cut", "cut early", "longer", "version", "version 10",
+        "version 1.1", "bom", "merge", "merge at the head",
     ],
 )  # fmt: skip
 def test_damaged_golden_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "x.txt"
     path.write_bytes(content)
     with pytest.raises(CorruptGolden) as caught:
-        read(path)
+        read_golden(path)
     assert str(caught.value).startswith(f"{path} ")
     assert message in str(caught.value)
 
 
 def test_unreadable_golden_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorruptGolden, match=r"cannot be read: Is a directory"):
-        read(tmp_path)
+        read_golden(tmp_path)
 
 
 def test_prompt_with_conflict_markers_is_accepted(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text(prompt_golden("x", rendering("<<<<<<< HEAD", "\n", ">>>>>>> a")))
-    assert read(path)
+    assert read_golden(path)
 
 
 @given(st.integers(0, len(WHOLE.encode()) - 1))
@@ -211,7 +213,7 @@ def test_a_golden_cut_anywhere_is_refused(
     path = tmp_path_factory.getbasetemp() / "cut.txt"
     path.write_bytes(WHOLE.encode()[:length])
     with pytest.raises(CorruptGolden):
-        read(path)
+        read_golden(path)
 
 
 def test_the_same_tokens_have_no_difference() -> None:
