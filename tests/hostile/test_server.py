@@ -3,48 +3,61 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from servers import running
 from servers.hostile import BEHAVIOURS, HostileServer
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 GATES = "boot or contracts or reasoning or isolation or startup"
 MOST_S = 60.0
 """Of a run on a busy machine; no wait of it may last 30 s."""
 MOST_BYTES = 600 * 10**6
+PROGRAM = Path(__file__).with_name("forked_runs.py")
+
+Run = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Callable[[Path, list[str]], Run]]:
+    """Run pytest with some arguments in a folder; return its status, seconds and bytes."""
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdin and program.stdout
+
+        def run(folder: Path, argv: list[str]) -> Run:
+            print(json.dumps({"argv": argv, "folder": str(folder)}), file=program.stdin, flush=True)
+            answer: Run = json.loads(program.stdout.readline())
+            return answer
+
+        yield run
+        program.stdin.close()
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)
-def test_run_against_a_hostile_server_ends_with_a_verdict(name: str, tmp_path: Path) -> None:
+def test_run_against_a_hostile_server_ends_with_a_verdict(
+    name: str, tmp_path: Path, run: Callable[[Path, list[str]], Run]
+) -> None:
     report = tmp_path / "report"
     argv = [
-        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--model", "qwen3.5",
-        "--gates-report", str(report), "-m", GATES, "--stall-timeout", "5",
+        "-p", "no:cacheprovider", "--model", "qwen3.5", "--gates-report", str(report), "-m", GATES,
+        "--stall-timeout", "5",
     ]  # fmt: skip
     with running(HostileServer(name)) as server:
-        begun = time.monotonic()
-        with (tmp_path / "output.txt").open("wb") as output:
-            run = subprocess.Popen(
-                [*argv, "--base-url", server.base_url],
-                cwd=tmp_path, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-            _, status, usage = os.wait4(run.pid, 0)
-            run.returncode = os.waitstatus_to_exitcode(status)
-        seconds = time.monotonic() - begun
+        ended = run(tmp_path, [*argv, "--base-url", server.base_url])
     text = (tmp_path / "output.txt").read_text(errors="replace")
-    assert run.returncode in {0, 1}, text[-4000:]
+    assert ended["status"] in {0, 1}, text[-4000:]
     assert "INTERNALERROR" not in text
     assert "Traceback (most recent call last)" not in text, text[-6000:]
     assert "\x1b" not in text
     verdict = json.loads((report / "verdict.json").read_text())
     assert verdict["promotion"] in {"REJECT", "HOLD"}
-    assert seconds < MOST_S
-    assert usage.ru_maxrss * 1024 < MOST_BYTES
+    assert ended["seconds"] < MOST_S
+    assert ended["bytes"] < MOST_BYTES
