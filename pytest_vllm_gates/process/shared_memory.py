@@ -4,8 +4,8 @@ Whoever is killed removes nothing: Python's shared memory (psm_*), NCCL's (nccl-
 (vllm_*, VLLM_*) stay, and take memory until the machine is started anew. The kernel does not record
 which process made a file. So a file counts as the server's when it was not there before the server,
 belongs to this user, has a name of those kinds, and a process of the server had it open or mapped.
-A file that is first seen when nothing of the server is left counts, too, where every process that
-could use it is seen. No file is removed that a living process has open or mapped.
+A file that came while the server was ending counts, too, where every process that could use it is
+seen. No file is removed that a living process has open or mapped.
 
 Standard library only: `guard.py` imports it.
 """
@@ -32,8 +32,9 @@ KINDS = re.compile(r"psm_|sem\.mp-|nccl-|torch_\d+_|vllm_|VLLM_")
 IN_MOVED_TO, IN_CREATE = 0x80, 0x100  # linux/inotify.h
 EVENT_BYTES = 2**16
 TICK_NS = 20_000_000
-LOOKS = 3
-"""How often a new file is looked for in the server's processes while it runs."""
+LOOKS, APART_S = 2, 0.04
+"""A file that no process of the running server has at so many looks, so far apart, is another's.
+At the first of them its maker may have been killed, and the server is about to follow."""
 # The first namespaces of a machine (include/linux/proc_ns.h): from there all processes are seen.
 FIRST_PIDS, FIRST_IPC = "pid:[4026531836]", "ipc:[4026531839]"
 
@@ -54,7 +55,8 @@ class Segments:
     def __init__(self, report: int | None = None) -> None:
         """Remember the files that are there now."""
         self._before = _present()
-        self._looks: dict[Segment, int] = {}
+        self._misses: dict[Segment, int] = {}
+        self._missed_at: dict[Segment, float] = {}
         self._ours: set[Segment] = set()
         self._changed: int | None = None
         self.report = report
@@ -75,16 +77,29 @@ class Segments:
         Nothing is looked at while the folder does not change. The last looks, while the processes
         are ended, are `closely`: a file first seen then may be that of a process that is gone.
         """
-        if not (self._has_changed() or closely):
+        open_questions = any(misses < LOOKS for misses in self._misses.values())
+        if not (self._has_changed() or open_questions or closely):
             return
-        new = _present() - self._before - self._ours
-        unknown = {file for file in new if closely or self._looks.get(file, 0) < LOOKS}
+        present = _present()
+        for gone in self._misses.keys() - present:
+            del self._misses[gone]
+        new = present - self._before - self._ours
+        unknown = {file for file in new if closely or self._misses.get(file, 0) < LOOKS}
         if not unknown:
             return
         used = _used(processes(), unknown)
-        for file in used if closely else unknown:
-            self._looks[file] = self._looks.get(file, 0) + 1
-            self._note(file, ours=file in used)
+        self._ours |= used
+        for file in used:
+            self._misses.pop(file, None)
+            self._tell(file, ours=True)
+        if closely:
+            return
+        now = time.monotonic()
+        for file in unknown - used:
+            if now - self._missed_at.get(file, 0.0) >= APART_S:
+                self._missed_at[file] = now
+                self._misses[file] = self._misses.get(file, 0) + 1
+                self._tell(file, ours=False)
 
     def _has_changed(self) -> bool:
         with contextlib.suppress(OSError):
@@ -98,10 +113,8 @@ class Segments:
         self._changed = changed if settled else None
         return True
 
-    def _note(self, file: Segment, *, ours: bool) -> None:
-        if ours:
-            self._ours.add(file)
-        if self.report is not None and (ours or self._looks[file] == 1):
+    def _tell(self, file: Segment, *, ours: bool) -> None:
+        if self.report is not None:
             line = json.dumps([*file, ours]) + "\n"
             with contextlib.suppress(OSError):
                 os.write(self.report, line.encode("ascii"))
@@ -112,16 +125,18 @@ class Segments:
             for line in pipe:
                 with contextlib.suppress(ValueError):  # cut off
                     name, inode, ours = json.loads(line)
-                    self._looks[Segment(name, inode)] = 1
+                    file = Segment(name, inode)
                     if ours:
-                        self._ours.add(Segment(name, inode))
+                        self._ours.add(file)
+                    else:
+                        self._misses[file] = self._misses.get(file, 0) + 1
 
     def remove(self) -> None:
         """Remove the server's files; call it when none of its processes is left."""
         new = _present() - self._before
         left = new & self._ours
         if _sees_every_user():
-            left |= new - self._looks.keys()
+            left |= {file for file in new if self._misses.get(file, 0) < LOOKS}
         if not left:
             return
         processes = [int(path.name) for path in PROCESSES.iterdir() if path.name.isdigit()]
