@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import Any
 
 PICTURES = 0x2400
 """The Unicode block whose n-th character pictures control character n."""
@@ -21,6 +22,7 @@ DANGEROUS = re.compile(
 COLOURS = re.compile(r"(\x1b\[[\d;]{0,20}m)")
 CONCEALED = re.compile(r"[\[;]0*8[;m]")
 """The colour that hides text."""
+CLEARS = re.compile(r"\r\x1b\[2?K")
 CONTROLS = re.compile(r"(\x1b\[[0-?]{0,20}[ -/]{0,4}[@-~]|\r)")
 """Colours and movements of the cursor, as progress lines of pytest and its plugins have them."""
 
@@ -47,6 +49,24 @@ def shown(text: str) -> str:
     Line breaks, tabs and colours stay.
     """
     return _shown(text, COLOURS)
+
+
+def printed(text: str) -> str:
+    """Return what a command prints: as `shown`, after what clears the line at its beginning."""
+    clears = CLEARS.match(text)
+    start = clears.end() if clears else 0
+    return text[:start] + shown(text[start:])
+
+
+def shown_in(value: Any) -> Any:
+    """Return a JSON value with every text in it as `shown`."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, dict):
+        return {key: shown_in(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(shown_in(member) for member in value)
+    return value
 
 
 def written(text: str) -> str:

@@ -15,7 +15,7 @@ from pytest_vllm_gates.errors import UserError
 SHIPPED = Path(__file__).parent.parent / "lanes"
 
 # TOML knows lists only; a frozen record keeps them as tuples.
-Words = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+Words = Annotated[tuple[str, ...], Field(strict=False)]
 
 ATTACHED = "base-url"
 """The name of the lane that is a running server's URL."""
@@ -140,6 +140,11 @@ def load(name: str, project: Path) -> Lane:
     lane_files = files(project)
     name = choose("lane", name, lane_files)
     lane = outside.load(lane_files[name], Lane, name=name, file=lane_files[name])
+    start = lane.start
+    for key, words in {"command": lane.command, "start.server": start.server,
+                       "start.renderer": start.renderer}.items():  # fmt: skip
+        if words is not None and not words:
+            raise UserError(f"{lane.file}: {key} is empty: expected a program and its arguments")
     if lane.lock_path is not None and not lane.lock_path.is_file():
         source = lane.lock_path.with_suffix(".in")
         raise UserError(

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING
 from filelock import FileLock, Timeout
 from packaging.specifiers import SpecifierSet
 
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.limits import TEXT_BYTES
 from pytest_vllm_gates.environment import installed, uv
 from pytest_vllm_gates.errors import UserError
 
@@ -92,7 +94,7 @@ def pinned(lane: Lane) -> dict[str, str]:
 def _home(lane: Lane, cache: Path) -> tuple[Path, str]:
     """Return where the lane's environment lies or will lie, and the Python it is built on."""
     python = _python(lane)
-    text = _lock(lane).read_bytes()
+    text = bounded_read.data(_lock(lane), TEXT_BYTES)
     kind = f"\n{python} {sysconfig.get_platform()}".encode()
     key = hashlib.sha256(text + kind).hexdigest()[:12]
     return cache / "environments" / f"{_lock(lane).stem}-{key}", python

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ def pinned_requirements(lock: Path, python_version: str) -> dict[str, Requiremen
         "python_version": ".".join(python_version.split(".")[:2]),
     }
     requirements: dict[str, Requirement] = {}
-    for number, line in enumerate(lock.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(bounded_read.text(lock).splitlines(), start=1):
         text = line.partition(" #")[0].partition(" --hash")[0].strip().removesuffix("\\").strip()
         if not text or text.startswith(("#", "-")):
             continue

@@ -21,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.environment import uv as environment_uv
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_whole
@@ -87,7 +88,7 @@ def refusals(path: Path) -> dict[str, SpecifierSet]:
     They stay in the lock: `torch==2.13.0` alone also means a build like `2.13.0+cpu`.
     """
     refused: dict[str, SpecifierSet] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in bounded_read.text(path).splitlines():
         if line.strip() and not line.startswith("#"):
             requirement = Requirement(line.partition(" #")[0])
             refused_builds = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.checkpoints import prompt_files
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.server.log import earliest_error
@@ -81,15 +82,19 @@ def prompts_of(
     own_files, shipped_files = (
         _prompt_files(source.folder) if source else {} for source in (checkpoint, small)
     )
-    if own_files == shipped_files or sum(map(len, own_files.values())) > PROMPT_FILES_BYTES:
+    if own_files == shipped_files or own_files is None or shipped_files is None:
         return {}
     return own_files if whole or own_files.get(TOKENIZER) == shipped_files.get(TOKENIZER) else {}
 
 
-def _prompt_files(folder: Path | None) -> dict[str, bytes]:
+def _prompt_files(folder: Path | None) -> dict[str, bytes] | None:
+    """Return the files by name; None where they are too large."""
     names = [name for name in prompt_files.NAMES if name != prompt_files.CONFIG]
     paths = [folder / name for name in names] if folder else []
-    return {path.name: path.read_bytes() for path in paths if path.is_file()}
+    files = [path for path in paths if path.is_file()]
+    if sum(path.stat().st_size for path in files) > PROMPT_FILES_BYTES:
+        return None
+    return {path.name: bounded_read.data(path, PROMPT_FILES_BYTES) for path in files}
 
 
 def answering(sends: Iterable[Sent], requests: Sequence[Mapping[str, Any]]) -> list[Sent]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pytest_vllm_gates.bounded import syntax
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.load.trace import BLOCK_TOKENS, Arrival, BatchRequest, Entry
 
@@ -133,11 +134,11 @@ def columns(line: Line) -> list[str]:
 def _object(line: Line) -> dict[str, Any]:
     """Return a line's JSON object."""
     try:
-        value = json.loads(line.text)
-    except json.JSONDecodeError as error:
-        actual = f"{line.excerpt} ({error.msg} at column {error.colno})"
-        raise line.error(actual, "a whole JSON object on one line", CUT_OFF) from error
-    except (ValueError, RecursionError) as error:
+        value = syntax.json_value(line.text)
+    except syntax.BadSyntaxError as error:
+        if isinstance(reason := error.__cause__, json.JSONDecodeError):
+            actual = f"{line.excerpt} ({reason.msg} at column {reason.colno})"
+            raise line.error(actual, "a whole JSON object on one line", CUT_OFF) from error
         raise line.error(f"{line.excerpt} ({error})", "a JSON object that can be read") from error
     if not isinstance(value, dict):
         raise line.error(line.excerpt, "a JSON object")

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.limits import JSON_BYTES
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.load.trace import BatchRequest, TraceSelection
 from pytest_vllm_gates.load.trace_formats import Line, detect_format, line_reader
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.trace import Entry
     from pytest_vllm_gates.load.trace_formats import Format
 
-LONGEST_BYTES = 2**25
+LONGEST_BYTES = JSON_BYTES
 """No line of a trace is longer; a batch file of OpenAI's has 200 MB in all."""
+MOST_LEFT_OUT = 10_000_000
+"""Requests without a prompt or an answer that are passed over."""
 BYTE_ORDER_MARK = "\ufeff"
 FEWEST = 2
 """Requests that have a time between them."""
@@ -95,7 +99,7 @@ class _Selection:
         self._last_s = request.at_s
         if not (request.prompt_tokens and request.output_tokens):
             self.left_out += 1
-            return True
+            return self.left_out < MOST_LEFT_OUT
         if not self.entries:
             self._begun_s = request.at_s
         at_s = request.at_s - self._begun_s
@@ -120,7 +124,7 @@ def _lines(path: Path) -> Iterator[Line]:
         problem = "is no file" if path.exists() else "does not exist"
         raise UserError(f"--load-trace {path}: {problem}\nname a trace: --load-trace FILE")
     try:
-        with path.open("rb") as file:
+        with bounded_read.opened(path) as file:
             number = 0
             while data := file.readline(LONGEST_BYTES + 1):
                 number += 1

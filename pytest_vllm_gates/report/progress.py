@@ -6,6 +6,8 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded.characters import shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,15 +32,17 @@ class Progress:
             return
         self._last = now
         if self._terminal:
-            self._write(CLEAR + text[: shutil.get_terminal_size().columns - 1])
+            self._write(
+                CLEAR + shown(text).replace("\n", " ")[: shutil.get_terminal_size().columns - 1]
+            )
             self._shown = True
         else:
-            self._write(f"{text[:200]}\n")
+            self._write(f"{shown(text)[:200]}\n")
 
     def print(self, text: str) -> None:
         """Print text that stays, such as a server's log, above the present state."""
         self.done()
-        self._write(text)
+        self._write(shown(text))
 
     def done(self) -> None:
         """Clear the line; what comes next starts afresh."""

@@ -8,6 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.server.log_line import free
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ WRAPPER = re.compile(
 )
 TAIL_LINES = 12
 BLOCK_BYTES = 2**20
+READ_BYTES = 16 * 2**20
+"""Of a log that is read at once; one that is only searched is read in blocks."""
 AROUND = 2
 
 
@@ -42,8 +45,9 @@ class LogWatch:
         """Seconds since the log last grew."""
         size = _size(self._path)
         if size != self._size:
-            fresh = read_from(self._path, min(self._size, size))
-            self._size = size
+            begin = min(self._size, size)
+            fresh = read_from(self._path, begin)
+            self._size = min(size, begin + READ_BYTES)  # the rest is read the next time
             self._grew = time.monotonic()
             if self._on_text:
                 self._on_text(fresh)
@@ -61,14 +65,14 @@ def _size(path: Path) -> int:
 
 
 def read_from(path: Path, offset: int = 0) -> str:
-    """Return the log's text from a byte offset, undecodable bytes replaced.
+    """Return the log's text from a byte offset, at most `READ_BYTES`, wrong bytes replaced.
 
     A log that was removed while the server runs is empty.
     """
     try:
         with path.open("rb") as log:
             log.seek(offset)
-            return log.read().decode("utf-8", "replace")
+            return log.read(READ_BYTES).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         return ""
 
@@ -86,7 +90,10 @@ def earliest_error(path: Path) -> tuple[str, ...]:
     """
     if not path.exists():
         return ()
-    lines = list(dict.fromkeys(without_prefix(line) for line in read_from(path).splitlines()))
+    text = read_from(path)
+    if (size := _size(path)) > READ_BYTES:  # its beginning, and its end
+        text += "\n" + read_from(path, max(READ_BYTES, size - READ_BYTES))
+    lines = list(dict.fromkeys(without_prefix(line) for line in text.splitlines()))
     lines = [line for line in lines if line.strip()]
     for position, line in enumerate(lines):
         if ERROR.search(line) and not WRAPPER.search(line):
@@ -95,9 +102,14 @@ def earliest_error(path: Path) -> tuple[str, ...]:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """Yield a log in blocks of whole lines, as bytes; `-` is the standard input."""
+    """Yield a log in blocks of whole lines, as bytes; `-` is the standard input.
+
+    Raises `UserError` for what is not a file.
+    """
     with contextlib.ExitStack() as stack:
-        source = sys.stdin.buffer if str(path) == "-" else stack.enter_context(path.open("rb"))
+        source = (
+            sys.stdin.buffer if str(path) == "-" else stack.enter_context(bounded_read.opened(path))
+        )
         incomplete = b""
         while chunk := source.read(BLOCK_BYTES):
             chunk = incomplete + chunk

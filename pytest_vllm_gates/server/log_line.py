@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import NamedTuple
+
+from pytest_vllm_gates.bounded import syntax
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
 ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
@@ -48,6 +49,7 @@ STAMPS = (
 )
 REPEATED = re.compile(r" (?:\[repeated \d+x across (?:cluster|all nodes)\].*)$")
 LINE_CHARACTERS = 20_000
+JSON_CHARACTERS = 2**20
 MAX_PREFIXES = 8
 
 
@@ -112,8 +114,10 @@ def _without_collectors(line: str) -> str:
 def _out_of_json(line: str) -> str:
     """Return what a line says that is a JSON object, as Docker's `json-file` driver writes them."""
     try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
+        document = syntax.json_value(line[:JSON_CHARACTERS])
+    except syntax.BadSyntaxError:
+        return line
+    if not isinstance(document, dict):
         return line
     for key in JSON_KEYS:
         if isinstance(message := document.get(key), str):

@@ -17,8 +17,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.catalog.flags import without
 from pytest_vllm_gates.catalog.plans import BlockGroup, Pair
+from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import WriteError, write_whole
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
 from pytest_vllm_gates.long_context.types import load
@@ -237,10 +239,8 @@ def _needs_memory(launch: Launch) -> bool:
     return bool(failed) and all(MEMORY in name for name in failed)
 
 
-FOLDER = "against"
-LOG = "pytest.txt"
-POLL_S = 0.5
-LAST_LINES = 5
+FOLDER, LOG = "against", "pytest.txt"
+POLL_S, LAST_LINES = 0.5, 5
 
 # Measured for both lanes at once, pair by pair, by our own run.
 NOT_THERE = "throughput"
@@ -280,8 +280,8 @@ def run(
     finally:
         process.stop()
     try:
-        return OtherRun(folder, json.loads(verdict.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        return OtherRun(folder, bounded_read.json(verdict))
+    except UserError:
         output = "\n".join(read_from(log).splitlines()[-LAST_LINES:])
         return OtherRun(folder, None, f"{problem}: {output}\nwhole output: {log}")
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import __version__
+from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.limits import TOML_BYTES
 from pytest_vllm_gates.client.recorder import BOOT, WALK
 from pytest_vllm_gates.incidents import types as incidents_types
 from pytest_vllm_gates.redaction.shown import redacted
@@ -249,7 +251,7 @@ class IncidentContents:
         if boot and boot.endpoint and (after := incidents_parts.metrics(boot.endpoint)):
             self.files[incidents_types.METRICS_AFTER] = after.encode()
         if run.lane.base_url is None and run.options.rootdir in run.lane.file.parents:
-            self.files[incidents_types.LANE] = run.lane.file.read_bytes()
+            self.files[incidents_types.LANE] = bounded_read.data(run.lane.file, TOML_BYTES)
         golden: Goldens | None = self._fixtures.get("golden")
         for path in golden.own_used if golden else ():
             self.files[f"{incidents_types.EXPECTED}/{path.name}"] = path.read_bytes()

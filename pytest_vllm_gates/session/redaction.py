@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import pytest
 
+from pytest_vllm_gates.bounded.characters import shown, shown_in, written
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction import prompts, redactor as redaction_redactor
 from pytest_vllm_gates.redaction.blocks import KeyBlock
@@ -87,7 +88,7 @@ class Redacting:
                 "reason": redactor.failure(value["reason"]),
                 "evidence": redactor.evidence(value["evidence"]),
             }
-        return redactor.failure(value)
+        return shown_in(redactor.failure(value))
 
     def _property(self, name: str, value: Any) -> Any:
         """Return a property of a test; evidence is there as text, or as JSON in text."""
@@ -126,7 +127,7 @@ class _Clean:
     def write(self, text: str) -> int:
         # A line that goes on does not end the private key that it may be a line of.
         block = self._block if text.endswith("\n") else self._block.copy()
-        self._try(lambda: self._file.write(self._redactor.text(text, block)))
+        self._try(lambda: self._file.write(written(self._redactor.text(text, block))))
         return len(text)
 
     def flush(self) -> None:
@@ -156,7 +157,7 @@ class _Clean:
 def usage_error(error: pytest.UsageError) -> pytest.UsageError:
     """Return a mistake of the command line's, told without what is secret of it."""
     redactor = redaction_redactor.of_process(os.environ)
-    return pytest.UsageError(*(redactor.text(str(argument)) for argument in error.args))
+    return pytest.UsageError(*(shown(redactor.text(str(argument))) for argument in error.args))
 
 
 def redactor(options: Options, lanes: Sequence[Lane]) -> Redactor:

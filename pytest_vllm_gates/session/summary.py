@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded.characters import shown
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.report import (
     environment as bundle_report,
@@ -29,7 +30,7 @@ def show(terminalreporter: pytest.TerminalReporter, run: Run, ending: End) -> No
     terminalreporter.section(f"vllm gates: {names} on lane {run.lane.name}")
     folder = terminalreporter.config.invocation_params.dir
     for colour, line in _last_words(run, ending, folder):
-        terminalreporter.write_line(line, **({colour: True} if colour else {}))
+        terminalreporter.write_line(shown(line), **({colour: True} if colour else {}))
 
 
 def _last_words(run: Run, ending: End, folder: Path) -> Iterator[tuple[str, str]]:
