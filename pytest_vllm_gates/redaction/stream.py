@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, TextIO
 
+from pytest_vllm_gates.bounded.characters import printed
 from pytest_vllm_gates.redaction.blocks import KeyBlock
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class CleanText(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Take a text; its last line waits for its end. Raises `NobodyReadsError`."""
-        lines, end, self._rest = (self._rest + text).rpartition("\n")
+        lines, end, self._rest = (self._rest + printed(text)).rpartition("\n")
         if end:
             self._pass_on(self._redactor.text(lines + end, self._block))
         return len(text)
