@@ -7,6 +7,7 @@ container runtimes put names and times there. Standard library only.
 from __future__ import annotations
 
 import re
+import string
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,15 +18,19 @@ if TYPE_CHECKING:
 
 ANCHORS = ("PRIVATE KEY", "PuTTY-User-Key-File-")
 MOST_LINES = 1000
+NO_BODY = -1
 _BEGIN = re.compile(
     r"-----BEGIN (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
     r"|---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----|PuTTY-User-Key-File-\d: [^\r\n]{1,60}"
 )
 _END = re.compile(r"-----END |---- END |Private-MAC:")
 _BODY = re.compile(r"(?:\\+[nr]|[ \t])*+((?:[A-Za-z0-9+/=\\ \t:,.]|-(?!---))*+)")
+_END_OF_KEY = re.compile(r"-----END (?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY")
+_BODY_CHARACTERS = string.ascii_letters + string.digits + "+/=\\"
 _LINE = re.compile(r"[^\r\n]+")
 LONG = 16
 _LONG = re.compile(rf"[A-Za-z0-9+/=]{{{LONG}}}")
+_SHORT = re.compile(r"(?:.{4})+|=.{4}")
 # The last word of a line, perhaps in quotes and with an escaped end of line.
 _LAST = re.compile(r"""(?:^|[\s"'`|:>])([A-Za-z0-9+/=]+)(?:\\+[nr])*["'`,\])]*\s*$""")
 _HEADER = re.compile(
@@ -41,12 +46,17 @@ class KeyBlock:
 
     lines: int = 0
     """Lines that may still belong to it; 0 outside of one."""
-    body: bool = False
-    """Whether the line before was one of base64."""
+    words: int = NO_BODY
+    """Words before the base64 of the line before; `NO_BODY` where that had none."""
 
     def copy(self) -> KeyBlock:
         """Return one to look ahead with."""
-        return KeyBlock(self.lines, self.body)
+        return KeyBlock(self.lines, self.words)
+
+    def follow(self, text: str) -> None:
+        """Remember how some lines end."""
+        for _ in self.spans(text):
+            pass
 
     def spans(self, text: str) -> Iterator[Span]:
         """Yield where the lines of private keys are in a text, and remember how it ends."""
@@ -64,9 +74,15 @@ class KeyBlock:
             if body and _LONG.search(body[1]):
                 yield body.span(1)
             closed = body and _END.match(line, body.end())
-            self.lines, self.body = 0 if closed else MOST_LINES, False
+            self.lines, self.words = 0 if closed else MOST_LINES, NO_BODY
         if self.lines and not begins:
             yield from self._inside(line)
+            return
+        # A key whose beginning was cut off, as in a long value that pytest shows.
+        for closing in _END_OF_KEY.finditer(line):
+            begin = len(line[: closing.start()].rstrip(_BODY_CHARACTERS))
+            if closing.start() - begin > 1:
+                yield begin, closing.start()
 
     def _inside(self, line: str) -> Iterator[Span]:
         self.lines -= 1
@@ -75,10 +91,13 @@ class KeyBlock:
         shift = max(len(head) - _LINE_AT_MOST, 0)
         last, header = _LAST.search(head[shift:]), _HEADER.search(head)
         long = last is not None and len(last[1]) >= LONG
-        if last and (long or self.body) and (long or not header):
+        words = len(head[: shift + last.start(1)].split()) if last else NO_BODY
+        # The last line is short: as many characters as base64 has, and as much before them.
+        short = last is not None and words == self.words and _SHORT.fullmatch(last[1])
+        if last and (long or short):
             yield shift + last.start(1), shift + last.end(1)
-            self.body = long
+            self.words = words if long else NO_BODY
         elif not header and head.strip():
             self.lines = 0
         if closing:
-            self.lines, self.body = 0, False
+            self.lines, self.words = 0, NO_BODY

@@ -40,15 +40,19 @@ class Plugin(NamedTuple):
     """Whether a match must also look random: its rule finds words, too."""
 
 
-def spans(text: str, words: str) -> Iterator[Span]:
-    """Yield where the library finds secrets; `words` are the text's, each once."""
+def spans(text: str, words: str, letters: set[str]) -> Iterator[Span]:
+    """Yield where the library finds secrets; `words` and `letters` are the text's, each once."""
     folded_words = folded = ""
     for plugin in plugins():
         if plugin.folded:
             folded_words = folded_words or words.lower()
             folded = folded or text.lower()
         within = folded_words if plugin.folded else words
-        anchors = [anchor for anchor in plugin.anchors if anchor in within]
+        anchors = [
+            anchor
+            for anchor in plugin.anchors
+            if (plugin.folded or letters.issuperset(anchor)) and anchor in within
+        ]
         if anchors:
             for begin, end in _lines(folded if plugin.folded else text, anchors):
                 yield from _found(plugin, text[begin:end], begin)

@@ -49,8 +49,8 @@ _NAMED = re.compile(
 )
 _VALUE_FIELD = re.compile(r"""value\\{0,4}["']""")
 _LIST = re.compile(r"[\[({](?!redacted\])(?P<value>[^\[\](){}\r\n]{6,400})[\])}]")
-_BARE = re.compile(r"""[^\s"'`,;)(\]}\[{<>$\\-][^\s"'`,;)(\]}\[{<>\\]{5,200}""")
-_MORE = re.compile(r"""[^\s"'`,;)(\]}\[{<>\\]*+""")
+_BARE = re.compile(r"""[^\s"'`,;)(\]}\[{<>$\x1b\\-][^\s"'`,;)(\]}\[{<>\x1b\\]{5,200}""")
+_MORE = re.compile(r"""[^\s"'`,;)(\]}\[{<>\x1b\\]*+""")
 _PROSE = re.compile(
     r"(?:auth\w*|token|scheme|realm|format|header|key|value|argument|option|param\w*|variable|"
     r"needs|should|instead|before|without|expected|must|from|with|requires?)s?(?!\w)",

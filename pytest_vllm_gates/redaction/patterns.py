@@ -26,6 +26,8 @@ class Shape(NamedTuple):
     anchor: str
     """A text that is in every match, for a quick search."""
     pattern: re.Pattern[str]
+    letters: frozenset[str]
+    """Those of the anchor: whether a text has them all is known faster."""
     prompts: bool
     """Whether it is also looked for in the prompts of requests, which are sent again."""
 
@@ -117,26 +119,22 @@ _ESCAPES = (r"\\[nrt]", "%[0-9A-Fa-f]{2}", r"\\u[0-9a-fA-F]{4}", r"\x1b\[\dm", r
 @cache
 def shapes() -> tuple[Shape, ...]:
     """Return every shape, those of known issuers first."""
-    written = [
-        *(Shape(text, _compiled(text, pattern), prompts=True) for text, pattern in _IN_PROMPTS),
-        *(Shape(text, _compiled(text, pattern), prompts=False) for text, pattern in _ELSEWHERE),
-        *(
-            Shape(text, re.compile(pattern, re.ASCII), prompts=False)
-            for text, pattern in _WITH_HEAD
-        ),
-    ]
     with (data.FOLDER / "secret_shapes.toml").open("rb") as file:
         table = tomllib.load(file)
-    listed = [
-        Shape(text, re.compile(_listed(text, entry, table), re.ASCII), entry.get("prompts", False))
-        for entry in table["shapes"]
-        for text in entry["begins"]
-    ]
-    return (*listed, *written)
+    return (
+        *(
+            _shape(text, _listed(text, entry, table), prompts=entry.get("prompts", False))
+            for entry in table["shapes"]
+            for text in entry["begins"]
+        ),
+        *(_shape(text, re.escape(text) + rest, prompts=True) for text, rest in _IN_PROMPTS),
+        *(_shape(text, re.escape(text) + rest, prompts=False) for text, rest in _ELSEWHERE),
+        *(_shape(text, pattern, prompts=False) for text, pattern in _WITH_HEAD),
+    )
 
 
-def _compiled(text: str, pattern: str) -> re.Pattern[str]:
-    return re.compile(re.escape(text) + pattern, re.ASCII)
+def _shape(anchor: str, pattern: str, *, prompts: bool) -> Shape:
+    return Shape(anchor, re.compile(pattern, re.ASCII), frozenset(anchor), prompts)
 
 
 def _listed(text: str, entry: dict[str, Any], table: dict[str, Any]) -> str:

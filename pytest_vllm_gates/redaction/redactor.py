@@ -170,17 +170,19 @@ class Redactor:
             begin = end
         return clean
 
-    def json(self, value: Any) -> Any:
-        """Return a JSON value with every secret in it replaced; what is no JSON becomes text."""
+    def json(self, value: Any, block: KeyBlock | None = None) -> Any:
+        """Return a JSON value with every secret in it replaced; what is no JSON becomes text.
+
+        Texts in a list may be the lines of one: `block` remembers those of a private key.
+        """
         if value is None or isinstance(value, bool | int | float):
             return value
         if isinstance(value, dict):
             return self._table(value)
-        if isinstance(value, tuple):
-            return tuple(self.json(member) for member in value)
-        if isinstance(value, list):
-            return [self.json(member) for member in value]
-        return self.text(str(value))
+        if isinstance(value, list | tuple):
+            block = KeyBlock()
+            return type(value)(self.json(member, block) for member in value)
+        return self.text(str(value), block)
 
     def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return headers of a request or a response without keys and cookies."""
@@ -189,14 +191,15 @@ class Redactor:
             for name, value in headers.items()
         }
 
-    def failure(self, value: Any) -> Any:
+    def failure(self, value: Any, block: KeyBlock | None = None) -> Any:
         """Return what is told of a failure, in texts and tables of texts, with no prompt quoted."""
         if isinstance(value, str):
-            return self.prompts.prose(self.text(value))
+            return self.prompts.prose(self.text(value, block))
         if isinstance(value, dict):
             return {name: self.failure(member) for name, member in value.items()}
         if isinstance(value, list | tuple):
-            return type(value)(self.failure(member) for member in value)
+            block = KeyBlock()
+            return type(value)(self.failure(member, block) for member in value)
         return self.json(value)
 
     def evidence(self, value: Any) -> Any:
@@ -252,12 +255,13 @@ class Redactor:
                     clean[_VALUE_FIELD] = REDACTED
         return clean
 
-    def _entry(self, name: str, value: Any) -> Any:
+    def _entry(self, name: str, value: Any, block: KeyBlock | None = None) -> Any:
         """Return a value of a table by the name it has there."""
         if isinstance(value, str):
-            return REDACTED if pairs.is_secret(name, value) else self.text(value)
+            return REDACTED if pairs.is_secret(name, value) else self.text(value, block)
         if isinstance(value, list | tuple):
-            return type(value)(self._entry(name, member) for member in value)
+            block = KeyBlock()
+            return type(value)(self._entry(name, member, block) for member in value)
         return self.json(value)
 
     def _spans(
@@ -265,18 +269,19 @@ class Redactor:
     ) -> Iterator[Span]:
         # A log says much the same again and again: most is told by looking at each word once.
         words = text if len(text) < MUCH else "\n".join({*text.split()})
+        letters = {*words}
         for spelling in self._spellings:
             if spelling in words:
                 yield from everywhere(spelling, text)
         for spelling in self._spaced:
             yield from everywhere(spelling, text)
         for shape in patterns.shapes():
-            if (shape.prompts or not prompt) and shape.anchor in words:
+            if (shape.prompts or not prompt) and shape.letters <= letters and shape.anchor in words:
                 yield from shape.spans(text)
         if not prompt:
             if pairs.names_in(words.lower()):
                 yield from pairs.spans(text)
-            yield from library.spans(text, words)
+            yield from library.spans(text, words, letters)
             if block is not None:
                 yield from block.spans(text)
 

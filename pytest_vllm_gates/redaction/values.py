@@ -34,6 +34,7 @@ _DIGIT, _LETTER, _SPACE = re.compile(r"\d"), re.compile(r"[^\W\d_]"), re.compile
 _SIGN = re.compile(r"[!@#%^&*+=/~]")
 _LOWER = re.compile(r"[a-z]{5}")
 _MOST_CHANGES = 0.55
+_LEAST_BASE64 = 24
 _LOOKS_AT = 200
 
 
@@ -60,14 +61,15 @@ def like_a_credential(value: str, least: int = LEAST_LIKELY) -> bool:
         and _LETTER.search(value) is not None
         and _SPACE.search(value) is None
         and not value.startswith(("/", "./", "~", "<", "{", "http://", "https://"))
-        and not any(kind.fullmatch(value) for kind in (_NUMBER, _HEX_NUMBER, _DATE, _UUID, _CODE))
+        and not any(kind.fullmatch(value) for kind in (_NUMBER, _HEX_NUMBER, _DATE, _UUID))
+        and not _is_code(value)
         and hides(value)
     )
 
 
 def like_code(value: str) -> bool:
     """Return whether a value is a name of a program, a path or the address of a page."""
-    return _CODE.fullmatch(value) is not None or value.startswith(("/", "http://", "https://"))
+    return _is_code(value) or value.startswith(("/", "http://", "https://"))
 
 
 def like_words(value: str) -> bool:
@@ -79,18 +81,33 @@ def like_words(value: str) -> bool:
 
 def random(value: str) -> bool:
     """Return whether a value has a run of letters of both cases and digits, as keys have."""
-    return like_a_credential(value, LEAST_BARE) and any(
-        not run.islower() and not run.isupper() and _DIGIT.search(run) is not None
-        for run in _RUN.findall(value[:_LOOKS_AT])
-        if _HEX.fullmatch(run) is None and not like_words(run)
-    )
+    return like_a_credential(value, LEAST_BARE) and _has_random_run(value[:_LOOKS_AT])
 
 
 def odd(value: str) -> bool:
     """Return whether an unquoted value is no word of a sentence and no name of a program."""
     value = value[:_LOOKS_AT]
-    if not hides(value) or any(kind.fullmatch(value) for kind in (_DATE, _CODE)):
+    if not hides(value) or _DATE.fullmatch(value) or _is_code(value):
         return False
     if value.isalpha():
         return len(value) >= LEAST_BARE and not value.islower() and not value.isupper()
     return _DIGIT.search(value) is not None or _SIGN.search(value) is not None
+
+
+def _is_code(value: str) -> bool:
+    if _CODE.fullmatch(value) is None or _has_random_run(value):
+        return False
+    # Base64 has slashes, too.
+    mixed = not value.islower() and _DIGIT.search(value) is not None
+    return not ("/" in value and len(value) >= _LEAST_BASE64 and mixed)
+
+
+def _has_random_run(value: str) -> bool:
+    return any(
+        not run.islower()
+        and not run.isupper()
+        and _DIGIT.search(run) is not None
+        and _HEX.fullmatch(run) is None
+        and not like_words(run)
+        for run in _RUN.findall(value)
+    )

@@ -67,6 +67,12 @@ class Redacting:
         self._clean(report)
         return report
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_internalerror(self, excrepr: Any) -> None:
+        """Clean what is told of an error of pytest's own, or of a plugin, before JUnit has it."""
+        clean = self._redactor.failure(str(excrepr))
+        excrepr.toterminal = lambda writer: writer.line(clean)
+
     def _clean(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         hook = self._config.hook
         data = hook.pytest_report_to_serializable(config=self._config, report=report)
@@ -123,11 +129,14 @@ class _Clean:
         self._redactor = redactor
         self._gone = False
         self._block = KeyBlock()
+        self._line = ""
 
     def write(self, text: str) -> int:
-        # A line that goes on does not end the private key that it may be a line of.
-        block = self._block if text.endswith("\n") else self._block.copy()
-        self._try(lambda: self._file.write(written(self._redactor.text(text, block))))
+        clean = written(self._redactor.text(text, self._block.copy()))
+        self._try(lambda: self._file.write(clean))
+        # A line comes in parts; whether it is one of a private key is known at its end.
+        lines, _, self._line = (self._line + text).rpartition("\n")
+        self._block.follow(lines)
         return len(text)
 
     def flush(self) -> None:
