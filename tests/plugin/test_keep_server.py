@@ -80,7 +80,7 @@ def test_next_run_uses_the_kept_server(project: Project) -> None:
     result = project.gates("--keep-server")
     entry, first = only_entry(), boot_of(project)
     pids = processes(entry)
-    assert len(pids) == 3
+    assert len(pids) == 4
     assert all(map(alive, pids))
     name = re.escape(entry.name)
     output = result.stdout.str()
@@ -216,7 +216,7 @@ def test_idle_server_ends_after_its_limit(project: Project) -> None:
     project.gates("--keep-server=1s", "-k", "test_pids", "mine")
     (gate,) = project.verdict()["families"][0]["gates"]
     pids = gate["tests"][0]["evidence"]["pids"]
-    assert len(pids) == 2
+    assert len(pids) == 3
     until(lambda: none_of(pids), "it is still there")
     until(lambda: not kept_entries())
 
@@ -277,7 +277,7 @@ def test_next_run_reports_a_server_that_died_while_kept(project: Project) -> Non
     keep(project)
     entry = only_entry()
     assert entry.record
-    os.kill(entry.record.tree[0].pid, signal.SIGKILL)
+    os.kill(entry.record.tree[-1].pid, signal.SIGKILL)
     until(lambda: only_entry().state is KeptState.DIED)
     result = keep(project)
     assert result.ret == 0
@@ -304,7 +304,7 @@ def test_unhealthy_kept_server_is_replaced(project: Project) -> None:
     keep(project)
     entry = only_entry()
     assert entry.record
-    os.kill(entry.record.tree[0].pid, signal.SIGSTOP)
+    os.kill(entry.record.tree[-1].pid, signal.SIGSTOP)
     # What hangs is given up soon; the time is the probe's own.
     result = keep(project)
     assert result.ret == 0

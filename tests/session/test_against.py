@@ -122,14 +122,14 @@ def test_servers_that_fit_are_measured_in_turns(server: CountingServer, tmp_path
     assert len(set(times)) == 16
 
 
-def test_whole_server_is_paused_except_its_guard(
+def test_whole_server_is_paused_except_its_guards(
     server: CountingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "descendants", lambda root: [root + 1, root + 2])
+    monkeypatch.setattr(guard, "descendants", lambda root: [root + 1, root + 2, root + 3])
     booted = SimpleNamespace(process=SimpleNamespace(pid=40))
     launched = Launch(Boot(endpoint=server.endpoint), booted)  # type: ignore[arg-type]
     with against.server_of(launched, Lane(server, [], [])) as measured:  # type: ignore[arg-type]
-        assert (measured.processes(), measured.stoppable()) == ([40, 41, 42], [41, 42])
+        assert (measured.processes(), measured.stoppable()) == ([40, 41, 42, 43], [42, 43])
 
 
 def test_whole_measurement_uses_every_pair(server: CountingServer, tmp_path: Path) -> None:
