@@ -32,6 +32,7 @@ from pytest_vllm_gates.cli.main import COMMANDS
 from pytest_vllm_gates.options import names as options_names
 from pytest_vllm_gates.options.record import options_of
 from pytest_vllm_gates.options.table import Options
+from pytest_vllm_gates.prompts import limits
 from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
@@ -183,6 +184,8 @@ def unknown_settings(text: str) -> list[str]:
 def _is_setting(name: str) -> bool:
     if name.startswith("--"):
         return name in options()
+    if name.startswith("VLLM_GATES_"):
+        return name in vars(limits).values()
     if table := re.fullmatch(r"\[([\w.]+)\](?: (\w+))?", name):
         return known(table[1], table[2] or "")
     if name.endswith(".toml"):
