@@ -71,7 +71,10 @@ def of(checkpoint: Checkpoint, serve: Mapping[str, Any]) -> Fingerprint:
 def file(path: Path) -> str:
     """Return the sha256 of a file, in hex."""
     with bounded_read.opened(path) as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while part := opened.read(2**20):
+            digest.update(part)
+        return digest.hexdigest()
 
 
 def folder(path: Path) -> dict[str, str]:

@@ -35,7 +35,8 @@ def test_token_ids_are_a_list_of_counts(value: Any) -> None:
 def test_long_and_endless_values_are_cut_in_the_message() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    for value in ("a" * 10_000, 10**5000, endless, [[]] * 10_000):
+    values: tuple[Any, ...] = ("a" * 10_000, 10**5000, endless, [[]] * 10_000)
+    for value in values:
         with pytest.raises(Malformed) as caught:
             form.count(value, "x")
         assert len(str(caught.value)) < 200
@@ -44,7 +45,7 @@ def test_long_and_endless_values_are_cut_in_the_message() -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: {}["choices"],
+        lambda: {"usage": 1}["choices"],
         lambda: [1][len([2])],
         lambda: None.id,  # type: ignore[attr-defined]
         lambda: int("x"),

@@ -86,7 +86,12 @@ def test_connection_carries_one_request() -> None:
 
 def test_interrupt_ends_a_request_that_waits_and_sends_no_other() -> None:
     reached = threading.Event()
-    server = RawServer(lambda *_: (reached.set(), server.closing.wait(30)))
+
+    def hang(*_: object) -> None:
+        reached.set()
+        server.closing.wait(30)
+
+    server = RawServer(hang)
     errors: list[Exception] = []
 
     def ask() -> None:

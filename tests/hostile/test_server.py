@@ -30,15 +30,17 @@ def run() -> Iterator[Callable[[Path, list[str]], Run]]:
     with subprocess.Popen(
         [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as program:
-        assert program.stdin and program.stdout
+        wanted, answers = program.stdin, program.stdout
+        assert wanted
+        assert answers
 
         def run(folder: Path, argv: list[str]) -> Run:
-            print(json.dumps({"argv": argv, "folder": str(folder)}), file=program.stdin, flush=True)
-            answer: Run = json.loads(program.stdout.readline())
+            print(json.dumps({"argv": argv, "folder": str(folder)}), file=wanted, flush=True)
+            answer: Run = json.loads(answers.readline())
             return answer
 
         yield run
-        program.stdin.close()
+        wanted.close()
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

@@ -11,8 +11,8 @@ from hypothesis import given, strategies as st
 
 from pytest_vllm_gates.lanes.describe import BundleDescription, BundleDiff
 from pytest_vllm_gates.lanes.diff import AXES, differences
-from pytest_vllm_gates.redaction.values import REDACTED
 from pytest_vllm_gates.redaction.shown import seal
+from pytest_vllm_gates.redaction.values import REDACTED
 from pytest_vllm_gates.report import environment as report
 
 VERSIONS = {
