@@ -164,7 +164,8 @@ def test_gzip_bomb_is_refused_before_it_grows() -> None:
 
 @pytest.mark.parametrize(
     "data", [b"x", gzip.compress(b"abc")[:-1], gzip.compress(b"abc" * 999)[:20], b"\x1f\x8b",
-             gzip.compress(b"abc") + b"junk", gzip.compress(b"a")[:-5] + b"12345"]
+             gzip.compress(b"abc") + b"junk", gzip.compress(b"a")[:-5] + b"12345"],
+    ids=["no gzip", "no end", "cut", "only a head", "junk after it", "wrong checksum"],
 )  # fmt: skip
 def test_damaged_gzip_data_is_refused(data: bytes) -> None:
     with pytest.raises(MalformedError, match=r"x: is (not gzip data|gzip data that is cut off)"):

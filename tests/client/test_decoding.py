@@ -14,7 +14,9 @@ TEXT = b'{"data": [{"id": "m"}]}' * 100
 
 
 @pytest.mark.parametrize(
-    ("encoding", "data"), [("gzip", gzip.compress(TEXT)), ("deflate", zlib.compress(TEXT))]
+    ("encoding", "data"),
+    [("gzip", gzip.compress(TEXT)), ("deflate", zlib.compress(TEXT))],
+    ids=["gzip", "deflate"],
 )
 @pytest.mark.parametrize("step", [1, 7, 10_000])
 def test_body_comes_out_whole(encoding: str, data: bytes, step: int) -> None:
