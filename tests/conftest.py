@@ -27,8 +27,9 @@ from pytest_vllm_gates.report import document
 from pytest_vllm_gates.session import collection as session_collection, golden_files
 
 # A busy machine is slow, and what is found is to be found again.
-hypothesis.settings.register_profile("ours", deadline=None, max_examples=60, derandomize=True)
-hypothesis.settings.load_profile("ours")
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=1000, print_blob=True)
+hypothesis.settings.load_profile("ci")
 
 Result = pytest.RunResult
 Fakes = Callable[..., stub.StubServer]

@@ -101,7 +101,7 @@ def load_all(project: Path) -> tuple[KnownDefect, ...]:
     return tuple(
         defect
         for path in files
-        if path.is_file()
+        if path.exists()
         for defect in outside.load(path, KnownDefects).known_defects
     )
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
+from pytest_vllm_gates.bounded.limits import excerpt
 from pytest_vllm_gates.catalog import family as families, lane as lanes, outside, toml
 from pytest_vllm_gates.catalog.toml import matches, nearest
 from pytest_vllm_gates.errors import UserError
@@ -95,7 +96,7 @@ def load_all(project: Path, gates: Iterable[str], day: datetime.date) -> tuple[W
     further away than a waiver may last.
     """
     path = project / NAME
-    if not path.is_file():
+    if not path.exists():
         return ()
     waivers = outside.load(path, _WaiverFile).waiver
     text, _ = outside.read(path)
@@ -142,7 +143,7 @@ def _unknown(kind: str, name: str, known_names: Iterable[str]) -> str | None:
         return None
     guess = nearest(name, known_names)
     hint = f"did you mean {guess!r}?" if guess else f"known: {', '.join(known_names)}"
-    return f"unknown {kind} {name!r}; {hint}"
+    return f"unknown {kind} {excerpt(name)}; {hint}"
 
 
 class WaiverState(StrEnum):

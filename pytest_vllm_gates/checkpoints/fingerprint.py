@@ -161,11 +161,11 @@ def _digest(parts: Iterable[tuple[str, bytes]]) -> str:
 
 
 def _content(path: Path) -> bytes:
-    """Return a file's bytes, of one that is too large for that its SHA-256."""
+    """Return a file's bytes, of one that is too large for a prompt's file its size alone."""
     try:
         return bounded_read.data(path, CONTENT_BYTES)
     except FileError:
-        return file(path).encode() if path.is_file() else b""
+        return f"{path.stat().st_size} bytes".encode()
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def weights_bytes(folder: Path, layers: int) -> int | None:
         tensors = [tensor for file in files for tensor in read(file)]
         return sum(tensor.size for tensor in tensors if not drafts(tensor.name, layers))
     index = folder / "model.safetensors.index.json"
-    if not index.is_file():
+    if not index.exists():
         return None
     try:
         total = bounded_read.json_object(index, whole=True)["metadata"]["total_size"]

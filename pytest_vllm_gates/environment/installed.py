@@ -12,10 +12,12 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from packaging.markers import UndefinedComparison
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.limits import excerpt
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -169,14 +171,18 @@ def pinned_requirements(lock: Path, python_version: str) -> dict[str, Requiremen
             continue
         try:
             requirement = Requirement(text)
-        except InvalidRequirement as error:
-            raise UserError(f"{lock}:{number}: {text!r} is not a requirement: {error}") from error
+            applies = requirement.marker is None or requirement.marker.evaluate(target)
+            requirement.specifier.contains("0")  # a version is read when it is compared
+        except (InvalidRequirement, UndefinedComparison, ValueError) as error:
+            raise UserError(
+                f"{lock}:{number}: {excerpt(text)} is not a requirement: {str(error)[:200]}"
+            ) from error
         if requirement.url is None and not any(
             specifier.operator in {"==", "==="} and "*" not in specifier.version
             for specifier in requirement.specifier
         ):
             raise UserError(f"{lock}:{number}: {text!r} does not pin one version with '=='")
-        if requirement.marker is None or requirement.marker.evaluate(target):
+        if applies:
             requirements[canonicalize_name(requirement.name)] = requirement
     return requirements
 

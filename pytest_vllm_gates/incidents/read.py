@@ -243,10 +243,11 @@ def _seconds(value: object) -> float:
     return float(value)
 
 
-def _piece(line: Mapping[str, str]) -> bytes:
-    if "text" in line:
-        return line["text"].encode("utf-8")
-    return base64.b64decode(line["base64"], validate=True)
+def _piece(line: Mapping[str, Any]) -> bytes:
+    text = line.get("text", line.get("base64"))
+    if not isinstance(text, str):
+        raise TypeError(f"a piece is no text: {excerpt(text)}")
+    return text.encode("utf-8") if "text" in line else base64.b64decode(text, validate=True)
 
 
 def digest(document: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ def read(lane: Lane) -> dict[str, Any] | None:
     Raises `UserError` for a file that is no inventory.
     """
     place = path_of(lane.file)
-    if lane.form not in ("lock", "python") or not place.is_file():
+    if lane.form not in ("lock", "python") or not place.exists():
         return None
     try:
         inventory = bounded_read.json(place, unique=True, whole=True)

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded import read as bounded_read
+from pytest_vllm_gates.bounded.errors import UnreadableError
 from pytest_vllm_gates.server.log_line import free
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ WRAPPER = re.compile(
 )
 TAIL_LINES = 12
 BLOCK_BYTES = 2**20
+SEARCHED_BYTES = 2**34
 READ_BYTES = 16 * 2**20
 """Of a log that is read at once; one that is only searched is read in blocks."""
 AROUND = 2
@@ -104,14 +106,21 @@ def earliest_error(path: Path) -> tuple[str, ...]:
 def blocks(path: Path) -> Iterator[bytes]:
     """Yield a log in blocks of whole lines, as bytes; `-` is the standard input.
 
-    Raises `UserError` for what is not a file.
+    Raises `UserError` for what is not a file, and after `SEARCHED_BYTES`.
     """
     with contextlib.ExitStack() as stack:
-        source = (
-            sys.stdin.buffer if str(path) == "-" else stack.enter_context(bounded_read.opened(path))
-        )
+        limit, size = bounded_read.most(SEARCHED_BYTES), 0
+        if str(path) == "-":
+            source = sys.stdin.buffer
+        else:
+            source = stack.enter_context(bounded_read.opened(path))
+            if (known := _size(path)) > limit:
+                raise UnreadableError(path, bounded_read.too_large(known, limit))
         incomplete = b""
         while chunk := source.read(BLOCK_BYTES):
+            size += len(chunk)
+            if size > limit:
+                raise UnreadableError(path, bounded_read.too_large(size, limit))
             chunk = incomplete + chunk
             end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
             # A line that never ends is cut, for memory to stay what it is.

@@ -116,7 +116,7 @@ class Baselines:
     def calibration(self) -> Calibration | None:
         """Return the calibration of an A/A run under these conditions; None where there is none."""
         path = self._calibration_file()
-        if not path.is_file():
+        if not path.exists():
             return None
         payload = _payload(path, _json(path, self.command).get(OURS), self.command)
         try:

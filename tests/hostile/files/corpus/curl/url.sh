@@ -1,0 +1,1 @@
+curl 'http://[/v1/completions' -d '{}'
