@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.redaction import values
+from pytest_vllm_gates.redaction.spans import lines_with
 
 if TYPE_CHECKING:
     import re
@@ -54,19 +55,8 @@ def spans(text: str, words: str, letters: set[str]) -> Iterator[Span]:
             if (plugin.folded or letters.issuperset(anchor)) and anchor in within
         ]
         if anchors:
-            for begin, end in _lines(folded if plugin.folded else text, anchors):
+            for begin, end in lines_with(folded if plugin.folded else text, anchors):
                 yield from _found(plugin, text[begin:end], begin)
-
-
-def _lines(text: str, anchors: list[str]) -> Iterator[Span]:
-    """Yield the lines that have one of the anchors; one that has two may come twice."""
-    for anchor in anchors:
-        at = text.find(anchor)
-        while at >= 0:
-            end = text.find("\n", at)
-            end = len(text) if end < 0 else end
-            yield text.rfind("\n", 0, at) + 1, end
-            at = text.find(anchor, end)
 
 
 def _found(plugin: Plugin, line: str, shift: int) -> Iterator[Span]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.redaction import values
 from pytest_vllm_gates.redaction.names import Secrecy, secrecy
+from pytest_vllm_gates.redaction.spans import lines_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,10 @@ _FLAG = re.compile(
     rf"(?P<open>[bru]?(?P<quote>{_QUOTE}))?",
     re.ASCII,
 )
+# A name where what follows can be a separator.
+_ANY_NAME = re.compile(
+    rf"{_START}(?:(?<=\\)[nrt])?([A-Za-z_-][\w-]{{1,79}}+)(?=[\s\"'`\\\]=:,%]|\Z)", re.ASCII
+)
 # A field of a JSON body; one in a text within JSON has escaped quotes.
 _FIELD = re.compile(r'(?<!\\)"(?P<name>[\w-]{2,80}+)"\s{0,20}+:\s{0,20}+"')
 _FIELD_VALUE = re.compile(r'(?:[^"\\\r\n]|\\.){6,}+')
@@ -59,11 +64,24 @@ _PROSE = re.compile(
 _CALL = re.compile(r"[(\[{]|\.[A-Za-z_]")
 _LONG_RUN = re.compile(r"""[^\s"'`,;&)(\]}\[{<>\\]{200}""")
 _QUOTED_AT_MOST = 2000
+_FEW_NAMES = 16
 _BARE_LOOKED_AT = 200
 
 
-def spans(text: str) -> Iterator[Span]:
-    """Yield where the values of secrets are in a text; none reaches over the end of a line."""
+def spans(text: str, names: set[str]) -> Iterator[Span]:
+    """Yield where the values of secrets are in a text; none reaches over the end of a line.
+
+    `names` are those of secrets in it (`names_in`): lines without one are not looked at.
+    """
+    if len(names) > _FEW_NAMES:
+        yield from _spans(text)
+        return
+    for begin, end in {*lines_with(text, names)}:
+        for first, last in _spans(text[begin:end]):
+            yield begin + first, begin + last
+
+
+def _spans(text: str) -> Iterator[Span]:
     for pattern in (_PAIR, _FLAG):
         at = 0
         while match := pattern.search(text, at):
@@ -94,9 +112,12 @@ def fields(text: str) -> Iterator[Span]:
             yield value.span()
 
 
-def names_in(words: str) -> bool:
-    """Return whether there may be a name of a secret among these words in lower case."""
-    return any(word in words for word in WORDS)
+def names_in(words: str) -> set[str]:
+    """Return the names of secrets that may be among these words."""
+    folded = words.lower()
+    if not any(word in folded for word in WORDS):
+        return set()
+    return {name for name in {*_ANY_NAME.findall(words)} if secrecy(_named(name))}
 
 
 def is_secret(name: str, value: str) -> bool:
@@ -110,6 +131,10 @@ def _plain(match: re.Match[str], text: str) -> str:
     name, start = match["name"], match.start("name")
     if start and text[start - 1] == "\\" and name[0] in "nrt":
         name = name[1:]
+    return _named(name)
+
+
+def _named(name: str) -> str:
     # What follows the scheme of an Authorization header is one of the shapes.
     return "" if name.lower().endswith("authorization") else name.lstrip("-")
 

@@ -279,8 +279,8 @@ class Redactor:
             if (shape.prompts or not prompt) and shape.letters <= letters and shape.anchor in words:
                 yield from shape.spans(text)
         if not prompt:
-            if pairs.names_in(words.lower()):
-                yield from pairs.spans(text)
+            if names := pairs.names_in(words):
+                yield from pairs.spans(text, names)
             yield from library.spans(text, words, letters)
             if block is not None:
                 yield from block.spans(text)

@@ -45,3 +45,14 @@ def without(text: str, spans: Iterable[Span]) -> str:
         parts += text[at:begin], REDACTED
         at = end
     return "".join([*parts, text[at:]]) if parts else text
+
+
+def lines_with(text: str, parts: Iterable[str]) -> Iterator[Span]:
+    """Yield the lines that have one of the parts; one that has two may come twice."""
+    for part in parts:
+        at = text.find(part)
+        while at >= 0:
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            yield text.rfind("\n", 0, at) + 1, end
+            at = text.find(part, end)
