@@ -19,6 +19,8 @@ GATES = "boot or contracts or reasoning or isolation or startup"
 MOST_S = 60.0
 """Of a run on a busy machine; no wait of it may last 30 s."""
 MOST_BYTES = 600 * 10**6
+PATIENT = {"chat-silent", "chat-drip"}
+"""A slow model answers late, too: each of these waits minutes, or `Bounds.body_s`, by design."""
 PROGRAM = Path(__file__).with_name("forked_runs.py")
 
 Run = dict[str, Any]
@@ -43,7 +45,7 @@ def run() -> Iterator[Callable[[Path, list[str]], Run]]:
         wanted.close()
 
 
-@pytest.mark.parametrize("name", BEHAVIOURS)
+@pytest.mark.parametrize("name", sorted(set(BEHAVIOURS) - PATIENT))
 def test_run_against_a_hostile_server_ends_with_a_verdict(
     name: str, tmp_path: Path, run: Callable[[Path, list[str]], Run]
 ) -> None:
