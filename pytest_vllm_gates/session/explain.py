@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.bounded.patterns import SlowPatternError
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def explainer(project: Path, situation: Situation | None) -> Explain:
-    """Return what explains a log of a server that was booted in this situation."""
+    """Return what explains a log of a server that was booted in this situation.
+
+    A log over which a project's pattern takes too long is explained by the shipped ones.
+    """
 
     def explain(path: Path, status: int | None) -> Explanation | None:
         from pytest_vllm_gates.diagnosis import signature  # noqa: PLC0415
@@ -27,6 +32,9 @@ def explainer(project: Path, situation: Situation | None) -> Explain:
         except UserError:
             # A project's own file is checked before anything boots, and may have changed since.
             classes = signature.load_all()
-        return explain_blocks(log.blocks(path), classes, status, situation)
+        for known in (classes, signature.load_all()):
+            with contextlib.suppress(SlowPatternError):
+                return explain_blocks(log.blocks(path), known, status, situation)
+        return None
 
     return explain
