@@ -36,6 +36,8 @@ FLAGS = {
     "--retry-all-errors", "--anyauth", "--basic", "--tr-encoding", "--junk-session-cookies",
 }  # fmt: skip
 ENDS = re.compile(r"[|;&<>()]+")
+LAST, HALVES = 0x10FFFF, range(0xD800, 0xE000)
+"""Unicode's last character, and numbers that are halves of one in UTF-16."""
 ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b"}
 ESCAPED = re.compile(
     r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|(.))", re.DOTALL
@@ -200,5 +202,5 @@ def _unescaped(match: re.Match[str]) -> str:
     hexadecimal = match[1] or match[2] or match[3]
     if hexadecimal or match[4]:
         code = int(hexadecimal, 16) if hexadecimal else int(match[4], 8)
-        return chr(code) if code <= 0x10FFFF else "\N{REPLACEMENT CHARACTER}"  # noqa: PLR2004
+        return chr(code) if code <= LAST and code not in HALVES else "\N{REPLACEMENT CHARACTER}"
     return ESCAPES.get(match[5], match[5])

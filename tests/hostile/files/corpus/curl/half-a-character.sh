@@ -1,0 +1,1 @@
+curl http://h/v1/completions --data-raw $'\ud800'
