@@ -57,9 +57,9 @@ class Interrupted(httpx.RequestError):
 class Bounds:
     """The limits of one answer. All are far beyond what vLLM sends."""
 
-    body_bytes: int = 16 * MIB
+    body_bytes: int = 8 * MIB
     """Of an answer in one piece, decompressed: parsed, JSON takes up to twenty times as much."""
-    stream_bytes: int = 32 * MIB
+    stream_bytes: int = 16 * MIB
     """Of a stream, with `PIECE_BYTES` for each piece."""
     body_s: float = 30.0
     """From the first byte to the end of the headers, and from there to the end of a body."""
