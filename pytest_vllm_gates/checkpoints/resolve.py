@@ -141,8 +141,12 @@ def served(family: Family, base_url: str, api_key: str | None) -> Checkpoint:
         checkpoint = _from_entry(entry)
         if source in (checkpoint.source, entry.hub):
             return checkpoint
-    if (Path(source).is_absolute() and Path(source).is_dir()) or HUB_ID.fullmatch(source):
-        with contextlib.suppress(UserError, OSError):  # the server may name anything
+    with contextlib.suppress(UserError, OSError):  # the server may name anything
+        folder = Path(source)
+        if folder.is_absolute() and folder.is_dir():
+            prompt_files.config(source)
+            return resolve(family, source)
+        if HUB_ID.fullmatch(source) and not folder.exists():
             return resolve(family, source)
     return Checkpoint(name=UNKNOWN, source=source[:MOST_CHARACTERS])
 

@@ -40,8 +40,8 @@ LONG_WAIT_S = 30.0
 SIZE_OPTION, TIME_OPTION = "--max-response-mib", "--response-timeout"
 
 EVENT_END = b"\n\n"
-MAX_TOKENS = re.compile(rb'(?<!\\)"max_(?:completion_|output_)?tokens"\s*:\s*(\d{1,9})')
-CHOICES = re.compile(rb'(?<!\\)"(?:n|best_of)"\s*:\s*(\d{1,6})')
+MAX_TOKENS = re.compile(rb'"max_(?:completion_|output_)?tokens"\s*:\s*(\d{1,9})')
+CHOICES = re.compile(rb'"(?:n|best_of)"\s*:\s*(\d{1,6})')
 STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 

@@ -168,6 +168,23 @@ def test_running_server_of_a_local_folder_is_identified(
     assert resolver.served(qwen, fake.base_url + "/", None).name == "miniature"
 
 
+def test_folder_that_a_server_names_is_no_checkpoint_without_a_config(
+    qwen: Family, fakes: Fakes, tmp_path: Path
+) -> None:
+    """A server may name anything: it neither ends the run nor has a folder here be read."""
+    (tmp_path / "config.json").write_text("{")
+    for name in ("/etc", str(tmp_path)):
+        assert resolver.served(qwen, fakes(names=(name,)).base_url, None).name == "unknown"
+
+
+def test_folder_that_a_server_names_is_no_relative_path(
+    qwen: Family, fakes: Fakes, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(weights.parent)
+    server = fakes(names=(f"./{weights.name}",))
+    assert resolver.served(qwen, server.base_url, None).name == "unknown"
+
+
 @pytest.mark.parametrize(("faults", "key"), [("", "theirs"), ("no-openai", None)])
 def test_server_without_a_model_name_has_an_unknown_checkpoint(
     qwen: Family, fakes: Fakes, faults: str, key: str | None

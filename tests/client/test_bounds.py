@@ -175,6 +175,14 @@ def test_many_brackets_that_are_not_deep_are_taken(clock: Clock) -> None:
         budget.piece(b'data: {"text": "[[[[{{{{ \\"["}\n\n')
 
 
+def test_depth_is_that_of_one_event(clock: Clock) -> None:
+    """What is no JSON has brackets that nobody closes; they end with their event."""
+    budget = Budget(b"", Bounds(), 5.0, clock)
+    budget.head_ended(stream=True)
+    for _ in range(500):
+        budget.piece(b"data: [[not JSON\n\n")
+
+
 def test_brackets_in_a_text_are_not_deep(clock: Clock) -> None:
     budget = Budget(b"", Bounds(), 5.0, clock)
     budget.head_ended(stream=True)

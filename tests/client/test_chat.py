@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletionChunk
 from servers import running
-from servers.scripted import Generation, ScriptedModel
+from servers.scripted import Generation, ScriptedModel, ScriptedServer
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.catalog.conversation import Conversation
 from pytest_vllm_gates.client.answer import ToolCall, Usage
 from pytest_vllm_gates.client.chat import Chat, assemble
 from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.client.form import Malformed
 
 
 def chunk(
@@ -181,3 +182,35 @@ def test_arguments_that_are_not_text_become_text() -> None:
         with chat.client:
             answer = chat.ask({"messages": [{"role": "user", "content": "Hi"}]})
     assert answer.tool_calls == (ToolCall("get_time", "{'zone': 1}", "call-0"),)
+
+
+WRONG = {
+    "content": {"content": 5},
+    "reasoning": {"reasoning": ["a"]},
+    "id": {"tool_calls": [{"index": 0, "id": 7, "function": {"name": "f", "arguments": "{}"}}]},
+    "name": {"tool_calls": [{"index": 0, "id": "a", "function": {"name": 7, "arguments": "{}"}}]},
+    "index": {"tool_calls": [{"index": [], "id": "a", "function": {"name": "f"}}]},
+    "calls": {"tool_calls": 7},
+}
+
+
+@pytest.mark.parametrize("delta", WRONG.values(), ids=WRONG)
+def test_field_of_a_wrong_type_is_malformed(delta: dict[str, Any]) -> None:
+    """A client that does not check would join text and a number, or crash."""
+    chunk = {"id": "x", "created": 0, "model": "m", "object": "chat.completion.chunk"}
+    choice = {"index": 0, "delta": delta, "finish_reason": None}
+    whole = {"index": 0, "message": {"role": "assistant", **delta}, "finish_reason": "stop"}
+
+    def answer(_: str, body: Any) -> Any:
+        if body.get("stream"):
+            return 200, [{**chunk, "choices": [choice]}]
+        return 200, {**chunk, "choices": [whole], "object": "chat.completion"}
+
+    with running(ScriptedServer(answer)) as server:
+        chat = Chat(server.endpoint, families.load("qwen3.5", Path("/nowhere")))
+        with chat.client:
+            for ask in (chat.stream, chat.ask):
+                if ask == chat.ask and "index" in str(delta) and "[]" in str(delta):
+                    continue  # a whole answer's calls have no index
+                with pytest.raises(Malformed):
+                    ask({"messages": [{"role": "user", "content": "Hi"}]})

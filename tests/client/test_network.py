@@ -13,8 +13,9 @@ import httpx2 as httpx
 import pytest
 from servers import running
 from servers.raw import RawServer
+from survivors import until
 
-from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client import http, recorder
 from pytest_vllm_gates.client.bounds import Bounds, Interrupted, LimitExceeded
 from pytest_vllm_gates.client.network import CONNECTIONS
 
@@ -71,17 +72,67 @@ def test_compressed_answer_is_read_and_recorded_as_it_is_meant() -> None:
 
 
 def test_connection_carries_one_request() -> None:
-    addresses: list[int] = []
+    """The server would keep it: whatever comes over it after the answer is recorded."""
+    more: list[bytes] = []
 
     def answer(connection: socket.socket, _: bytes) -> None:
-        addresses.append(connection.getpeername()[1])
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        connection.settimeout(10)
+        more.append(connection.recv(2**16))
 
     server = RawServer(answer)
     with running(server), http.client(server.endpoint) as client:
         for _ in range(3):
             client.post("/x", json={})
-    assert len(set(addresses)) == 3
+        until(lambda: len(more) == 3)
+    assert more == [b""] * 3
+
+
+def test_dripping_headers_end_at_their_limit() -> None:
+    server = RawServer(sends(b"HTTP/1.1 200 OK\r\nX: ", *[b"y"] * 100, every_s=0.05))
+    with running(server), pytest.raises(LimitExceeded, match="headers did not end"):
+        post(server)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"HTTP/1.1 100 Continue\r\n\r\n" * 20_000, HEAD + b"\r\n" + b" " * 20_000],
+    ids=["endless headers", "large body"],
+)
+def test_nothing_is_asked_after_three_answers_over_a_limit(data: bytes) -> None:
+    server = RawServer(sends(data))
+    endpoint = replace(server.endpoint, bounds=SMALL)
+    with running(server):
+        for _ in range(3):
+            with pytest.raises(LimitExceeded, match=r"larger than|headers take"):
+                http.post(endpoint, "/x", {})
+        with pytest.raises(LimitExceeded, match="nothing more is asked"):
+            http.post(endpoint, "/x", {})
+        assert len(server.requests_seen) == 3
+
+
+def test_long_waits_count_until_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two timeouts, an answer, three timeouts: the seventh request is not sent."""
+    monkeypatch.setattr(recorder, "LONG_WAIT_S", 0.1)
+    answers = iter([None, None, HEAD + b"Content-Length: 2\r\n\r\n{}", None, None, None])
+
+    def answer(connection: socket.socket, _: bytes) -> None:
+        if (data := next(answers)) is None:
+            server.closing.wait(1)
+        else:
+            connection.sendall(data)
+
+    server = RawServer(answer)
+    endpoint = replace(server.endpoint, bounds=SMALL)
+    outcomes: list[str] = []
+    with running(server), http.client(endpoint) as client:
+        for _ in range(7):
+            try:
+                outcomes.append(str(client.post("/x", json={}, timeout=0.2).status_code))
+            except httpx.HTTPError as error:
+                outcomes.append(type(error).__name__)
+    waits = ["ReadTimeout"]
+    assert outcomes == [*waits * 2, "200", *waits * 3, "LimitExceeded"]
 
 
 def test_interrupt_ends_a_request_that_waits_and_sends_no_other() -> None:
@@ -113,6 +164,8 @@ def test_interrupt_ends_a_request_that_waits_and_sends_no_other() -> None:
         assert [type(error) for error in errors] == [Interrupted] * 8
         with pytest.raises(Interrupted):
             http.post(server.endpoint, "/x", {})
-        CONNECTIONS.begin()
+    with pytest.raises(Interrupted):  # it does not even connect
+        http.post(server.endpoint, "/x", {})
+    CONNECTIONS.begin()
     with pytest.raises(httpx.ConnectError):
         http.post(server.endpoint, "/x", {})

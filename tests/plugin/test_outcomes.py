@@ -184,3 +184,10 @@ def test_server_ends_with_the_last_test(project: Project) -> None:
     assert ids[-1] == "gates/test_boot.py::test_leaves_nothing_behind[qwen3.5]"
     assert ids[0] == "gates/test_boot.py::test_boots[qwen3.5]"
     assert len(ids) == len(set(ids)) == 11
+
+
+def test_answer_of_an_unexpected_form_is_named_as_the_reason(project: Project) -> None:
+    """A check that trips over an answer says so: `TypeError` alone tells nobody anything."""
+    project.write("mine/test_own.py", "def test_own(server, family): raise TypeError('int')\n")
+    result = project.gates("-k", "test_own", "mine")
+    assert "what the server sent could not be judged: TypeError: int" in result.stdout.str()

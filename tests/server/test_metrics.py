@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import httpx2 as httpx
 import pytest
+from servers import running
+from servers.scripted import ScriptedServer, Text
 
 from pytest_vllm_gates.client.completion import Completion
 from pytest_vllm_gates.load.types import LoadResult, Phase
-from pytest_vllm_gates.server.metrics import Load
+from pytest_vllm_gates.server.metrics import Load, Metrics
 from pytest_vllm_gates.server.watchdog import RestState
 
 LOAD = Load(1.0, running=2, waiting=3, generated=40, read=50, preempted=6, kv_usage=0.123456)
@@ -50,3 +53,14 @@ def test_load_reports_the_maximum_of_each_phase() -> None:
         },
     }  # fmt: skip
     assert LOAD.as_evidence()["generated"] == 40
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "many", "1e999", ""])
+def test_counter_that_is_no_number_is_an_error_of_the_server(value: str) -> None:
+    text = f"vllm:num_requests_running {value}\nvllm:num_requests_waiting 0.0\n"
+    with (
+        running(ScriptedServer(lambda *_: (200, Text(text)))) as server,
+        Metrics(server.endpoint) as metrics,
+        pytest.raises(httpx.HTTPError, match=r"^/metrics is not as in the API: "),
+    ):
+        metrics.load()
