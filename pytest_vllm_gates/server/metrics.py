@@ -68,7 +68,7 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class Metrics:
-    """A connection to a server's metrics that stays open while its `with` block lasts."""
+    """Reads a server's metrics while its `with` block lasts."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         """Raises `NotApplicable` where the server does not tell what is in flight."""
