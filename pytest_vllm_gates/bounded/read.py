@@ -107,7 +107,7 @@ def too_large(size: int, limit: int) -> str:
     """Return why so many bytes are refused, with the command that raises the limit."""
     return (
         f"has {limits.amount(size)}, and at most {limits.amount(limit)} are read\n"
-        f"where that is right, raise the limit: export {limits.VARIABLE}={_enough(size)}"
+        f"raise the limit if the file is meant to be so large: export {limits.VARIABLE}={_enough(size)}"
     )
 
 

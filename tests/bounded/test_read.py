@@ -91,7 +91,7 @@ def test_file_beyond_its_limit_is_refused_with_the_way_to_raise_it(tmp_path: Pat
         read.data(path, 3)
     assert str(raised.value) == (
         f"{path}: has 4 bytes, and at most 3 bytes are read\n"
-        "where that is right, raise the limit: export VLLM_GATES_MAX_FILE_MIB=2"
+        "raise the limit if the file is meant to be so large: export VLLM_GATES_MAX_FILE_MIB=2"
     )
 
 
