@@ -127,7 +127,7 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
 def append(path: Path, content: str) -> None:
     """Append a text to a file, device or pipe; raises `WriteError`, and a file is as it was.
 
-    Waits `READER_S` at most for whoever reads a pipe.
+    Waits at most `READER_S` for the reader of a pipe.
     """
     is_new = not os.path.lexists(path)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC

@@ -107,7 +107,8 @@ def too_large(size: int, limit: int) -> str:
     """Return why so many bytes are refused, with the command that raises the limit."""
     return (
         f"has {limits.amount(size)}, and at most {limits.amount(limit)} are read\n"
-        f"raise the limit if the file is meant to be so large: export {limits.VARIABLE}={_enough(size)}"
+        "raise the limit if the file is meant to be so large: "
+        f"export {limits.VARIABLE}={_enough(size)}"
     )
 
 

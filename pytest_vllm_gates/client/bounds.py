@@ -1,8 +1,8 @@
 """How much a server's answer may hold, and how long it may take.
 
-A server is not trusted: it may send without end, or a byte now and then. Each answer has a budget
-of its own, and one that goes over it ends with `LimitExceeded`, which names the limit. Whatever
-handles a failed request handles it, for it is an `httpx.RequestError`.
+A server is not trusted: it may send without end, or a byte now and then. Each answer has a budget.
+An answer over its budget ends with `LimitExceeded`, which names the limit. It is an
+`httpx.RequestError`: code that handles a failed request handles it too.
 """
 
 from __future__ import annotations

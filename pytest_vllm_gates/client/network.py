@@ -99,7 +99,7 @@ class BoundedStream(httpcore.NetworkStream):
         self._stream.close()
 
     def shut(self) -> None:
-        """Wake whoever waits on the connection; it reads its end."""
+        """Shut the connection: a thread that waits on it reads its end."""
         connection = self._stream.get_extra_info("socket")
         if isinstance(connection, socket.socket):
             with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
 """Files in /dev/shm that a killed server leaves: found while it runs, removed once it has ended.
 
-Whoever is killed removes nothing: Python's shared memory (psm_*), NCCL's (nccl-*), vLLM's caches
+A killed process removes nothing: Python's shared memory (psm_*), NCCL's (nccl-*), vLLM's caches
 (vllm_*, VLLM_*) stay, and take memory until the machine is started anew. The kernel does not record
 which process made a file. So a file counts as the server's when it was not there before the server,
 belongs to this user, has a name of those kinds, and a process of the server had it open or mapped.
