@@ -29,9 +29,10 @@ DEPTH = 150
 PIECE_BYTES = 200
 """What a piece of a stream takes in memory beside its text."""
 EVENTS_BESIDE = 64
-EVENTS_PER_TOKEN = 3
+EVENTS_PER_TOKEN = 8
 """A stream may have so many events a token that was asked for, and `EVENTS_BESIDE` more: vLLM sends
-one for a chat, about two where an answer has items with a beginning and an end (Responses)."""
+one for a chat, about two where an answer has items with a beginning and an end (Responses). A proxy
+may pass the text on character by character."""
 SILENCE_S = 1.0
 """By what a stream without events may be longer than one without a byte: that has its own error."""
 STRIKES = 3

@@ -264,7 +264,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
         CHAT, lambda _: (head("text/html", status="500 X"), b"<p>" * 100_000)
     ),
     "stream-endless": Behaviour(CHAT, endless(EVENTS, event()), stream=True),
-    "stream-slow-tokens": Behaviour(CHAT, endless(EVENTS, event(), 0.02), stream=True),
+    "stream-slow-tokens": Behaviour(CHAT, endless(EVENTS, event(), 0.01), stream=True),
     "stream-line": Behaviour(CHAT, endless(EVENTS + b"data: ", b"a" * 65536), stream=True),
     "stream-one-byte": Behaviour(CHAT, endless(EVENTS, b":"), stream=True),
     "stream-deep": Behaviour(CHAT, events(f"data: {DEEP}\n\n".encode()), stream=True),
