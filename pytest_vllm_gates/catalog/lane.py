@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from pytest_vllm_gates.catalog import outside, plans, toml
+from pytest_vllm_gates.catalog import headers as request_headers, outside, plans, toml
 from pytest_vllm_gates.catalog.expects import Expects
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.errors import UserError
@@ -23,13 +23,16 @@ FORMS = ("python", "lock", "command", "base_url")
 
 # What a lock's environment is made with.
 MAKING = ("python_version", "requires_python", "torch_backend")
+# How a server that runs already is reached.
+REACHING = ("api_key_env", "headers", "verify")
 # Keys that would be read and then have no effect in a lane of this form.
 IDLE = {
-    "python": MAKING,
-    "lock": (),
-    "command": MAKING,
-    "base_url": (*MAKING, "overlay", "env", "serve", "start", "waive"),
+    "python": (*MAKING, *REACHING),
+    "lock": REACHING,
+    "command": (*MAKING, *REACHING),
+    "base_url": (*MAKING, "overlay", "env", "start", "waive"),
 }
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class StartCommand(toml.Record):
@@ -57,6 +60,14 @@ class Lane(toml.Record):
     """The name that the server of a command gives its model, where it takes none of vLLM's flags:
     it then gets none, and need not have `/health`."""
 
+    api_key_env: Variable | None = None
+    """The environment variable that holds the key of this server; in place of --api-key-env."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Headers of every request to this server; `${NAME}` in a value is an environment variable."""
+    verify: bool | str = True
+    """How the server's certificate is checked: with the usual authorities, not at all, or with
+    those of this file or folder."""
+
     python_version: Annotated[str, Field(pattern=r"^3\.\d+(\.\d+)?$")] | None = None
     """The Python that the lock's environment is made on, wherever this machine has it: the bundle
     is the same whatever runs pytest."""
@@ -67,6 +78,7 @@ class Lane(toml.Record):
     overlay: str | None = None
     env: dict[str, str] = Field(default_factory=dict)
     serve: dict[str, Any] = Field(default_factory=dict)
+    """vLLM's flags; of a server that runs already, those that are known."""
     start: StartCommand = StartCommand()
     expects: Expects = Expects()
     waive: dict[str, str] = Field(default_factory=dict)
@@ -99,6 +111,10 @@ class Lane(toml.Record):
                 "served_model_name here is for a command that takes none of vLLM's flags; "
                 "elsewhere it is a flag, in [serve]"
             )
+        if wrong := [*request_headers.faults(self.headers)]:
+            raise ValueError("; ".join(wrong))
+        if self.api_key_env and request_headers.has(self.headers, request_headers.AUTHORIZATION):
+            raise ValueError("api_key_env and the header Authorization both are the key; keep one")
         idle = [key for key in IDLE[forms[0]] if key in self.model_fields_set]
         if idle:
             raise ValueError(
@@ -120,6 +136,13 @@ class Lane(toml.Record):
     def overlay_path(self) -> Path | None:
         """The overlay folder: beside the lane's TOML, else a shipped one."""
         return self._resolved(self.overlay) if self.overlay else None
+
+    @property
+    def authorities(self) -> bool | str:
+        """`verify`, with the path of a file of authorities taken from the lane's folder."""
+        if isinstance(self.verify, bool):
+            return self.verify
+        return str(self.file.parent / Path(self.verify).expanduser())
 
     def _resolved(self, name: str) -> Path:
         beside, shipped = self.file.parent / name, SHIPPED / name
@@ -153,4 +176,9 @@ def load(name: str, project: Path) -> Lane:
         )
     if lane.overlay_path is not None and not lane.overlay_path.is_dir():
         raise UserError(f"{lane.file}: the overlay {str(lane.overlay_path)!r} is not a folder")
+    if isinstance(lane.authorities, str) and not Path(lane.authorities).exists():
+        raise UserError(
+            f"{lane.file}: verify names the certificates of {lane.authorities!r}, which do not "
+            "exist: name a PEM file of certificate authorities, or true"
+        )
     return lane

@@ -15,7 +15,6 @@ from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.toml import fold, nearest
 from pytest_vllm_gates.checkpoints import miniatures, prompt_files
 from pytest_vllm_gates.client import http, ready
-from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.family import CheckpointEntry, Family
     from pytest_vllm_gates.catalog.lane import Lane
+    from pytest_vllm_gates.client.endpoint import Endpoint
 
 UNKNOWN = "unknown"
 MOST_CHARACTERS = 300
@@ -124,14 +124,14 @@ def family_of(source: str, project: Path) -> tuple[Family, str]:
     return recognised, f" (found by its architecture {architecture})"
 
 
-def served(family: Family, base_url: str, api_key: str | None) -> Checkpoint:
+def served(family: Family, endpoint: Endpoint) -> Checkpoint:
     """Return the checkpoint a running server serves, by what `/v1/models` gives as its root.
 
     A server that cannot be asked gives a checkpoint without a source that is worth anything: the
     boot gate will say what is wrong with it.
     """
     try:
-        with http.client(Endpoint(base_url.rstrip("/"), "", api_key)) as client:
+        with http.client(endpoint) as client:
             models = ready.served_models(client, timeout_s=ASK_TIMEOUT_S)
     except (httpx.HTTPError, ready.NotServing):
         models = {}

@@ -48,6 +48,7 @@ class Chat:
             base_url=endpoint.base_url,
             api_key=endpoint.api_key or "none",
             max_retries=0,
+            default_headers=dict(endpoint.headers),
             http_client=openai.DefaultHttpxClient(
                 trust_env=False,
                 timeout=REQUEST_TIMEOUT_S,

@@ -30,11 +30,9 @@ def client(endpoint: Endpoint, *, api_key: str | None = None) -> httpx.Client:
 
     The proxy settings of the environment are not used: they would send loopback traffic away.
     """
-    key = endpoint.api_key if api_key is None else api_key
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
     return httpx.Client(
         base_url=endpoint.root_url,
-        headers=headers,
+        headers=endpoint.request_headers(api_key),
         timeout=TIMEOUT_S,
         trust_env=False,
         transport=transport(endpoint),
@@ -45,7 +43,7 @@ def transport(endpoint: Endpoint) -> Recorder:
     """Return the transport that sends requests to a server and records them on its tape, if any."""
     root = urlsplit(endpoint.root_url).path
     return Recorder(
-        verify=encrypted(endpoint),
+        verify=endpoint.verify if encrypted(endpoint) else None,
         tape=endpoint.tape,
         root=root,
         bounds=endpoint.bounds,
@@ -54,7 +52,7 @@ def transport(endpoint: Endpoint) -> Recorder:
 
 
 def encrypted(endpoint: Endpoint) -> bool:
-    """Return whether the server is reached over TLS; loading certificates needlessly is slow."""
+    """Return whether the server is reached over TLS."""
     return endpoint.base_url.lower().startswith("https:")
 
 

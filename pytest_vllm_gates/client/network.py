@@ -6,13 +6,16 @@ A connection is not used again: the server may close an idle one just as the nex
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
 import httpcore2 as httpcore
+import httpx2 as httpx
 
 from pytest_vllm_gates.client.bounds import Interrupted
+from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
     import ssl
@@ -148,6 +151,26 @@ class BoundedBackend(httpcore.NetworkBackend):
     def sleep(self, seconds: float) -> None:
         """Wait between two tries."""
         self._backend.sleep(seconds)
+
+
+def tls(verify: bool | str) -> ssl.SSLContext:
+    """Return what TLS connections are made with.
+
+    `verify`: True for the usual authorities, False for none, else the path of a file or folder of
+    certificate authorities. Raises `UserError` for one that has none.
+    """
+    if isinstance(verify, bool):
+        return httpx.create_ssl_context(verify=verify)
+    import ssl  # noqa: PLC0415 - only for authorities of one's own
+
+    try:
+        if os.path.isdir(verify):  # noqa: PTH112 - the path is a text here
+            return ssl.create_default_context(capath=verify)
+        return ssl.create_default_context(cafile=verify)
+    except OSError as error:  # SSLError is one
+        raise UserError(
+            f"verify: {verify!r} is not a PEM file of certificate authorities: {error}"
+        ) from error
 
 
 def pool(backend: BoundedBackend, ssl_context: ssl.SSLContext | None) -> httpcore.ConnectionPool:

@@ -117,7 +117,7 @@ class Recorder(httpx.HTTPTransport):
     def __init__(
         self,
         *,
-        verify: bool,
+        verify: bool | str | None,
         tape: Tape | None = None,
         root: str = "",
         bounds: Bounds = DEFAULT,
@@ -125,11 +125,12 @@ class Recorder(httpx.HTTPTransport):
     ) -> None:
         """Keep it on `tape`; `root` is the path of the server's root, which is left out.
 
+        `verify` is that of `network.tls`; None without TLS, for loading certificates is slow.
         `strikes` are the server's, whichever transport it is reached by.
         """
         super().__init__(verify=False)
         self._backend = network.BoundedBackend()
-        self._pool = network.pool(self._backend, httpx.create_ssl_context() if verify else None)
+        self._pool = network.pool(self._backend, None if verify is None else network.tls(verify))
         self._bounds = bounds
         self._strikes = strikes or Strikes()
         self._tape = tape

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import httpx2 as httpx
 
+from pytest_vllm_gates.client import network
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -162,12 +164,15 @@ class _Client:
 
     def __init__(self, endpoint: Endpoint, body: Mapping[str, Any]) -> None:
         url = urlsplit(endpoint.base_url)
-        kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(url.netloc, timeout=ARRIVE_S)
+        self._connection = (
+            http.client.HTTPSConnection(
+                url.netloc, timeout=ARRIVE_S, context=network.tls(endpoint.verify)
+            )
+            if url.scheme == "https"
+            else http.client.HTTPConnection(url.netloc, timeout=ARRIVE_S)
+        )
         self._reply: http.client.HTTPResponse | None = None
-        headers = {"Content-Type": "application/json"}
-        if endpoint.api_key:
-            headers["Authorization"] = f"Bearer {endpoint.api_key}"
+        headers = {"Content-Type": "application/json", **endpoint.request_headers()}
         path = f"{url.path.rstrip('/')}/chat/completions"
         self._connection.request("POST", path, json.dumps(body), headers)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import pytest
 
 from pytest_vllm_gates.bounded.characters import shown, shown_in, written
+from pytest_vllm_gates.client import endpoint
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction import prompts, redactor as redaction_redactor
 from pytest_vllm_gates.redaction.blocks import KeyBlock
@@ -178,6 +179,8 @@ def redactor(options: Options, lanes: Sequence[Lane]) -> Redactor:
         hiding.learn_environment(lane.env)
         hiding.learn_table(lane.serve)
         hiding.learn_arguments([*(lane.command or ()), lane.base_url or ""])
+        hiding.learn_table(lane.headers)
+        hiding.learn(*endpoint.secrets(lane, os.environ))
     if options.redact_prompts == prompts.HASH:
         from pytest_vllm_gates.redaction.prompt_key import (  # noqa: PLC0415 - only here
             VARIABLE,

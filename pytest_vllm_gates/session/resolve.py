@@ -17,6 +17,7 @@ from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.catalog.waivers import of_lane
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.client import endpoint
 from pytest_vllm_gates.client.recorder import Tape
 from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
@@ -73,7 +74,7 @@ def resolve(options: Options) -> Run:
         left_out = [choose("repair", name, known) for name in options.without_repairs]
         options = replace(options, without_repairs=tuple(left_out))
         server_env[WITHOUT_VARIABLE] = ",".join(left_out)
-    other_lane = lanes.load(options.against, project) if options.against else None
+    other_lane = _other_lane(options, lane)
     if options.redact_prompts != prompts.KEEP:
         server_env[prompts.VARIABLE] = options.redact_prompts
     return Run(
@@ -97,6 +98,15 @@ def resolve(options: Options) -> Run:
     )
 
 
+def _other_lane(options: Options, lane: Lane) -> Lane | None:
+    """Return the lane of --against; raises `UserError` where either needs an unset variable."""
+    other = lanes.load(options.against, options.rootdir) if options.against else None
+    for running_lane in (lane, other):
+        if running_lane and running_lane.base_url:
+            endpoint.of_lane(running_lane, os.environ, options.api_key_env)
+    return other
+
+
 def _replayed(replays: Replays, family: Family, options: Options, lane: Lane) -> Subject:
     """Return the family of an incident, with its checkpoint where that was settled."""
     if replays.checkpoint:
@@ -111,9 +121,9 @@ def _subject(name: str, options: Options, lane: Lane) -> Subject:
         family, why = checkpoints_resolve.family_of(name, project)
         return Subject(family, checkpoints_resolve.resolve(family, name), why)
     family = families.load(name, project)
-    if options.base_url and not options.checkpoint:
-        key = os.environ.get(options.api_key_env)
-        return Subject(family, checkpoints_resolve.served(family, options.base_url, key))
+    if lane.base_url and not (options.checkpoint or lane.checkpoint):
+        server = endpoint.of_lane(lane, os.environ, options.api_key_env)
+        return Subject(family, checkpoints_resolve.served(family, server))
     return Subject(family, checkpoints_resolve.on_lane(family, lane, options.checkpoint))
 
 

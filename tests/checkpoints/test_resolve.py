@@ -11,6 +11,7 @@ import pytest
 from pytest_vllm_gates.catalog import family as families, lane as lanes
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.checkpoints import miniatures, resolve as resolver
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
     from conftest import Fakes
     from pytest_vllm_gates.catalog.family import Family
+
+
+def served_at(url: str) -> Endpoint:
+    return Endpoint(url, "")
 
 
 @pytest.fixture
@@ -156,16 +161,16 @@ def test_incomplete_miniature_names_the_build_command(
 def test_running_server_is_identified_by_its_model_name(
     qwen: Family, fakes: Fakes, name: str, checkpoint_name: str
 ) -> None:
-    assert resolver.served(qwen, fakes(names=(name,)).base_url, None).name == checkpoint_name
+    assert resolver.served(qwen, served_at(fakes(names=(name,)).base_url)).name == checkpoint_name
 
 
 def test_running_server_of_a_local_folder_is_identified(
     qwen: Family, fakes: Fakes, weights: Path
 ) -> None:
     server = fakes(names=(str(weights),))
-    assert resolver.served(qwen, server.base_url, None).name == "my-weights"
+    assert resolver.served(qwen, served_at(server.base_url)).name == "my-weights"
     fake = fakes(names=(str(miniatures.path("qwen3.5")),))
-    assert resolver.served(qwen, fake.base_url + "/", None).name == "miniature"
+    assert resolver.served(qwen, served_at(fake.base_url)).name == "miniature"
 
 
 def test_folder_that_a_server_names_is_no_checkpoint_without_a_config(
@@ -174,7 +179,7 @@ def test_folder_that_a_server_names_is_no_checkpoint_without_a_config(
     """A server may name anything: it neither ends the run nor has a folder here be read."""
     (tmp_path / "config.json").write_text("{")
     for name in ("/etc", str(tmp_path)):
-        assert resolver.served(qwen, fakes(names=(name,)).base_url, None).name == "unknown"
+        assert resolver.served(qwen, served_at(fakes(names=(name,)).base_url)).name == "unknown"
 
 
 def test_folder_that_a_server_names_is_no_relative_path(
@@ -182,19 +187,19 @@ def test_folder_that_a_server_names_is_no_relative_path(
 ) -> None:
     monkeypatch.chdir(weights.parent)
     server = fakes(names=(f"./{weights.name}",))
-    assert resolver.served(qwen, server.base_url, None).name == "unknown"
+    assert resolver.served(qwen, served_at(server.base_url)).name == "unknown"
 
 
 @pytest.mark.parametrize(("faults", "key"), [("", "theirs"), ("no-openai", None)])
 def test_server_without_a_model_name_has_an_unknown_checkpoint(
     qwen: Family, fakes: Fakes, faults: str, key: str | None
 ) -> None:
-    checkpoint = resolver.served(qwen, fakes(faults, key=key).base_url, None)
+    checkpoint = resolver.served(qwen, served_at(fakes(faults, key=key).base_url))
     assert checkpoint.name == "unknown"
 
 
 def test_absent_server_has_an_unknown_checkpoint(qwen: Family) -> None:
-    assert resolver.served(qwen, "http://127.0.0.1:9/v1", None).name == "unknown"
+    assert resolver.served(qwen, served_at("http://127.0.0.1:9/v1")).name == "unknown"
 
 
 # Which family a checkpoint is of.

@@ -127,8 +127,36 @@ def test_no_form_is_refused(tmp_path: Path) -> None:
 
 
 def test_keys_without_effect_are_refused(tmp_path: Path) -> None:
-    message = refusal(tmp_path, 'base_url = "http://h/v1"\n[serve]\nmax_model_len = 1\n')
-    assert "serve would do nothing in a lane that has base_url; leave it out" in message
+    message = refusal(tmp_path, 'base_url = "http://h/v1"\n[env]\nA = "1"\n')
+    assert "env would do nothing in a lane that has base_url; leave it out" in message
+    message = refusal(tmp_path, 'python = "python3"\nverify = false\n[headers]\nX-A = "1"\n')
+    assert "headers, verify would do nothing in a lane that has python; leave it out" in message
+
+
+def test_running_server_s_lane_has_known_flags_and_how_it_is_reached(tmp_path: Path) -> None:
+    text = 'base_url = "http://h/v1"\napi_key_env = "KEY"\nverify = "ca.pem"\n'
+    text += '[headers]\nx-canary = "${TOKEN}"\n[serve]\nmax_model_len = 4096\n'
+    write(tmp_path, "mine.toml", 'title = "mine"\n' + text)
+    with pytest.raises(UserError, match=r"ca\.pem', which do not exist"):
+        lanes.load("mine", tmp_path)
+    ca = write(tmp_path, "ca.pem", "")
+    lane = lanes.load("mine", tmp_path)
+    assert (lane.serve, lane.authorities) == ({"max_model_len": 4096}, str(ca))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('"X A" = "1"', "'X A' is not the name of a header"),
+        ('Connection = "close"', "Connection is set by the client itself"),
+        ('X-A = "1"\nx-a = "2"', "X-A and x-a are the same header"),
+        ('X-A = "1\\r\\nX-B: 2"', "the value of X-A has to be one line"),
+        ('Authorization = "Basic x"', "api_key_env and the header Authorization both are the key"),
+    ],
+)
+def test_header_that_cannot_be_sent_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    head = 'base_url = "http://h/v1"\napi_key_env = "KEY"\n[headers]\n'
+    assert message in refusal(tmp_path, head + text + "\n")
 
 
 def test_served_model_name_needs_a_command(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class RawServer:
         with self._lock:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-        if data := _received(connection):
+        if data := received(connection):
             self.requests_seen.append(data)
             self._answer(connection, data)
         with self._lock:
@@ -103,7 +103,7 @@ class RawServer:
         self._socket.close()
 
 
-def _received(connection: socket.socket) -> bytes:
+def received(connection: socket.socket) -> bytes:
     """Return a whole request; nothing where the client closes before its end."""
     data = bytearray()
     size: float = math.inf

@@ -62,9 +62,7 @@ def measure(
         raise UserError(why)
     url = urlsplit(endpoint.base_url)
     assert url.hostname  # noqa: S101 - or that was why not
-    headers = {"Content-Type": "application/json"}
-    if endpoint.api_key:
-        headers["Authorization"] = f"Bearer {endpoint.api_key}"
+    headers = {"Content-Type": "application/json", **endpoint.request_headers()}
     job = Job(
         url.hostname, url.port or 80, headers, tuple(requests), users, silence_s, seconds, workers
     )
