@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.bounded import read as bounded_read
-from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.catalog import family as families, project as projects
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.client.endpoint import Endpoint
@@ -130,7 +130,7 @@ def family_of(name: str | None, sends: Sequence[Sent]) -> tuple[Family, str]:
 
     Raises `UserError` where the name says nothing.
     """
-    project = Path.cwd()
+    project = projects.current()
     model_names = [
         model_name
         for model_name in (body_of(sent).get("model") for sent in sends)
@@ -208,7 +208,7 @@ def run(options: argparse.Namespace) -> int:
     redactor.learn(key)
     endpoint = Endpoint(_url(options.base_url), "", key)
     family, model = family_of(options.model, [capture_request])
-    served = checkpoints_resolve.served(family, endpoint.base_url, key)
+    served = checkpoints_resolve.served(family, endpoint)
     before = incidents_parts.metrics(endpoint)
     (sent,) = resend(endpoint, [capture_request], options.timeout)
     if sent.status is None:

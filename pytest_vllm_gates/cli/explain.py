@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import files
-from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes, project as projects
 from pytest_vllm_gates.checkpoints.files import Model
 from pytest_vllm_gates.diagnosis import explain, signature
 from pytest_vllm_gates.environment import environment
@@ -45,7 +45,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(options: argparse.Namespace) -> int:
     """Print what the log says; 1 where it is an error that no signature knows."""
-    project = Path.cwd()
+    project = projects.current()
     path = Path(options.log)
     classes = signature.load_all(project)
     situation = _situation(options.lane, project) if options.here or options.lane else None

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.history import store as history_store
 from pytest_vllm_gates.history.types import FILE, trends
@@ -24,17 +25,17 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     parser.add_argument("--json", action="store_true", help="as JSON, whole")
     parser.add_argument(
-        "--history", type=Path, default=FILE, metavar="PATH", help=f"the file (default {FILE})"
+        "--history", type=Path, metavar="PATH", help=f"the file (default {FILE} of the project)"
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the runs; a file that cannot be read is a `UserError`."""
-    family = options.model
+    family, path = options.model, options.history or projects.current() / FILE
     if family is not None:
-        family = choose("family in this history", family, history_store.families(options.history))
-    runs = history_store.runs(options.history, options.limit, family)
+        family = choose("family in this history", family, history_store.families(path))
+    runs = history_store.runs(path, options.limit, family)
     if options.json:
         print(json.dumps(report.document(runs), indent=2, ensure_ascii=False))
         return 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import files
-from pytest_vllm_gates.catalog import lane as lanes
+from pytest_vllm_gates.catalog import lane as lanes, project as projects
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.preflight import gather
@@ -31,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     machine = machine_inspect.inspect()
     bundle = None
     if options.lane:
-        lane = lanes.load(options.lane, Path.cwd())
+        lane = lanes.load(options.lane, projects.current())
         bundle = gather.of(environment.at_hand(lane, cache=files.default_cache()))
     if options.json:
         document: dict[str, Any] = {"machine": report_environment.machine_document(machine)}

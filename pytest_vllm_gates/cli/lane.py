@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import files
-from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.catalog import family as families, lane as lanes, project as projects
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import build as environment_build, environment
 from pytest_vllm_gates.errors import UserError
@@ -79,7 +79,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run_list(options: argparse.Namespace) -> int:
     """Print every lane; one whose file is faulty is told with what is wrong."""
-    project = Path.cwd()
+    project = projects.current()
     default = "cuda" if machine_inspect.inspect().gpus else "cpu"
     rows = [_row(name, project, default) for name in lanes.files(project)]
     if options.json:
@@ -110,7 +110,7 @@ def _row(name: str, project: Path, default: str) -> report.LaneRow:
 
 def run_diff(options: argparse.Namespace) -> int:
     """Print what differs; 1 where a frozen lane is no longer what was frozen."""
-    project, machine = Path.cwd(), machine_inspect.inspect()
+    project, machine = projects.current(), machine_inspect.inspect()
     sides, problems = [], []
     for name in (options.ours, options.theirs):
         lane = lanes.load(name, project)
@@ -133,7 +133,7 @@ def run_diff(options: argparse.Namespace) -> int:
 
 def run_make(options: argparse.Namespace) -> int:
     """Make a lane's environment, and print its interpreter alone, for a shell to use."""
-    lane = lanes.load(options.name, Path.cwd())
+    lane = lanes.load(options.name, projects.current())
     made = environment.prepare(lane, cache=files.default_cache(), progress=_progress())
     problem = _tampered(lane, made)
     if options.json:
@@ -152,7 +152,7 @@ def run_make(options: argparse.Namespace) -> int:
 
 def run_freeze(options: argparse.Namespace) -> int:
     """Write an environment down as a lane; say what it holds and what it cannot."""
-    project = Path.cwd()
+    project = projects.current()
     known = lanes.files(project)
     file = freeze.target(options.name, project, known, force=options.force)
     source = options.source or (options.name if options.name in known else None)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import files
-from pytest_vllm_gates.catalog import family as families, lane as lanes
+from pytest_vllm_gates.catalog import family as families, lane as lanes, project as projects
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import environment
@@ -43,7 +43,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(options: argparse.Namespace) -> int:
     """Run the checks and print them; 1 where one fails."""
-    project = Path.cwd()
+    project = projects.current()
     names = [
         choose("check", name, preflight_checks.CHECKS)
         for name in options.check or preflight_checks.CHECKS

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.report import checks as report_checks
@@ -29,7 +29,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(options: argparse.Namespace) -> int:
     """Print the signatures; there is nothing that could fail."""
-    classes = signature.load_all(None if options.markdown else Path.cwd())
+    classes = signature.load_all(None if options.markdown else projects.current())
     if options.name:
         name = choose("class of signatures", options.name, [each.name for each in classes])
         classes = tuple(each for each in classes if each.name == name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -68,7 +69,8 @@ def parse(config: pytest.Config) -> Options | None:
         return None
     _refuse_contradictions(line)
     found = table.Options(
-        rootdir=config.rootpath,
+        rootdir=project_of(config),
+        invocation_dir=config.invocation_params.dir,
         verbose=config.get_verbosity() > 0,
         claimed=line.claimed,
         **{
@@ -76,6 +78,21 @@ def parse(config: pytest.Config) -> Options | None:
         },
     )
     return _settled(found)
+
+
+def project_of(config: pytest.Config) -> Path:
+    """Return the folder in which a run looks for lanes, families and goldens.
+
+    `--rootdir` and `-c` say which it is. Otherwise it is found from where pytest was called, or,
+    outside of every project, from the paths of tests that were typed.
+    """
+    from pytest_vllm_gates.catalog import project  # noqa: PLC0415 - an inert plugin is light
+
+    if config.option.rootdir or config.option.inifilename:
+        return config.rootpath
+    here = config.invocation_params.dir
+    named = [Path(here, str(name).partition("::")[0]) for name in config.option.file_or_dir]
+    return project.find(here, *(path for path in named if not path.is_relative_to(project.PACKAGE)))
 
 
 def _settled(found: Options) -> Options:

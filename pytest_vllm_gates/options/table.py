@@ -6,15 +6,14 @@ and the parsed record are made from the fields of `Options`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.options import kinds
 from pytest_vllm_gates.options.record import ALWAYS, option
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_vllm_gates.load.types import Workers
     from pytest_vllm_gates.options.names import ClaimedName
 
@@ -40,12 +39,15 @@ NO_LANE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
     """What was asked for. Paths are absolute, times in seconds."""
 
     rootdir: Path
+    """The project's folder, which need not be pytest's rootdir."""
     verbose: bool
+    invocation_dir: Path = dataclasses.field(default_factory=Path.cwd)
+    """Where pytest was called: relative paths of its arguments start there."""
     claimed: tuple[ClaimedName, ...] = ()
     """The short names that belong to other plugins in this run."""
 
