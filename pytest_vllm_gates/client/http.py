@@ -62,12 +62,13 @@ def post(endpoint: Endpoint, path: str, body: Mapping[str, Any]) -> httpx.Respon
         return http.post(path, json={"model": endpoint.model, **body})
 
 
-def version(endpoint: Endpoint) -> str | None:
+def version(endpoint: Endpoint, timeout_s: float = TIMEOUT_S) -> str | None:
     """Return the server's version of vLLM (`GET /version`), None where it does not say."""
     with client(endpoint) as http:
         try:
             with reading("the answer of /version"):
-                return str(http.get("/version").raise_for_status().json()["version"])
+                reply = http.get("/version", timeout=timeout_s).raise_for_status()
+                return str(reply.json()["version"])
         except httpx.HTTPError:
             return None
 

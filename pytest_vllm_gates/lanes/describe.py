@@ -66,6 +66,8 @@ class BundleDescription:
     """sha256 of the tokenizer's files, by family."""
     checkpoints: Mapping[str, NamedValues] | None = None
     """Source, revision and sha256 of the config, by family."""
+    partial: bool = False
+    """Whether `versions` and `flags` are those known alone, as of a server that runs already."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class BundleDiff:
 GIB = 2**30
 NONE = "none"
 COMMAND = "command"
+VLLM = "vllm"
 
 
 def of(
@@ -108,17 +111,16 @@ def of(
     *,
     overlay: Path | None = None,
     without: Collection[str] = (),
+    server_version: str | None = None,
 ) -> BundleDescription:
     """Return what a lane serves these families' checkpoints with; nothing is booted or fetched.
 
-    `overlay` is the folder that takes effect, `without` the names of repairs left out of it.
+    `overlay` is the folder that takes effect, `without` the names of repairs left out of it;
+    `server_version` is what a running server tells of itself (`GET /version`).
     """
     subjects = tuple(subjects)
     if lane.base_url is not None:
-        (url,) = redacted_words([lane.base_url])
-        return BundleDescription(
-            lane.name, {"base_url": url}, seals={"base_url": seal(lane.base_url)}
-        )
+        return _running(lane, [family.name for family, _ in subjects] or [""], server_version)
     this_machine = machine if gather.serves_here(lane) else None
     device, cuda = bundle.serves_on(environment.folders, environment.versions)
     serve = {
@@ -159,6 +161,21 @@ def of(
             for family, checkpoint in subjects
         }
         or None,
+    )
+
+
+def _running(lane: Lane, families: Iterable[str], server_version: str | None) -> BundleDescription:
+    """Return what is known of a server that runs already: its version, and its lane's facts."""
+    assert lane.base_url is not None  # noqa: S101 - the caller has seen to it
+    (url,) = redacted_words([lane.base_url])
+    facts = {flag: _flag(flag, value) for flag, value in catalog_flags.merged(lane.serve).items()}
+    return BundleDescription(
+        lane.name,
+        {"base_url": url},
+        versions={VLLM: server_version} if server_version else None,
+        flags=dict.fromkeys(families, facts) if facts else None,
+        seals={"base_url": seal(lane.base_url), **_seals(lane, [lane.serve])},
+        partial=True,
     )
 
 

