@@ -13,7 +13,7 @@ from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
 from pytest_vllm_gates.environment import build as environment_build, environment
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_together
-from pytest_vllm_gates.lanes import describe as lanes_describe, freeze
+from pytest_vllm_gates.lanes import describe as lanes_describe, freeze, running
 from pytest_vllm_gates.lanes.diff import differences
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.preflight import gather
@@ -118,7 +118,14 @@ def run_diff(options: argparse.Namespace) -> int:
         known = [families.load(model, project) for model in options.model]
         subjects = [(family, checkpoints_resolve.on_lane(family, lane)) for family in known]
         sides.append(
-            lanes_describe.of(lane, lane_environment, machine, subjects, overlay=lane.overlay_path)
+            lanes_describe.of(
+                lane,
+                lane_environment,
+                machine,
+                subjects,
+                overlay=lane.overlay_path,
+                server_version=running.version(lane),
+            )
         )
         problems.append(_tampered(lane, lane_environment))
     diff = differences(*sides)
