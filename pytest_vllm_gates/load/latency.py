@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.types import AnsweredRequest, Phase
 
 P95, P99 = 0.95, 0.99
+PERCENTILES = (50, 90, 95, 99)
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def figures(phase: Phase, limits: plans.LoadLimits) -> dict[str, Any]:
         "requests_per_s": round(len(latencies) / phase.took_s, 3),
         "goodput_per_s": round(goodput(phase.answers, _request_limits(limits), phase.took_s), 3),
         **{
-            name: {f"p{share}": round(percentile(values, share / 100), 4) for share in (50, 95, 99)}
+            name: {f"p{share}": round(percentile(values, share / 100), 4) for share in PERCENTILES}
             for name, values in several.items()
             if values
         },

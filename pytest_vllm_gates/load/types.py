@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +11,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.load.trace import Replay
     from pytest_vllm_gates.server.metrics import Load
     from pytest_vllm_gates.server.watchdog import Hang, RestState
+
+
+LOOKS_KEPT = 100
 
 
 @dataclass(frozen=True)
@@ -212,6 +216,26 @@ class LoadResult:
     soak: tuple[SoakBlock, ...] = ()
     ramp: tuple[RampStep, ...] = ()
     trace: Replay | None = None
+
+    def looks(self) -> dict[str, list[list[float]]]:
+        """Return the server's own figures over each phase, as JSON.
+
+        A look is [seconds since the first one, running, waiting, share of the KV cache in use]; of
+        many looks `LOOKS_KEPT` are kept, evenly taken.
+        """
+        return {
+            phase.name: [
+                [
+                    round(load.at - phase.seen[0].at, 2),
+                    load.running,
+                    load.waiting,
+                    round(load.kv_usage, 4),
+                ]
+                for load in islice(phase.seen, 0, None, -(-len(phase.seen) // LOOKS_KEPT))
+            ]
+            for phase in self.phases
+            if phase.seen
+        }
 
     def as_evidence(self) -> dict[str, Any]:
         """Return the server's own figures during each phase, as JSON."""

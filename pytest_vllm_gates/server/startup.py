@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.server import metrics
@@ -20,9 +21,12 @@ LOG_BYTES = 4 * 2**20
 
 def observe(endpoint: Endpoint, log: Path | None) -> Startup:
     """Return what a running server tells of its start; without a log only what its metrics do."""
-    text = read_from(log)[:LOG_BYTES] if log and log.exists() else ""
-    startup = read(text)
-    return Startup(startup.facts, startup.figures, metrics.cache_config(endpoint))
+    return replace(read_log(log), cache=metrics.cache_config(endpoint))
+
+
+def read_log(log: Path | None) -> Startup:
+    """Return what a log's file tells of a start; nothing without a log."""
+    return read(read_from(log)[:LOG_BYTES] if log and log.exists() else "")
 
 
 def read(text: str) -> Startup:
@@ -33,12 +37,15 @@ def read(text: str) -> Startup:
     facts = {
         fact.name: captured for fact in startup_patterns.facts if (captured := value(fact, lines))
     }
-    figures = {
-        figure.name: float(captured.replace(",", ""))
-        for figure in startup_patterns.figures
-        if (captured := value(figure, lines))
-    }
-    return Startup(facts, figures)
+    figures, phases_s = (
+        {
+            figure.name: float(captured.replace(",", ""))
+            for figure in wanted
+            if (captured := value(figure, lines))
+        }
+        for wanted in (startup_patterns.figures, startup_patterns.phases)
+    )
+    return Startup(facts, figures, phases_s=phases_s)
 
 
 def value(pattern: Pattern, lines: str) -> str:

@@ -43,6 +43,7 @@ class Patterns(toml.Record):
 
     facts: tuple[Pattern, ...]
     figures: tuple[Pattern, ...]
+    phases: tuple[Pattern, ...]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ class Startup:
     """Tokens, GiB and requests, as each one's name says."""
     cache: Mapping[str, str] = field(default_factory=dict)
     """The labels of `vllm:cache_config_info`."""
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that the server's log gives for a phase of the start. They are not compared: another
+    boot of the same server takes another time."""
 
     def concurrency_at(self, tokens: int) -> float | None:
         """Return how many requests of so many tokens have room in the KV cache at once.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_vllm_gates.server.startup import read
+from pytest_vllm_gates.server.startup_check import as_toml, changes
 
 HEALTHY = Path(__file__).parent.parent / "signatures" / "healthy"
 CPU_0_32 = """\
@@ -118,3 +120,21 @@ def test_unreported_values_are_unknown() -> None:
     assert (startup.facts, startup.figures) == ({}, {})
     assert startup.concurrency_at(100) is None
     assert startup.kv_bytes is None
+
+
+def test_phases_of_a_start_are_read_in_seconds() -> None:
+    startup = read((HEALTHY / "gpu-0.32-qwen3.5.log").read_text())
+    assert startup.phases_s == {
+        "weights": 12.61, "engine": 43.21, "compiling": 14.02, "graphs": 5.0,
+    }  # fmt: skip
+    assert read(GPU_OLDER).phases_s == {"weights": 6.43}
+    assert read(CPU_0_32).phases_s == {}
+
+
+def test_phases_are_no_part_of_a_recorded_start() -> None:
+    """Another boot takes another time, which is no change of the server."""
+    startup = read((HEALTHY / "gpu-0.32-qwen3.5.log").read_text())
+    slower = replace(startup, phases_s={"weights": 99.0})
+    assert "12.61" not in as_toml("t", startup)
+    assert list(changes(startup, slower)) == []
+    assert startup.as_evidence() == slower.as_evidence()
