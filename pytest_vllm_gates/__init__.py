@@ -25,15 +25,16 @@ if TYPE_CHECKING:
         Case,
         Finding,
         Inconclusive,
+        Infrastructure,
         MissingBaseline,
         MissingGolden,
         NotApplicable,
         Outcome,
     )
     from pytest_vllm_gates.prompts.reference import ReferenceRenderer
-    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.launch import Launch
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,7 @@ __all__ = [
     "Finding",
     "Goldens",
     "Inconclusive",
+    "Infrastructure",
     "Lane",
     "Launch",
     "MissingBaseline",
@@ -79,8 +81,9 @@ _MODULES = {
     "Finding": "outcomes",
     "Goldens": "session.golden_files",
     "Inconclusive": "outcomes",
+    "Infrastructure": "outcomes",
     "Lane": "catalog.lane",
-    "Launch": "session.boot",
+    "Launch": "session.launch",
     "MissingBaseline": "outcomes",
     "MissingGolden": "outcomes",
     "NotApplicable": "outcomes",

@@ -31,10 +31,16 @@ class Outcome(StrEnum):
     NOT_APPLICABLE = "N/A"
 
 
+INFRASTRUCTURE = "infrastructure"
+"""The cause of what is `Infrastructure`."""
+
+
 class Undecided(Exception):  # noqa: N818 - an outcome, not an error
     """Raised by a test that neither passed nor failed; subclasses say which outcome it is."""
 
     outcome: ClassVar[Outcome]
+    cause: ClassVar[str] = ""
+    """The kind of reason, where one is told apart."""
     breaks: ClassVar[bool] = False
     """Whether the exit status counts it as something that broke."""
 
@@ -44,6 +50,15 @@ class Blocked(Undecided):
 
     outcome = Outcome.BLOCKED
     breaks = True
+
+
+class Infrastructure(Blocked):
+    """What surrounds the server failed: the network, a gateway, the disk, a port, a package.
+
+    It says nothing of what is served: never a regression, and no incident.
+    """
+
+    cause = INFRASTRUCTURE
 
 
 class MissingGolden(Undecided):
@@ -89,6 +104,8 @@ class TestResult:
     outcome: Outcome
     reason: str = ""
     breaks: bool = False
+    cause: str = ""
+    """`INFRASTRUCTURE`, or empty."""
     duration_s: float = 0.0
     evidence: dict[str, Any] = field(default_factory=dict)
 

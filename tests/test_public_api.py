@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
 NAMES = [
     "Answer", "Blocked", "Case", "Chat", "Checking", "Checkpoint", "Conversation", "Endpoint",
-    "Evidence", "Family", "Finding", "Goldens", "Inconclusive", "Lane", "Launch",
+    "Evidence", "Family", "Finding", "Goldens", "Inconclusive", "Infrastructure", "Lane", "Launch",
     "MissingBaseline", "MissingGolden", "NotApplicable", "Outcome", "ReferenceRenderer",
     "Refused", "Rendering", "ToolCall", "Usage", "settings_golden",
 ]  # fmt: skip

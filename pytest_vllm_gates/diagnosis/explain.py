@@ -178,6 +178,7 @@ class _ExplanationBuilder:
             supported_by=tuple(agrees),
             contradicted_by=tuple(disagrees),
             references=signature.references,
+            infrastructure=signature.infrastructure,
         )
 
     def _confidence(

@@ -151,6 +151,8 @@ class Signature(toml.Record):
     """Regular expressions, searched in a line without its prefixes; any one is enough."""
     sources: tuple[Source, ...] = ()
     references: tuple[str, ...] = ()
+    infrastructure: bool = False
+    """Whether it says nothing of the bundle: a full disk, a taken port, a Hub out of reach."""
     when: LineConditions = LineConditions()
     text: SignatureText
     machine: MachineRules = MachineRules()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.client.chat import Chat
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.launch import Launch
 
 pytestmark = pytest.mark.boot
 
@@ -36,6 +36,8 @@ def test_boots(launch: Launch, evidence: Evidence) -> None:
     evidence.update(launch.boot.evidence)
     if launch.boot.times:
         evidence.update(dataclasses.asdict(launch.boot.times))
+        evidence["phases_s"] = launch.phases_s()
+    launch.check_surroundings()
     if not launch.ok:
         pytest.fail(launch.explain(), pytrace=False)
 

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.goldens import Rendering
     from pytest_vllm_gates.prompts.reference import ReferenceRenderer
-    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.launch import Launch
 
 pytestmark = [pytest.mark.chat_template, pytest.mark.without_weights]
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.client.questions import Questions
     from pytest_vllm_gates.fixtures.checking import Checking
-    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.launch import Launch
     from pytest_vllm_gates.session.run import Run
 
 pytestmark = pytest.mark.isolation

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.plans import Traffic
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.load.types import LoadResult
-    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.launch import Launch
 
 pytestmark = pytest.mark.load
 
@@ -66,7 +66,10 @@ def test_tokens_are_as_many_as_the_server_counts(
     checking(findings, cases, "tokens get lost between the engine and the client")
 
 
-def test_planned_streams_run_at_once(loaded: LoadResult, checking: Checking) -> None:
+def test_planned_streams_run_at_once(
+    loaded: LoadResult, checking: Checking, evidence: Evidence
+) -> None:
+    evidence["looks"] = loaded.looks()
     findings, cases = checks.below_concurrency(loaded)
     if not cases:
         raise NotApplicable("the server does not tell what runs and waits, or was too quick to see")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.long_context.types import LadderResult
     from pytest_vllm_gates.numerics.checks import Tolerance
     from pytest_vllm_gates.numerics.types import ReferenceScores
-    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.launch import Launch
 
 pytestmark = pytest.mark.long_context
 

@@ -21,9 +21,9 @@ from pytest_vllm_gates.server import startup_check
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.lane import Lane
-    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
+    from pytest_vllm_gates.session.launch import Launch
     from pytest_vllm_gates.session.run import Subject
 
 pytestmark = pytest.mark.startup

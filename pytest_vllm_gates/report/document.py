@@ -119,6 +119,7 @@ def results(document: Mapping[str, Any]) -> list[TestResult]:
             test=test["test"],
             outcome=Outcome(test["outcome"]),
             reason=test["reason"],
+            cause=test.get("cause", ""),
             duration_s=test["duration_s"],
             evidence=test["evidence"],
         )
@@ -198,6 +199,8 @@ def _test(test: TestResult, facts: ReportFacts) -> dict[str, Any]:
         "duration_s": round(test.duration_s, 3),
         "evidence": test.evidence,
     }
+    if test.cause:
+        entry["cause"] = test.cause
     if command := facts.reproduce.get((test.family, test.gate, test.test)):
         entry["reproduce"] = command
     return entry

@@ -43,6 +43,8 @@ class Diagnosis:
     """What this machine says for it."""
     contradicted_by: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    infrastructure: bool = False
+    """Whether what surrounds the server fails: the disk, a port, the Hub."""
 
     @property
     def headline(self) -> str:
@@ -104,6 +106,14 @@ class Explanation:
         if self.answer:
             return self.answer.id
         return UNKNOWN if self.unknown else None
+
+    @property
+    def of_infrastructure(self) -> bool:
+        """Whether the answer is surely a failure of what surrounds the server."""
+        answer = self.answer
+        return bool(
+            answer and answer.infrastructure and answer.confidence is not Confidence.POSSIBLE
+        )
 
     @property
     def name(self) -> str:

@@ -8,10 +8,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import httpx2 as httpx
-
 from pytest_vllm_gates.catalog import flags
-from pytest_vllm_gates.client import http, ready
+from pytest_vllm_gates.client import ready
 from pytest_vllm_gates.client.bounds import DEFAULT, Bounds
 from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.environment.overlay import lane_environment
@@ -223,43 +221,6 @@ class Server:
         # An explanation quotes the log itself, and reads one of any size.
         excerpt = () if explanation and explanation.id else earliest_error(log)
         return Failure(what=message, log=log, excerpt=excerpt, explanation=explanation)
-
-
-def attach(
-    base_url: str,
-    api_key: str | None,
-    timeout_s: float,
-    tape: Tape | None = None,
-    bounds: Bounds = DEFAULT,
-) -> Boot:
-    """Take a server that already runs: find what it serves and ask it one real chat."""
-    endpoint = Endpoint(base_url.rstrip("/"), "", api_key, tape, bounds)
-    evidence: dict[str, Any] = {"base_url": endpoint.base_url}
-    started = time.monotonic()
-    try:
-        with http.client(endpoint) as client:
-            models = ready.served_models(client)
-        if not models:
-            raise ready.NotServing("the server lists no model")  # noqa: TRY301
-        endpoint = replace(endpoint, model=next(iter(models)))
-        evidence["served"] = models[endpoint.model]
-        chat = server_ready.first_chat(endpoint, timeout_s)
-    except httpx.HTTPError as error:
-        return Boot(
-            failure=Failure(
-                f"no server answers at {base_url}: {error}",
-                hint=f"curl {endpoint.base_url}/models",
-            ),
-            evidence=evidence,
-        )
-    except ready.NotServing as error:
-        hint = "export OPENAI_API_KEY, or name its variable with --api-key-env"
-        return Boot(failure=Failure(f"{base_url}: {error}", hint=hint), evidence=evidence)
-    total_s = time.monotonic() - started
-    times = BootTimes(
-        health_s=total_s - chat.total_s, first_chat_s=total_s, first_token_s=chat.first_token_s
-    )
-    return Boot(endpoint=endpoint, times=times, evidence=evidence)
 
 
 def command(plan: LaunchPlan, port: int, alias: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.client.ready import PROBE_TIMEOUT_S, NotServing, served_models
+from pytest_vllm_gates.client.ready import PROBE_TIMEOUT_S, NotServing, refused, served_models
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,16 +51,21 @@ def healthy(endpoint: Endpoint, *, by_models: bool = False) -> bool:
 
 
 def first_chat(endpoint: Endpoint, timeout_s: float) -> FirstChat:
-    """Send one streamed chat and wait for its end; raises `NotServing` when none comes back."""
+    """Send one streamed chat and wait for its end.
+
+    Raises `NotServing` when none comes back, `NotReached` when something before the server answers.
+    """
     started = time.monotonic()
     body = {"model": endpoint.model, **FIRST_CHAT}
     try:
         with (
             http.client(endpoint) as client,
-            client.stream("POST", "/v1/chat/completions", json=body, timeout=timeout_s) as reply,
+            client.stream("POST", http.CHAT, json=body, timeout=timeout_s) as reply,
         ):
             if reply.status_code != httpx.codes.OK:
                 reply.read()
+                if before := refused(reply.status_code, http.CHAT):
+                    raise before
                 raise NotServing(
                     f"the first chat was answered {reply.status_code}: {reply.text[:500]}"
                 )

@@ -28,6 +28,14 @@ class Failure:
     hint: str = ""
     explanation: Explanation | None = None
     """What the log's signatures say; None where there is no log, or nothing to know it by."""
+    infrastructure: bool = False
+    """Whether it says nothing of what is served: the network, a gateway, the disk, a package."""
+
+    @property
+    def of_infrastructure(self) -> bool:
+        """Whether what surrounds the server failed, by what is known of it or by its log."""
+        named = self.explanation is not None and self.explanation.of_infrastructure
+        return self.infrastructure or named
 
     @property
     def brief(self) -> str:
@@ -35,6 +43,12 @@ class Failure:
         brief = self.explanation.brief if self.explanation else ""
         headline = self.what.splitlines()[0]
         return f"{headline}: {brief}" if brief else headline
+
+    @property
+    def with_next_step(self) -> str:
+        """The failure with its next step on the first line, which is all that a summary shows."""
+        step = f"; next: {self.hint}" if self.hint else ""
+        return "\n".join([f"{self.brief}{step}", *self.explain().splitlines()[1:]])
 
     def explain(self) -> str:
         """Return the failure as a person reads it in a terminal."""

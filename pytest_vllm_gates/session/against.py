@@ -34,7 +34,7 @@ from pytest_vllm_gates.report import document as report_document
 from pytest_vllm_gates.server import startup_check
 from pytest_vllm_gates.server.log import LogWatch, read_from
 from pytest_vllm_gates.session import boot as session_boot, unwritten
-from pytest_vllm_gates.session.boot import Launch
+from pytest_vllm_gates.session.launch import Launch
 from pytest_vllm_gates.session.run import OtherRun
 from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
 from pytest_vllm_gates.throughput.decide import Conclusion, Decision, against_lane

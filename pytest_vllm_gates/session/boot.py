@@ -1,4 +1,4 @@
-"""Boots a family's server for a run, or attaches to a kept one; gates get it as a `Launch`."""
+"""Boots a family's server for a run, or attaches to one that runs."""
 
 from __future__ import annotations
 
@@ -6,45 +6,40 @@ import contextlib
 import os
 import time
 from dataclasses import replace
-from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import files
 from pytest_vllm_gates.checkpoints import prompt_files
+from pytest_vllm_gates.client import endpoint as endpoints
 from pytest_vllm_gates.client.bounds import Bounds
 from pytest_vllm_gates.client.recorder import BOOT
 from pytest_vllm_gates.environment import environment as environments
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.incidents import parts as incidents_parts
 from pytest_vllm_gates.machine import inspect as machine_inspect
-from pytest_vllm_gates.outcomes import Blocked
+from pytest_vllm_gates.outcomes import Infrastructure
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
 from pytest_vllm_gates.report import checks as preflight_report
 from pytest_vllm_gates.report.environment import bundle_document
-from pytest_vllm_gates.server import launch
+from pytest_vllm_gates.server import attach as attaching, launch
 from pytest_vllm_gates.server.kept import registry as kept_registry
-from pytest_vllm_gates.server.types import DID_NOT_BOOT, GONE, KEPT, Boot, Failure
+from pytest_vllm_gates.server.types import Boot, Failure
 from pytest_vllm_gates.session import all_reduce, unwritten
 from pytest_vllm_gates.session.explain import explainer
 from pytest_vllm_gates.session.keep_server import ServerKeeping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
-    from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.environment.environment import Environment
     from pytest_vllm_gates.options.table import Options
     from pytest_vllm_gates.preflight.types import Check, Situation
-    from pytest_vllm_gates.server.launch import Server
-    from pytest_vllm_gates.server.startup_check import Startup
     from pytest_vllm_gates.session.run import Run, Subject
 
 MEMORY_BACK_S = 5.0
 MEMORY_POLL_S = 0.5
 PREFLIGHT = "preflight"
-GUARDS = 2
-"""The outer and the inner guard come first among a server's processes (`process/guard.py`)."""
 
 
 def boot(
@@ -56,16 +51,16 @@ def boot(
 ) -> tuple[Boot, launch.Server | None]:
     """Boot a family, or attach to what runs; a failure is returned, not raised.
 
-    Raises `Blocked` where this machine keeps a server from being started, as a full disk does.
+    Raises `Infrastructure` where this machine keeps a server from being started: a full disk, say.
     """
     options, name = run.options, subject.family.name
     tape = run.tapes.get(name)
     with tape.part(BOOT) if tape else contextlib.nullcontext():
         if run.lane.base_url:
-            key = os.environ.get(options.api_key_env)
-            bounds = bounds_of(options)
-            booted = launch.attach(run.lane.base_url, key, options.stall_timeout_s, tape, bounds)
-            server = None
+            endpoint = endpoints.of_lane(
+                run.lane, os.environ, options.api_key_env, tape, bounds_of(options)
+            )
+            booted, server = attaching.attach(endpoint, options.stall_timeout_s), None
         else:
             try:
                 environment = _environment(run, progress)
@@ -76,9 +71,9 @@ def boot(
             except OSError as error:
                 # Of this machine, its disk or its processes: no fault of what is served.
                 reason = f"{error.strerror or error}: {error.filename}"
-                raise Blocked(f"{name} could not be started: {reason}") from error
+                raise Infrastructure(f"{name} could not be started: {reason}") from error
             except UserError as error:
-                booted, server = Boot(failure=Failure(str(error))), None
+                booted, server = Boot(failure=Failure(str(error), infrastructure=True)), None
             booted.evidence.setdefault(PREFLIGHT, [])
     run.boots[name] = booted
     if booted.endpoint and options.incidents:
@@ -217,102 +212,3 @@ def _cannot_boot(run: Run, subject: Subject, checks: Sequence[Check]) -> Failure
         f"{preflight_checks.explain(checks)}",
         hint=preflight_report.preflight_command(subject.family, subject.checkpoint, run.lane.name),
     )
-
-
-class Launch:
-    """One boot as gates see it. It never raises: the boot gate judges what it came to."""
-
-    def __init__(self, boot: Boot, server: Server | None) -> None:
-        self.boot = boot
-        self._server = server
-        self._death: Failure | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether the server booted and answered a real chat."""
-        return self.boot.endpoint is not None
-
-    @property
-    def kept(self) -> bool:
-        """Whether the server was, or is to be, kept for another run."""
-        return KEPT in self.boot.evidence
-
-    @property
-    def owned(self) -> bool:
-        """Whether this run has the server to itself and may end it: it booted or was kept."""
-        return self._server is not None
-
-    def explain(self) -> str:
-        """Return why there is no server, as a person reads it."""
-        return self.boot.failure.explain() if self.boot.failure else "the server is up"
-
-    def endpoint(self) -> Endpoint:
-        """Return where the server answers; raises `Blocked` when it did not boot or has died."""
-        if self.boot.endpoint is None:
-            reason = self.boot.failure.brief if self.boot.failure else "no server"
-            raise Blocked(f"{DID_NOT_BOOT}: {reason}")
-        if self._death:
-            raise Blocked(f"{GONE}: {self._death.brief}")
-        return self.boot.endpoint
-
-    @property
-    def gone(self) -> Failure | None:
-        """How a server that served has ended, as far as it was noticed."""
-        return self._death
-
-    def death(self, wait_s: float = 0.0) -> Failure | None:
-        """Return how a server that served has died, once: later calls return None.
-
-        `wait_s` is what a server gets that may be about to end.
-        """
-        if self._death or not self.ok or self._server is None or self._server.alive(wait_s):
-            return None
-        self._death = self._server.died()
-        return self._death
-
-    @property
-    def folder(self) -> Path | None:
-        """Where this run keeps what the server leaves: its log, its stacks."""
-        log = self.boot.evidence.get("log")
-        return Path(log).parent if log else None
-
-    @cached_property
-    def startup(self) -> Startup:
-        """What the server tells of its start; raises `Blocked` as `endpoint` does."""
-        from pytest_vllm_gates.server import startup as server_startup  # noqa: PLC0415
-
-        log = self.boot.evidence.get("log")
-        return server_startup.observe(self.endpoint(), Path(log) if log else None)
-
-    def processes(self) -> list[int]:
-        """Return the ids of every process the server consists of."""
-        from pytest_vllm_gates.process.guard import descendants  # noqa: PLC0415
-
-        process = self._server.process if self._server else None
-        return [process.pid, *descendants(process.pid)] if process else []
-
-    def stoppable(self) -> list[int]:
-        """Return the ids of those that may be paused: all but the two guards, which end them."""
-        return self.processes()[GUARDS:]
-
-    def stop(self) -> int | None:
-        """End the server and all it started; return its exit status."""
-        if self._server is None:
-            return None
-        self._death = self._death or Failure("it was stopped at the end of the run")
-        return self._server.stop()
-
-    def release(self) -> None:
-        """End the server at the end of a run, but leave one that is kept to the next."""
-        from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
-
-        process = self._server.process if self._server else None
-        if isinstance(process, KeptProcess) and self.ok and self.kept:
-            process.release()
-        else:
-            self.stop()
-
-    @property
-    def problem(self) -> str:
-        """What could not be written when the server was ended or left, where that is so."""
-        return getattr(self._server.process, "problem", "") if self._server else ""

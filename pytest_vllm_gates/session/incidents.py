@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.incidents.types import CellSends, Incident, RecordedWalk
     from pytest_vllm_gates.outcomes import Finding
     from pytest_vllm_gates.server.types import Failure
-    from pytest_vllm_gates.session.boot import Launch
     from pytest_vllm_gates.session.golden_files import Goldens
+    from pytest_vllm_gates.session.launch import Launch
     from pytest_vllm_gates.session.run import Run, Subject
 
 WRONG_CELLS = 8

@@ -9,13 +9,13 @@ import pytest
 
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import OF_THE_DISK
-from pytest_vllm_gates.outcomes import Outcome, TestResult, Undecided
+from pytest_vllm_gates.outcomes import INFRASTRUCTURE, Outcome, TestResult, Undecided
 from pytest_vllm_gates.session.items import evidence_key, gate_of, run_key
 from pytest_vllm_gates.verdict.verdict import SEVERITY
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.server.types import Failure
-    from pytest_vllm_gates.session.boot import Launch
+    from pytest_vllm_gates.session.launch import Launch
     from pytest_vllm_gates.session.run import Subject
 
 _judged_key: pytest.StashKey[dict[str, Any]] = pytest.StashKey()
@@ -56,22 +56,32 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if subject is None:
         return
     outcome, reason, breaks = _outcome(call, report)
+    cause = _cause(call)
     if death := _death(item, call):
         reason = f"{death.brief}\n{reason}"
         report.sections.append(("The server died", death.explain()))
+        if death.of_infrastructure:
+            outcome, breaks, cause = Outcome.BLOCKED, True, INFRASTRUCTURE
     if outcome is Outcome.FAIL:
         outcome, reason, breaks = _waived(item, subject, report, reason)
     judged = item.stash.setdefault(
         _judged_key,
-        {"outcome": Outcome.NOT_APPLICABLE, "reason": "", "breaks": False, "duration_s": 0.0},
+        {
+            "outcome": Outcome.NOT_APPLICABLE,
+            "reason": "",
+            "breaks": False,
+            "cause": "",
+            "duration_s": 0.0,
+        },
     )
     judged["duration_s"] += call.duration
     if outcome and SEVERITY.index(outcome) <= SEVERITY.index(judged["outcome"]):
-        judged |= {"outcome": outcome, "reason": reason, "breaks": breaks}
-        properties = [pair for pair in item.user_properties if pair[0] != "outcome"]
+        judged |= {"outcome": outcome, "reason": reason, "breaks": breaks, "cause": cause}
+        properties = [pair for pair in item.user_properties if pair[0] not in {"outcome", "cause"}]
         item.user_properties[:] = report.user_properties[:] = [
             *properties,
             ("outcome", str(outcome)),
+            *([("cause", cause)] if cause else []),
         ]
     if outcome in LETTERS:
         report.outcome = "skipped"
@@ -154,6 +164,14 @@ def _outcome(
     if error is not None:
         return Outcome.FAIL, _reason(error), True
     return (Outcome.PASS if call.when == "call" else None), "", False
+
+
+def _cause(call: pytest.CallInfo[None]) -> str:
+    """Return the cause of what ended a phase, where one is told apart."""
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, OSError) and error.errno in OF_THE_DISK:
+        return INFRASTRUCTURE
+    return error.cause if isinstance(error, Undecided) else ""
 
 
 def _reason(error: BaseException | None) -> str:

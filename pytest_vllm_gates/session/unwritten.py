@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_vllm_gates import files
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import WriteError
-from pytest_vllm_gates.outcomes import Blocked
+from pytest_vllm_gates.outcomes import Infrastructure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ PREFIX = "vllm-gates-"
 def working_folder(run: Run, scratch: Callable[[], Path] | None = None) -> Path:
     """Return the folder for servers' logs: the report's, else what `scratch` makes.
 
-    A report folder that cannot be written is noted once. Raises `Blocked` where a temporary folder
-    cannot be written either.
+    A report folder that cannot be written is noted once. Raises `Infrastructure` where a temporary
+    folder cannot be written either.
     """
     if run.scratch:
         return run.scratch
@@ -41,7 +41,7 @@ def working_folder(run: Run, scratch: Callable[[], Path] | None = None) -> Path:
     try:
         temporary = scratch() if scratch else Path(tempfile.mkdtemp(prefix=PREFIX))
     except OSError as error:
-        raise Blocked(
+        raise Infrastructure(
             f"there is no folder for the server's log: {error.strerror}: {error.filename}\n"
             f"free some space, or name another folder in TMPDIR: df -h {tempfile.gettempdir()}"
         ) from error

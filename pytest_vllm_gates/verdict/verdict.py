@@ -47,6 +47,13 @@ class GateResult:
     outcome: Outcome
     reason: str
     tests: tuple[TestResult, ...]
+    cause: str = ""
+    """Why, where that is told apart: "infrastructure" says nothing of what is served."""
+
+    @property
+    def told(self) -> str:
+        """The outcome, with its cause where it has one."""
+        return f"{self.outcome} ({self.cause})" if self.cause else str(self.outcome)
 
     @property
     def duration_s(self) -> float:
@@ -200,7 +207,9 @@ def _judge(family: str, gate: str, tests: tuple[TestResult, ...]) -> GateResult:
     )
     worst = [test for test in tests if test.outcome is outcome]
     reason = "" if outcome is Outcome.PASS else _reason(worst)
-    return GateResult(family, gate, outcome, reason, tests)
+    causes = {test.cause for test in worst}
+    cause = causes.pop() if len(causes) == 1 else ""
+    return GateResult(family, gate, outcome, reason, tests, cause)
 
 
 def _reason(tests: Sequence[TestResult]) -> str:
@@ -215,6 +224,6 @@ def _sentence(gates: Sequence[GateResult], shared_reason: str | None = None) -> 
     reason = (first.reason if shared_reason is None else shared_reason).strip()
     line = reason.splitlines()[0] if reason else "no reason given"
     if len(gates) == 1:
-        return f"{first.family}: {first.gate} is {first.outcome}: {line}"
+        return f"{first.family}: {first.gate} is {first.told}: {line}"
     names = ", ".join(gate.gate for gate in gates)
-    return f"{first.family}: {len(gates)} gates are {first.outcome}: {line} ({names})"
+    return f"{first.family}: {len(gates)} gates are {first.told}: {line} ({names})"

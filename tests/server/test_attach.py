@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.server import launch
+from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.server import attach
 
 if TYPE_CHECKING:
     from conftest import Fakes
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_running_server_is_attached_and_not_stopped(fakes: Fakes) -> None:
     server = fakes(names=("theirs", "other"), key="key")
-    boot = launch.attach(server.base_url + "/", "key", 5.0)
+    boot = attach.attach(Endpoint(server.base_url, "", "key"), 5.0)
     assert boot.failure is None
     assert boot.endpoint is not None
     assert boot.endpoint.model == "theirs"
@@ -34,22 +35,23 @@ def test_running_server_that_does_not_serve_is_reported(
     fakes: Fakes, faults: str, key: str, message: str
 ) -> None:
     server = fakes(faults, key="key")
-    boot = launch.attach(server.base_url, key, 5.0)
+    boot = attach.attach(Endpoint(server.base_url, "", key), 5.0)
     assert boot.failure is not None
     assert boot.failure.what.startswith(f"{server.base_url}: ")
     assert message in boot.failure.what
 
 
 def test_server_without_models_is_reported(fakes: Fakes) -> None:
-    boot = launch.attach(fakes(names=()).base_url, None, 5.0)
+    boot = attach.attach(Endpoint(fakes(names=()).base_url, ""), 5.0)
     assert boot.failure is not None
     assert "the server lists no model" in boot.failure.what
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "http://"])
 def test_unreachable_server_is_reported(url: str) -> None:
-    boot = launch.attach(url, None, 5.0)
+    boot = attach.attach(Endpoint(url.rstrip("/"), ""), 5.0)
     assert boot.failure is not None
     explanation = boot.failure.explain()
-    assert explanation.startswith(f"no server answers at {url}: ")
-    assert f"next: curl {url.rstrip('/')}/models" in explanation
+    assert explanation.startswith(f"no server answers at {url.rstrip('/')}: ")
+    assert f"next: curl -v {url.rstrip('/')}/models" in explanation
+    assert boot.failure.of_infrastructure

@@ -18,7 +18,7 @@ from pytest_vllm_gates.process import guard
 from pytest_vllm_gates.server.types import Boot, Failure
 from pytest_vllm_gates.session import against
 from pytest_vllm_gates.session.against import LaneComparison, first_is_theirs
-from pytest_vllm_gates.session.boot import Launch
+from pytest_vllm_gates.session.launch import Launch
 from pytest_vllm_gates.throughput.decide import Conclusion
 
 if TYPE_CHECKING:

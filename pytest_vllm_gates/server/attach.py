@@ -1,0 +1,59 @@
+"""Takes a server that already runs: finds what it serves and asks it one real chat."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.client import http, ready
+from pytest_vllm_gates.server import ready as server_ready
+from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+MODELS_S = 30.0
+"""A busy server may be slow to list its models."""
+
+
+def attach(endpoint: Endpoint, timeout_s: float) -> Boot:
+    """Return the boot of a server that runs; a failure is returned, not raised.
+
+    `endpoint`: where it answers, its model not known yet.
+    The failure is one of infrastructure where the server was not reached.
+    """
+    evidence: dict[str, Any] = {"base_url": endpoint.base_url}
+    started = time.monotonic()
+    try:
+        with http.client(endpoint) as client:
+            models = ready.served_models(client, min(timeout_s, MODELS_S))
+        if not models:
+            raise ready.NotServing("the server lists no model")  # noqa: TRY301
+        endpoint = replace(endpoint, model=next(iter(models)))
+        evidence["served"] = models[endpoint.model]
+        chat = server_ready.first_chat(endpoint, timeout_s)
+    except (httpx.HTTPError, httpx.InvalidURL, ready.NotServing) as error:
+        return Boot(failure=_failure(error, endpoint), evidence=evidence)
+    total_s = time.monotonic() - started
+    times = BootTimes(
+        health_s=total_s - chat.total_s, first_chat_s=total_s, first_token_s=chat.first_token_s
+    )
+    return Boot(endpoint=endpoint, times=times, evidence=evidence)
+
+
+def _failure(error: Exception, endpoint: Endpoint) -> Failure:
+    base_url = endpoint.base_url
+    if isinstance(error, ready.NotReached):
+        return Failure(f"{base_url}: {error}", hint=error.hint, infrastructure=True)
+    if isinstance(error, ready.NotServing):
+        return Failure(f"{base_url}: {error}", hint=f"curl {endpoint.base_url}/models")
+    if why := ready.unreachable(error, endpoint.base_url):
+        return Failure(
+            f"no server answers at {base_url}: {why}", hint=why.hint, infrastructure=True
+        )
+    return Failure(
+        f"no server answers at {base_url}: {error}", hint=f"curl {endpoint.base_url}/models"
+    )

@@ -1,0 +1,136 @@
+"""One boot as gates see it: its endpoint, its processes, its end."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.outcomes import Blocked, Infrastructure
+from pytest_vllm_gates.server.types import DID_NOT_BOOT, GONE, KEPT, Boot, Failure
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.server.launch import Server
+    from pytest_vllm_gates.server.startup_check import Startup
+
+GUARDS = 2
+"""The outer and the inner guard come first among a server's processes (`process/guard.py`)."""
+
+
+class Launch:
+    """One boot as gates see it. It never raises: the boot gate judges what it came to."""
+
+    def __init__(self, boot: Boot, server: Server | None) -> None:
+        self.boot = boot
+        self._server = server
+        self._death: Failure | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the server booted and answered a real chat."""
+        return self.boot.endpoint is not None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the server was, or is to be, kept for another run."""
+        return KEPT in self.boot.evidence
+
+    @property
+    def owned(self) -> bool:
+        """Whether this run has the server to itself and may end it: it booted or was kept."""
+        return self._server is not None
+
+    def explain(self) -> str:
+        """Return why there is no server, as a person reads it."""
+        return self.boot.failure.explain() if self.boot.failure else "the server is up"
+
+    def check_surroundings(self) -> None:
+        """Raise `Infrastructure` where what surrounds the server failed, and not the server."""
+        failure = self.boot.failure
+        if failure and failure.of_infrastructure:
+            raise Infrastructure(failure.with_next_step)
+
+    def endpoint(self) -> Endpoint:
+        """Return where the server answers.
+
+        Raises `Blocked` when it did not boot or has died, `Infrastructure` when it was no fault of
+        what is served.
+        """
+        if self.boot.endpoint is None:
+            self.check_surroundings()
+            reason = self.boot.failure.brief if self.boot.failure else "no server"
+            raise Blocked(f"{DID_NOT_BOOT}: {reason}")
+        if self._death:
+            kind = Infrastructure if self._death.of_infrastructure else Blocked
+            raise kind(f"{GONE}: {self._death.brief}")
+        return self.boot.endpoint
+
+    @property
+    def gone(self) -> Failure | None:
+        """How a server that served has ended, as far as it was noticed."""
+        return self._death
+
+    def death(self, wait_s: float = 0.0) -> Failure | None:
+        """Return how a server that served has died, once: later calls return None.
+
+        `wait_s` is what a server gets that may be about to end.
+        """
+        if self._death or not self.ok or self._server is None or self._server.alive(wait_s):
+            return None
+        self._death = self._server.died()
+        return self._death
+
+    @property
+    def folder(self) -> Path | None:
+        """Where this run keeps what the server leaves: its log, its stacks."""
+        log = self.boot.evidence.get("log")
+        return Path(log).parent if log else None
+
+    @cached_property
+    def startup(self) -> Startup:
+        """What the server tells of its start; raises `Blocked` as `endpoint` does."""
+        from pytest_vllm_gates.server import startup as server_startup  # noqa: PLC0415
+
+        log = self.boot.evidence.get("log")
+        return server_startup.observe(self.endpoint(), Path(log) if log else None)
+
+    def phases_s(self) -> dict[str, float]:
+        """Return the seconds of the start's phases, from the log alone; {} without a log."""
+        from pytest_vllm_gates.server import startup as server_startup  # noqa: PLC0415
+
+        log = self.boot.evidence.get("log")
+        return dict(server_startup.read_log(Path(log) if log else None).phases_s)
+
+    def processes(self) -> list[int]:
+        """Return the ids of every process the server consists of."""
+        from pytest_vllm_gates.process.guard import descendants  # noqa: PLC0415
+
+        process = self._server.process if self._server else None
+        return [process.pid, *descendants(process.pid)] if process else []
+
+    def stoppable(self) -> list[int]:
+        """Return the ids of those that may be paused: all but the two guards, which end them."""
+        return self.processes()[GUARDS:]
+
+    def stop(self) -> int | None:
+        """End the server and all it started; return its exit status."""
+        if self._server is None:
+            return None
+        self._death = self._death or Failure("it was stopped at the end of the run")
+        return self._server.stop()
+
+    def release(self) -> None:
+        """End the server at the end of a run, but leave one that is kept to the next."""
+        from pytest_vllm_gates.server.kept.process import KeptProcess  # noqa: PLC0415
+
+        process = self._server.process if self._server else None
+        if isinstance(process, KeptProcess) and self.ok and self.kept:
+            process.release()
+        else:
+            self.stop()
+
+    @property
+    def problem(self) -> str:
+        """What could not be written when the server was ended or left, where that is so."""
+        return getattr(self._server.process, "problem", "") if self._server else ""
