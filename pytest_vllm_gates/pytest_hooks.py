@@ -20,7 +20,6 @@ from pytest_vllm_gates.fixtures import (
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.server.kept.record import span
 from pytest_vllm_gates.session import (
-    against,
     collection as session_collection,
     finish as session_finish,
     interrupt,
@@ -35,6 +34,7 @@ from pytest_vllm_gates.session import (
     write_incident,
     xdist,
 )
+from pytest_vllm_gates.session.against import other_lane
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -242,11 +242,11 @@ class GatesSession:
         if hasattr(config, "workerinput") or config.option.collectonly:
             return
         gates = {session_items.gate_of(item) for item in session.items if results.subject_of(item)}
-        other_gates = gates - {against.NOT_THERE} or not session.items  # xdist's workers collect
+        other_gates = gates - {other_lane.NOT_THERE} or not session.items  # xdist's workers collect
         if self.run.against and self.run.against.name != self.run.lane.name and other_gates:
             progress = common.progress_of(config)
             folder = unwritten.working_folder(self.run)
-            self.run.other = against.run(config, self.run.options, progress, folder)
+            self.run.other = other_lane.run(config, self.run.options, progress, folder)
             progress.done()
 
     def pytest_keyboard_interrupt(self) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.catalog.plans import Block, Pair, Scatter, ThroughputPlan
-    from pytest_vllm_gates.session.against import LaneComparison
+    from pytest_vllm_gates.session.against.boots import LaneComparison
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.throughput.baselines import Baselines
 

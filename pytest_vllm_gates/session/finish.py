@@ -32,13 +32,13 @@ from pytest_vllm_gates.report import (
 from pytest_vllm_gates.report.document import ReportFacts
 from pytest_vllm_gates.server.types import KEPT
 from pytest_vllm_gates.session import (
-    against as session_against,
     collection,
     commands as session_commands,
     interrupt,
     items,
     unwritten,
 )
+from pytest_vllm_gates.session.against import other_lane
 from pytest_vllm_gates.session.rollback import rollback
 from pytest_vllm_gates.verdict import compare_lanes
 from pytest_vllm_gates.verdict.verdict import Verdict, decide
@@ -108,7 +108,7 @@ def against(run: Run) -> dict[str, Any] | None:
     return {
         "lane": document["lane"],
         "promotion": document["promotion"],
-        "document": f"{session_against.FOLDER}/{report_document.NAME}",
+        "document": f"{other_lane.FOLDER}/{report_document.NAME}",
         **compare_lanes.documents(
             compare_lanes.checks(run.results, theirs),
             compare_lanes.drift(run.results, theirs, compare_lanes.load()),

@@ -11,7 +11,8 @@ import pytest
 
 import pytest_vllm_gates
 from pytest_vllm_gates.options.table import Options
-from pytest_vllm_gates.session import against, collection as session_collection
+from pytest_vllm_gates.session import collection as session_collection
+from pytest_vllm_gates.session.against import other_lane
 
 if TYPE_CHECKING:
     from conftest import Fakes, Project
@@ -117,7 +118,7 @@ def test_options_of_this_run_alone_are_not_passed_on(
     arguments: list[str], passed_on: list[str]
 ) -> None:
 
-    assert against.handed_on(arguments, OPTIONS) == passed_on
+    assert other_lane.handed_on(arguments, OPTIONS) == passed_on
 
 
 def test_attached_lane_is_compared_with_its_baseline(project: Project, fakes: Fakes) -> None:

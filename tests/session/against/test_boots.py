@@ -16,8 +16,7 @@ from pytest_vllm_gates.catalog.plans import planned_throughput
 from pytest_vllm_gates.outcomes import Blocked
 from pytest_vllm_gates.process import guard
 from pytest_vllm_gates.server.types import Boot, Failure
-from pytest_vllm_gates.session import against
-from pytest_vllm_gates.session.against import LaneComparison, first_is_theirs
+from pytest_vllm_gates.session.against.boots import LaneComparison, first_is_theirs, server_of
 from pytest_vllm_gates.session.launch import Launch
 from pytest_vllm_gates.throughput.decide import Conclusion
 
@@ -128,7 +127,7 @@ def test_whole_server_is_paused_except_its_guards(
     monkeypatch.setattr(guard, "descendants", lambda root: [root + 1, root + 2, root + 3])
     booted = SimpleNamespace(process=SimpleNamespace(pid=40))
     launched = Launch(Boot(endpoint=server.endpoint), booted)  # type: ignore[arg-type]
-    with against.server_of(launched, Lane(server, [], [])) as measured:  # type: ignore[arg-type]
+    with server_of(launched, Lane(server, [], [])) as measured:  # type: ignore[arg-type]
         assert (measured.processes(), measured.stoppable()) == ([40, 41, 42, 43], [42, 43])
 
 

@@ -1,41 +1,25 @@
-"""Runs the gates on the lane of `--against`, and measures both lanes' throughput in turns.
-
-The other lane's gates run first, in a pytest process of their own: its outcomes, exit status and
-JUnit file stay apart from ours, and its report is complete. Throughput is measured by our own run,
-boot by boot and block by block in turns.
-"""
+"""Measures the throughput of two lanes that boot: boot by boot, and block by block in turns."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import json
-import os
 import random
-import sys
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_vllm_gates.bounded import read as bounded_read
-from pytest_vllm_gates.catalog.flags import without
 from pytest_vllm_gates.catalog.plans import BlockGroup, Pair
-from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import WriteError, write_whole
 from pytest_vllm_gates.long_context import prompts as long_context_prompts
 from pytest_vllm_gates.long_context.types import load
 from pytest_vllm_gates.machine import nvml
-from pytest_vllm_gates.options import spelling
-from pytest_vllm_gates.options.record import options_of
 from pytest_vllm_gates.outcomes import Blocked
 from pytest_vllm_gates.preflight.types import CheckState
-from pytest_vllm_gates.process.process import GuardedProcess
-from pytest_vllm_gates.report import document as report_document
 from pytest_vllm_gates.server import startup_check
-from pytest_vllm_gates.server.log import LogWatch, read_from
 from pytest_vllm_gates.session import boot as session_boot, unwritten
 from pytest_vllm_gates.session.launch import Launch
-from pytest_vllm_gates.session.run import OtherRun
 from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
 from pytest_vllm_gates.throughput.decide import Conclusion, Decision, against_lane
 
@@ -43,11 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    import pytest
-
     from pytest_vllm_gates.catalog.plans import Block, ThroughputPlan
-    from pytest_vllm_gates.options.record import Option
-    from pytest_vllm_gates.options.table import Options
     from pytest_vllm_gates.server import launch as server_launch
     from pytest_vllm_gates.server.types import Boot
     from pytest_vllm_gates.session.run import Run, Subject
@@ -237,84 +217,3 @@ def _needs_memory(launch: Launch) -> bool:
         if check["state"] == CheckState.FAILS
     ]
     return bool(failed) and all(MEMORY in name for name in failed)
-
-
-FOLDER, LOG = "against", "pytest.txt"
-POLL_S, LAST_LINES = 0.5, 5
-
-# Measured for both lanes at once, pair by pair, by our own run.
-NOT_THERE = "throughput"
-
-# Others' options that are this run's alone: with a value, and without.
-VALUED = ("--junitxml", "--junit-xml", "--html", "--maxfail", "-m")
-FLAGS = (
-    "--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--sw", "--stepwise",
-    "--exitfirst", "-x",
-)  # fmt: skip
-
-
-def run(
-    config: pytest.Config, options: Options, progress: Callable[[str], None], report: Path
-) -> OtherRun:
-    """Run the gates this run was asked for on the lane it is held against.
-
-    Its own report goes into a folder of `report`.
-    """
-    folder = report / FOLDER
-    log, verdict = folder / LOG, folder / report_document.NAME
-    problem = f"the gates did not run on lane {options.against}"
-    try:
-        for old in (log, verdict):
-            old.unlink(missing_ok=True)
-        process = GuardedProcess(
-            command(config, options, folder), env=dict(os.environ), log=log,
-            cwd=config.invocation_params.dir,
-        )  # fmt: skip
-    except OSError as error:
-        return OtherRun(folder, None, f"{problem}: {WriteError.of(log, error)}")
-    try:
-        watch = LogWatch(log)
-        while process.wait(POLL_S) is None:
-            watch.silent_s()
-            progress(f"the gates on lane {options.against}: {watch.last_line}")
-    finally:
-        process.stop()
-    try:
-        return OtherRun(folder, bounded_read.json(verdict))
-    except UserError:
-        output = "\n".join(read_from(log).splitlines()[-LAST_LINES:])
-        return OtherRun(folder, None, f"{problem}: {output}\nwhole output: {log}")
-
-
-def command(config: pytest.Config, options: Options, folder: Path) -> list[str]:
-    """Return the command that runs this run's gates on the other lane."""
-    assert options.against  # noqa: S101 - or nothing asks for it
-    names = spelling.by_field(options)
-    arguments = [str(argument) for argument in config.invocation_params.args]
-    selection = f"not {NOT_THERE}"
-    if config.option.markexpr:
-        selection = f"({config.option.markexpr}) and {selection}"
-    overrides = [word for setting in _settings(options) for word in ("-o", setting)]
-    return [
-        *(sys.executable, "-m", "pytest"),
-        *handed_on(arguments, options),
-        # In one word: pytest looks for the project where a path lies that it does not know.
-        *(names["lane"][0], options.against, f"{names['report_dir'][0]}={folder}"),
-        *(names["keep_history"][0], "-m", selection, "-p", "no:cacheprovider", *overrides),
-    ]
-
-
-def handed_on(arguments: Sequence[str], options: Options) -> list[str]:
-    """Return pytest's arguments without those that are this run's alone."""
-    valued, flags, optional = spelling.spelled(options, _is_this_runs)
-    return without(arguments, (*VALUED, *valued), (*FLAGS, *flags), optional)
-
-
-def _settings(options: Options) -> Iterator[str]:
-    """Yield settings in place of the project's for the options that are this run's alone."""
-    for option in filter(_is_this_runs, options_of(type(options))):
-        yield f"{option.ini}={'false' if option.kind.ini == 'bool' else ''}"
-
-
-def _is_this_runs(option: Option) -> bool:
-    return not option.other_lane
