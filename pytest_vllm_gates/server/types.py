@@ -47,8 +47,11 @@ class Failure:
     @property
     def with_next_step(self) -> str:
         """The failure with its next step on the first line, which is all that a summary shows."""
-        step = f"; next: {self.hint}" if self.hint else ""
-        return "\n".join([f"{self.brief}{step}", *self.explain().splitlines()[1:]])
+        more = self.explain().splitlines()[1:]
+        if self.hint:
+            return "\n".join([f"{self.brief}; next: {self.hint}", *more])
+        # Two lines are what is wrong and what mends it, as a `UserError` has them.
+        return "\n".join([self.brief, *more]) if len(more) > 1 else "; ".join([self.brief, *more])
 
     def explain(self) -> str:
         """Return the failure as a person reads it in a terminal."""

@@ -11,6 +11,9 @@ import pytest
 from servers import running
 from servers.scripted import ScriptedServer, Text
 
+from pytest_vllm_gates.environment import environment as environments
+from pytest_vllm_gates.errors import UserError
+
 if TYPE_CHECKING:
     from conftest import Fakes, Project
 
@@ -88,6 +91,36 @@ def test_gateway_that_refuses_the_first_chat_holds(project: Project, status: int
 
 def test_next_step_is_told(project: Project) -> None:
     assert held(project, ABSENT).endswith(f"; next: curl -v {ABSENT}/models (boot, words)")
+
+
+def test_boot_that_finds_the_disk_full_holds(project: Project) -> None:
+    result = project.gates(faults="disk-full")
+    assert result.ret == 1
+    assert project.verdict()["promotion"] == "HOLD"
+    assert project.outcomes()["boot::test_boots[]"] == "BLOCKED"
+    assert "BLOCKED (infrastructure): the server ended before" in project.verdict()["reasons"][0]
+    assert "DISK_FULL" in project.verdict()["reasons"][0]
+    assert not list(project.report.rglob("incidents"))
+
+
+def test_environment_that_cannot_be_made_holds(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where no index is reached: `uv` says so, and nothing is known of the server."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise UserError(
+            "lane fake: uv cannot fetch vllm==0.32.0\nsee the network"
+        )
+
+    monkeypatch.setattr(environments, "prepare", refuse)
+    result = project.gates()
+    assert result.ret == 1
+    assert project.verdict()["promotion"] == "HOLD"
+    assert project.verdict()["reasons"][0] == (
+        "qwen3.5: 3 gates are BLOCKED (infrastructure): lane fake: uv cannot fetch vllm==0.32.0; "
+        "see the network (boot, streaming, words)"
+    )
 
 
 def test_junit_tells_the_reason_of_every_test(project: Project) -> None:

@@ -251,6 +251,8 @@ def main() -> None:
         time.sleep(0.05)
     if "silent" in faults:
         time.sleep(600)
+    if "disk-full" in faults:
+        sys.exit("OSError: [Errno 28] No space left on device: '/srv/cache/kernel.so'")
     if "dies" in faults:
         print(f"(EngineCore pid={os.getpid()}) ValueError: {CAUSE}")
         sys.exit("RuntimeError: Engine core initialization failed. See root cause above.")
