@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.contracts.types import Metric
-from pytest_vllm_gates.server.metrics import LABEL
+from pytest_vllm_gates.server import exposition
 
 if TYPE_CHECKING:
+    from prometheus_client import Metric as Family
+
     from pytest_vllm_gates.client.endpoint import Endpoint
 
-TYPE = re.compile(r"# TYPE (\S+) (\w+)")
-SAMPLE = re.compile(r"([A-Za-z_:][\w:]*)(?:\{(.*)\})? ")
-SUFFIXES = ("_bucket", "_sum", "_count")
-"""Suffixes of the samples of a histogram or a summary."""
+UNTYPED = "unknown"
+"""How the parser calls the type of what has none."""
+COUNTED = "_total"
+"""The end of a counter's name, which the parser takes off."""
 VALUES = {"le", "quantile"}
 """Labels that are a part of the measured value."""
 
@@ -32,19 +33,21 @@ def fetch(endpoint: Endpoint) -> dict[str, Metric] | None:
 
 
 def parse(text: str) -> dict[str, Metric]:
-    """Return the families of metrics in a Prometheus text; names without a type are left out."""
-    lines = text.splitlines()
-    types = {match[1]: match[2] for line in lines if (match := TYPE.match(line))}
-    labels: dict[str, set[str]] = {}
-    for sample in filter(None, map(SAMPLE.match, lines)):
-        name = sample[1]
-        family = next(
-            (name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name
-        )
-        name = family if types.get(family) in ("histogram", "summary") else name
-        pairs = LABEL.findall(sample[2] or "")
-        labels.setdefault(name, set()).update(label for label, _ in pairs)
+    """Return the families of metrics in a Prometheus text; names without a type are left out.
+
+    Raises `httpx.HTTPError` where the text is not in the format.
+    """
+    typed = [family for family in exposition.families(text) if family.type != UNTYPED]
     return {
-        name: Metric(kind, tuple(sorted(labels[name] - VALUES)) if name in labels else None)
-        for name, kind in types.items()
+        f"{family.name}{COUNTED}" if family.type == "counter" else family.name: Metric(
+            family.type, _labels(family)
+        )
+        for family in typed
     }
+
+
+def _labels(family: Family) -> tuple[str, ...] | None:
+    if not family.samples:
+        return None
+    names = {label for sample in family.samples for label in sample.labels}
+    return tuple(sorted(names - VALUES))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2 as httpx
 
 from pytest_vllm_gates.client import http
-from pytest_vllm_gates.client.form import SHOWN, reading
+from pytest_vllm_gates.client.form import reading
 from pytest_vllm_gates.outcomes import NotApplicable
+from pytest_vllm_gates.server import exposition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,6 @@ HITS = "vllm:prefix_cache_hits_total"
 # The first name is that of 0.10 and later.
 KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 CACHE_CONFIG = "vllm:cache_config_info"
-LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class Metrics:
@@ -126,8 +125,11 @@ def cache_config(endpoint: Endpoint) -> dict[str, str]:
 
     The labels of `vllm:cache_config_info`: `block_size`, `num_gpu_blocks`, `cache_dtype` and more.
     """
-    lines = [line for line in _text(endpoint).splitlines() if line.startswith(CACHE_CONFIG + "{")]
-    return dict(LABEL.findall(lines[0])) if lines else {}
+    try:
+        told = exposition.samples(_text(endpoint), (CACHE_CONFIG,))
+    except httpx.HTTPError:
+        return {}
+    return dict(told[0].labels) if told else {}
 
 
 def _text(endpoint: Endpoint) -> str:
@@ -140,17 +142,9 @@ def _text(endpoint: Endpoint) -> str:
 
 def _sum_of(text: str, names: Sequence[str]) -> float:
     """Return the sum of these series over all engines."""
-    total = 0.0
-    for line in text.splitlines():
-        name, _, value = line.rpartition(" ")
-        if name.partition("{")[0] in names:
-            total += _finite(name, value)
-    return total
-
-
-def _finite(name: str, value: str) -> float:
-    with reading("/metrics"):
-        number = float(value)
-        if not math.isfinite(number):
-            raise ValueError(f"{name[:SHOWN]} is {value}")
-        return number
+    values = [(sample.name, sample.value) for sample in exposition.samples(text, names)]
+    with reading(exposition.PATH):
+        for name, value in values:
+            if not math.isfinite(value):
+                raise ValueError(f"{name} is {value}")
+        return sum(value for _, value in values)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pytest_vllm_gates.contracts.metric_families import parse
+import httpx2 as httpx
+import pytest
+from servers import running
+from servers.scripted import ScriptedServer, Text
+
+from pytest_vllm_gates.contracts.metric_families import fetch, parse
 from pytest_vllm_gates.contracts.types import Metric
 
 TOLD = """\
@@ -39,5 +44,9 @@ def test_families_with_their_labels() -> None:
     }
 
 
-def test_a_page_without_types_has_no_families() -> None:
-    assert parse("<html>\n<body class={x}> Welcome 1\n</html>") == {}
+def test_a_page_that_is_no_metrics_is_none_of_a_server() -> None:
+    page = "<html>\n<body class={x}> Welcome 1\n</html>"
+    with pytest.raises(httpx.HTTPError, match=r"^/metrics is not as in the API: "):
+        parse(page)
+    with running(ScriptedServer(lambda *_: (200, Text(page)))) as server:
+        assert fetch(server.endpoint) is None
