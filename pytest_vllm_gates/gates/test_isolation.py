@@ -183,20 +183,20 @@ def test_no_answer_holds_what_is_anothers(
         ticket(family, beginning, nonce, streamed=bool(number % 2))
         for number, nonce in enumerate(nonces)
     ]
-    cases, findings = [], []
+    cases, unanswered, mixed = [], [], []
     answers = completion_client.together(bodies)
     for number, completion in enumerate(answers):
         name = f"request {number + 1}, {'streamed' if number % 2 else 'whole'}"
         case = Case(name, {"case": "streamed" if number % 2 else "whole"}, completion.request)
         cases.append(case)
+        findings = unanswered if completion.error else mixed
         findings += [
             Finding(case, fault_text) for fault_text in ticket_faults(completion, nonces, number)
         ]
-    checking(
-        findings,
-        cases,
-        f"of {AT_ONCE} people who ask at the same time somebody reads what is another's",
-    )
+    people = f"of {AT_ONCE} people who ask at the same time"
+    if unanswered and not mixed:
+        checking(unanswered, cases, f"{people} somebody gets no answer")
+    checking([*mixed, *unanswered], cases, f"{people} somebody reads what is another's")
 
 
 def test_clients_that_leave_free_their_slots(

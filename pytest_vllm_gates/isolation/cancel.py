@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pytest_vllm_gates.client.endpoint import Endpoint
-    from pytest_vllm_gates.server.metrics import Metrics
+    from pytest_vllm_gates.server.metrics import Load, Metrics
 
 NEARLY_ALL = 0.9
 """The share of all tokens from which on answers without an end are taken for complete."""
@@ -43,6 +43,8 @@ class CancelResult:
     """Tokens the server went on to generate."""
     seconds: float
     """From their leaving to the last look."""
+    others: bool = False
+    """Whether somebody else's requests were seen, before these or beside them."""
 
     @property
     def arrived(self) -> bool:
@@ -76,6 +78,10 @@ QUIET_S = 3.0
 FREED_S = 60.0
 FAR_ON = 0.25
 """The share of all tokens after which the server clearly goes on for nobody."""
+OTHERS_S = 10.0
+"""How long a server that others use is watched: its slots cannot be told apart."""
+SETTLED_S = 1.0
+"""After so long the prompts of those who left are read, or never will be."""
 LOOK_S = 0.05
 
 
@@ -101,62 +107,101 @@ def disconnect(
 def _disconnect_once(
     endpoint: Endpoint, metrics: Metrics, request: Mapping[str, Any], most_tokens: int
 ) -> CancelResult:
-    before, generated_before = _in_flight_at_rest(metrics), metrics.generated()
+    at_rest = _at_rest(metrics)
+    before = at_rest.in_flight
     clients = [_Client(endpoint, request) for _ in range(CLIENTS)]
     if request["stream"]:
         for client in clients:
             client.read_first()
-    during, generated = _wait_for_arrival(metrics, before, generated_before, most_tokens)
+    arrived, during = _wait_for_arrival(metrics, at_rest, most_tokens)
     for client in clients:
         client.leave()
-    left_at = time.monotonic()
-    after, generated_after = during, 0
-    while (
-        after > before
-        and generated_after <= most_tokens * FAR_ON
-        and time.monotonic() - left_at < FREED_S
-    ):
+    watch = Watch(before, arrived, during)
+    while not watch.over(most_tokens):
         time.sleep(LOOK_S)
-        after = min(after, metrics.in_flight())
-        generated_after = metrics.generated() - generated_before - generated
-    seconds = round(time.monotonic() - left_at, 3)
+        watch.look(metrics.load())
     return CancelResult(
-        request["stream"],
-        CLIENTS,
-        most_tokens,
-        before,
-        during,
-        after,
-        generated,
-        generated_after,
-        seconds,
+        streamed=request["stream"],
+        clients=CLIENTS,
+        asked_tokens=most_tokens,
+        before=before,
+        during=during,
+        after=watch.after,
+        tokens_before=arrived.generated - at_rest.generated,
+        tokens_after=watch.last.generated - arrived.generated,
+        seconds=round(watch.seconds, 3),
+        others=watch.others,
     )
 
 
-def _wait_for_arrival(
-    metrics: Metrics, before: int, generated_before: int, most_tokens: int
-) -> tuple[int, int]:
+class Watch:
+    """Looks at a server since clients left, and what they come to."""
+
+    def __init__(self, before: int, left: Load, during: int) -> None:
+        """`before` were in flight at rest, `during` at most with the clients; `left` is now."""
+        self._before, self._left = before, left
+        self._settled: Load | None = None
+        self.last = left
+        self.after = during
+        """The fewest that were seen in flight."""
+        self.others = before > 0 or during > before + CLIENTS
+        """Whether requests of somebody else were seen."""
+
+    @property
+    def seconds(self) -> float:
+        """From the leaving to the last look."""
+        return self.last.at - self._left.at
+
+    def look(self, load: Load) -> None:
+        """Take one look in.
+
+        Nobody of those who left sends again: more requests than before, or prompts that are read
+        once theirs must be, are somebody else's.
+        """
+        if load.in_flight > max(self.last.in_flight, self._before):
+            self.others = True
+        if load.at - self._left.at >= SETTLED_S:
+            self._settled = self._settled or load
+            self.others = self.others or load.read > self._settled.read
+        self.after = min(self.after, load.in_flight)
+        self.last = load
+
+    def over(self, most_tokens: int) -> bool:
+        """Return whether enough was seen; `most_tokens` are those of all answers together.
+
+        What others generate is no sign that the server goes on for nobody.
+        """
+        if self.after <= self._before:
+            return True
+        if self.others:
+            return self.seconds >= OTHERS_S
+        generated = self.last.generated - self._left.generated
+        return generated > most_tokens * FAR_ON or self.seconds >= FREED_S
+
+
+def _wait_for_arrival(metrics: Metrics, at_rest: Load, most_tokens: int) -> tuple[Load, int]:
     """Wait until all requests are in flight, or over already.
 
-    Return the most that were in flight, and the tokens generated for them so far.
+    Return the last look, and the most that were in flight.
     """
     most = 0
     deadline = time.monotonic() + ARRIVE_S
     while True:
-        most = max(most, metrics.in_flight())
-        generated = metrics.generated() - generated_before
-        over = generated > most_tokens * NEARLY_ALL or time.monotonic() > deadline
-        if most >= before + CLIENTS or over:
-            return most, generated
+        load = metrics.load()
+        most = max(most, load.in_flight)
+        generated = load.generated - at_rest.generated
+        over = generated > most_tokens * NEARLY_ALL or load.at > deadline
+        if most >= at_rest.in_flight + CLIENTS or over:
+            return load, most
         time.sleep(LOOK_S)
 
 
-def _in_flight_at_rest(metrics: Metrics) -> int:
-    """Return the requests in flight, once earlier ones have had time to end."""
+def _at_rest(metrics: Metrics) -> Load:
+    """Return what the server is busy with, once earlier requests have had time to end."""
     deadline = time.monotonic() + QUIET_S
-    while (in_flight := metrics.in_flight()) and time.monotonic() < deadline:
+    while (load := metrics.load()).in_flight and load.at < deadline:
         time.sleep(LOOK_S)
-    return in_flight
+    return load
 
 
 class _Client:

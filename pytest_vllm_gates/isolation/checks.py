@@ -25,8 +25,16 @@ def why_undecided(result: CancelResult, *, alone: bool) -> str | None:
             "were generated before anybody saw the requests gone: they may have ended by "
             "themselves; judge it where the machine is less busy or the context longer"
         )
-    if alone or result.after == 0:
-        return None
+    return None if alone or result.after == 0 else _why_others(result)
+
+
+def _why_others(result: CancelResult) -> str | None:
+    """Return what on a shared server speaks against judging requests that are still in flight."""
+    if result.others and not result.freed:
+        return (
+            f"others use this server, and {result.after} requests that are in flight "
+            f"{result.seconds:.0f} s after the clients left may be theirs; judge it when it is idle"
+        )
     if result.before:
         return (
             f"others use this server: {result.before} requests were in flight before these; "

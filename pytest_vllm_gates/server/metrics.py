@@ -86,14 +86,6 @@ class Metrics:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def in_flight(self) -> int:
-        """Return how many requests run or wait."""
-        return self._sum_of(RUNNING, WAITING)
-
-    def generated(self) -> int:
-        """Return how many tokens were generated since the server began."""
-        return self._sum_of(GENERATED)
-
     def load(self) -> Load:
         """Return what the server is busy with now; raises `httpx.HTTPError` when it is silent."""
         text = self._client.get("/metrics").raise_for_status().text
@@ -107,9 +99,6 @@ class Metrics:
             kv_usage=_sum_of(text, KV_USAGE),
             cached=round(_sum_of(text, (HITS,))),
         )
-
-    def _sum_of(self, *names: str) -> int:
-        return round(_sum_of(self._client.get("/metrics").text, names))
 
 
 def cached_tokens(endpoint: Endpoint) -> int:

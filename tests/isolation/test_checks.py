@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_vllm_gates.isolation.cancel import CancelResult
@@ -33,6 +35,15 @@ def test_one_running_request_is_a_fault_on_an_own_server() -> None:
     result = cancel_result(0, 4, 1)
     assert why_undecided(result, alone=True) is None
     assert "1 of their requests" in str(fault(result))
+
+
+def test_requests_that_may_be_others_are_undecided_on_a_shared_server() -> None:
+    """Slots were freed within a second, and others took them."""
+    result = replace(cancel_result(0, 4, 4), others=True)
+    assert fault(result)
+    assert why_undecided(result, alone=True) is None
+    assert "others use this server, and 4 requests" in str(why_undecided(result, alone=False))
+    assert why_undecided(replace(result, after=0), alone=False) is None
 
 
 @pytest.mark.parametrize(
