@@ -57,7 +57,10 @@ HEAVY = {
     "gevent", "httpx2", "huggingface_hub", "locust", "openai", "packaging", "pydantic", "pynvml",
     "safetensors", "syrupy", "torch", "transformers", "urllib3", "uv",
 }  # fmt: skip
-LIGHT = {f"{NAME}.options{name}" for name in ("", ".kinds", ".names", ".read", ".record", ".table")}
+LIGHT = {
+    f"{NAME}.options{name}"
+    for name in ("", ".defaults", ".kinds", ".names", ".read", ".record", ".table")
+}
 # Programs of their own that import locust, and gevent, which patches the standard library.
 PATCHED = {f"load.generator.{name}" for name in ("locust_master", "locust_user", "worker_program")}
 

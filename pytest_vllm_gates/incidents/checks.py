@@ -25,18 +25,26 @@ SHOWN = 60
 def lane_faults(lane: Lane, rules: LaneRules) -> Iterator[str]:
     """Yield what an incident's lane sets and may not set."""
     if not NAME.fullmatch(lane.name):
-        yield f"name {_excerpt(lane.name)}"
+        yield f"name {excerpt(lane.name)}"
     if lane.checkpoint not in CHECKPOINTS:
-        yield f"checkpoint {_excerpt(lane.checkpoint)}"
+        yield f"checkpoint {excerpt(lane.checkpoint)}"
     for name, value in lane.env.items():
-        rule = rules.env.get(name)
-        fault = _fault(rule, _number(value) if rule and rule.kind == "integer" else value)
-        if fault:
+        if fault := variable_fault(name, value, rules):
             yield f"env {name}{fault}"
     for name, value in lane.serve.items():
-        fault = _fault(rules.serve.get(name.replace("-", "_")), value)
-        if fault:
+        if fault := flag_fault(name, value, rules):
             yield f"serve {name}{fault}"
+
+
+def flag_fault(name: str, value: Any, rules: LaneRules) -> str:
+    """Return what is wrong with a flag; '' where it is allowed, a blank where no rule knows it."""
+    return _fault(rules.serve.get(name.replace("-", "_")), value)
+
+
+def variable_fault(name: str, value: str, rules: LaneRules) -> str:
+    """Return what is wrong with a variable; '' and a blank as for a flag."""
+    rule = rules.env.get(name)
+    return _fault(rule, _number(value) if rule and rule.kind == "integer" else value)
 
 
 def route_faults(sends: Iterable[Send], rules: RouteRules) -> Iterator[str]:
@@ -44,7 +52,7 @@ def route_faults(sends: Iterable[Send], rules: RouteRules) -> Iterator[str]:
     allowed = {"GET": rules.get, "POST": rules.post}
     for send in sends:
         if send.path not in allowed.get(send.method, ()):
-            yield f"{_excerpt(send.method)} {_excerpt(send.path)}"
+            yield f"{excerpt(send.method)} {excerpt(send.path)}"
 
 
 def _fault(rule: ValueRule | None, value: Any) -> str:
@@ -70,7 +78,7 @@ def _fault(rule: ValueRule | None, value: Any) -> str:
             and rule.least <= value <= rule.most
         )
         expected = f"{rule.kind} from {rule.least:g} to {rule.most:g}"
-    return "" if allowed else f" = {_excerpt(value)} (allowed: {expected})"
+    return "" if allowed else f" = {excerpt(value)} (allowed: {expected})"
 
 
 def _number(value: str) -> int | str:
@@ -78,7 +86,8 @@ def _number(value: str) -> int | str:
     return int(value) if re.fullmatch(r"[0-9]{1,9}", value) else value
 
 
-def _excerpt(value: object) -> str:
+def excerpt(value: object) -> str:
+    """Return a value as a message shows it: its beginning, where it is long."""
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 

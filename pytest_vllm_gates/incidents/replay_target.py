@@ -30,15 +30,17 @@ def lane_of(incident_folder: IncidentFolder, project: Path) -> Lane | None:
     """Return the lane that an incident is booted on.
 
     It is the project's of that name, the incident's own where that may be booted, or the shipped
-    one; None where a running server was asked, and where no lane of that name is here: then this
-    machine's default serves. Raises `UserError` for an incident's lane that is no mere choice of
-    flags, for whoever wrote it would choose what is run here.
+    one; None where no lane of that name is here: then this machine's default serves. For an
+    incident of a running server it is only a lane of the project that names a URL. Raises
+    `UserError` for an incident's lane that is no mere choice of flags, for whoever wrote it would
+    choose what is run here.
     """
     name = incident_folder.incident.lane.name
     known = lanes.files(project)
     own = known.get(name)
     if incident_folder.incident.lane.form == "base_url":
-        return None
+        lane = lanes.load(name, project) if own else None
+        return lane if lane and lane.base_url else None
     if LANE in incident_folder.incident.files and (own is None or own.parent == lanes.SHIPPED):
         return _carried(incident_folder, name)
     return lanes.load(name, project) if own else None
@@ -99,6 +101,9 @@ def _here(recorded: ServedCheckpoint, family: Family, *, shipped: bool) -> Check
     """Return an incident's checkpoint where this machine has it."""
     if Path(recorded.source).is_dir():
         checkpoint = checkpoints_resolve.resolve(family, recorded.source)
+        small = checkpoints_resolve.miniature(family)
+        if small and small.source == checkpoint.source:  # a folder, and listed with flags
+            checkpoint = small
         return replace(checkpoint, name=recorded.name)
     for listed in family.checkpoints:
         if recorded.name in (listed.name, (listed.hub or "").replace("/", "--")) and shipped:

@@ -164,6 +164,13 @@ class Incident(IncidentRecord):
     """The name under which the family was served: the body's `model`."""
     checkpoint: ServedCheckpoint
     lane: ServedLane
+    flags: dict[str, Any] | None = None
+    """The flags that the server was started with, of family, checkpoint and lane together; null
+    where nothing was booted."""
+    renderer: bool | None = None
+    """Whether vLLM's renderer alone served, without weights; null where nothing was booted."""
+    trace: str | None = None
+    """The name of the file that the load gate replayed (`--load-trace`)."""
     measure: Measure | None = None
     """Null for what no run of the gates has seen."""
     gate: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_vllm_gates.options import names, table
+from pytest_vllm_gates.options import defaults, names, table
 from pytest_vllm_gates.options.kinds import Given
 from pytest_vllm_gates.options.record import Option, options_of
 
@@ -98,10 +98,10 @@ def project_of(config: pytest.Config) -> Path:
 def _settled(found: Options) -> Options:
     """Return the options with the values that follow from others."""
     alone = found.base_url or found.against or found.update_baseline
-    history = found.history or found.rootdir / table.HISTORY
+    history = found.history or found.rootdir / defaults.HISTORY
     return dataclasses.replace(
         found,
-        report_dir=found.report_dir or (found.rootdir / table.REPORT if found.against else None),
+        report_dir=found.report_dir or (found.rootdir / defaults.REPORT if found.against else None),
         history=history if found.keep_history else None,
         # A server that is measured against another, or recorded, is not kept.
         keep_server_s=0.0 if alone else found.keep_server_s,

@@ -10,27 +10,12 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.options import kinds
+from pytest_vllm_gates.options import defaults, kinds
 from pytest_vllm_gates.options.record import ALWAYS, option
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.load.types import Workers
     from pytest_vllm_gates.options.names import ClaimedName
-
-ALL = "all"
-REPORT = "gates-report"
-"""Where a run with --against writes its report when nothing else is asked for."""
-HISTORY = ".vllm-gates/history.sqlite"
-KEEP_SERVER = "15m"
-KEY_VARIABLE = "OPENAI_API_KEY"
-BOOT_TIMEOUT_S = 1800.0
-STALL_TIMEOUT_S = 300.0
-MAX_RESPONSE_MIB = 8
-RESPONSE_TIMEOUT_S = 1800.0
-ANSWER_TOKENS = 1024
-SAMPLES = 20
-LEAST_SOAK_S = 30.0
-LEAST_IDLE_S = 1.0
 
 ONE_SERVER = "{base_url} judges a server that already runs and {lane} boots one: give only one"
 NO_LANE = (
@@ -56,7 +41,7 @@ class Options:
         "--model",
         kinds.NAMES,
         "Boot the real server for these families and run the gates: a name, several with commas, "
-        f"or '{ALL}'. May be repeated.",
+        f"or '{defaults.ALL}'. May be repeated.",
         metavar="NAME[,NAME...]",
         default=(),
         wakes=True,
@@ -78,7 +63,7 @@ class Options:
         "--base-url",
         kinds.URL,
         "Judge a server that already runs, such as http://host:8000/v1; nothing is booted. "
-        f"The key is read from ${KEY_VARIABLE}.",
+        f"The key is read from ${defaults.KEY_VARIABLE}.",
         metavar="URL",
         from_incident=True,
         excludes={"lane": ONE_SERVER, "against": NO_LANE},
@@ -89,8 +74,8 @@ class Options:
         kinds.VARIABLE,
         "The environment variable that holds the key for --base-url.",
         metavar="NAME",
-        default=KEY_VARIABLE,
-        shown_default=KEY_VARIABLE,
+        default=defaults.KEY_VARIABLE,
+        shown_default=defaults.KEY_VARIABLE,
         repeat=ALWAYS,
     )
     checkpoint: str | None = option(
@@ -107,6 +92,7 @@ class Options:
         kinds.OFF,
         "Boot without the lane's overlay of documented repairs.",
         default=True,
+        from_incident=True,
         repeat=ALWAYS,
     )
     without_repairs: tuple[str, ...] = option(
@@ -114,6 +100,7 @@ class Options:
         kinds.NAMES,
         "Boot without this repair of the lane's overlay, or these. May be repeated.",
         metavar="NAME[,NAME...]",
+        from_incident=True,
         default=(),
         repeat=ALWAYS,
     )
@@ -122,24 +109,24 @@ class Options:
         kinds.SECONDS,
         "Seconds a boot may take.",
         metavar="SECONDS",
-        default=BOOT_TIMEOUT_S,
-        shown_default=f"{BOOT_TIMEOUT_S:.0f}",
+        default=defaults.BOOT_TIMEOUT_S,
+        shown_default=f"{defaults.BOOT_TIMEOUT_S:.0f}",
     )
     stall_timeout_s: float = option(
         "--stall-timeout",
         kinds.SECONDS,
         "Seconds a booting server's log may stay silent.",
         metavar="SECONDS",
-        default=STALL_TIMEOUT_S,
-        shown_default=f"{STALL_TIMEOUT_S:.0f}",
+        default=defaults.STALL_TIMEOUT_S,
+        shown_default=f"{defaults.STALL_TIMEOUT_S:.0f}",
     )
     max_response_mib: int = option(
         "--max-response-mib",
         kinds.whole_number(1),
         "MiB an answer of the server may have, a stream twice as many.",
         metavar="N",
-        default=MAX_RESPONSE_MIB,
-        shown_default=f"{MAX_RESPONSE_MIB}",
+        default=defaults.MAX_RESPONSE_MIB,
+        shown_default=f"{defaults.MAX_RESPONSE_MIB}",
         repeat=ALWAYS,
     )
     response_timeout_s: float = option(
@@ -147,19 +134,19 @@ class Options:
         kinds.SECONDS,
         "Seconds a stream may take from its first byte to its end.",
         metavar="SECONDS",
-        default=RESPONSE_TIMEOUT_S,
-        shown_default=f"{RESPONSE_TIMEOUT_S:.0f}",
+        default=defaults.RESPONSE_TIMEOUT_S,
+        shown_default=f"{defaults.RESPONSE_TIMEOUT_S:.0f}",
         repeat=ALWAYS,
     )
     keep_server_s: float = option(
         "--keep-server",
-        kinds.duration(LEAST_IDLE_S),
+        kinds.duration(defaults.LEAST_IDLE_S),
         "Leave the server up for the next run that asks for the same with this option. It stops "
-        f"after IDLE without requests, after {KEEP_SERVER} if IDLE is left out. Such a run never "
-        "promotes. `vllm-gates servers` lists and stops them.",
+        f"after IDLE without requests, after {defaults.KEEP_SERVER} if IDLE is left out. Such a "
+        "run never promotes. `vllm-gates servers` lists and stops them.",
         metavar="IDLE",
         default=0.0,
-        const=KEEP_SERVER,
+        const=defaults.KEEP_SERVER,
         promotes=False,
     )
 
@@ -170,8 +157,8 @@ class Options:
         "Tokens an answer may have, thinking included, in the conversation gates; models that "
         "think at length need more.",
         metavar="N",
-        default=ANSWER_TOKENS,
-        shown_default=f"{ANSWER_TOKENS}",
+        default=defaults.ANSWER_TOKENS,
+        shown_default=f"{defaults.ANSWER_TOKENS}",
         repeat=ALWAYS,
     )
     samples: int = option(
@@ -179,8 +166,8 @@ class Options:
         kinds.whole_number(0),
         "Sampled answers of which the rate of valid tool calls is taken; 0 for none.",
         metavar="N",
-        default=SAMPLES,
-        shown_default=f"{SAMPLES}",
+        default=defaults.SAMPLES,
+        shown_default=f"{defaults.SAMPLES}",
         repeat="tools",
     )
     against: str | None = option(
@@ -205,9 +192,9 @@ class Options:
     )
     soak_s: float = option(
         "--soak",
-        kinds.duration(LEAST_SOAK_S),
+        kinds.duration(defaults.LEAST_SOAK_S),
         "How long the load gate keeps up its streams to look for drift: 90s, 30m, 2h; "
-        f"at least {LEAST_SOAK_S:.0f}s.",
+        f"at least {defaults.LEAST_SOAK_S:.0f}s.",
         metavar="DURATION",
         default=0.0,
         shown_default="not at all",
@@ -272,7 +259,7 @@ class Options:
         kinds.FOLDER,
         "Write verdict.json and the server's log into this folder.",
         metavar="DIR",
-        shown_default=f"none; with --against {REPORT}",
+        shown_default=f"none; with --against {defaults.REPORT}",
         other_lane=False,
     )
     history: Path | None = option(
@@ -280,7 +267,7 @@ class Options:
         kinds.PATH,
         "The SQLite file that remembers the verdicts of this project's runs.",
         metavar="PATH",
-        shown_default=HISTORY,
+        shown_default=defaults.HISTORY,
         other_lane=False,
     )
     keep_history: bool = option(

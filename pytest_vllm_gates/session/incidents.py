@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_vllm_gates import __version__
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.limits import TOML_BYTES
+from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.client.recorder import BOOT, WALK
 from pytest_vllm_gates.incidents import types as incidents_types
 from pytest_vllm_gates.redaction.shown import redacted
@@ -68,7 +69,7 @@ class IncidentContents:
         failure = gone or (boot.failure if boot else None)
         explanation = failure.explanation if failure else None
         conversation = self._params.get("conversation", self._params.get("question"))
-        lane, checkpoint = run.lane, subject.checkpoint
+        lane, checkpoint, booted = run.lane, subject.checkpoint, run.lane.base_url is None
         return incidents_types.Incident(
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             tool={"name": "pytest-vllm-gates", "version": __version__},
@@ -89,6 +90,9 @@ class IncidentContents:
                 load=lane.load,
                 throughput=lane.throughput,
             ),
+            flags=flags.serving(subject.family, checkpoint, lane) if booted else None,
+            renderer=run.renderer_is_enough(subject) if booted else None,
+            trace=run.options.trace.name if run.options.trace else None,
             measure=incidents_types.Measure(
                 answer_tokens=run.options.answer_tokens,
                 samples=run.options.samples,

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_vllm_gates import files
 from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.environment import environment
+from pytest_vllm_gates.environment.overlay import repairs
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.incidents import checks, replay_target, types as incidents_types
+from pytest_vllm_gates.incidents import (
+    checks,
+    replay_target,
+    same_server,
+    types as incidents_types,
+)
 from pytest_vllm_gates.incidents.read import read
 from pytest_vllm_gates.incidents.types import CAPTURED, LANE, PROMPT_FILES
 from pytest_vllm_gates.outcomes import Outcome
@@ -23,9 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.options.table import Options
-    from pytest_vllm_gates.session.run import Attempt, Run
+    from pytest_vllm_gates.session.run import Attempt, Run, Subject
 
 KEPT = "golden/incidents"
 
@@ -71,6 +80,60 @@ def resolve(options: Options) -> Replays:
         notes=tuple([*notes, absent] if absent else notes),
         other_weights=bool(absent or options.checkpoint),
     )
+
+
+def as_it_was(
+    replays: Replays, subject: Subject, lane: Lane, options: Options
+) -> tuple[Subject, Lane, Options]:
+    """Return what serves the incident of --repro: as its server was, where that is known.
+
+    What was named on the command line stays. Notes of `replays` name what differs all the same.
+    """
+    assert replays.repro  # noqa: S101 - only then
+    incident, notes = replays.repro.incident, []
+    if lane.base_url:
+        if incident.flags is not None:
+            notes.append(f"not as it was then: {same_server.RUNS_ELSEWHERE}")
+        replays.notes = (*replays.notes, *notes)
+        return subject, lane, options
+    here = same_server.Setup(subject.family, subject.checkpoint, lane)
+    known = [repair.name for repair in repairs(lane.overlay_path)]
+    if replays.lane:
+        here, notes = same_server.restored(incident, here)
+        if options.overlay and not options.without_repairs:
+            without = same_server.left_out(incident, known)
+            changes = {"without_repairs": without} if len(without) < len(known) else {}
+            options = replace(options, overlay=bool(changes or not known), **changes)
+    used = [name for name in known if options.overlay and name not in options.without_repairs]
+    differ = [
+        *same_server.differences(incident, here),
+        *same_server.unrepaired(incident, used),
+        *same_server.other_versions(incident, _versions(lane)),
+    ]
+    if incident.lane.form == "base_url":
+        differ = []  # that server's were not known
+    if incident.trace and not options.trace:
+        differ.append(f"without the trace {incident.trace}: name it with --load-trace")
+    notes += [f"not as it was then: {'; '.join(differ)}"] if differ else []
+    replays.notes = (*replays.notes, *notes)
+    return replace(subject, family=here.family, checkpoint=here.checkpoint), here.lane, options
+
+
+def needing_weights(replays: Replays, options: Options) -> set[str]:
+    """Return the family of --repro where a whole server was seen, and its weights are here."""
+    repro = replays.repro
+    stands_in = replays.other_weights and not options.checkpoint
+    if repro is None or repro.incident.renderer is not False or stands_in:
+        return set()
+    return {repro.incident.family}
+
+
+def _versions(lane: Lane) -> Mapping[str, str]:
+    """Return the versions that a lane's environment has, or is to have; none where it is broken."""
+    try:
+        return environment.at_hand(lane, cache=files.default_cache()).versions
+    except UserError:
+        return {}
 
 
 def _kept(project: Path) -> Replays:

@@ -24,10 +24,9 @@ from pytest_vllm_gates.environment.overlay import WITHOUT_VARIABLE, repairs
 from pytest_vllm_gates.load import traces
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.options import spelling
-from pytest_vllm_gates.options.table import ALL
+from pytest_vllm_gates.options.defaults import ALL
 from pytest_vllm_gates.redaction import prompts
-from pytest_vllm_gates.session import collection, redaction
-from pytest_vllm_gates.session.replay import resolve as resolve_replays
+from pytest_vllm_gates.session import collection, redaction, replay
 from pytest_vllm_gates.session.run import Replays, Run, Subject
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def resolve(options: Options) -> Run:
         from pytest_vllm_gates.server.kept import registry as kept_registry  # noqa: PLC0415 - only where it is asked
 
         kept_registry.open_root()
-    replays = resolve_replays(options)
+    replays = replay.resolve(options)
     lane, why = (replays.lane, "the incident's") if replays.lane else _lane(options, machine)
     if replays.repro and replays.repro.incident.measure:
         options = replace(options, **replays.repro.incident.measure.model_dump())
@@ -64,7 +63,9 @@ def resolve(options: Options) -> Run:
     ]
     subjects = [_subject(name, options, lane) for name in names]
     if replays.family:
-        subjects = [_replayed(replays, replays.family, options, lane)]
+        replayed = _replayed(replays, replays.family, options, lane)
+        replayed, lane, options = replay.as_it_was(replays, replayed, lane, options)
+        subjects = [replayed]
     if options.trace:
         for subject in subjects:  # a trace that cannot be replayed is told before anything boots
             traces.take(options.trace, planned_traffic(subject.family.load, lane.load))
@@ -94,6 +95,7 @@ def resolve(options: Options) -> Run:
             for subject in subjects
             if options.incidents or options.repro
         },
+        needs_weights=replay.needing_weights(replays, options),
         redactor=redaction.redactor(options, [lane, *([other_lane] if other_lane else [])]),
     )
 

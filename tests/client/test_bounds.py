@@ -16,7 +16,7 @@ from pytest_vllm_gates.client.bounds import (
     LimitExceeded,
     Strikes,
 )
-from pytest_vllm_gates.options import table
+from pytest_vllm_gates.options import defaults
 
 SMALL = Bounds(body_bytes=1000, stream_bytes=3000, body_s=20.0, stream_s=100.0)
 REQUEST = json.dumps({"max_tokens": 4, "messages": [{"content": '"max_tokens": 9999'}]}).encode()
@@ -53,7 +53,7 @@ def whole(clock: Clock, wait_s: float | None = 5.0) -> Budget:
 
 
 def test_options_have_the_defaults_of_the_bounds() -> None:
-    assert Bounds.of(table.MAX_RESPONSE_MIB, table.RESPONSE_TIMEOUT_S) == DEFAULT
+    assert Bounds.of(defaults.MAX_RESPONSE_MIB, defaults.RESPONSE_TIMEOUT_S) == DEFAULT
     assert Bounds.of(2, 12.0) == Bounds(2 * MIB, 4 * MIB, 12.0, 12.0)
 
 

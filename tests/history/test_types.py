@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_vllm_gates.history.types import FIGURES, FILE, entry
-from pytest_vllm_gates.options.table import HISTORY
+from pytest_vllm_gates.options.defaults import HISTORY
 
 MACHINE = {"gpus": [], "cpu": "AMD EPYC", "cores": 2}
 

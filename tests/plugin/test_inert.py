@@ -28,6 +28,7 @@ def test_nothing_is_registered_and_nothing_heavy_is_imported(pytester: pytest.Py
     assert not HEAVY & set(names)
     assert {name for name in names if name.startswith("pytest_vllm_gates.")} == {
         "pytest_vllm_gates.options",
+        "pytest_vllm_gates.options.defaults",
         "pytest_vllm_gates.options.kinds",
         "pytest_vllm_gates.options.names",
         "pytest_vllm_gates.options.read",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_vllm_gates.load.types import Workers
-from pytest_vllm_gates.options import kinds, read, record, spelling, table
+from pytest_vllm_gates.options import defaults, kinds, read, record, spelling, table
 from pytest_vllm_gates.options.__main__ import markdown
 from pytest_vllm_gates.options.record import ALWAYS, options_of
 
