@@ -36,6 +36,9 @@ BEFORE_THE_SERVER = {
 """What a status says of the way to a server, and the next step (RFC 9110, RFC 6585)."""
 
 
+OF_THE_CLIENT = (401, 403, 407, 429)
+"""Statuses that in the midst of a run still say nothing of what is served."""
+
 CONNECTING = {
     socket.gaierror: "the host's name is not known",
     ssl.SSLCertVerificationError: "the certificate is not accepted",
@@ -82,6 +85,18 @@ def unreachable(error: Exception, url: str) -> NotReached | None:
             if isinstance(cause, kind):
                 return NotReached(f"{says}: {cause}", hint)
     return NotReached(str(error), hint)
+
+
+def lost(error: BaseException, url: str) -> NotReached | None:
+    """Return why a server that answered before is not reached now; None where it may be its doing.
+
+    `error` is httpx's or openai's. A request that was cut off is the server's.
+    """
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status in OF_THE_CLIENT:
+        return refused(status, url)
+    whys = (unreachable(cause, url) for cause in _causes(error) if isinstance(cause, Exception))
+    return next(filter(None, whys), None)
 
 
 def served_models(

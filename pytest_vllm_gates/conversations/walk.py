@@ -14,7 +14,7 @@ import openai
 
 from pytest_vllm_gates.catalog import matrix
 from pytest_vllm_gates.catalog.matrix import UNSET
-from pytest_vllm_gates.client import http
+from pytest_vllm_gates.client import http, ready
 from pytest_vllm_gates.client.answer import Exchange
 from pytest_vllm_gates.client.chat import Chat
 from pytest_vllm_gates.client.recorder import HEADER
@@ -151,7 +151,10 @@ class CellClient:
     def ask(
         self, exchange: Exchange, headers: Mapping[str, Mapping[str, str]] | None = None
     ) -> Exchange:
-        """Return the exchange with all that came back; `headers` go with each way of asking."""
+        """Return the exchange with all that came back; `headers` go with each way of asking.
+
+        Raises openai's error where a status says that the server was not reached.
+        """
         headers_by_mode = headers or {}
         wide = {**exchange.request, "stream_interval": WIDE_TOKENS}
         name = f"gates-{exchange.cell.name.replace(' ', '-').replace(',', '')}"
@@ -162,6 +165,8 @@ class CellClient:
             widened = self._chat.stream(wide, headers_by_mode.get("widened"))
             raw = self._raw(whole)
         except openai.APIStatusError as error:
+            if error.status_code in ready.OF_THE_CLIENT:
+                raise
             return replace(exchange, error=f"answered {error.status_code}: {error.message}")
         except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:
             return replace(exchange, error=f"{type(error).__name__}: {error}")

@@ -61,27 +61,31 @@ def test_tokens_are_as_many_as_the_server_counts(
     findings, cases = checks.uncounted(loaded)
     if not cases:
         raise NotApplicable("the server does not count tokens, or not every request was answered")
-    if findings and not launch.owned and checks.other_clients(loaded):
-        raise Inconclusive("others have used this server meanwhile; judge it when idle")
+    _check_alone(findings, launch, loaded)
     checking(findings, cases, "tokens get lost between the engine and the client")
 
 
 def test_planned_streams_run_at_once(
-    loaded: LoadResult, checking: Checking, evidence: Evidence
+    loaded: LoadResult, launch: Launch, checking: Checking, evidence: Evidence
 ) -> None:
     evidence["looks"] = loaded.looks()
     findings, cases = checks.below_concurrency(loaded)
     if not cases:
         raise NotApplicable("the server does not tell what runs and waits, or was too quick to see")
+    _check_alone(findings, launch, loaded)
     checking(findings, cases, "there are fewer places than the deployment plans for")
 
 
-def test_no_stream_stops_while_others_go_on(loaded: LoadResult, checking: Checking) -> None:
-    checking(*checks.stalled(loaded), "some answers stop in the middle for a while")
+def test_no_stream_stops_while_others_go_on(
+    loaded: LoadResult, launch: Launch, checking: Checking
+) -> None:
+    findings, cases = checks.stalled(loaded)
+    _check_alone(findings, launch, loaded)
+    checking(findings, cases, "some answers stop in the middle for a while")
 
 
 def test_latencies_are_within_their_limits(
-    loaded: LoadResult, traffic: Traffic, checking: Checking, evidence: Evidence
+    loaded: LoadResult, launch: Launch, traffic: Traffic, checking: Checking, evidence: Evidence
 ) -> None:
     evidence["figures"] = {
         phase.name: latency.figures(phase, traffic.limits) for phase in loaded.phases
@@ -91,6 +95,7 @@ def test_latencies_are_within_their_limits(
         raise NotApplicable("nothing was answered, so nothing has a latency")
     if findings and (late := checks.client_was_late(loaded, traffic.limits)):
         raise Inconclusive(f"{late}: what it saw is its own; run it on a machine that is less busy")
+    _check_alone(findings, launch, loaded)
     checking(findings, cases, "under the planned load answers come too late")
 
 
@@ -108,16 +113,17 @@ def test_no_answer_under_load_holds_what_is_anothers(
 
 
 def test_server_comes_to_rest_after_load(
-    *, loaded: LoadResult, checking: Checking, invariant: bool
+    *, loaded: LoadResult, launch: Launch, checking: Checking, invariant: bool
 ) -> None:
     findings, cases = checks.not_recovered(loaded, invariant=invariant)
     if not cases:
         raise NotApplicable("the server hangs and never came to rest")
+    _check_alone(findings, launch, loaded)
     checking(findings, cases, "after its load the server is not what it was before")
 
 
 def test_planned_rate_is_below_capacity(
-    loaded: LoadResult, traffic: Traffic, evidence: Evidence
+    loaded: LoadResult, launch: Launch, traffic: Traffic, evidence: Evidence
 ) -> None:
     if not loaded.ramp:
         raise NotApplicable(NO_RAMP)
@@ -127,6 +133,7 @@ def test_planned_rate_is_below_capacity(
     if why := ramps.undecided(traffic.rate, loaded.ramp):
         raise Inconclusive(why)
     wrong = ramps.below(traffic.rate, loaded.ramp)
+    _check_alone(wrong, launch, loaded)
     assert not wrong, wrong
 
 
@@ -162,3 +169,9 @@ def test_soak_does_not_fill_memory(
         raise NotApplicable("the server's processes cannot be seen, or the soak was too short")
     wrong = drift.growing(soak_drift, traffic.limits)
     assert not wrong, wrong
+
+
+def _check_alone(wrong: object, launch: Launch, loaded: LoadResult) -> None:
+    """Raise `Inconclusive` where something is wrong that others' requests may have caused."""
+    if wrong and not launch.owned and checks.other_clients(loaded):
+        raise Inconclusive("others have used this server meanwhile; judge it when it is idle")

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_vllm_gates.outcomes import Inconclusive, MissingBaseline, NotApplicable
 from pytest_vllm_gates.throughput import blocks as throughput_blocks, calibration, decide
+from pytest_vllm_gates.throughput.conditions import compares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,8 +38,8 @@ def test_is_as_fast_as_recorded(
     measure_blocks: Callable[[], Sequence[Block]],
     evidence: Evidence,
 ) -> None:
-    if other_lane and not (other_lane.base_url or lane.base_url):
-        raise NotApplicable(f"it is held against lane {other_lane.name} itself (--against)")
+    if other_lane and compares(lane, other_lane):
+        raise NotApplicable(f"it is compared with lane {other_lane.name} itself (--against)")
     recorded, differ = ([], []) if record else baselines.recorded()
     if not recorded and not record:
         reason = "no baseline is recorded for this machine and what is served on it"
@@ -99,12 +100,11 @@ def test_is_as_fast_as_the_other_lane(
         for pair in comparison.pairs
     ]
     evidence["blocks"] = throughput_blocks.of_pairs(comparison.pairs)
-    evidence["side_by_side"] = comparison.side_by_side
-    evidence["start_changes"] = comparison.start_changes
+    evidence.update(comparison.evidence())
     sentence = f"{lane.name} against {other_lane.name}: {decision.sentence(plan.odds)}"
     name = comparison.subject.family.name
     add_note(f"{name}: {sentence}")
-    if same and (scatter := calibration.scatter_of(comparison.pairs, plan)):
+    if same and not lane.base_url and (scatter := calibration.scatter_of(comparison.pairs, plan)):
         evidence["pair_sd"] = scatter.model_dump()
         add_note(f"{name}: {calibration.summary(scatter, comparison.pairs, plan)}")
         if calibrate:

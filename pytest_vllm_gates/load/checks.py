@@ -107,7 +107,11 @@ def uncounted(loaded: LoadResult) -> Judged:
 
 
 def other_clients(loaded: LoadResult) -> bool:
-    """Return whether a server counts more than this run requested: other clients use it, too."""
+    """Return whether other clients use the server, too.
+
+    Requests were in flight before a phase, or the server counts more than this run requested. An
+    answer that failed may have been counted, so that a phase with one tells nothing.
+    """
     sums = [
         (
             phase.after.generated - phase.before.generated,
@@ -115,8 +119,10 @@ def other_clients(loaded: LoadResult) -> bool:
         )
         for phase in loaded.phases
         if phase.alone and phase.before and phase.after
+        if not any(answer.error for answer in phase.answers)
     ]
-    return any(counted > streamed for counted, streamed in sums)
+    busy = any(phase.before and phase.before.in_flight for phase in loaded.phases if phase.alone)
+    return busy or any(counted > streamed for counted, streamed in sums)
 
 
 def below_concurrency(loaded: LoadResult) -> Judged:

@@ -177,6 +177,13 @@ def unwell(climb: LadderResult, *, invariant: bool) -> Judged:
     return findings, cases
 
 
+def still_in_flight(climb: LadderResult) -> int:
+    """Return the most requests that were in flight when the server should have been at rest."""
+    rests = [rung.rest for rung in climb.rungs if rung.rest]
+    rests += [refusal.rest for refusal in climb.refusals]
+    return max((rest.in_flight or 0 for rest in rests), default=0)
+
+
 def hangs(climb: LadderResult) -> Judged:
     """Find the rung on which the server hung."""
     findings, cases = [], []

@@ -10,7 +10,7 @@ import httpx2 as httpx
 
 from pytest_vllm_gates.client import http, ready
 from pytest_vllm_gates.server import ready as server_ready
-from pytest_vllm_gates.server.types import Boot, BootTimes, Failure
+from pytest_vllm_gates.server.types import BASE_URL, Boot, BootTimes, Failure
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
@@ -25,7 +25,7 @@ def attach(endpoint: Endpoint, timeout_s: float) -> Boot:
     `endpoint`: where it answers, its model not known yet.
     The failure is one of infrastructure where the server was not reached.
     """
-    evidence: dict[str, Any] = {"base_url": endpoint.base_url}
+    evidence: dict[str, Any] = {BASE_URL: endpoint.base_url}
     started = time.monotonic()
     try:
         with http.client(endpoint) as client:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 # How the reason of what is BLOCKED for want of a server begins.
 DID_NOT_BOOT = "the server did not boot"
+DOES_NOT_SERVE = "the server runs and does not serve"
+BASE_URL = "base_url"
+"""Under this name the evidence of a server that already ran tells its address."""
 GONE = "the server is gone"
 KEPT = "kept"
 """Under this name a boot's evidence tells of a server that is kept for other runs."""

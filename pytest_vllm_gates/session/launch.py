@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.outcomes import Blocked, Infrastructure
-from pytest_vllm_gates.server.types import DID_NOT_BOOT, GONE, KEPT, Boot, Failure
+from pytest_vllm_gates.server.types import (
+    BASE_URL,
+    DID_NOT_BOOT,
+    DOES_NOT_SERVE,
+    GONE,
+    KEPT,
+    Boot,
+    Failure,
+)
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
@@ -60,7 +68,8 @@ class Launch:
         if self.boot.endpoint is None:
             self.check_surroundings()
             reason = self.boot.failure.brief if self.boot.failure else "no server"
-            raise Blocked(f"{DID_NOT_BOOT}: {reason}")
+            begins = DOES_NOT_SERVE if BASE_URL in self.boot.evidence else DID_NOT_BOOT
+            raise Blocked(f"{begins}: {reason}")
         if self._death:
             kind = Infrastructure if self._death.of_infrastructure else Blocked
             raise kind(f"{GONE}: {self._death.brief}")

@@ -57,6 +57,8 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
         return
     outcome, reason, breaks = _outcome(call, report)
     cause = _cause(call)
+    if outcome is Outcome.FAIL and (lost := _lost(item, call)):
+        outcome, reason, cause = Outcome.BLOCKED, lost, INFRASTRUCTURE
     if death := _death(item, call):
         reason = f"{death.brief}\n{reason}"
         report.sections.append(("The server died", death.explain()))
@@ -146,6 +148,21 @@ def _death(item: pytest.Item, call: pytest.CallInfo[None]) -> Failure | None:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     unanswered = kinds & CLIENT_ERRORS and getattr(error, "status_code", 500) >= 500  # noqa: PLR2004
     return launch.death(DYING_S if unanswered else 0.0)
+
+
+def _lost(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
+    """Return why a running server of others is not reached any more; '' for every other error."""
+    launch: Launch | None = getattr(item, "funcargs", {}).get("launch")
+    error = call.excinfo.value if call.excinfo else None
+    if error is None or launch is None or launch.owned or launch.boot.endpoint is None:
+        return ""
+    if not {kind.__name__ for kind in type(error).__mro__} & CLIENT_ERRORS:
+        return ""
+    from pytest_vllm_gates.client import ready  # noqa: PLC0415 - heavy
+
+    url = launch.boot.endpoint.base_url
+    why = ready.lost(error, url)
+    return f"the server at {url} is not reached any more: {why}; next: {why.hint}" if why else ""
 
 
 def _outcome(

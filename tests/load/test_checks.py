@@ -177,6 +177,26 @@ def test_excess_in_counters_means_other_clients() -> None:
     assert not checks.other_clients(loaded(replace(more, alone=False)))
 
 
+def test_requests_before_a_phase_mean_other_clients() -> None:
+    measured = phase()
+    assert measured.before
+    busy = replace(measured, before=replace(measured.before, waiting=1))
+    assert checks.other_clients(loaded(busy))
+    assert not checks.other_clients(loaded(replace(busy, alone=False)))
+
+
+def test_tokens_of_a_failed_answer_mean_no_other_clients() -> None:
+    measured = phase()
+    assert measured.after
+    first, *others = measured.answers
+    more = replace(
+        measured,
+        after=replace(measured.after, generated=measured.after.generated + 5),
+        answers=(replace(first, error="broke off"), *others),
+    )
+    assert not checks.other_clients(loaded(more))
+
+
 def test_unplanned_lengths_are_compared_with_server_counters() -> None:
     measured = phase()
     loose = replace(

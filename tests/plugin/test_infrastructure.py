@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from servers import running
-from servers.scripted import ScriptedServer, Text
+from servers.scripted import ScriptedServer, ServerAnswer, ServerRequest, Text
 
 from pytest_vllm_gates.environment import environment as environments
 from pytest_vllm_gates.errors import UserError
@@ -109,9 +109,7 @@ def test_environment_that_cannot_be_made_holds(
     """As where no index is reached: `uv` says so, and nothing is known of the server."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise UserError(
-            "lane fake: uv cannot fetch vllm==0.32.0\nsee the network"
-        )
+        raise UserError("lane fake: uv cannot fetch vllm==0.32.0\nsee the network")
 
     monkeypatch.setattr(environments, "prepare", refuse)
     result = project.gates()
@@ -168,3 +166,48 @@ def test_server_that_hangs_up_is_a_regression(project: Project) -> None:
         )
         assert project.verdict()["promotion"] == "REJECT"
         assert "disconnected" in project.verdict()["reasons"][0]
+
+
+class GoesAway(ScriptedServer):
+    """Serves one chat; then nothing listens any more, or a gateway limits the requests."""
+
+    def __init__(self, status: int | None) -> None:
+        super().__init__()
+        self.status, self.chats = status, 0
+
+    def answer_to(self, request: ServerRequest) -> ServerAnswer:
+        if request.path == "/v1/models":
+            return 200, {"data": [{"id": "m"}]}
+        if request.path == "/version":
+            return 200, {"version": "0.32.0"}
+        self.chats += 1
+        if self.chats == 1:
+            delta = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}
+            if self.status is None:
+                self.socket.close()
+            return 200, [{"choices": [delta]}]
+        return self.status or 500, {"error": {"message": "slow down"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "says"), [(None, "Connection refused"), (429, "no more requests"), (401, "API key")]
+)
+def test_server_that_is_no_longer_reached_holds(
+    project: Project, status: int | None, says: str
+) -> None:
+    server = GoesAway(status)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
+    thread.start()
+    project.pytest(
+        "--model", "qwen3.5", "--base-url", server.endpoint.base_url, "--gates-report", "out",
+        "-m", "boot", "-k", "test_boots or sensibly",
+    )  # fmt: skip
+    assert project.outcomes() == {
+        "boot::test_boots[]": "PASS",
+        "boot::test_answers_sensibly[]": "BLOCKED",
+    }
+    verdict = project.verdict()
+    assert verdict["promotion"] == "HOLD"
+    assert "is not reached any more" in verdict["reasons"][0]
+    assert says in verdict["reasons"][0]
+    server.closing.set()

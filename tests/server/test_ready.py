@@ -61,6 +61,11 @@ def test_answered_chat_is_timed(fakes: Fakes, faults: str) -> None:
     assert 0 < chat.first_token_s <= chat.total_s < 5
 
 
+def test_chat_without_done_is_the_streaming_gates_to_judge(fakes: Fakes) -> None:
+    """It read: the server did not boot; export OPENAI_API_KEY."""
+    assert ready.first_chat(endpoint(fakes("no-done")), 5.0).first_token_s > 0
+
+
 @pytest.mark.parametrize(
     ("faults", "message"),
     [
@@ -68,7 +73,7 @@ def test_answered_chat_is_timed(fakes: Fakes, faults: str) -> None:
         ("chat-500", "the first chat was answered 500: .*no chat today"),
         ("chat-empty", "the first chat came back without a single token"),
         ("chat-breaks", "the first chat broke off"),
-        ("chat-ends-early", "the first chat broke off: .*before its end"),
+        ("chat-ends-early", "the first chat broke off: .*, without finish_reason and \\[DONE\\]"),
         ("chat-errs", "the first chat ended in an error: .*EngineCore encountered"),
         ("chat-errs,spaces", "the first chat ended in an error: .*EngineCore encountered"),
         ("chat-babbles", "the first chat brought what is no JSON: '{not json'"),

@@ -139,7 +139,8 @@ class Handler(BaseHTTPRequestHandler):
                 return
         self.event(choices=[{"index": 0, "delta": {}, "finish_reason": finish}])
         self.event(choices=[], usage=USAGE)
-        self.chunk(b"data: [DONE]\n\n")
+        if "no-done" not in self.server.faults:
+            self.chunk(b"data: [DONE]\n\n")
         self.chunk(b"")
 
     def deltas(self, message: dict[str, Any]) -> list[dict[str, Any]]:
