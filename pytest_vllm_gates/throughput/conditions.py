@@ -98,6 +98,11 @@ def conditions(
     )
 
 
+def compares(ours: Lane, theirs: Lane) -> bool:
+    """Return whether two lanes can be measured in turns: both boot here, or both run already."""
+    return (ours.base_url is None) == (theirs.base_url is None)
+
+
 def machine_name(conditions: Conditions) -> str:
     """Return the name of the folder for figures of such a machine."""
     hardware = conditions.machine

@@ -172,7 +172,7 @@ def against_baseline(
     by_speed = all(block.speed is not None for blocks in (now, *recorded) for block in blocks)
     figures, void = boot_slowdowns(now, plan, by_speed=by_speed)
     if not figures:
-        return Decision(Conclusion.INCONCLUSIVE, _too_few(void, len(now)), void=void)
+        return Decision(Conclusion.INCONCLUSIVE, too_few(void, len(now)), void=void)
     others = [boot_slowdowns(blocks, plan, by_speed=by_speed)[0] for blocks in recorded]
     known = [slowdowns for slowdowns in others if slowdowns]
     if not known:
@@ -186,7 +186,7 @@ def against_baseline(
         for name, value in figures.items()
     }
     errors = (plan.odds.alpha, plan.odds.beta)
-    return _decide(means, plan.baseline.margin, errors, void, note)
+    return conclude(means, plan.baseline.margin, errors, void, note)
 
 
 def pair_slowdowns(pair: Pair, plan: ThroughputPlan) -> tuple[dict[str, float], dict[str, int]]:
@@ -223,7 +223,7 @@ def against_lane(pairs: Sequence[Pair], plan: ThroughputPlan) -> Decision:
         why = f"{len(known)} pairs of boots with enough fit blocks, {least} are needed"
         if len(known) < len(pairs):
             made = sum(len(pair.groups) for pair in pairs)
-            why += f": {_too_few(void, made, 'groups of four blocks')}"
+            why += f": {too_few(void, made, 'groups of four blocks')}"
         return Decision(Conclusion.INCONCLUSIVE, why, void=void)
     scatter, note = host_bound.of_pairs(pairs, plan)
     priors = _priors(scatter, plan.against.degrees)
@@ -233,7 +233,7 @@ def against_lane(pairs: Sequence[Pair], plan: ThroughputPlan) -> Decision:
     errors = tuple(
         spend(error, (least, most), len(known)) for error in (plan.odds.alpha, plan.odds.beta)
     )
-    return _decide(means, plan.against.margin, errors, void, note)
+    return conclude(means, plan.against.margin, errors, void, note)
 
 
 def trimmed(values: Sequence[float]) -> float:
@@ -247,7 +247,7 @@ def _priors(scatter: Scatter, degrees: int) -> dict[str, Prior]:
     return {name: Prior(scatter.of(name), degrees) for name in SLOWDOWNS}
 
 
-def _decide(
+def conclude(
     means: dict[str, Mean],
     margin: float,
     errors: tuple[float, ...],
@@ -288,7 +288,8 @@ def _share_difference(group: BlockGroup, share: str) -> float:
     return abs(statistics.fmean(ours) - statistics.fmean(theirs))
 
 
-def _too_few(void: dict[str, int], of: int, unit: str = "blocks") -> str:
+def too_few(void: dict[str, int], of: int, unit: str = "blocks") -> str:
+    """Return how many were left out of so many, and the reason of most."""
     mostly = max(void, key=void.__getitem__, default="too few were made")
     return f"{sum(void.values())} of {of} {unit} are left out, mostly: {mostly}"
 

@@ -8,7 +8,7 @@ import json
 import random
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_vllm_gates.catalog.plans import BlockGroup, Pair
 from pytest_vllm_gates.files import WriteError, write_whole
@@ -83,6 +83,10 @@ class LaneComparison:
             if not whole and decision.answer is not Conclusion.INCONCLUSIVE:
                 break
         return decision
+
+    def evidence(self) -> dict[str, Any]:
+        """Return how it was measured, as JSON."""
+        return {"side_by_side": self.side_by_side, "start_changes": self.start_changes}
 
     def _keep(self) -> None:
         """Write every block so far beside the servers' logs: a verdict can be worked out again."""
@@ -178,6 +182,7 @@ class LaneComparison:
     def _boot(self, run: Run, number: int) -> Launch:
         launch = self._try(run, number)
         if not launch.ok:
+            launch.check_surroundings()
             raise Blocked(f"lane {run.lane.name}: {launch.explain()}")
         return launch
 

@@ -1,0 +1,99 @@
+"""Measures the throughput of two servers that run already: blocks in turns, and no boots."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.catalog.plans import Pair
+from pytest_vllm_gates.load.generator.measure import why_not
+from pytest_vllm_gates.outcomes import Inconclusive
+from pytest_vllm_gates.session.against.boots import WARM_UP_BLOCKS, LaneComparison, server_of
+from pytest_vllm_gates.throughput.running import RunningDecision, against_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.session.launch import Launch
+    from pytest_vllm_gates.throughput.blocks import BlockDriver, MeasuredServer
+    from pytest_vllm_gates.throughput.decide import Decision
+
+RUNS = "runs"
+"""What the lanes of a comparison without boots have in the evidence."""
+
+
+@dataclass
+class RunningComparison(LaneComparison):
+    """Rounds of blocks in turns on two servers, ours first; each round is kept as a pair."""
+
+    seed: str = field(default_factory=lambda: secrets.token_hex(4))
+    """Makes this run's prompts unlike those of a run before, which the servers may have cached."""
+
+    def measure(self, *, whole: bool) -> Decision:
+        """Measure round after round until it can be said which, or, when `whole`, all of them.
+
+        Raises `Blocked` or `Infrastructure` where a server does not answer, and `Inconclusive`
+        where others use one.
+        """
+        least, most = self.plan.against.pairs
+        ours, theirs = self._boot(self.ours, 0), self._boot(self.theirs, 0)
+        self._note_starts(ours, theirs)
+        driver = self._driver(ours)
+        decision = against_server(self.pairs, self.plan).decision
+        with contextlib.ExitStack() as stack:
+            our_server, their_server = (
+                stack.enter_context(_alone(launch, self)) for launch in (ours, theirs)
+            )
+            for server in (our_server, their_server):
+                [*driver.blocks(server, f"warm-up-{self.seed}", WARM_UP_BLOCKS)]
+            while len(self.pairs) < most:
+                so_far = self._round(driver, our_server, their_server)
+                decision = so_far.decision
+                self.progress(
+                    f"{self.subject.family.name}: round {len(self.pairs)} of {least} to {most}: "
+                    f"{decision.sentence(self.plan.odds)}"
+                )
+                if so_far.settled and not whole:
+                    break
+        return decision
+
+    def evidence(self) -> dict[str, Any]:
+        """Return how it was measured, as JSON."""
+        return {**super().evidence(), RUNS: True, "seed": self.seed}
+
+    def _round(
+        self, driver: BlockDriver, ours: MeasuredServer, theirs: MeasuredServer
+    ) -> RunningDecision:
+        began = time.monotonic()
+        seed = f"round-{len(self.pairs)}-{self.seed}"
+        groups = tuple(driver.groups(ours, theirs, seed, self.plan.against.groups))
+        self.pairs.append(Pair(groups, took_s=time.monotonic() - began))
+        self._keep()
+        return against_server(self.pairs, self.plan)
+
+
+@contextlib.contextmanager
+def _alone(launch: Launch, comparison: LaneComparison) -> Iterator[MeasuredServer]:
+    """Give a server as it is measured; raises `Inconclusive` where it cannot be, or others use it.
+
+    What others send later shows in the server's count of tokens: such blocks are left out.
+    """
+    endpoint = launch.endpoint()
+    if why := why_not(endpoint):
+        raise Inconclusive(why)
+    with server_of(launch, comparison.ours) as server:
+        try:
+            others = server.metrics.load().in_flight if server.metrics else 0
+        except httpx.HTTPError:
+            others = 0
+        if others:
+            raise Inconclusive(
+                f"others use the server at {endpoint.base_url}: {others} requests are in flight; "
+                "measure it when idle"
+            )
+        yield server

@@ -1,0 +1,120 @@
+"""Two running servers: an equal one passes, and no loss that a boot may have is a regression."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+
+import pytest
+
+from pytest_vllm_gates.catalog.plans import Pair
+from pytest_vllm_gates.throughput.decide import PRIMARY, Conclusion
+from pytest_vllm_gates.throughput.running import RunningDecision, against_server, batch_mean
+from throughput.boot_noise import GROUPS, PLAN, Noise
+
+LEAST, MOST = PLAN.against.pairs
+BOOT_SD = PLAN.against.pair_sd.of(PRIMARY)
+
+
+def decided(slower: float = 0.0, rounds: int = LEAST, seed: int = 1) -> RunningDecision:
+    noise = Noise(seed)
+    return against_server([noise.pair(slower) for _ in range(rounds)], PLAN)
+
+
+def test_equal_servers_pass_and_what_is_not_measured_is_said() -> None:
+    so_far = decided()
+    assert (so_far.decision.answer, so_far.settled) == (Conclusion.NO_REGRESSION, True)
+    sentence = so_far.decision.sentence(PLAN.odds)
+    assert "of these two running servers, each one boot" in sentence
+    assert f"by about {BOOT_SD:.1%} (sd), which is not measured here" in sentence
+    assert "not measured here" in so_far.decision.as_evidence()["why"]
+
+
+def test_much_slower_server_is_a_regression() -> None:
+    so_far = decided(math.log(1.5))
+    assert (so_far.decision.answer, so_far.settled) == (Conclusion.REGRESSION, True)
+    assert "not measured here" in so_far.decision.why
+
+
+@pytest.mark.parametrize("rounds", [LEAST, MOST])
+def test_loss_that_a_boot_may_have_is_inconclusive(rounds: int) -> None:
+    """Pairs of boots would find it: they measure what boots differ by."""
+    so_far = decided(2.8 * BOOT_SD, rounds)
+    assert so_far.decision.answer is Conclusion.INCONCLUSIVE
+    assert "by no more than two boots of one bundle may differ" in so_far.decision.why
+    assert so_far.settled, "more blocks do not change it"
+    assert not decided(4.5 * BOOT_SD, LEAST).settled, "the last look may call it a regression"
+
+
+def test_faster_server_passes() -> None:
+    assert decided(-0.3).decision.answer is Conclusion.NO_REGRESSION
+
+
+def test_one_round_is_too_few() -> None:
+    so_far = decided(rounds=LEAST - 1)
+    assert (so_far.decision.answer, so_far.settled) == (Conclusion.INCONCLUSIVE, False)
+    assert "are needed" in so_far.decision.why
+
+
+def test_slower_first_token_alone_is_a_regression() -> None:
+    noise = Noise()
+
+    def late(pair: Pair) -> Pair:
+        return Pair(
+            tuple(
+                dataclasses.replace(
+                    group,
+                    ours=(
+                        dataclasses.replace(group.ours[0], ttft_s=3 * group.ours[0].ttft_s),
+                        dataclasses.replace(group.ours[1], ttft_s=3 * group.ours[1].ttft_s),
+                    ),
+                )
+                for group in pair.groups
+            )
+        )
+
+    so_far = against_server([late(noise.pair()) for _ in range(LEAST)], PLAN)
+    assert so_far.decision.answer is Conclusion.REGRESSION
+    assert "ttft_s is surely worse" in so_far.decision.why
+
+
+def test_blocks_beside_others_requests_are_left_out() -> None:
+    noise = Noise()
+    spoilt = [
+        Pair(
+            tuple(
+                dataclasses.replace(
+                    group, theirs=(noise.block(faults=("others",)), noise.block(faults=("others",)))
+                )
+                for group in noise.pair().groups
+            )
+        )
+        for _ in range(LEAST)
+    ]
+    so_far = against_server(spoilt, PLAN)
+    assert so_far.decision.answer is Conclusion.INCONCLUSIVE
+    assert f"{LEAST * GROUPS} of {LEAST * GROUPS} groups of four blocks" in so_far.decision.why
+    assert so_far.decision.void == {"others": LEAST * GROUPS}
+
+
+def test_no_false_alarm_and_no_false_pass_in_many_comparisons() -> None:
+    """Servers that differ as boots of one bundle do, and servers slower by twice the margin."""
+    chance = Noise(11, 1.0)
+    answers = [
+        decided(BOOT_SD * math.log(chance.block().took_s), seed=seed).decision.answer
+        for seed in range(20)
+    ]
+    assert Conclusion.REGRESSION not in answers
+    assert answers.count(Conclusion.NO_REGRESSION) > 15
+    slower = [decided(2 * PLAN.against.margin, seed=seed).decision.answer for seed in range(8)]
+    assert Conclusion.NO_REGRESSION not in slower
+
+
+def test_batch_mean_is_wider_where_blocks_hang_together() -> None:
+    alternating = [(-1.0) ** number for number in range(80)]
+    drifting = [number / 40 - 1 for number in range(80)]
+    assert batch_mean(alternating).error < 0.01
+    naive = statistics.stdev(drifting) / math.sqrt(80)
+    assert batch_mean(drifting).error > 2 * naive
+    assert batch_mean([0.0] * 4).error > 0
