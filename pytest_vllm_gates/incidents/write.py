@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ def write(
                     "sends": tuple(written_sends),
                     "cut": (*incident.cut, *cut),
                     "files": listed,
-                    "command": incident.command.replace("{path}", str(folder)),
+                    "command": incident.command.replace("{path}", shlex.quote(str(folder))),
                 }
             ).model_dump(mode="json")
             # Half a surrogate pair, as broken answers have it, is no UTF-8.

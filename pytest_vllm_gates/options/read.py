@@ -68,9 +68,11 @@ def parse(config: pytest.Config) -> Options | None:
         _refuse_asleep(line)
         return None
     _refuse_contradictions(line)
+    project = project_of(config)
     found = table.Options(
-        rootdir=project_of(config),
+        rootdir=project,
         invocation_dir=config.invocation_params.dir,
+        test_root=None if config.rootpath == project else config.rootpath,
         verbose=config.get_verbosity() > 0,
         claimed=line.claimed,
         **{

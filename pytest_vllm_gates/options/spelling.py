@@ -38,6 +38,12 @@ def name(given: Options, field: str) -> str:
     return by_field(given)[field][0]
 
 
+def typed(given: Options, field: str) -> Iterator[str]:
+    """Yield the words that give one option its value; none for the default."""
+    (option,) = [option for option in options_of(type(given)) if option.field == field]
+    yield from option.typed(names(given, option)[0], getattr(given, field))
+
+
 def spelled(given: Options, chosen: Callable[[Option], bool]) -> Spelled:
     """Return every name of the options that are chosen."""
     found: tuple[list[str], list[str], list[str]] = ([], [], [])

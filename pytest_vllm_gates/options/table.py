@@ -33,6 +33,8 @@ class Options:
     verbose: bool
     invocation_dir: Path = dataclasses.field(default_factory=Path.cwd)
     """Where pytest was called: relative paths of its arguments start there."""
+    test_root: Path | None = None
+    """pytest's rootdir, where ids of tests start; None where it is the project's folder."""
     claimed: tuple[ClaimedName, ...] = ()
     """The short names that belong to other plugins in this run."""
 

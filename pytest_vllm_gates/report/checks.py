@@ -6,6 +6,7 @@ The known failures also become the page `docs/signatures.md`.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.all_reduce.checks import bandwidths, fault, interfaces
@@ -187,7 +188,8 @@ def preflight_command(family: Family, checkpoint: Checkpoint, lane: str) -> str:
     """Return what a person types to see whether a family can boot on a lane."""
     is_listed = checkpoint.name in [listed.name for listed in family.checkpoints]
     name = checkpoint.name if is_listed else checkpoint.source
-    return f"vllm-gates preflight --model {family.name} --checkpoint {name} --lane {lane}"
+    words = ["vllm-gates", "preflight", "--model", family.name, "--checkpoint", name]
+    return shlex.join([*words, "--lane", lane])
 
 
 def preflight_lines(checks: Iterable[Check]) -> Iterator[str]:

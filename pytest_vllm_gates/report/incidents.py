@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.conversations.checks.tool_calls import interval
@@ -90,13 +89,10 @@ def replay_lines(replayed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "", f"    and {len(lines) - DIFF_LINES} lines more, in verdict.json"
 
 
-def left_lines(incidents: Sequence[Mapping[str, str]], repro: str) -> Iterator[tuple[str, str]]:
-    """Yield where a run's incidents lie and what sends each again.
-
-    `path` as a shell finds it, and `repro` the name of the option in this run.
-    """
+def left_lines(incidents: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield what sends each of a run's incidents again, as (colour, text)."""
     for incident in incidents:
-        yield "", f"  incident: {incident['gate']}: pytest {repro} {shlex.quote(incident['path'])}"
+        yield "", f"  incident: {incident['gate']}: {incident['command']}"
 
 
 def _first(text: str) -> str:

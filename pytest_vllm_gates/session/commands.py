@@ -11,7 +11,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.catalog.flags import without
+from pytest_vllm_gates.incidents.types import LANE
 from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.outcomes import Outcome
 from pytest_vllm_gates.report import checks as report_checks
@@ -20,7 +22,7 @@ from pytest_vllm_gates.verdict import next_steps
 from pytest_vllm_gates.verdict.next_steps import JudgedFamily, RunSummary
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     import pytest
 
@@ -37,11 +39,12 @@ WELL = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 def commands(run: Run, shipped: Collection[str]) -> dict[tuple[str, str, str], str]:
     """Return the command by (family, gate, test) for each test that did not pass.
 
-    `shipped` are the names of the gates that ship.
+    They are for the project's root. `shipped` are the names of the gates that ship.
     """
     subjects = {subject.family.name: subject for subject in run.subjects}
+    root = run.options.test_root or run.options.rootdir
     own = {
-        gate: path
+        gate: root / path
         for path in (nodeid.partition("::")[0] for nodeid in run.finished)
         if (gate := Path(path).stem.removeprefix("test_")) not in shipped
     }
@@ -54,30 +57,116 @@ def commands(run: Run, shipped: Collection[str]) -> dict[tuple[str, str, str], s
     }
 
 
-def command(run: Run, subject: Subject, gate: str, test: str, files: Mapping[str, str]) -> str:
-    """Return what a person types to run this test of this gate again.
+def command(run: Run, subject: Subject, gate: str, test: str, files: Mapping[str, Path]) -> str:
+    """Return what a person types in the project's root to run this test of this gate again.
 
     `files` are those of gates that do not ship: the file is named, for no marker selects them.
     """
-    words = ["pytest", *spelling.repeated(_options_for(run, subject), gate)]
-    words += [files[gate]] if gate in files else ["-m", gate]
+    words = _words(run, subject, gate, run.options.rootdir, files.get(gate))
     if names := [entry for entry in NAME.findall(test) if entry.lower() not in OPERATORS]:
         words += ["-k", " and ".join(names)]
     return shlex.join(words)
 
 
-def _options_for(run: Run, subject: Subject) -> Options:
+def recording(run: Run, subject: Subject, gate: str, update: str, file: Path | None = None) -> str:
+    """Return what a person types to record what a gate compares with.
+
+    It works where pytest was called and in the project's root. `update` is the field of the option
+    that records, `file` that of a gate that does not ship.
+    """
+    alone = dataclasses.replace(run.options, against=None)
+    words = _words(dataclasses.replace(run, options=alone), subject, gate, base(run), file)
+    return shlex.join([*words, spelling.name(run.options, update)])
+
+
+def base(run: Run) -> Path | None:
+    """Return the folder that a relative path of a message starts from; None for absolute paths.
+
+    Messages are read in the terminal, where pytest was called, and in the report.
+    """
+    options = run.options
+    return options.rootdir if options.invocation_dir == options.rootdir else None
+
+
+def _words(
+    run: Run, subject: Subject, gate: str, base: Path | None, file: Path | None
+) -> list[str]:
+    """Return the words that run a gate again, with paths as they are seen from `base`."""
+    options = _options_for(run, subject, base)
+    words = ["pytest", *spelling.repeated(options, gate)]
+    if projects.find(options.rootdir) != options.rootdir:
+        words.append(f"--rootdir={seen_from(base, options.rootdir)}")
+    return [*words, *([str(seen_from(base, file))] if file else ["-m", gate])]
+
+
+def seen_from(base: Path | None, path: Path) -> Path:
+    """Return a path as it is written from a folder: absolute where it does not lie in there."""
+    return path.relative_to(base) if base and path.is_relative_to(base) else path
+
+
+def _options_for(run: Run, subject: Subject, base: Path | None) -> Options:
     """Return the options of a run that judges one family alone, where this run judged it."""
-    url, checkpoint = run.lane.base_url, run.options.checkpoint
-    if not checkpoint and subject.why:  # the weights were named in place of the family
-        checkpoint = subject.checkpoint.source
+    url, trace = run.lane.base_url if run.options.base_url else None, run.options.trace
     return dataclasses.replace(
         run.options,
         models=(subject.family.name,),
         base_url=url,
-        lane=None if url else run.lane.name,
-        checkpoint=checkpoint,
+        # The lane that a replay took from its incident is none of the project's.
+        lane=None if url or run.lane.file.name == LANE else run.lane.name,
+        checkpoint=_checkpoint(run, subject, base),
+        trace=seen_from(base, trace) if trace else None,
     )
+
+
+def _checkpoint(run: Run, subject: Subject, base: Path | None) -> str | None:
+    """Return how the weights are named; None where the lane or the server says which."""
+    name, listed = run.options.checkpoint, subject.family.checkpoints
+    if not name and not subject.why:
+        return None
+    if not name:  # the weights were named in place of the family, or are an incident's
+        name = subject.checkpoint.source
+        if subject.checkpoint.name in [entry.name for entry in listed]:
+            return subject.checkpoint.name
+    if name in [entry.name for entry in listed]:
+        return name
+    folder = run.options.invocation_dir / Path(name).expanduser()
+    if not folder.is_dir():
+        return name
+    path = seen_from(base, folder.resolve())
+    return str(path) if path.is_absolute() else f"./{path}"
+
+
+PATH = "{path}"
+
+
+def replaying(run: Run, path: str, file: Path | None = None, base: Path | None = None) -> str:
+    """Return what a person types to send the incident at `path` again, to the server it was of.
+
+    `file` is that of a gate that does not ship, and `base` the folder in which it is typed.
+    """
+    options = run.options
+    words = ["pytest", spelling.name(options, "repro")]
+    more = []
+    if options.base_url:
+        more = [*spelling.typed(options, "base_url"), *spelling.typed(options, "api_key_env")]
+    if file:
+        more.append(str(seen_from(base, file)))
+    # The path of an incident that is being written is not known yet.
+    return " ".join([*words, path if path == PATH else shlex.quote(path), *map(shlex.quote, more)])
+
+
+def own_file(item: pytest.Item) -> Path | None:
+    """Return the file of a test's gate, None for a gate that ships."""
+    return None if item.path in collection.gate_files().values() else item.path
+
+
+def from_root(run: Run, typed: Iterable[str]) -> list[str]:
+    """Return commands, as they are typed where pytest was called, for the project's root."""
+    options = run.options
+    if options.invocation_dir == options.rootdir:
+        return list(typed)
+    folder = shlex.quote(str(seen_from(options.rootdir, options.invocation_dir)))
+    return [f"(cd {folder} && {words})" for words in typed]
 
 
 def following(verdict: Verdict, config: pytest.Config, run: Run) -> tuple[str, ...]:

@@ -116,15 +116,24 @@ def against(run: Run) -> dict[str, Any] | None:
     }
 
 
-def incidents(run: Run, folder: Path) -> list[dict[str, str]]:
-    """Return the incidents a run left behind, their paths as they are written from a folder."""
-    return [{**incident, "path": seen_from(folder, incident["path"])} for incident in run.incidents]
+def incidents(run: Run, folder: Path, typed_in: Path) -> list[dict[str, str]]:
+    """Return the incidents a run left behind, their paths as they are written from a folder.
 
-
-def seen_from(folder: Path, path: str) -> str:
-    """Return a path as it is written from a folder, where it lies in there."""
-    inside = Path(path).is_relative_to(folder)
-    return str(Path(path).relative_to(folder)) if inside else path
+    Each has the command that sends it again, for the folder `typed_in`.
+    """
+    left = []
+    for incident in run.incidents:
+        path = Path(incident["path"])
+        file = Path(incident["file"]) if "file" in incident else None
+        typed = str(session_commands.seen_from(typed_in, path))
+        left.append(
+            {
+                **{key: value for key, value in incident.items() if key != "file"},
+                "path": str(session_commands.seen_from(folder, path)),
+                "command": session_commands.replaying(run, typed, file, typed_in),
+            }
+        )
+    return left
 
 
 RUNS_IN_REPORT = 50
@@ -212,6 +221,7 @@ def _published(session: pytest.Session, run: Run, ending: End) -> End:
     diff = bundle(run)
     facts = report_facts(run, session.config.invocation_params.args)
     composed = report_document.compose(facts, ending.verdict, ending.status, _context(run, diff))
+    composed["next"] = session_commands.from_root(run, composed["next"])
     composed["history"] = remember(run, composed)
     composed["rollback"] = back = rollback(run, ending.verdict.promotion, composed["history"][:-1])
     if notes := unwritten.lines(run):
@@ -231,7 +241,7 @@ def _published(session: pytest.Session, run: Run, ending: End) -> End:
 def _context(run: Run, diff: BundleDiff | None) -> report_document.RunContext:
     context = report_document.RunContext(against=against(run), repro=run.replays.document())
     if folder := run.options.report_dir:
-        context["incidents"] = incidents(run, folder)
+        context["incidents"] = incidents(run, folder, run.options.rootdir)
     if diff:
         context["bundle"] = bundle_report.diff_document(diff)
     return context

@@ -14,6 +14,7 @@ from pytest_vllm_gates.client.recorder import BOOT, WALK
 from pytest_vllm_gates.incidents import types as incidents_types
 from pytest_vllm_gates.redaction.shown import redacted
 from pytest_vllm_gates.report.environment import machine_document
+from pytest_vllm_gates.session import commands
 from pytest_vllm_gates.session.items import findings_key, gate_of
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class IncidentContents:
             walk=self._walk(),
             conversation=conversation.model_dump(mode="json") if conversation else None,
             cut=tuple(self._cut),
-            command="pytest --repro {path}",
+            command=commands.replaying(run, commands.PATH, commands.own_file(self._item)),
         )
 
     @property

@@ -102,8 +102,10 @@ def as_it_was(
         here, notes = same_server.restored(incident, here)
         if options.overlay and not options.without_repairs:
             without = same_server.left_out(incident, known)
-            changes = {"without_repairs": without} if len(without) < len(known) else {}
-            options = replace(options, overlay=bool(changes or not known), **changes)
+            some = len(without) < len(known)
+            options = replace(
+                options, overlay=some or not known, without_repairs=without if some else ()
+            )
     used = [name for name in known if options.overlay and name not in options.without_repairs]
     differ = [
         *same_server.differences(incident, here),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.bounded.characters import shown
-from pytest_vllm_gates.options import spelling
 from pytest_vllm_gates.report import (
     environment as bundle_report,
     incidents as incidents_report,
@@ -42,10 +42,11 @@ def _last_words(run: Run, ending: End, folder: Path) -> Iterator[tuple[str, str]
         yield "", f"  {terminal.side_by_side(ending.against)}"
     if ending.rollback:
         commands = ending.rollback["command"].splitlines()
+        if folder != run.options.rootdir:
+            commands.insert(0, f"cd {shlex.quote(str(run.options.rootdir))}")
         yield "", f"  go back to lane {ending.rollback['lane']}:"
         yield from (("", f"    {line}") for line in commands)
-    repro = spelling.name(run.options, "repro")
-    yield from incidents_report.left_lines(incidents(run, folder), repro)
+    yield from incidents_report.left_lines(incidents(run, folder, folder))
     if replayed := run.replays.document():
         yield from incidents_report.replay_lines(replayed)
     yield from (("", f"  recorded ({kind}): {path}") for path, kind in sorted(run.recorded.items()))

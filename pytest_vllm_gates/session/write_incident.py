@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.session import results, unwritten
+from pytest_vllm_gates.session import commands, results, unwritten
 from pytest_vllm_gates.session.incidents import IncidentContents
 from pytest_vllm_gates.session.items import gate_of, incident_of
 
@@ -39,6 +39,7 @@ def note(item: pytest.Item, report: pytest.TestReport, run: Run) -> None:
             "gate": gate_of(item),
             "test": item.nodeid.rpartition("::")[2],
             "path": str(path),
+            **({"file": str(file)} if (file := commands.own_file(item)) else {}),
         }
     ]
 

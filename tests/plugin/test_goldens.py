@@ -110,7 +110,7 @@ def test_a_golden_that_is_missing_is_told_with_the_command_that_records_it(
     result = project.gates()
     assert result.ret == 1
     assert project.outcomes()["words::test_words_are_the_recorded[new]"] == "MISSING"
-    record = "pytest --model qwen3.5 -m words --update-golden"
+    record = "pytest --model qwen3.5 --lane fake -m words --update-golden"
     assert verdict_lines(result) == [
         "verdict: HOLD",
         f"  - qwen3.5: words is MISSING: no golden 'new'; record it: {record}",
@@ -158,7 +158,10 @@ def test_a_corrupt_golden_fails_and_is_replaced_when_recording(
     assert result.ret == 1
     assert project.outcomes() == {"words::test_words_are_the_recorded[plain]": "FAIL"}
     assert f"the golden is corrupt: {path} {told}" in result.stdout.str()
-    assert "restore it (git checkout -- plain.txt) or record it again" in result.stdout.str()
+    assert (
+        f"restore it (git checkout -- {FOLDER}/plain.txt) or record it again: pytest"
+        in result.stdout.str()
+    )
     assert path.read_text() == text
 
     result = project.gates(*arguments, "--update-golden")
@@ -176,7 +179,7 @@ def test_a_golden_that_differs_fails_with_the_lines_that_do(project: Project) ->
     assert f"plain is not what was recorded in {path}" in told
     assert re.search(r"^E +- 0123  messages$", told, re.MULTILINE)
     assert "\x1b" not in told + project.verdict()["families"][0]["gates"][0]["reason"]
-    assert "accept it: pytest --model qwen3.5 -m words --update-golden" in told
+    assert "accept it: pytest --model qwen3.5 --lane fake -m words --update-golden" in told
     assert path.read_text() == changed
 
 
