@@ -30,6 +30,7 @@ from scipy import stats
 
 from pytest_vllm_gates.catalog import family as families
 from pytest_vllm_gates.client.chat import Chat
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.client.recorder import Tape
 from pytest_vllm_gates.server import attach
 
@@ -45,7 +46,7 @@ QUESTION = {
 
 def requests(base_url: str, times: int) -> None:
     """Ask by turns, and tell what a tape costs."""
-    boot = attach.attach(base_url, os.environ.get("OPENAI_API_KEY"), 60.0)
+    boot = attach.attach(Endpoint(base_url, "", os.environ.get("OPENAI_API_KEY")), 60.0)
     if boot.endpoint is None:
         sys.exit(boot.failure.explain() if boot.failure else "no server")
     family = families.load(MODEL, Path.cwd())
