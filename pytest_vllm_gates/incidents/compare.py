@@ -25,7 +25,15 @@ TOKEN = re.compile(r"\b(?:[a-z]+-)?[0-9a-f]{8,}\b")
 QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 DIFF_LINE = re.compile(r"\s*[+-] ")
 # Fields that differ in every answer.
-PASSING = ("id", "created", "model", "system_fingerprint", "kv_transfer_params", "request_id")
+PASSING = (
+    "id", "created", "model", "system_fingerprint", "kv_transfer_params", "request_id", "created_at",
+    "completed_at",
+)  # fmt: skip
+READINGS = ("/metrics", "/load")
+"""Paths whose answers say how busy a server is at the moment."""
+PROBABILITIES = ("logprob", "token_logprobs", "cumulative_logprob")
+PROBABILITY_DIGITS = 1
+"""Kernels that sum in another order change a log probability by a few hundredths."""
 
 
 class ReplayOutcome(StrEnum):
@@ -96,9 +104,15 @@ def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]
     return matches
 
 
-def compare(before: Sent, now: Sent) -> ComparedRequest:
-    """Compare two answers to one request."""
-    before_text, now_text = (_answer_text(sent) for sent in (before, now))
+def compare(before: Sent, now: Sent, models: tuple[str, str] = ("", "")) -> ComparedRequest:
+    """Compare two answers to one request.
+
+    `models` are the names that the server gave its model then and now: each boot has its own.
+    """
+    before_text, now_text = (
+        _answer_text(sent).replace(model, "MODEL") if model else _answer_text(sent)
+        for sent, model in zip((before, now), models, strict=True)
+    )
     diff = difflib.unified_diff(
         before_text.splitlines(), now_text.splitlines(), "then", "now", n=1, lineterm=""
     )
@@ -140,12 +154,14 @@ def _answer_text(sent: Sent) -> str:
     """Return an answer as lines: a completion's fields put together, anything else as it came."""
     text = sent.answer.decode("utf-8", "replace")
     head = f"status: {sent.status}" + (f"\nerror: {sent.error}" if sent.error else "")
+    if sent.path.partition("?")[0] in READINGS:
+        return head
     events = [line[5:].strip() for line in text.splitlines() if line.startswith("data:")]
     try:
         if events:
             done = "[DONE]" in events
             chunks = [json.loads(event) for event in events if event != "[DONE]"]
-            lines = _assembled(chunks) + ([] if done else ["the stream has no end"])
+            lines = assembled(chunks) + ([] if done else ["the stream has no end"])
         else:
             lines = json.dumps(_lasting(json.loads(text)), indent=1, ensure_ascii=False).split("\n")
     except (ValueError, RecursionError):
@@ -153,7 +169,7 @@ def _answer_text(sent: Sent) -> str:
     return "\n".join([head, *lines])
 
 
-def _assembled(chunks: Sequence[Any]) -> list[str]:
+def assembled(chunks: Sequence[Any]) -> list[str]:
     """Return the fields of a stream: texts are joined, of other values the last one counts."""
     fields: dict[str, str] = {}
 
@@ -177,10 +193,14 @@ def _assembled(chunks: Sequence[Any]) -> list[str]:
     return [f"{key}: {value}" for key, value in fields.items() if "token_ids" not in key]
 
 
-def _lasting(value: Any) -> Any:
+def _lasting(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {key: _lasting(inner) for key, inner in value.items() if key not in PASSING}
-    return [_lasting(inner) for inner in value] if isinstance(value, list) else value
+        return {name: _lasting(inner, name) for name, inner in value.items() if name not in PASSING}
+    if isinstance(value, list):
+        return [_lasting(inner, key) for inner in value]
+    if isinstance(value, float) and key in PROBABILITIES:
+        return round(value, PROBABILITY_DIGITS)
+    return value
 
 
 def _first_s(sent: Sent) -> float | None:

@@ -23,13 +23,14 @@ class Mark:
     """One shape. `x` and `width` are percent of the drawing's width, `y` and `height` px."""
 
     kind: str
-    """`rect`, `line` (from x, y by width, height), `dot`, `text`."""
+    """`rect`, `line` (from x, y to width, height), `dot`, `text`, `path` (through many places)."""
     x: float
     y: float
     width: float = 0.0
     height: float = 0.0
     style: str = ""
     text: str = ""
+    """The word, or a path's places: `x,y` in percent of its box."""
     anchor: str = "start"
 
 
@@ -53,6 +54,10 @@ class Drawing:
     def dot(self, x: float, y: float, style: str, radius: float = 3.0) -> None:
         """Add a dot."""
         self.marks.append(Mark("dot", pct(x), y, radius, style=style))
+
+    def path(self, y: float, height: float, places: str, style: str) -> None:
+        """Add a line through many places of a box as wide as the drawing."""
+        self.marks.append(Mark("path", 0.0, y, 100.0, height, style, places))
 
     def text(self, x: float, y: float, text: str, style: str = "", anchor: str = "start") -> None:
         """Add a word."""
@@ -123,6 +128,8 @@ class TextLimits:
     """Rows of a table, entries of a list."""
     failures: int = 120
     """Failures of a family that are laid out with their evidence."""
+    passed: int = 600
+    """Other tests of all families together that are laid out with their evidence."""
     marks: int = 240
     """Marks of a drawing."""
 
@@ -130,6 +137,10 @@ class TextLimits:
         """Return half of it all; what is least stays, so that something is always said."""
         values = dataclasses.asdict(self)
         return TextLimits(**{name: max(LEAST, value // 2) for name, value in values.items()})
+
+    def with_few_passed(self) -> TextLimits:
+        """Return the same limits with a tenth of the tests that passed."""
+        return dataclasses.replace(self, passed=max(LEAST, self.passed // 10))
 
     @property
     def least(self) -> bool:
@@ -146,7 +157,19 @@ def clean(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(map(_clean, text))
+    return text.translate(_CLEANED)
+
+
+class _Cleaned(dict[int, str]):
+    """Each character as it is shown, worked out when it is first seen."""
+
+    def __missing__(self, code: int) -> str:
+        """Return the character's text."""
+        shown = self[code] = _clean(chr(code))
+        return shown
+
+
+_CLEANED = _Cleaned()
 
 
 def _clean(character: str) -> str:

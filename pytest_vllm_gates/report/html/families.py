@@ -1,51 +1,25 @@
-"""The report's sections by family: its gates, and each failure with its evidence."""
+"""The report's sections by family: its gates, and each test with its evidence."""
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.report import terminal
-from pytest_vllm_gates.report.html import memory as html_memory, prompts, streams, throughput
+from pytest_vllm_gates.report.html import links, numbers
 from pytest_vllm_gates.report.html.drawing import first, listing, mapping, number
+from pytest_vllm_gates.report.html.entries import EntryReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pytest_vllm_gates.report.html.drawing import TextLimits
+    from pytest_vllm_gates.report.html.entries import TestGroup
+    from pytest_vllm_gates.report.html.panels import Panel
     from pytest_vllm_gates.report.html.sections import Lanes
 
 BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE", "WAIVED")
 """What is laid out, by weight: what keeps a bundle back, and what would but for a waiver."""
 WELL = ("PASS", "KNOWN", "WAIVED")
-SHOWN_ELSEWHERE = frozenset({"known_defects", "known_defects_gone"})
-ONE_LINE = 100
-
-
-@dataclass
-class TestGroup:
-    """Tests of one gate that came to the same, with what was seen."""
-
-    anchor: str
-    title: str
-    tests: list[str]
-    outcome: str
-    reason: str
-    """Its first line."""
-    duration_s: float
-    reproduce: str = ""
-    lines: list[tuple[str, str]] = field(default_factory=list)
-    """The rest of the reason, and what each line of it is."""
-    diff: prompts.TokenDiff | None = None
-    timeline: streams.Timeline | None = None
-    speed: throughput.ThroughputSection | None = None
-    memory: html_memory.Memory | None = None
-    incidents: list[str] = field(default_factory=list)
-    log: Mapping[str, Any] | None = None
-    rest: list[tuple[str, str]] = field(default_factory=list)
-    """The other evidence, as JSON."""
 
 
 @dataclass
@@ -59,13 +33,23 @@ class GateSection:
     passed: int
     duration_s: float
     entries: list[TestGroup]
-    measured: list[TestGroup]
-    """Tests that passed and measured something worth a look."""
+    others: list[TestGroup]
+    """The tests that keep nothing back: passed, known, not applicable."""
 
     @property
     def blocked(self) -> bool:
         """Whether there is nothing to see but that it was blocked."""
         return bool(self.entries) and {group.outcome for group in self.entries} == {"BLOCKED"}
+
+    @property
+    def measured(self) -> list[TestGroup]:
+        """Tests that passed and measured something worth a look."""
+        return [group for group in self.others if group.measured]
+
+    @property
+    def anchor(self) -> str:
+        """The first test's place on the page; '' where none is shown."""
+        return next((group.anchor for group in (*self.entries, *self.others)), "")
 
 
 @dataclass
@@ -78,29 +62,56 @@ class FamilySection:
     gates: list[GateSection]
     left_out: int
     """Failures that are not laid out."""
+    passed_left_out: int
+    """Other tests that are not laid out."""
+    log: str
+    """A link to the server's log; '' where it is not beside the report."""
+    lanes: list[tuple[str, str]]
+    """Each lane's name and the style of its marks."""
+    panels: list[Panel]
+    """What the gates measured."""
+
+    def links(self, gate: GateSection, about: Mapping[str, str]) -> list[tuple[str, str]]:
+        """Return where more is said of a gate's tests, and what each link is called.
+
+        `about` has the place of each gate's page.
+        """
+        found = [(f"#{about[gate.name]}", f"What {gate.name} judges")] if gate.name in about else []
+        return [*found, *([(self.log, "The server's log")] if self.log else [])]
+
+    @property
+    def numbers(self) -> str:
+        """The place of its figures on the page; '' where it has none."""
+        has = self.panels or any(gate.measured for gate in self.gates)
+        return f"{self.anchor}-numbers" if has else ""
 
 
 def families(lanes: Lanes, limits: TextLimits) -> tuple[list[FamilySection], int]:
     """Return the families of a run, and how many are not shown."""
     listed, left_out = first(map(mapping, listing(lanes.ours.get("families"))), limits.items)
+    passed = limits.passed // max(1, len(listed))
     return [
-        _Reader(lanes, limits, at, family).family() for at, family in enumerate(listed)
+        _FamilyReader(lanes, limits, at, family, passed).family()
+        for at, family in enumerate(listed)
     ], left_out
 
 
-class _Reader:
+class _FamilyReader:
     """Reads one family of the document."""
 
-    def __init__(self, lanes: Lanes, limits: TextLimits, at: int, family: dict[str, Any]) -> None:
+    def __init__(
+        self, lanes: Lanes, limits: TextLimits, at: int, family: dict[str, Any], passed: int
+    ) -> None:
         self._lanes = lanes
         self._limits = limits
         self._at = at
         self._family = family
-        self._name = str(family.get("name", "?"))
         self._gates = [mapping(gate) for gate in listing(family.get("gates"))][: limits.items]
-        self._room = limits.failures
-        self._left_out = 0
-        self._at_once = self._planned_at_once()
+        self._rooms = {True: limits.failures, False: passed}
+        self._left_out = {True: 0, False: 0}
+        self._read = EntryReader(
+            lanes, limits, str(family.get("name", "?")), self._planned_at_once()
+        )
 
     def family(self) -> FamilySection:
         """Return the family's section."""
@@ -113,23 +124,24 @@ class _Reader:
             )  # fmt: skip
             if first_failed := next(failed, None):
                 first_failed.log = mapping(boot.get("explanation")) or None
+        side_names, panels = numbers.numbers(self._lanes, self._family, self._limits)
         return FamilySection(
-            name=self._name,
+            name=self._read.family,
             anchor=f"family-{self._at}",
             checkpoint=str(mapping(self._family.get("checkpoint")).get("name", "?")),
             gates=gates,
-            left_out=self._left_out,
+            left_out=self._left_out[True],
+            passed_left_out=self._left_out[False],
+            log=links.server_log(self._lanes.folder, self._family),
+            lanes=side_names,
+            panels=panels,
         )
 
     def _gate(self, anchor: str, gate: dict[str, Any]) -> GateSection:
         name = str(gate.get("gate", "?"))
         tests = [mapping(test) for test in listing(gate.get("tests"))]
-        groups = _grouped(test for test in tests if test.get("outcome") in BAD)
-        listed, left_out = first(groups, max(0, self._room))
-        self._room -= len(listed)
-        self._left_out += left_out
-        passed = (test for test in tests if test.get("outcome") == "PASS")
-        measured = (self._entry("", name, [test]) for test in passed)
+        bad = _grouped(test for test in tests if test.get("outcome") in BAD)
+        well = [[test] for test in tests if test.get("outcome") not in BAD]
         return GateSection(
             name=name,
             title=str(gate.get("title", "")),
@@ -137,58 +149,17 @@ class _Reader:
             tests=sum(test.get("outcome") != "N/A" for test in tests),
             passed=sum(test.get("outcome") in WELL for test in tests),
             duration_s=number(gate.get("duration_s")) or 0.0,
-            entries=[self._entry(f"{anchor}t{at}", name, group) for at, group in enumerate(listed)],
-            measured=[group for group in measured if group.speed or group.memory][
-                : self._limits.items
-            ],
+            entries=self._entries(f"{anchor}t", name, bad, failures=True),
+            others=self._entries(f"{anchor}p", name, well, failures=False),
         )
 
-    def _entry(self, anchor: str, gate: str, tests: list[dict[str, Any]]) -> TestGroup:
-        test, limits = tests[0], self._limits
-        name, evidence = str(test.get("test", "?")), mapping(test.get("evidence"))
-        reason, added = terminal.for_readers(str(test.get("reason", "")))
-        first_line, _, other_lines = reason.partition("\n")
-        timeline, incidents = self._streams((self._name, gate, name), evidence)
-        group = TestGroup(
-            anchor=anchor,
-            title=title(name, self._name),
-            tests=[str(each.get("test", "?")) for each in tests],
-            outcome=str(test.get("outcome", "?")),
-            reason=first_line,
-            duration_s=sum(number(each.get("duration_s")) or 0.0 for each in tests),
-            reproduce=str(test.get("reproduce", "")),
-            lines=prompts.lines_with_marks(other_lines[: 2 * limits.text]),
-            diff=prompts.token_diff(evidence, limits),
-            speed=throughput.comparison(evidence, self._lanes.names[0], limits),
-            memory=html_memory.memory(evidence, self._at_once),
-            timeline=timeline,
-            incidents=incidents,
-        )
-        drawn = _shown(group)
-        group.rest = [
-            (key, _json(value, limits.text)) for key, value in evidence.items() if key not in drawn
-        ][: limits.items]
-        if added:
-            group.rest.append(("assertion", added))
-        return group
-
-    def _streams(
-        self, where: tuple[str, str, str], evidence: dict[str, Any]
-    ) -> tuple[streams.Timeline | None, list[str]]:
-        """Return what came of a test's streams on both lanes, and the incidents of ours."""
-        lanes, (our_name, their_name) = self._lanes, self._lanes.names
-        incidents = lanes.incidents(where)
-        ours = streams.recorded(evidence) or lanes.recorded(incidents)
-        if not ours:
-            return None, incidents
-        theirs = streams.recorded(lanes.their_evidence(where)) or lanes.recorded_by_them(where)
-        if not theirs:
-            return streams.timeline(ours, self._limits), incidents
-        pairs = [
-            (f"{our_name}: {ours[0][0]}", ours[0][1]),
-            (f"{their_name}: {theirs[0][0]}", theirs[0][1]),
-        ]
-        return streams.timeline(pairs, self._limits), incidents
+    def _entries(
+        self, anchor: str, gate: str, groups: list[list[dict[str, Any]]], *, failures: bool
+    ) -> list[TestGroup]:
+        listed, left_out = first(groups, max(0, self._rooms[failures]))
+        self._rooms[failures] -= len(listed)
+        self._left_out[failures] += left_out
+        return [self._read.entry(f"{anchor}{at}", gate, group) for at, group in enumerate(listed)]
 
     def _planned_at_once(self) -> int:
         """Return how many requests of full length the deployment plans for."""
@@ -200,37 +171,9 @@ class _Reader:
         return next((int(count) for count in counts if count), 1)
 
 
-def _shown(group: TestGroup) -> set[str]:
-    """Return the evidence that is shown in a way of its own."""
-    keys = set(SHOWN_ELSEWHERE)
-    keys |= {prompts.KEY} if group.diff else set()
-    keys |= {"decision", "pairs", "blocks"} if group.speed else set()
-    keys |= {"planned", "told"} if group.memory else set()
-    return keys | ({streams.KEY} if group.timeline else set())
-
-
 def _grouped(tests: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Return the tests by weight, those of one outcome and reason together."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for test in tests:
         groups.setdefault((str(test.get("outcome")), str(test.get("reason", ""))), []).append(test)
     return sorted(groups.values(), key=lambda group: BAD.index(str(group[0]["outcome"])))
-
-
-def title(test: str, family: str) -> str:
-    """Return a test's name as a sentence: what it holds, and of which case."""
-    name, _, case = test.partition("[")
-    case = re.sub(rf"^{re.escape(family)}(-|$)", "", case.removesuffix("]"))
-    words = name.removeprefix("test_").replace("_", " ")
-    sentence = words[:1].upper() + words[1:]
-    return f"{sentence}: {case}" if case else sentence
-
-
-def _json(value: Any, most: int) -> str:
-    """Return evidence as text; what is far too long is not laid out before it is cut."""
-    if isinstance(value, str):
-        return value
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    if len(text) > most or len(text) < ONE_LINE:
-        return text
-    return json.dumps(value, ensure_ascii=False, default=str, indent=1)

@@ -1,4 +1,7 @@
-"""Composes the report as one file without network access or scripts, below a fixed size."""
+"""Composes the report as one file without network access, below a fixed size.
+
+Its one script searches, filters and copies; everything can be read without it.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.files import write_whole
 from pytest_vllm_gates.report import terminal
-from pytest_vllm_gates.report.html import sections
+from pytest_vllm_gates.report.html import gate_pages, links, sections
+from pytest_vllm_gates.report.html.causes import causes
 from pytest_vllm_gates.report.html.drawing import TextLimits, clean, cut, listing, mapping
 from pytest_vllm_gates.report.html.families import families
 from pytest_vllm_gates.report.html.sections import Lanes
 from pytest_vllm_gates.report.html.trends import trends
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from jinja2 import Environment
     from markupsafe import Markup
 
+    from pytest_vllm_gates.report.html.families import FamilySection
+
 NAME = "report.html"
 HERE = Path(__file__).parent
+OWN = ("style.css", "script.js")
 MOST_BYTES = 1_900_000
 """A page stays below 2 MB; it names what was cut for that."""
 
@@ -55,6 +62,9 @@ def compose(
     lanes = Lanes(document, other, folder)
     limits = TextLimits()
     page = _render(lanes, limits)
+    if len(page.encode()) > MOST_BYTES:
+        limits = limits.with_few_passed()  # failures are what a person came for
+        page = _render(lanes, limits)
     while (size := len(page.encode())) > MOST_BYTES and not limits.least:
         # Half of each limit is a quarter of the page at least: rows, and what stands in them.
         for _ in range(max(1, round(math.log2(size / MOST_BYTES) / 2))):
@@ -64,17 +74,21 @@ def compose(
 
 
 def _render(lanes: Lanes, limits: TextLimits) -> str:
-    style = (HERE / "style.css").read_text(encoding="utf-8")
+    style, script = ((HERE / name).read_text(encoding="utf-8") for name in OWN)
     document = lanes.ours
     listed, left_out = families(lanes, limits)
+    gates = list(dict.fromkeys(gate.name for section in listed for gate in section.gates))
+    about = gate_pages.pages(gates)
     known = mapping(document.get("known_defects"))
     return (
         _environment(limits)
         .get_template("page.html")
         .render(
             style=style,
-            # Only this very style is allowed: none that somebody's output brings.
-            style_hash=base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+            script=script,
+            # Only these very texts are allowed: none that somebody's output brings.
+            style_hash=_hash(style),
+            script_hash=_hash(script),
             head=sections.head(document),
             reasons=_few(terminal.reasons(listing(document.get("reasons"))), limits),
             next=_few(document.get("next"), limits),
@@ -88,13 +102,38 @@ def _render(lanes: Lanes, limits: TextLimits) -> str:
             comparison=sections.comparison(document, limits),
             families=listed,
             families_left_out=left_out,
-            gates=list(dict.fromkeys(gate.name for section in listed for gate in section.gates)),
+            gates=gates,
+            gate_pages=about,
+            about={each.gate: each.anchor for each in about},
+            filters=_filters(listed, gates, limits),
+            causes=causes(document, limits),
             standing=_few(known.get("standing"), limits),
             gone=_few(known.get("gone"), limits),
             trends=trends(document, limits),
             facts=sections.facts(document, limits),
         )
     )
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _filters(
+    listed: Sequence[FamilySection], gates: Sequence[str], limits: TextLimits
+) -> list[tuple[str, list[str]]]:
+    """Return what tests can be filtered by, and the values of each."""
+    outcomes = {
+        group.outcome
+        for section in listed
+        for gate in section.gates
+        for group in (*gate.entries, *gate.others)
+    }
+    return [
+        ("family", list(dict.fromkeys(section.name for section in listed))),
+        ("gate", list(gates[: limits.items])),
+        ("outcome", sorted(outcomes)[: limits.items]),
+    ]
 
 
 def _few(sentences: Any, limits: TextLimits) -> list[str]:
@@ -125,7 +164,8 @@ def _environment(limits: TextLimits) -> Environment:
     )
     environment.filters["short"] = lambda value: cut(value, limits.line)
     environment.filters["ticks"] = lambda value: _ticks(finalize(value))
-    environment.filters["style"] = Markup  # the style sheet is the package's own
+    environment.filters["issues"] = lambda value: links.with_issues(value, finalize)
+    environment.filters["own"] = Markup  # the style sheet, the script, the places of a line
     return environment
 
 

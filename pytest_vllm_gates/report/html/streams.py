@@ -64,7 +64,7 @@ def timeline(streams: Sequence[tuple[str, Sequence[Piece]]], limits: TextLimits)
     across = Scale(0.0, end)
     rows = tuple(_row(name, pieces, limits) for name, pieces in known)
     drawing = Drawing(
-        height=ROW_HEIGHT * len(rows) + 22,
+        height=ROW_HEIGHT * len(rows) + 36,
         says=". ".join(f"{row.name}: {row.says}" for row in rows),
     )
     for at, (row, (_, pieces)) in enumerate(zip(rows, known, strict=True)):
@@ -74,7 +74,15 @@ def timeline(streams: Sequence[tuple[str, Sequence[Piece]]], limits: TextLimits)
         if row.gap:
             _gap(drawing, across, top + 22, row.gap)
     _axis(drawing, across, ROW_HEIGHT * len(rows))
+    drawing.text(
+        50, ROW_HEIGHT * len(rows) + 30, "seconds since the request was sent", "tick", "middle"
+    )
     return Timeline(drawing, rows)
+
+
+def paced(evidence: dict[str, Any]) -> bool:
+    """Return whether a check wrote down when the pieces of its streams came."""
+    return any("times_ms" in mapping(record) for record in listing(evidence.get(KEY)))
 
 
 def recorded(evidence: dict[str, Any]) -> list[tuple[str, list[Piece]]]:

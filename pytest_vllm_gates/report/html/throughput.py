@@ -7,6 +7,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.report.html.charts import axis, figure, share
 from pytest_vllm_gates.report.html.drawing import (
     Drawing,
     Scale,
@@ -139,7 +140,7 @@ def _intervals(changes: Sequence[FigureChange]) -> Drawing:
         for point in change.points:
             drawing.dot(across(point), middle, "pair", 2.5)
         drawing.dot(across(change.change), middle, "estimate", 5)
-    _axis(drawing, across, bottom, share)
+    axis(drawing, across, bottom, share)
     return drawing
 
 
@@ -172,7 +173,7 @@ def _distribution(
     drawing = Drawing(height=ROW_HEIGHT * len(known) + 22, says=f"{called}. {says}")
     for at, (side, known_values) in enumerate(known):
         _strip(drawing, across, at * ROW_HEIGHT, side, spread(known_values, limits.marks))
-    _axis(
+    axis(
         drawing,
         across,
         ROW_HEIGHT * len(known),
@@ -190,25 +191,3 @@ def _strip(drawing: Drawing, across: Scale, top: float, side: str, values: Seque
         drawing.line(across(median), middle - 9, across(median), middle + 9, "median")
     for value in values:
         drawing.dot(across(value), middle, "block", 2.2)
-
-
-def _axis(drawing: Drawing, across: Scale, top: float, words: Any) -> None:
-    drawing.line(across.left, top, across.right, top, "axis")
-    for at in across.ticks(5):
-        drawing.line(across(at), top - 4, across(at), top, "axis")
-        place = across(at)
-        anchor = "start" if place < 8 else "end" if place > 92 else "middle"  # noqa: PLR2004
-        drawing.text(place, top + 15, words(at), "tick", anchor)
-
-
-def share(value: float) -> str:
-    """Return a change as a person reads it."""
-    return f"{value:+.1%}" if value else "0%"
-
-
-def figure(value: float, unit: str) -> str:
-    """Return a figure with its unit."""
-    if unit == "s" and abs(value) < 1:
-        return f"{value * 1000:.4g} ms"
-    digits = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"  # noqa: PLR2004
-    return f"{digits} {unit}".rstrip()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -15,12 +18,18 @@ from pytest_vllm_gates.report import document as documents
 from pytest_vllm_gates.report.html import page
 from report.documents import HOSTILE, REJECT, THEIRS, empty, huge, load, spoilt
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 SCHEMA = jsonschema.Draft202012Validator(json.loads(documents.SCHEMA.read_text()))
-ALIVE = {"script", "img", "iframe", "object", "embed", "link", "base", "form", "audio", "video"}
-VOID = {"meta", "br", "rect", "line", "circle"}
+OWN_SCRIPT = (page.HERE / "script.js").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[3] / "docs" / "gates"
+LINKED = {
+    link
+    for file in DOCS.glob("*.md")
+    for link in re.findall(r"\((https://[^)\s]+)\)", file.read_text(encoding="utf-8"))
+}
+"""The addresses that the gates' pages name."""
+ISSUE = re.compile(r"https://github\.com/[\w-]+/[\w.-]+/issues/\d+")
+ALIVE = {"img", "iframe", "object", "embed", "link", "base", "form", "audio", "video"}
+VOID = {"meta", "br", "rect", "line", "circle", "polyline", "input", "hr"}
 
 
 class Reader(HTMLParser):
@@ -31,6 +40,7 @@ class Reader(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.open: list[str] = []
         self.words: list[str] = []
+        self.scripts: list[str] = []
         self.feed(html)
         self.close()
 
@@ -46,7 +56,9 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag, f"{tag} closes what is not open"
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        elif self.open and self.open[-1] != "style":
             self.words.append(data)
 
     @property
@@ -55,20 +67,26 @@ class Reader(HTMLParser):
 
 
 def checked(document: dict[str, Any], other: dict[str, Any] | None = None) -> Reader:
-    """Return a page, having seen that it is small, whole, and does nothing."""
+    """Return a page, having seen that it is small, whole, and runs nothing but its own script."""
     html = page.compose(document, other)
     assert len(html.encode()) < 2_000_000
     reader = Reader(html)
     assert reader.open == []
     assert not {tag for tag, _ in reader.tags} & ALIVE
     assert [tag for tag, _ in reader.tags].count("style") == 1
+    assert reader.scripts == [OWN_SCRIPT]
+    assert [attributes for tag, attributes in reader.tags if tag == "script"] == [{}]
     ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for tag, attributes in reader.tags:
         assert not [name for name in attributes if name.startswith("on") or name == "style"], tag
         for name in ("href", "src"):
             target = attributes.get(name)
-            assert target is None or target == "verdict.json" or target[1:] in ids, target
+            outside = name == "href" and (
+                target in LINKED or ISSUE.fullmatch(target or "") is not None
+            )
+            assert not outside or attributes.get("rel") == "noreferrer", target
+            assert target in (None, "verdict.json") or outside or target[1:] in ids, target
     return reader
 
 
@@ -107,8 +125,8 @@ def test_page_begins_with_verdict_reasons_and_changes() -> None:
     reader = checked(load(REJECT), load(THEIRS))
     ids = [attributes.get("id") for tag, attributes in reader.tags if tag == "section"]
     assert ids == [
-        None, "why", "bundle", "against", "overview", "family-0", "family-1", "known", "trends",
-        "facts",
+        None, "why", "bundle", "against", "overview", "numbers", "family-0", "family-1", "known",
+        "trends", "gates", "facts",
     ]  # fmt: skip
 
 
@@ -159,7 +177,7 @@ def test_invisible_characters_are_spelled_out() -> None:
     assert "a⟨U+202E⟩b␀c⟨U+D800⟩d" in checked(document).text
 
 
-def test_only_this_style_is_allowed() -> None:
+def test_only_this_style_and_this_script_are_allowed() -> None:
     reader = checked(load(REJECT))
     (policy,) = (
         str(attributes["content"])
@@ -167,7 +185,10 @@ def test_only_this_style_is_allowed() -> None:
         if attributes.get("http-equiv") == "Content-Security-Policy"
     )
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    digest = base64.b64encode(hashlib.sha256(OWN_SCRIPT.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy
     assert "unsafe" not in policy
+    assert policy.count("sha256-") == 2
 
 
 def test_a_huge_document_is_cut_and_says_so() -> None:

@@ -1,0 +1,168 @@
+"""Charts of figures: bars, percentiles and lines over time, and figures with their units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.report.html.drawing import Drawing, Scale, scale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+OURS, THEIRS = "ours", "theirs"
+"""Styles of the two lanes' marks."""
+ROW_HEIGHT = 34
+BAR_HEIGHT = 10
+STRIP_HEIGHT = 58
+NEAR_LEFT, NEAR_RIGHT = 8, 92
+"""Percent of the width: beyond these a word in the middle of its place would be cut."""
+LEAST_WIDTH = 0.4
+
+
+@dataclass(frozen=True)
+class BarRow:
+    """One bar."""
+
+    label: str
+    style: str
+    value: float
+
+
+@dataclass(frozen=True)
+class SpanRow:
+    """Percentiles of one figure, the least first, joined by a line."""
+
+    label: str
+    style: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class StripLine:
+    """One line over time: (seconds, value)."""
+
+    style: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Lines that share a scale of values, from 0."""
+
+    label: str
+    lines: tuple[StripLine, ...]
+
+
+def bars(
+    rows: Sequence[BarRow], words: Callable[[float], str], *, limit: tuple[float, str] | None = None
+) -> Drawing | None:
+    """Draw bars from 0 on one scale, with a line where `limit` is; None for no rows."""
+    if not rows:
+        return None
+    ends = [row.value for row in rows] + ([limit[0]] if limit else [])
+    across = Scale(0.0, max(ends) * 1.02 or 1.0)
+    bottom = ROW_HEIGHT * len(rows)
+    says = "; ".join(f"{row.label}: {words(row.value)}" for row in rows)
+    drawing = Drawing(height=bottom + 22, says=says + (f". Limit: {limit[1]}" if limit else ""))
+    for at, row in enumerate(rows):
+        top = at * ROW_HEIGHT
+        drawing.text(1, top + 13, f"{row.label}: {words(row.value)}", "tick")
+        width = max(LEAST_WIDTH, across(row.value) - across(0.0))
+        drawing.rect(across(0.0), top + 18, width, BAR_HEIGHT, f"bar {row.style}")
+    if limit:
+        drawing.line(across(limit[0]), 2, across(limit[0]), bottom, "zero")
+    axis(drawing, across, bottom, words)
+    return drawing
+
+
+def spans(rows: Sequence[SpanRow], words: Callable[[float], str]) -> Drawing | None:
+    """Draw percentiles as dots on a line, on one scale from 0; None for no rows."""
+    rows = [row for row in rows if row.values]
+    if not rows:
+        return None
+    across = scale([value for row in rows for value in row.values], zero=True)
+    bottom = ROW_HEIGHT * len(rows)
+    drawing = Drawing(
+        height=bottom + 22,
+        says="; ".join(f"{row.label}: {', '.join(map(words, row.values))}" for row in rows),
+    )
+    for at, row in enumerate(rows):
+        top = at * ROW_HEIGHT
+        middle = top + 23
+        drawing.text(1, top + 13, row.label, "tick")
+        drawing.line(
+            across(row.values[0]), middle, across(row.values[-1]), middle, f"span {row.style}"
+        )
+        for value in row.values:
+            drawing.dot(across(value), middle, f"bar {row.style}", 3.5)
+    axis(drawing, across, bottom, words)
+    return drawing
+
+
+def strips(several: Sequence[Strip], words: Callable[[float], str], label: str) -> Drawing | None:
+    """Draw lines over the same seconds, one strip above the other; None where nothing is drawn.
+
+    `label` stands under the axis of time.
+    """
+    several = [strip for strip in several if any(line.points for line in strip.lines)]
+    if not several:
+        return None
+    every = [point for strip in several for line in strip.lines for point in line.points]
+    across = Scale(0.0, max(at for at, _ in every) or 1.0)
+    bottom = STRIP_HEIGHT * len(several)
+    drawing = Drawing(height=bottom + 38, says="; ".join(strip.label for strip in several))
+    for at, strip in enumerate(several):
+        top = at * STRIP_HEIGHT
+        drawing.text(1, top + 13, strip.label, "tick")
+        most = max(value for line in strip.lines for _, value in line.points) or 1.0
+        for line in strip.lines:
+            places = " ".join(
+                f"{across(second):.1f},{100 - 100 * value / most:.0f}"
+                for second, value in line.points
+            )
+            drawing.path(top + 18, STRIP_HEIGHT - 24, places, f"path {line.style}")
+        drawing.line(
+            across.left, top + STRIP_HEIGHT - 5, across.right, top + STRIP_HEIGHT - 5, "axis"
+        )
+    axis(drawing, across, bottom, words)
+    drawing.text(50, bottom + 32, label, "tick", "middle")
+    return drawing
+
+
+def axis(drawing: Drawing, across: Scale, top: float, words: Callable[[float], str]) -> None:
+    """Draw the scale's line, with a word at each round value."""
+    drawing.line(across.left, top, across.right, top, "axis")
+    for at in across.ticks(4):
+        place = across(at)
+        drawing.line(place, top - 4, place, top, "axis")
+        anchor = "start" if place < NEAR_LEFT else "end" if place > NEAR_RIGHT else "middle"
+        drawing.text(place, top + 15, words(at), "tick", anchor)
+
+
+def share(value: float) -> str:
+    """Return a change as a person reads it."""
+    return f"{value:+.1%}" if value else "0%"
+
+
+def figure(value: float, unit: str = "") -> str:
+    """Return a figure with its unit."""
+    if unit == "s" and abs(value) < 1:
+        return f"{value * 1000:.4g} ms"
+    digits = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"  # noqa: PLR2004
+    return f"{digits} {unit}".rstrip()
+
+
+def seconds(value: float) -> str:
+    """Return seconds as a person reads them."""
+    return figure(value, "s") if value else "0 s"
+
+
+def plain(value: float) -> str:
+    """Return a figure without a unit."""
+    return figure(value)
+
+
+def percent(value: float) -> str:
+    """Return a share of one as percent."""
+    return f"{value:.3g}" if abs(value) < 1e-3 and value else f"{value:.1%}"  # noqa: PLR2004
