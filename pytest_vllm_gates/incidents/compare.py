@@ -26,8 +26,8 @@ QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 DIFF_LINE = re.compile(r"\s*[+-] ")
 # Fields that differ in every answer.
 PASSING = (
-    "id", "created", "model", "system_fingerprint", "kv_transfer_params", "request_id", "created_at",
-    "completed_at",
+    "id", "created", "model", "system_fingerprint", "kv_transfer_params", "request_id",
+    "created_at", "completed_at",
 )  # fmt: skip
 READINGS = ("/metrics", "/load")
 """Paths whose answers say how busy a server is at the moment."""
@@ -110,7 +110,7 @@ def compare(before: Sent, now: Sent, models: tuple[str, str] = ("", "")) -> Comp
     `models` are the names that the server gave its model then and now: each boot has its own.
     """
     before_text, now_text = (
-        _answer_text(sent).replace(model, "MODEL") if model else _answer_text(sent)
+        _unnamed(_answer_text(sent), model) if models[0] != models[1] else _answer_text(sent)
         for sent, model in zip((before, now), models, strict=True)
     )
     diff = difflib.unified_diff(
@@ -123,6 +123,12 @@ def compare(before: Sent, now: Sent, models: tuple[str, str] = ("", "")) -> Comp
         (_first_s(before), _first_s(now)),
         (_last_s(before), _last_s(now)),
     )
+
+
+def _unnamed(text: str, model: str) -> str:
+    """Return a text with a word in place of the model's name, where that stands by itself."""
+    name = rf"(?<![\w.-]){re.escape(model)}(?![\w-])"
+    return re.sub(name, "MODEL", text) if model else text
 
 
 def _plain(text: str, other_weights: bool) -> str:

@@ -261,6 +261,9 @@ def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> di
         for send in incident_folder.incident.sends
         if attempt.number in (None, 1)
     ]
+    boot = run.boots.get(result["family"])
+    now = boot.endpoint.model if boot and boot.endpoint else ""
+    models = (incident_folder.incident.model, now)
     pairs = compare.pairs(before, tape.of(item.nodeid) if tape else [])
     return {
         "answer": str(answer),
@@ -268,7 +271,7 @@ def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> di
         "outcome": str(result["outcome"]),
         "says": result["reason"],
         "seconds": round(result["duration_s"], 3),
-        "responses": [compare.compare(*pair).document() for pair in pairs],
+        "responses": [compare.compare(*pair, models).document() for pair in pairs],
     }
 
 

@@ -286,3 +286,65 @@ def test_any_two_answers_can_be_compared(
 ) -> None:
     compared = compare(sent({}, *then), sent({}, *now))
     assert compared.same == (not compared.diff)
+
+
+def answered(path: str, text: str, status: int = 200) -> Sent:
+    return Sent("GET", path, {}, b"", "1", status, {}, ((0.1, text.encode()),))
+
+
+def test_lists_of_models_differ_by_nothing_of_one_boot() -> None:
+    then, now = (
+        answered(
+            "/v1/models",
+            json.dumps(
+                {
+                    "object": "list",
+                    "data": [
+                        {
+                            "id": f"qwen3.5-{alias}", "created": number, "root": "/weights",
+                            "max_model_len": 4096, "permission": [{"id": f"modelperm-{alias}"}],
+                        }
+                    ],
+                }
+            ),
+        )
+        for alias, number in (("0a1b2c3d", 1), ("4e5f6071", 2))
+    )  # fmt: skip
+    models = ("qwen3.5-0a1b2c3d", "qwen3.5-4e5f6071")
+    assert compare(then, now, models).diff == ""
+    longer = answered("/v1/models", then.answer.decode().replace("4096", "32768"))
+    assert "4096" in compare(then, longer, models).diff
+
+
+def test_name_of_one_boot_is_no_difference() -> None:
+    words = '{"error": {"message": "the model qwen3.5-%s does not know it"}}'
+    then, now = (answered("/v1/x", words % alias, 404) for alias in ("0a1b2c3d", "4e5f6071"))
+    assert not compare(then, now).same
+    assert compare(then, now, ("qwen3.5-0a1b2c3d", "qwen3.5-4e5f6071")).same
+
+
+def test_times_and_ids_of_responses_are_no_difference() -> None:
+    then, now = (
+        answered(
+            "/v1/responses",
+            json.dumps({"id": f"resp_{n}", "created_at": n, "completed_at": n, "output": ["red"]}),
+        )
+        for n in (1, 2)
+    )
+    assert compare(then, now).same
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/load", "/metrics?x=1"])
+def test_readings_of_a_moment_are_compared_by_their_status(path: str) -> None:
+    assert compare(answered(path, "a 1\n"), answered(path, "a 2\n")).same
+    assert not compare(answered(path, "a 1\n"), answered(path, "a 2\n", 404)).same
+
+
+def test_last_digits_of_log_probabilities_are_no_difference() -> None:
+    then, now = (
+        answered("/v1/x", json.dumps({"choices": [{"logprobs": {"content": [{"logprob": p}]}}]}))
+        for p in (-0.12345678, -0.12345671)
+    )
+    assert compare(then, now).same
+    other = answered("/v1/x", then.answer.decode().replace("-0.1234", "-0.5234"))
+    assert not compare(then, other).same
