@@ -106,6 +106,13 @@ def _path(given: Given) -> Path:
     return Path(root, given.value).resolve()
 
 
+def _store(given: Given) -> str:
+    """Return the URL of an archive, or an absolute path."""
+    if "://" in given.value:
+        return _url(given)
+    return str(_path(given))
+
+
 def _seconds(given: Given) -> float:
     """Return a time above zero."""
     try:
@@ -213,6 +220,7 @@ URL = ValueKind(_url)
 VARIABLE = ValueKind(_variable)
 PATH = ValueKind(_path)
 FOLDER = ValueKind(_folder)
+STORE = ValueKind(_store)
 INCIDENT = ValueKind(lambda given: Path(given.config.invocation_params.dir, given.value).absolute())
 SECONDS = ValueKind(_seconds, lambda seconds: (f"{seconds:g}",))
 REDACTION = ValueKind(_redaction)

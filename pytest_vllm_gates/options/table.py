@@ -249,6 +249,14 @@ class Options:
         other_lane=False,
         promotes=False,
     )
+    store: str | None = option(
+        "--gates-store",
+        kinds.STORE,
+        "Read goldens and baselines that the project does not have from a folder, an archive "
+        "(.tar.gz, .zip) or the URL of one. It is never written to.",
+        metavar="SOURCE",
+        repeat=ALWAYS,
+    )
     require_promotion: bool = option(
         "--require-promotion",
         kinds.FLAG,

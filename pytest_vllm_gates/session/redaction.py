@@ -174,7 +174,7 @@ def redactor(options: Options, lanes: Sequence[Lane]) -> Redactor:
     """Return what hides all that is known to be secret before anything boots."""
     hiding = redaction_redactor.of_process(os.environ)
     hiding.learn(os.environ.get(options.api_key_env), options.load_workers.secret)
-    hiding.learn_arguments([options.base_url or "", options.checkpoint or ""])
+    hiding.learn_arguments([options.base_url or "", options.checkpoint or "", options.store or ""])
     for lane in lanes:
         hiding.learn_environment(lane.env)
         hiding.learn_table(lane.serve)

@@ -30,6 +30,8 @@ from pytest_vllm_gates.session import collection, redaction, replay
 from pytest_vllm_gates.session.run import Replays, Run, Subject
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.machine.types import Machine
@@ -89,6 +91,7 @@ def resolve(options: Options) -> Run:
         waivers=of_lane(waivers, lane.name, today),
         server_env=server_env,
         against=other_lane,
+        store=_store(options),
         replays=replays,
         tapes={
             subject.family.name: Tape()
@@ -98,6 +101,15 @@ def resolve(options: Options) -> Run:
         needs_weights=replay.needing_weights(replays, options),
         redactor=redaction.redactor(options, [lane, *([other_lane] if other_lane else [])]),
     )
+
+
+def _store(options: Options) -> Path | None:
+    """Open the store of --gates-store; raises `UserError` for one that cannot be read."""
+    if options.store is None:
+        return None
+    from pytest_vllm_gates.gates_store import store  # noqa: PLC0415 - few runs have one
+
+    return store.opened(options.store)
 
 
 def _other_lane(options: Options, lane: Lane) -> Lane | None:

@@ -185,6 +185,8 @@ class Run:
     """The tests of which no incident could be written, by the reason."""
     incidents: list[dict[str, str]] = field(default_factory=list)
     """Family, gate and test of every failure that left an incident, and its path."""
+    store: Path | None = None
+    """The folder of goldens and baselines that lie under the project's own; it is only read."""
     replays: Replays = field(default_factory=Replays)
     """The incidents that are sent again."""
     needs_weights: set[str] = field(default_factory=set)

@@ -53,11 +53,17 @@ class Baselines:
     versions: Mapping[str, str]
     command: str
     """The command that records one."""
+    store: Path | None = None
+    """Another folder of baselines, read where `root` has none of these conditions."""
 
     @property
     def folder(self) -> Path:
         """The folder of this machine's baselines."""
         return self.root / machine_name(self.now)
+
+    @property
+    def _roots(self) -> tuple[Path, ...]:
+        return (self.root, self.store) if self.store else (self.root,)
 
     @property
     def name(self) -> str:
@@ -72,11 +78,17 @@ class Baselines:
         Where there are none, also returns how the newest one recorded differs from now.
         Raises `UserError` for a file that is not whole or of a later format.
         """
-        recorded_boots = [self._read(path) for path in self._files(self.folder)]
-        alike = [boot for boot in recorded_boots if not any(boot.conditions.differences(self.now))]
-        if alike:
-            return [boot for boot in alike if boot.versions == alike[-1].versions], []
-        others = recorded_boots or [self._read(path) for path in self._of_other_machines()]
+        others: list[Recorded] = []
+        for root in self._roots:
+            here = root / machine_name(self.now)
+            recorded_boots = [self._read(path) for path in self._files(here)]
+            alike = [
+                boot for boot in recorded_boots if not any(boot.conditions.differences(self.now))
+            ]
+            if alike:
+                return [boot for boot in alike if boot.versions == alike[-1].versions], []
+            others = others or recorded_boots
+        others = others or [self._read(path) for path in self._of_other_machines()]
         return [], [*others[-1].conditions.differences(self.now)] if others else []
 
     def record(self, blocks: Sequence[Block], machine: Mapping[str, Any]) -> Path:
@@ -115,8 +127,10 @@ class Baselines:
 
     def calibration(self) -> Calibration | None:
         """Return the calibration of an A/A run under these conditions; None where there is none."""
-        path = self._calibration_file()
-        if not path.exists():
+        name = self._calibration_file().name
+        folders = [root / machine_name(self.now) for root in self._roots]
+        path = next((each / name for each in folders if (each / name).exists()), None)
+        if path is None:
             return None
         payload = _payload(path, _json(path, self.command).get(OURS), self.command)
         try:
@@ -151,8 +165,9 @@ class Baselines:
         return sorted(path for path in folder.glob("*.json") if pattern.fullmatch(path.name))
 
     def _of_other_machines(self) -> Iterator[Path]:
-        for folder in sorted(self.root.glob("*/")):
-            yield from self._files(folder)
+        for root in self._roots:
+            for folder in sorted(root.glob("*/")):
+                yield from self._files(folder)
 
     def _next(self) -> int:
         numbers = [int(path.name.partition("_")[0]) for path in self._numbered()]

@@ -163,3 +163,27 @@ def test_a_calibration_is_kept_for_its_conditions(tmp_path: Path) -> None:
     path.write_text("{}", encoding="utf-8")
     with pytest.raises(UserError, match="corrupt"):
         at(tmp_path).calibration()
+
+
+def test_store_lies_under_the_projects_own(tmp_path: Path) -> None:
+    """A container has no baselines of its own: those of a store count, and stay as they are."""
+    own, stored = tmp_path / "own", tmp_path / "store"
+    path = at(stored).record(BLOCKS, {})
+    under = dataclasses.replace(at(own), store=stored)
+    assert [boot.path for boot in under.recorded()[0]] == [path]
+    here = under.record(BLOCKS, {})
+    assert here.is_relative_to(own)
+    assert [boot.path for boot in under.recorded()[0]] == [here]
+    assert [file for file in stored.rglob("*") if file.is_file()] == [path]
+    other = dataclasses.replace(at(own, now(serve={})), store=stored)
+    assert other.recorded() == ([], ["flags.enforce_eager was True and is not given"])
+
+
+def test_calibration_of_a_store_is_read(tmp_path: Path) -> None:
+    own, stored = tmp_path / "own", tmp_path / "store"
+    group = BlockGroup((BLOCKS[0], BLOCKS[1]), (BLOCKS[1], BLOCKS[0]))
+    at(stored).calibrate(SCATTER, [Pair((group,))])
+    assert at(own).calibration() is None
+    found = dataclasses.replace(at(own), store=stored).calibration()
+    assert found is not None
+    assert found.pair_sd == SCATTER

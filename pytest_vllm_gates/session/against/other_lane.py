@@ -6,6 +6,7 @@ Its outcomes, exit status and JUnit file stay apart from ours, and its report is
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ from pytest_vllm_gates.options.record import options_of
 from pytest_vllm_gates.process.process import GuardedProcess
 from pytest_vllm_gates.report import document as report_document
 from pytest_vllm_gates.server.log import LogWatch, read_from
+from pytest_vllm_gates.session.against import goldens
+from pytest_vllm_gates.session.against.goldens import REPORT as FOLDER
+from pytest_vllm_gates.session.golden_folders import FOLDER as GOLDENS
 from pytest_vllm_gates.session.run import OtherRun
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.options.record import Option
     from pytest_vllm_gates.options.table import Options
 
-FOLDER, LOG = "against", "pytest.txt"
+LOG = "pytest.txt"
 POLL_S, LAST_LINES = 0.5, 5
 
 # Measured for both lanes at once, pair by pair, by our own run.
@@ -56,10 +60,13 @@ def run(
     try:
         for old in (log, verdict):
             old.unlink(missing_ok=True)
+        shutil.rmtree(folder / GOLDENS, ignore_errors=True)
         process = GuardedProcess(
-            command(config, options, folder), env=dict(os.environ), log=log,
+            command(config, options, folder),
+            env={**os.environ, goldens.VARIABLE: str(folder / GOLDENS)},
+            log=log,
             cwd=config.invocation_params.dir,
-        )  # fmt: skip
+        )
     except OSError as error:
         return OtherRun(folder, None, f"{problem}: {WriteError.of(log, error)}")
     try:

@@ -1,0 +1,64 @@
+"""Opens a store of goldens and baselines: a folder, an archive, or the URL of an archive.
+
+A store is only read. Its `golden/` lies at the top, or in the one folder that an archive has there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+from pathlib import Path
+
+from pytest_vllm_gates.errors import UserError
+from pytest_vllm_gates.gates_store import archive, fetch
+
+FOLDER = "golden"
+LAYOUT = "golden/<family>/<member or main>/<checkpoint>/ and golden/baselines/"
+
+
+def opened(source: str) -> Path:
+    """Return the folder of goldens of a store; what is unpacked for it goes when the process does.
+
+    `source`: an http(s) URL, or the path of a folder or an archive. Raises `UserError` where it
+    cannot be had, is not safe to unpack, or has no goldens.
+    """
+    shown = source
+    if fetch.is_url(source):
+        shown = fetch.without_login(source)
+        folder = _unpacked(fetch.archive(source))
+    elif Path(source).is_dir():
+        folder = Path(source)
+    elif Path(source).exists():
+        folder = _unpacked(Path(source))
+    else:
+        raise UserError(
+            f"the store {source!r} does not exist\n"
+            "name a folder, an archive (.tar.gz, .zip) or the URL of one: --gates-store SOURCE"
+        )
+    found = _golden(folder)
+    if found is None:
+        raise UserError(
+            f"the store {shown} has no folder {FOLDER}/\n"
+            f"expected {LAYOUT}; make one: tar -czf golden.tar.gz {FOLDER}"
+        )
+    return found
+
+
+def _golden(folder: Path) -> Path | None:
+    """Return the folder of goldens in, or one below, a folder; None where there is none."""
+    if folder.name == FOLDER:
+        return folder
+    if (folder / FOLDER).is_dir():
+        return folder / FOLDER
+    below = [path for path in folder.iterdir() if path.is_dir()]
+    if len(below) == 1 and (below[0] / FOLDER).is_dir():
+        return below[0] / FOLDER
+    return None
+
+
+def _unpacked(path: Path) -> Path:
+    temporary = tempfile.TemporaryDirectory(prefix="vllm-gates-store-")
+    atexit.register(temporary.cleanup)
+    folder = Path(temporary.name)
+    archive.unpack(path, folder)
+    return folder

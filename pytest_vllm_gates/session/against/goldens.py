@@ -1,0 +1,46 @@
+"""What the other lane gives in place of a golden: a comparison of two lanes needs none recorded.
+
+The other lane's gates run first. Where they have no golden, they write what they got into a folder
+of their report; this lane's gates read it there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.session.golden_folders import FOLDER, folder
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.session.run import Run, Subject
+
+REPORT = "against"
+"""The folder of the other lane's report, below this run's."""
+VARIABLE = "VLLM_GATES_SEEN_GOLDENS"
+"""The folder that the run on the other lane writes to."""
+
+
+def folder_to_write(subject: Subject) -> Path | None:
+    """Return where this run writes what has no golden; None in a run of its own."""
+    root = os.environ.get(VARIABLE)
+    return folder(Path(root), subject) if root else None
+
+
+def seen_folder(run: Run, subject: Subject) -> Path | None:
+    """Return where the other lane's texts are; None where this run has no other lane.
+
+    A worker of xdist knows of the other lane's run by its folder alone.
+    """
+    report, other = run.options.report_dir, run.against
+    if report is None or other is None or other.name == run.lane.name:
+        return None
+    return folder(report / REPORT / FOLDER, subject)
+
+
+def note(run: Run, gate: str) -> None:
+    """Say once at the end of the run that a gate compared with the other lane."""
+    lane = run.against.name if run.against else "the other lane"
+    text = f"{gate}: no golden is recorded; compared with what lane {lane} gives"
+    if text not in run.notes:
+        run.notes.append(text)
