@@ -130,7 +130,7 @@ def _gzipped(archive: Path, file: IO[bytes], budget: _Budget) -> Iterator[Member
 def _tarred(archive: Path, file: IO[bytes], budget: _Budget) -> Iterator[Member]:
     with tarfile.open(fileobj=_Limited(file, budget.left), mode="r:") as tar:  # type: ignore[call-overload]
         for member in tar:
-            tar.members = []  # type: ignore[attr-defined] - it would keep every one
+            tar.members = []  # it would keep every one
             if member.isdir():
                 yield member.name, None
             elif member.isreg() and not member.issparse():

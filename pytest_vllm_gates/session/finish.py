@@ -38,7 +38,7 @@ from pytest_vllm_gates.session import (
     items,
     unwritten,
 )
-from pytest_vllm_gates.session.against import other_lane
+from pytest_vllm_gates.session.against import goldens as other_goldens
 from pytest_vllm_gates.session.rollback import rollback
 from pytest_vllm_gates.verdict import compare_lanes
 from pytest_vllm_gates.verdict.verdict import Verdict, decide
@@ -108,7 +108,7 @@ def against(run: Run) -> dict[str, Any] | None:
     return {
         "lane": document["lane"],
         "promotion": document["promotion"],
-        "document": f"{other_lane.FOLDER}/{report_document.NAME}",
+        "document": f"{other_goldens.REPORT}/{report_document.NAME}",
         **compare_lanes.documents(
             compare_lanes.checks(run.results, theirs),
             compare_lanes.drift(run.results, theirs, compare_lanes.load()),
