@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.errors import UserError
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.incidents.shrink import RemovablePart
 
 TRIES = 200
+KEEP_SERVER = "15m"
 DESCRIPTION = """leave out of an incident the requests, turns, tools and options without
-which it still happens. Each try is a replay (pytest --repro): name a server that runs, or every try
-boots one. What is left becomes an incident beside the old one, which stays as it is."""
+which it still happens. Each try is a replay (pytest --repro): name a server that runs, or pass
+--keep-server, or every try boots one. What is left becomes an incident beside the old one, which
+stays as it is."""
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -42,20 +45,38 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument(
         "--tries", type=int, default=TRIES, metavar="N", help=f"at most so many; default: {TRIES}"
     )
+    parser.add_argument(
+        "--keep-server", nargs="?", const=KEEP_SERVER, metavar="IDLE",
+        help="leave the server of the first try up for the others, until it is idle for so long; "
+        f"default: {KEEP_SERVER}",
+    )  # fmt: skip
     parser.add_argument("paths", nargs="*", help="gates of your own, as pytest takes them")
     parser.set_defaults(run=run)
+    _take_paths_behind_options(parser)
+
+
+def _take_paths_behind_options(parser: argparse.ArgumentParser) -> None:
+    """Have paths stand anywhere, as pytest has them; argparse takes them before options alone."""
+    parse = parser.parse_known_args
+
+    def parse_known_args(*arguments: Any, **named: Any) -> tuple[argparse.Namespace, list[str]]:
+        found, others = parse(*arguments, **named)
+        found.paths = [*found.paths, *(word for word in others if not word.startswith("-"))]
+        return found, [word for word in others if word.startswith("-")]
+
+    parser.parse_known_args = parse_known_args  # type: ignore[assignment, method-assign]
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the smaller incident; 1 where there is none, for it does not happen here at all."""
     incident_folder = read(options.incident_folder)
     trial = _Trials(options)
-    whittler = Shrinker(incident_folder)
-    answer = trial.answer(incident_folder.folder)
+    whittler = Shrinker(incident_folder)  # before anything boots: it raises where it cannot work
+    answer, why = trial.first(incident_folder.folder)
     if answer != ReplayOutcome.REPRODUCED:
         print(
             f"{incident_folder.folder}: {answer} here, "
-            "so no smaller incident can be compared with it"
+            f"so no smaller incident can be compared with it\n{why}"
         )
         return 1
     left_out: list[RemovablePart] = []
@@ -68,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     path = whittler.write(incident_folder.folder.parent, f"{incident_folder.name}-shrunk", left_out)
     print(f"{trial.made} tries; left out: {', '.join(map(str, left_out))}")
-    print(f"{path}\nsend it again: pytest --repro {path}")
+    words = shlex.join(["pytest", "--repro", str(path), *trial.typed])
+    print(f"{path}\nsend it again: {words}")
     return 0
 
 
@@ -84,6 +106,8 @@ def _without(
         if trial.made >= trial.most or (parts[0].kind == "request" and not needed):
             return False
         gone = [part for part in parts if part not in needed]
+        if not whittler.possible([*left_out, *gone]):
+            return False
         with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as folder:
             smaller = whittler.write(Path(folder), "candidate", [*left_out, *gone])
             return trial.answer(smaller) == ReplayOutcome.REPRODUCED
@@ -98,32 +122,62 @@ class _Trials:
     def __init__(self, options: argparse.Namespace) -> None:
         self.made = 0
         self.most = options.tries
+        given = {
+            name: getattr(options, name)
+            for name in ("base_url", "lane", "checkpoint", "api_key_env")
+            if getattr(options, name)
+        }
+        self.typed = [
+            word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)
+        ] + options.paths
+        if options.keep_server:
+            given["keep_server"] = options.keep_server
+        # The long names: another plugin of the project may have taken the short ones. With `=`, as
+        # pytest takes a value that stands by itself for a path of tests.
+        self._options = [
+            f"--gates-times={options.times}",
+            *(f"--gates-{name.replace('_', '-')}={value}" for name, value in given.items()),
+        ]
         self._paths = options.paths
-        # The long names: another plugin of the project may have taken the short ones.
-        self._options = ["--gates-times", str(options.times)]
-        for name in ("base_url", "lane", "checkpoint", "api_key_env"):
-            if value := getattr(options, name):
-                self._options += [f"--gates-{name.replace('_', '-')}", value]
+
+    def first(self, incident_folder: Path) -> tuple[str, str]:
+        """Return what a replay of the whole comes to, and why.
+
+        Raises `UserError` where there was no replay.
+        """
+        answer, why, failed = self._replayed(incident_folder)
+        if failed:
+            raise UserError(failed)
+        return answer, why
 
     def answer(self, incident_folder: Path) -> str:
-        """Return what a replay comes to; raises `UserError` where there was none."""
+        """Return what a replay of a part comes to: one that cannot be replayed is DIFFERENT."""
+        return self._replayed(incident_folder)[0]
+
+    def _replayed(self, incident_folder: Path) -> tuple[str, str, str]:
+        """Return the answer, its reason, and what kept pytest from replaying it at all."""
         self.made += 1
         with tempfile.TemporaryDirectory(prefix="vllm-gates-shrink-") as report:
             command = [
                 sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                "--gates-repro", str(incident_folder), "--gates-report", report,
+                f"--gates-repro={incident_folder}", f"--gates-report={report}",
                 *self._options, *self._paths,
             ]  # fmt: skip
             done = subprocess.run(
                 command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
             )
             verdict = Path(report) / "verdict.json"
-            if not verdict.is_file():
-                raise UserError(
-                    f"the replay came to nothing (exit status {done.returncode}):\n"
-                    f"{(done.stderr or done.stdout)[-2000:].strip()}"
-                )
-            replay = bounded_read.json(verdict)["repro"]
-        answer = str(replay["answer"]) if replay else str(ReplayOutcome.DIFFERENT)
+            replay = bounded_read.json(verdict)["repro"] if verdict.is_file() else None
+        answer, why, failed = str(ReplayOutcome.DIFFERENT), "", ""
+        if replay is None:
+            failed = (
+                f"the replay came to nothing (exit status {done.returncode}):\n"
+                f"{(done.stderr or done.stdout)[-2000:].strip()}"
+            )
+        else:
+            answer = str(replay["answer"])
+            why = "\n".join(
+                f"  {attempt['why']}: {attempt['says']}" for attempt in replay["attempts"]
+            )
         print(f"try {self.made}: {answer}", flush=True)
-        return answer
+        return answer, why, failed

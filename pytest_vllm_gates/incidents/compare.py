@@ -27,7 +27,7 @@ DIFF_LINE = re.compile(r"\s*[+-] ")
 # Fields that differ in every answer.
 PASSING = (
     "id", "created", "model", "system_fingerprint", "kv_transfer_params", "request_id",
-    "created_at", "completed_at",
+    "created_at", "completed_at", "signature",
 )  # fmt: skip
 READINGS = ("/metrics", "/load")
 """Paths whose answers say how busy a server is at the moment."""
@@ -104,7 +104,7 @@ def pairs(before: Iterable[Sent], now: Sequence[Sent]) -> list[tuple[Sent, Sent]
     return matches
 
 
-def compare(before: Sent, now: Sent, models: tuple[str, str] = ("", "")) -> ComparedRequest:
+def compare(before: Sent, now: Sent, *, models: tuple[str, str] = ("", "")) -> ComparedRequest:
     """Compare two answers to one request.
 
     `models` are the names that the server gave its model then and now: each boot has its own.

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,6 +35,10 @@ FIXED = {
 # Of a conversation, what may be left out as an option of a request may.
 CONVERSATION_OPTIONS = ("effort", "repeat_last", "continue_last")
 KINDS = ("turn", "tool", "option")
+NO_CELL = "the cell "
+"""What the note of a cell that was too large to be kept begins with."""
+GOLDEN = " is not what was recorded in "
+"""What the first line of a difference to a golden holds."""
 
 
 @dataclass(frozen=True)
@@ -53,18 +59,47 @@ class Shrinker:
     """Takes parts out of an incident, and writes what is left as another."""
 
     def __init__(self, incident_folder: IncidentFolder) -> None:
-        """Raises `UserError` for an incident whose test asks by itself, not from the incident."""
+        """Raises `UserError`, with the reason, for an incident of which nothing can be left out."""
         self._incident_folder = incident_folder
         self._incident = incident_folder.incident
         self._sends = {
             send.name: incident_folder.sent(send) for send in incident_folder.incident.sends
         }
         self._groups = dict(self._grouped())
-        if not self._groups and not self._incident.conversation:
-            raise UserError(
-                f"{incident_folder.folder}: {self._incident.test} asks by itself, and not with "
-                "what its folder holds: there is nothing to leave out"
+        if why := self._why_not():
+            raise UserError(f"{incident_folder.folder} cannot be shrunk: {why}")
+
+    def _why_not(self) -> str:
+        """Return why no smaller incident could be tried; '' where one can."""
+        incident, test = self._incident, self._incident.test
+        if incidents_write.OTHERWISE in incident.cut:
+            return incidents_write.OTHERWISE
+        if not self._groups and not incident.conversation:
+            return self._why_nothing_is_asked()
+        if not self._groups and GOLDEN in incident.says.partition("\n")[0]:
+            return f"{test} compares with a golden of the whole conversation, and no other has one"
+        if next(self.parts(), None) is None:
+            return "it is one request with one message, without tools and options"
+        return ""
+
+    def _why_nothing_is_asked(self) -> str:
+        incident, test = self._incident, self._incident.test
+        if any(cut.startswith(NO_CELL) for cut in incident.cut):
+            return "the requests that were judged were too large to be kept"
+        if self._sends:
+            return (
+                f"{test} asks by itself, and not with what its folder holds: there is nothing to "
+                "leave out"
             )
+        return "it holds no request" + ("" if incident.gate == CAPTURED else f": {test} sent none")
+
+    def possible(self, left_out: Sequence[RemovablePart]) -> bool:
+        """Return whether what is left is still a conversation that can be asked."""
+        conversation = self._incident.conversation
+        if not conversation or self._groups:
+            return True
+        remaining = _without_parts(conversation, left_out, CONVERSATION_OPTIONS)
+        return bool(remaining.get("messages"))
 
     def parts(self) -> Iterator[tuple[str, list[RemovablePart]]]:
         """Yield what may be left out, kind by kind: the largest first."""
@@ -93,7 +128,7 @@ class Shrinker:
             if not file.startswith(("requests/", "responses/"))
         }
         walk, conversation = self._incident.walk, self._incident.conversation
-        changes: dict[str, Any] = {"command": "pytest --repro {path}"}
+        changes: dict[str, Any] = {"command": self._command()}
         if walk:
             cells = tuple(cell for cell in walk.cells if cell.whole in kept_names)
             changes["walk"] = walk.model_copy(update={"cells": cells})
@@ -101,6 +136,15 @@ class Shrinker:
             changes["conversation"] = _without_parts(conversation, left_out, CONVERSATION_OPTIONS)
         incident = self._incident.model_copy(update=changes)
         return incidents_write.write(parent, name, incident, sends, files)
+
+    def _command(self) -> str:
+        """Return what sends the smaller incident again, with what the old command has besides."""
+        words = shlex.split(self._incident.command)[3:]
+        # A path with a space was once written without quotes.
+        more = itertools.dropwhile(
+            lambda word: not word.startswith("--") and ".py" not in word, words
+        )
+        return " ".join(["pytest --repro {path}", *map(shlex.quote, more)])
 
     def _grouped(self) -> Iterator[tuple[str, list[str]]]:
         """Yield requests that are one question: the ways a cell was asked, or each by itself."""

@@ -271,7 +271,7 @@ def attempt_record(item: pytest.Item, result: Mapping[str, Any], run: Run) -> di
         "outcome": str(result["outcome"]),
         "says": result["reason"],
         "seconds": round(result["duration_s"], 3),
-        "responses": [compare.compare(*pair, models).document() for pair in pairs],
+        "responses": [compare.compare(*pair, models=models).document() for pair in pairs],
     }
 
 

@@ -16,11 +16,12 @@ from pytest_vllm_gates.incidents import write as incidents_write
 from pytest_vllm_gates.incidents.read import IncidentFolder, read
 from pytest_vllm_gates.incidents.shrink import RemovablePart, Shrinker
 from pytest_vllm_gates.incidents.types import CellSends, RecordedWalk
+from pytest_vllm_gates.server.kept import registry as kept_registry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Fakes
+    from conftest import Fakes, Project
 
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
 MESSAGES = [
@@ -130,6 +131,98 @@ def test_conversation_can_lose_turns_and_tools(tmp_path: Path) -> None:
 def test_incident_of_a_test_with_own_requests_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="asks by itself"):
         Shrinker(incident_folder(tmp_path, [SENT]))
+
+
+@pytest.mark.parametrize(
+    ("sends", "more", "why"),
+    [
+        ([], {"gate": "boot", "test": "test_boots[x]"}, "no request: test_boots[x] sent none"),
+        ([], {"gate": "captured"}, "it holds no request"),
+        ([SENT], {"gate": "isolation"}, "asks by itself"),
+        ([SENT], {"cut": ("the cell a was not kept",)}, "too large to be kept"),
+        ([SENT], {"gate": "captured", "cut": (incidents_write.OTHERWISE,)}, "--redact-prompts"),
+        ([SENT], {"gate": "captured"}, "one request with one message"),
+        (
+            [SENT],
+            {
+                "conversation": {"name": "a", "title": "t", "messages": MESSAGES},
+                "says": "a is not what was recorded in /x/a.txt\n- b\n+ c",
+            },
+            "compares with a golden of the whole conversation",
+        ),
+    ],
+)  # fmt: skip
+def test_incident_that_cannot_be_shrunk_says_why_before_it_boots(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    sends: list[Sent],
+    more: dict[str, Any],
+    why: str,
+) -> None:
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("a replay was started"))
+    original = incident_folder(tmp_path, sends, **more)
+    assert main(["shrink", str(original.folder)]) == 2
+    message = capsys.readouterr().err
+    assert f"{original.folder} cannot be shrunk: " in message
+    assert why in message
+
+
+def test_conversation_without_messages_is_not_tried(tmp_path: Path) -> None:
+    conversation = {"name": "a", "title": "t", "messages": MESSAGES, "tools": [TOOL]}
+    whittler = Shrinker(incident_folder(tmp_path, [SENT], conversation=conversation))
+    turns = [RemovablePart("turn", "", at) for at in range(len(MESSAGES))]
+    assert whittler.possible(turns[1:])
+    assert not whittler.possible(turns)
+
+
+def test_smaller_incident_keeps_the_rest_of_the_command(tmp_path: Path) -> None:
+    conversation = {"name": "a", "title": "t", "messages": MESSAGES}
+    command = "pytest --repro {path} --base-url http://h/v1 'my gates/test_a.py'"
+    original = incident_folder(tmp_path, [SENT], conversation=conversation, command=command)
+    folder = Shrinker(original).write(tmp_path, "a b", [RemovablePart("turn", "", 0)])
+    assert read(folder).incident.command == (
+        f"pytest --repro '{folder}' --base-url http://h/v1 'my gates/test_a.py'"
+    )
+
+
+OURS = """
+def test_ours(conversation, chat, family):
+    answer = chat.ask(conversation.body(family))
+    assert not answer.content, "there is an answer"
+"""
+LONG = """\
+title = "a long one"
+[[messages]]
+role = "system"
+content = "Be kind."
+[[messages]]
+role = "user"
+content = "Hm?"
+"""
+
+
+def test_incident_of_a_conversation_is_shrunk_on_the_projects_lane(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.write("conversations/long.toml", LONG)
+    project.write("mine/test_ours.py", OURS)
+    project.gates("mine", "-k", "test_ours and long")
+    (incident,) = project.verdict()["incidents"]
+    folder = project.report / incident["path"]
+    arguments = ["shrink", str(folder), "--lane", "fake", "--keep-server=90s", "mine"]
+    try:
+        assert main(arguments) == 0, capsys.readouterr()
+    finally:
+        for entry in kept_registry.entries(kept_registry.open_root()):
+            kept_registry.stop(entry, force=True)
+    output = capsys.readouterr().out
+    assert "left out: turn 1" in output
+    smaller = read(folder.parent / f"{folder.name}-shrunk")
+    assert smaller.incident.conversation
+    assert [each["content"] for each in smaller.incident.conversation["messages"]] == ["Hm?"]
+    assert f"send it again: pytest --repro {smaller.folder} --lane fake mine" in output
 
 
 def test_only_the_cause_of_the_fault_remains(

@@ -311,16 +311,16 @@ def test_lists_of_models_differ_by_nothing_of_one_boot() -> None:
         for alias, number in (("0a1b2c3d", 1), ("4e5f6071", 2))
     )  # fmt: skip
     models = ("qwen3.5-0a1b2c3d", "qwen3.5-4e5f6071")
-    assert compare(then, now, models).diff == ""
+    assert compare(then, now, models=models).diff == ""
     longer = answered("/v1/models", then.answer.decode().replace("4096", "32768"))
-    assert "4096" in compare(then, longer, models).diff
+    assert "4096" in compare(then, longer, models=models).diff
 
 
 def test_name_of_one_boot_is_no_difference() -> None:
     words = '{"error": {"message": "the model qwen3.5-%s does not know it"}}'
     then, now = (answered("/v1/x", words % alias, 404) for alias in ("0a1b2c3d", "4e5f6071"))
     assert not compare(then, now).same
-    assert compare(then, now, ("qwen3.5-0a1b2c3d", "qwen3.5-4e5f6071")).same
+    assert compare(then, now, models=("qwen3.5-0a1b2c3d", "qwen3.5-4e5f6071")).same
 
 
 def test_times_and_ids_of_responses_are_no_difference() -> None:
