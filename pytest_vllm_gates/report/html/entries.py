@@ -59,6 +59,8 @@ class TestGroup:
     speed: throughput.ThroughputSection | None = None
     memory: html_memory.Memory | None = None
     incidents: list[str] = field(default_factory=list)
+    replays: list[str] = field(default_factory=list)
+    """The commands that send the incidents again."""
     request: exchanges.ShownText | None = None
     exchanges: exchanges.Exchanges = field(default_factory=lambda: exchanges.Exchanges((), 0))
     log: Mapping[str, Any] | None = None
@@ -107,6 +109,7 @@ class EntryReader:
             memory=html_memory.memory(evidence, self.at_once),
             timeline=self._timeline((self.family, gate, name), evidence, incidents),
             incidents=incidents,
+            replays=self.lanes.replays((self.family, gate, name)),
             request=exchanges.of_reason(whole_reason),
             exchanges=exchanges.of_incidents(self.lanes.folder, incidents, limits),
         )

@@ -230,6 +230,13 @@ class Lanes:
         """Return the folders of our bundles of a test, from the report's folder."""
         return _incidents(self.ours, where)
 
+    def replays(self, where: Where) -> list[str]:
+        """Return what sends our bundles of a test again; an old report has only their paths."""
+        return [
+            str(incident.get("command") or f"pytest --repro {incident.get('path', '')}")
+            for incident in _of_test(self.ours, where)
+        ]
+
     def recorded(self, paths: Sequence[str]) -> list[tuple[str, list[streams.Piece]]]:
         """Return the streams that our bundles hold."""
         return _recorded(self.folder, paths)
@@ -256,8 +263,12 @@ class Lanes:
 
 
 def _incidents(document: Mapping[str, Any], where: Where) -> list[str]:
+    return [str(incident.get("path", "")) for incident in _of_test(document, where)]
+
+
+def _of_test(document: Mapping[str, Any], where: Where) -> list[dict[str, Any]]:
     return [
-        str(incident.get("path", ""))
+        incident
         for incident in map(mapping, listing(document.get("incidents")))
         if (incident.get("family"), incident.get("gate"), incident.get("test")) == where
     ]

@@ -259,6 +259,13 @@ def test_first_of_many_changes_are_visible_at_once() -> None:
     assert "package-39" in text
 
 
+def test_incident_is_sent_again_by_the_command_of_the_document() -> None:
+    document = load(REJECT)
+    command = "pytest --repro out/incidents/late --base-url http://127.0.0.1:8000/v1"
+    document["incidents"][0]["command"] = command
+    assert command in checked(document, load(THEIRS)).text
+
+
 def test_replay_of_an_incident_is_on_the_page() -> None:
     document = empty()
     document["repro"] = {
