@@ -28,6 +28,8 @@ DEPTH = 150
 """How deep JSON may be nested; Python's parser gives up at about 900."""
 PIECE_BYTES = 200
 """What a piece of a stream takes in memory beside its text."""
+EVENT_PIECES = 10_000
+"""In so many pieces a stream may come without an event: a byte at a time is no answer."""
 EVENTS_BESIDE = 64
 EVENTS_PER_TOKEN = 8
 """A stream may have so many events a token that was asked for, and `EVENTS_BESIDE` more: vLLM sends
@@ -142,7 +144,7 @@ class Budget:
         self._in_head = True
         self._stream = False
         self._ends = 0.0
-        self._size = self._pieces = self._events = 0
+        self._size = self._pieces = self._events = self._idle_pieces = 0
         self._most_events: int | None = None
         self._tail = b""
         self._opened = 0
@@ -199,6 +201,9 @@ class Budget:
         window = self._tail + data
         events = window.count(b"data:")
         self._tail = window[-4:]
+        self._idle_pieces = 0 if events else self._idle_pieces + 1
+        if self._idle_pieces > EVENT_PIECES:
+            raise LimitExceeded(f"the stream has {EVENT_PIECES:,} pieces without an event")
         if events:
             self._events += events
             self._progress()

@@ -148,8 +148,8 @@ class Recorder(httpx.HTTPTransport):
         request.headers["Accept-Encoding"] = "identity"
         budget = Budget(request.read(), self._bounds, wait_s)
         self._backend.turn_to(budget)
+        self._check_strikes(request)
         try:
-            self._strikes.check()
             response = super().handle_request(request)
             kind = response.headers.get("content-type", "")
             budget.head_ended(stream=kind.startswith(EVENT_STREAM))
@@ -163,6 +163,13 @@ class Recorder(httpx.HTTPTransport):
                 response.stream, decompressor, budget, self, request, response, sent_at
             )
         return response
+
+    def _check_strikes(self, request: httpx.Request) -> None:
+        try:
+            self._strikes.check()
+        except LimitExceeded as error:
+            self._put(request, error=f"{type(error).__name__}: {error}")
+            raise
 
     def note(self, error: Exception, wait_s: float | None) -> None:
         """Count an error against the server where it is one of a server that does not end."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_vllm_gates.client import bounds
+from pytest_vllm_gates.client import bounds, http
 from pytest_vllm_gates.client.bounds import (
     DEFAULT,
     MIB,
@@ -16,7 +18,11 @@ from pytest_vllm_gates.client.bounds import (
     LimitExceeded,
     Strikes,
 )
+from pytest_vllm_gates.client.endpoint import Endpoint
 from pytest_vllm_gates.options import defaults
+
+if TYPE_CHECKING:
+    from conftest import Fakes
 
 SMALL = Bounds(body_bytes=1000, stream_bytes=3000, body_s=20.0, stream_s=100.0)
 REQUEST = json.dumps({"max_tokens": 4, "messages": [{"content": '"max_tokens": 9999'}]}).encode()
@@ -209,3 +215,33 @@ def test_timeouts_count_until_the_server_answers() -> None:
         strikes.timed_out(60.0)
     with pytest.raises(LimitExceeded, match="it brought nothing for 60 s"):
         strikes.check()
+
+
+def test_bytes_one_by_one_are_no_stream(clock: Clock) -> None:
+    budget = Budget(REQUEST, Bounds(), 5.0, clock)
+    budget.head_ended(stream=True)
+    for _ in range(bounds.EVENT_PIECES):
+        budget.piece(b":")
+    with pytest.raises(LimitExceeded, match="10,000 pieces without an event"):
+        budget.piece(b":")
+
+
+def test_event_begins_the_count_of_pieces_anew(clock: Clock) -> None:
+    budget = Budget(REQUEST, Bounds(), 5.0, clock)
+    budget.head_ended(stream=True)
+    for _ in range(2):
+        for _ in range(bounds.EVENT_PIECES - 1):
+            budget.piece(b":")
+        budget.piece(EVENT)
+
+
+def test_last_chance_is_told_once(fakes: Fakes) -> None:
+    """What refuses a request is no answer that went over a limit."""
+    strikes = Strikes()
+    for _ in range(STRIKES):
+        strikes.exceeded("too large")
+    endpoint = replace(Endpoint(fakes().base_url, "m"), strikes=strikes)
+    for _ in range(2):
+        with http.client(endpoint) as client, pytest.raises(LimitExceeded) as refused:
+            client.get("/health")
+        assert str(refused.value).endswith("the last one: too large")
