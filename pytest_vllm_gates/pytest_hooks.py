@@ -24,6 +24,7 @@ from pytest_vllm_gates.session import (
     finish as session_finish,
     interrupt,
     items as session_items,
+    marks,
     other_plugins,
     redaction,
     replay,
@@ -76,6 +77,15 @@ class GatesSession:
         self._failed: set[str] = set()
         self._interrupts = interrupt.InterruptHandler(self.run)
         self._interrupts.install()
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Refuse a mistyped gate after `-m`."""
+        config = session.config
+        gates = session_collection.gate_files()
+        try:
+            marks.check(config.option.markexpr, config.getini("markers"), gates)
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from error
 
     def pytest_unconfigure(self) -> None:
         """Hand Ctrl-C back, and end the processes that rendered prompts."""

@@ -17,6 +17,7 @@ import traceback
 from importlib import import_module
 from typing import TYPE_CHECKING, TextIO, cast
 
+from pytest_vllm_gates import __version__
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.redaction import redactor as redaction_redactor
 from pytest_vllm_gates.redaction.stream import CleanText, NobodyReadsError
@@ -109,14 +110,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
     top_parser = argparse.ArgumentParser(prog=PROG, description=(__doc__ or "").partition("\n")[0])
-    commands = top_parser.add_subparsers(required=True, metavar="COMMAND")
+    top_parser.add_argument("--version", action="version", version=f"{PROG} {__version__}")
+    commands = top_parser.add_subparsers(metavar="COMMAND")
     for name in COMMANDS:
         import_module(f"pytest_vllm_gates.cli.{name}").declare(commands)
     return top_parser
 
 
 def _main(arguments: Sequence[str]) -> int:
-    options = parser().parse_args(arguments)
+    commands = parser()
+    options = commands.parse_args(arguments)
+    if "run" not in options:
+        commands.print_help()
+        return 0
     try:
         return int(options.run(options))
     except UserError as error:

@@ -6,6 +6,7 @@ The summary has one line a gate, then the verdict with its reasons.
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +86,9 @@ COLOURS: Mapping[str, str] = {
 }
 WAIVERS = {WaiverState.USED: "yellow", WaiverState.UNUSED: "green", WaiverState.EXPIRED: "red"}
 NARROW = 60
+INDENT = "    "
+REASON_LINES = 3
+"""Of a gate's reason in the table, where it does not fit beside the outcome."""
 
 # What is said of checks that differ between two lanes, by the kind of difference.
 KINDS = {
@@ -116,7 +120,10 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
             f"{tests:>9}  {gate.duration_s:7.1f} s"
         )
         first = gate.reason.strip().splitlines()[0] if gate.reason.strip() else ""
-        yield COLOURS[gate.outcome], f"{head}  {first}"[:width].rstrip()
+        beside = f"{head}  {first}".rstrip()
+        fits = len(beside) <= width
+        yield COLOURS[gate.outcome], beside if fits else head.rstrip()
+        yield from (("", line) for line in ([] if fits else _bent(first, width)))
     yield "", ""
     yield COLOURS[verdict.promotion], f"verdict: {verdict.promotion}"
     for reason in reasons(verdict.reasons):
@@ -132,6 +139,18 @@ def lines(verdict: Verdict, *, verbose: bool = False) -> Iterator[tuple[str, str
         yield "yellow", f"  known defects, standing (-v tells each): {_counted(verdict.standing)}"
     for gone in verdict.gone:
         yield "green", f"  known defect, no longer seen (its entry can go): {gone}"
+
+
+def _bent(reason: str, width: int) -> list[str]:
+    """Return a reason as lines of their own; its end is in the verdict's reasons."""
+    return textwrap.wrap(
+        reason,
+        width,
+        initial_indent=INDENT,
+        subsequent_indent=INDENT,
+        max_lines=REASON_LINES,
+        placeholder=" …",
+    )
 
 
 def _counted(standing: Sequence[str]) -> str:

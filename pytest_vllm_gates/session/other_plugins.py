@@ -1,4 +1,4 @@
-"""Keeps the verdict where another plugin cannot write its own file at the end of a run.
+"""Keeps the verdict apart from what other plugins do and say at the end of a run.
 
 pytest prints no summary when a plugin raises in `pytest_sessionfinish`, as its JUnit reporter does
 on a full disk.
@@ -13,7 +13,7 @@ import pytest
 from _pytest.junitxml import xml_key
 
 from pytest_vllm_gates.files import WriteError
-from pytest_vllm_gates.session import unwritten
+from pytest_vllm_gates.session import results, unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.session.run import Run
 
 CALLER = "pluggy."
+SYRUPY, SNAPSHOT = "syrupy", "snapshot"
 
 
 class OtherPlugins:
@@ -34,7 +35,7 @@ class OtherPlugins:
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         """Note an `OSError` of another plugin, and go on."""
         try:
-            return (yield)
+            ended: object = yield
         except OSError as error:
             plugin, module = _raiser(error.__traceback__)
             target = getattr(plugin, "logfile", None) or error.filename or module
@@ -44,6 +45,19 @@ class OtherPlugins:
             # What pytest itself does in this hook, after the plugin that failed.
             session._setupstate.teardown_exact(None)  # noqa: SLF001 - no other way
             return None
+        else:
+            _hush_syrupy(session)
+            return ended
+
+
+def _hush_syrupy(session: pytest.Session) -> None:
+    """Leave syrupy's summary out where only gates used it.
+
+    Its hint, `--snapshot-update`, does nothing for goldens.
+    """
+    uses = [item for item in session.items if SNAPSHOT in getattr(item, "fixturenames", ())]
+    if all(results.subject_of(item) for item in uses):
+        session.config.pluginmanager.unregister(name=SYRUPY)
 
 
 def _raiser(trace: TracebackType | None) -> tuple[Any, str]:
