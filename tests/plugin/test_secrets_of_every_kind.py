@@ -142,10 +142,14 @@ def test_servers_log_has_none(secrets: list[Planted], tmp_path: Path) -> None:
     (tmp_path / "said").write_text(text)
     log = tmp_path / "server.log"
     with log.open("wb") as file:
-        subprocess.run(
+        # The guard ends its command when this pipe closes: it stays open until then.
+        process = subprocess.Popen(
             [sys.executable, "-I", "-S", guard.__file__, "5", "cat", str(tmp_path / "said")],
-            stdin=subprocess.PIPE, stdout=file, check=True, timeout=60,
+            stdin=subprocess.PIPE, stdout=file,
         )  # fmt: skip
+        assert process.wait(60) == 0
+        assert process.stdin
+        process.stdin.close()
     assert log.read_text().count("\n") == text.count("\n")
     assert leaks(secrets, {"log": log.read_text()}) == []
 

@@ -75,7 +75,7 @@ def test_server_that_answers_a_chat_has_booted(boots: Boots) -> None:
     assert 0 < times.first_token_s < times.first_chat_s
     assert times.health_s < times.first_chat_s < LIMITS.boot_s
     assert server.boot.evidence["boot_attempts"] == 1
-    assert Path(server.boot.evidence["log"]).read_text()
+    until(Path(server.boot.evidence["log"]).read_text, "the log stays empty")
     assert re.match(r"qwen3\.5: booting weights on lane fake, \d+ s", progress[0])
 
 
@@ -126,13 +126,13 @@ def test_missing_command_is_reported(plan: launch.LaunchPlan) -> None:
     ("faults", "pattern"),
     [
         ("chat-500", "the first chat was answered 500: .*no chat today"),
-        ("chat-hangs", r"the first chat (brought nothing for|did not end within) 0\.5 s"),
+        ("chat-hangs", r"the first chat (brought nothing for|did not end within) 3 s"),
     ],
 )
 def test_a_server_that_fails_its_first_prompt_has_not_booted(
     boots: Boots, faults: str, pattern: str
 ) -> None:
-    limits = replace(LIMITS, stall_s=0.5) if faults == "chat-hangs" else LIMITS
+    limits = replace(LIMITS, stall_s=3.0) if faults == "chat-hangs" else LIMITS
     message = failure(boots(faults, limits)).what
     assert re.search("the server came up healthy and failed its first prompt: " + pattern, message)
 
@@ -231,7 +231,7 @@ def test_an_interrupted_boot_leaves_nothing(plan: launch.LaunchPlan, error: Base
 
 def test_growing_log_is_passed_on(boots: Boots) -> None:
     chunks: list[str] = []
-    boots(on_log=chunks.append)
+    boots("slow", on_log=chunks.append)
     assert "a fake boots" in "".join(chunks)
 
 

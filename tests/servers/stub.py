@@ -243,6 +243,8 @@ def main() -> None:
     print(f"(APIServer pid={os.getpid()}) INFO 11-20 10:00:00 [api.py:1] a fake boots", flush=True)
     if "FAKE_KEY_FILE" in os.environ:
         Path(os.environ["FAKE_KEY_FILE"]).write_text(os.environ["VLLM_API_KEY"])
+    if "slow" in faults:
+        time.sleep(1.0)
     if "leaks" in faults:
         leak()
     if "spawns" in faults:
