@@ -33,6 +33,8 @@ class Given:
     typed: bool
     """Whether it stands on the command line."""
     config: pytest.Config
+    settings_root: Path | None = None
+    """The folder of the settings, where they are not of the configuration that pytest reads."""
 
 
 def _once(value: Any) -> tuple[str]:
@@ -101,7 +103,7 @@ def _folder(given: Given) -> Path:
 def _path(given: Given) -> Path:
     """Return a path: typed from where pytest was called, set from where the settings are."""
     config = given.config
-    settings = config.inipath.parent if config.inipath else config.rootpath
+    settings = given.settings_root or (config.inipath.parent if config.inipath else config.rootpath)
     root = config.invocation_params.dir if given.typed else settings
     return Path(root, given.value).resolve()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from pytest_vllm_gates.options.kinds import Given
 from pytest_vllm_gates.options.record import Option, options_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pytest_vllm_gates.options.table import Options
 
 REPRO = "repro"
@@ -42,12 +45,35 @@ class CommandLine:
         repro = self.options[REPRO]
         if value is not None or option == repro or (option.from_incident and self.typed(repro)):
             return value
+        overridden = any(
+            word.partition("=")[0] == option.ini for word in self.config.option.override_ini or ()
+        )
+        if self.unread and not overridden:
+            from pytest_vllm_gates.options import settings  # noqa: PLC0415 - seldom
+
+            return settings.value(option, self.unread[1])
         return self.config.getini(option.ini)
+
+    @cached_property
+    def unread(self) -> tuple[Path, Mapping[str, Any]] | None:
+        """The project's configuration and its table, where pytest reads another one or none."""
+        config = self.config
+        chosen = config.option.rootdir or config.option.inifilename
+        # Without an option of ours no path of theirs has led pytest away: then it is inert.
+        if chosen or all(self.typed(option) is None for option in self.options.values()):
+            return None
+        from pytest_vllm_gates.options import settings  # noqa: PLC0415
+
+        project = project_of(config)
+        if config.inipath and config.inipath.is_relative_to(project):
+            return None
+        return settings.of_project(project)
 
     def read(self, option: Option) -> Any:
         """Return what the field holds of a value that is given."""
         name, typed = self.spelled[option.field], self.typed(option) is not None
-        return option.kind.read(Given(name, self.given(option), typed, self.config))
+        root = self.unread[0].parent if self.unread else None
+        return option.kind.read(Given(name, self.given(option), typed, self.config, root))
 
     def message(self, template: str) -> str:
         """Return a message of the table with the options as this run spells them."""

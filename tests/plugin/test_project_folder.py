@@ -11,6 +11,8 @@ import pytest
 import pytest_vllm_gates.gates
 from pytest_vllm_gates.checkpoints import miniatures
 from pytest_vllm_gates.cli.main import main
+from pytest_vllm_gates.options import read
+from pytest_vllm_gates.options.defaults import SAMPLES
 from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
@@ -65,6 +67,45 @@ def test_incident_elsewhere_is_replayed_on_the_projects_lane(
     result = project.pytest("--repro", str(moved), "--lane", "fake", "--collect-only")
     assert result.ret == 0, result.stderr.str()
     assert LANE_HEADER in result.outlines
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "tox.ini",
+            "[pytest]\ngates_model = qwen3.5\ngates_lane = fake\ngates_no_incidents = true\n"
+            "gates_load_trace = trace.csv\n",
+        ),
+        (
+            "pyproject.toml",
+            '[tool.pytest.ini_options]\ngates_model = ["qwen3.5"]\ngates_lane = "fake"\n'
+            'gates_no_incidents = true\ngates_load_trace = "trace.csv"\n',
+        ),
+    ],
+)
+def test_settings_of_the_project_are_read_whatever_pytest_reads(
+    project: Project, elsewhere: Path, name: str, text: str
+) -> None:
+    (project.path / "tox.ini").unlink()
+    project.write(name, text)
+    config = project.pytester.parseconfig("--gates-report", str(elsewhere))
+    assert config.inipath is None, "what this test is about"
+    found = read.parse(config)
+    assert found
+    assert (found.models, found.lane, found.incidents) == (("qwen3.5",), "fake", False)
+    assert found.trace == project.path / "trace.csv"
+    assert found.report_dir == elsewhere
+
+
+def test_settings_of_another_configuration_do_not_count(project: Project, elsewhere: Path) -> None:
+    (elsewhere / "pytest.ini").write_text("[pytest]\ngates_lane = theirs\ngates_samples = 3\n")
+    config = project.pytester.parseconfig(
+        "--model", "qwen3.5", "--gates-report", str(elsewhere), "-o", "gates_answer_tokens=5"
+    )
+    found = read.parse(config)
+    assert found
+    assert (found.lane, found.samples, found.answer_tokens) == (None, SAMPLES, 5)
 
 
 def test_project_is_found_from_a_folder_below(
