@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 ABSENT = object()
 """Stands for a flag or variable that is not set."""
+OWN_VARIABLES = "VLLM_"
 RUNS_ELSEWHERE = "a running server answers, with flags, variables and repairs of its own"
 
 
@@ -49,12 +51,13 @@ class Setup:
 def restored(incident: Incident, here: Setup) -> tuple[Setup, list[str]]:
     """Return the setup with the incident's flags and variables, and a note of what that changed."""
     rules = types.load().lane
-    then_flags, then_env = _flags(incident, here), incident.lane.env
+    then_flags, then_env, now_env = _flags(incident, here), *_variables(incident, here)
     kept_flags = _kept(
         _changes(then_flags, here.flags), lambda name, value: checks.flag_fault(name, value, rules)
     )
     kept_env = _kept(
-        _changes(then_env, here.lane.env),
+        # A variable of this shell stays: a lane sets variables and takes none away.
+        [change for change in _changes(then_env, now_env) if _can_be_set(change, here)],
         lambda name, value: checks.variable_fault(name, value, rules),
     )
     if not kept_flags and not kept_env:
@@ -75,7 +78,7 @@ def differences(incident: Incident, here: Setup) -> Iterator[str]:
     """Yield the flags and variables in which a setup differs from the incident's."""
     for name, then, now in (
         *_changes(_flags(incident, here), here.flags),
-        *_changes(incident.lane.env, here.lane.env),
+        *_changes(*_variables(incident, here)),
     ):
         state = f"{name} is not set" if now is ABSENT else f"{name}={_open(name, now)}"
         if not _is_hidden(then):
@@ -117,6 +120,27 @@ def _flags(incident: Incident, here: Setup) -> dict[str, Any]:
     if incident.flags is not None:
         return flags.merged(incident.flags)
     return _json(flags.merged(here.family.serve, here.checkpoint.serve, incident.lane.serve))
+
+
+def variables(lane: Lane) -> dict[str, str]:
+    """Return the variables that a lane's server has of this shell and of the lane.
+
+    Of this shell's only those count that choose how vLLM serves.
+    """
+    names = [name for name in types.load().lane.env if name.startswith(OWN_VARIABLES)]
+    return {name: os.environ[name] for name in names if name in os.environ} | lane.env
+
+
+def _variables(incident: Incident, here: Setup) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the variables then and now; of an old incident only its lane's are known."""
+    if incident.variables is None:
+        return incident.lane.env, here.lane.env
+    return incident.variables, variables(here.lane)
+
+
+def _can_be_set(change: Change, here: Setup) -> bool:
+    name, then, _ = change
+    return then is not ABSENT or name not in os.environ or name not in variables(here.lane)
 
 
 def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:

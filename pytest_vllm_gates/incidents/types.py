@@ -167,6 +167,9 @@ class Incident(IncidentRecord):
     flags: dict[str, Any] | None = None
     """The flags that the server was started with, of family, checkpoint and lane together; null
     where nothing was booted."""
+    variables: dict[str, str] | None = None
+    """The variables of vLLM's own that the server had, the lane's and those of the shell, as far as
+    `replay.toml` lists them; null where nothing was booted."""
     renderer: bool | None = None
     """Whether vLLM's renderer alone served, without weights; null where nothing was booted."""
     trace: str | None = None

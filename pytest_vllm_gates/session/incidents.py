@@ -11,7 +11,7 @@ from pytest_vllm_gates.bounded import read as bounded_read
 from pytest_vllm_gates.bounded.limits import TOML_BYTES
 from pytest_vllm_gates.catalog import flags
 from pytest_vllm_gates.client.recorder import BOOT, WALK
-from pytest_vllm_gates.incidents import types as incidents_types
+from pytest_vllm_gates.incidents import same_server, types as incidents_types
 from pytest_vllm_gates.redaction.shown import redacted
 from pytest_vllm_gates.report.environment import machine_document
 from pytest_vllm_gates.session import commands
@@ -92,6 +92,7 @@ class IncidentContents:
                 throughput=lane.throughput,
             ),
             flags=flags.serving(subject.family, checkpoint, lane) if booted else None,
+            variables=redacted(same_server.variables(lane)) if booted else None,
             renderer=run.renderer_is_enough(subject) if booted else None,
             trace=run.options.trace.name if run.options.trace else None,
             measure=incidents_types.Measure(

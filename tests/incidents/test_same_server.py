@@ -108,10 +108,8 @@ def test_flag_of_the_project_alone_is_only_left_out_where_a_rule_knows_it(here: 
 
 
 def test_variables_are_restored_within_the_same_rules(here: Setup) -> None:
-    then = seen(
-        here,
-        env={**here.lane.env, "VLLM_CPU_KVCACHE_SPACE": "2", "LD_PRELOAD": "evil.so", "K": "[redacted]"},
-    )  # fmt: skip
+    evil = {"LD_PRELOAD": "evil.so", "K": "[redacted]"}
+    then = seen(here, env={**here.lane.env, "VLLM_CPU_KVCACHE_SPACE": "2", **evil})
     changed = replace(
         here, lane=here.lane.model_copy(update={"env": {**here.lane.env, "OMP_NUM_THREADS": "3"}})
     )
@@ -121,6 +119,25 @@ def test_variables_are_restored_within_the_same_rules(here: Setup) -> None:
     assert sorted(same_server.differences(then, restored)) == [
         "K is not set (then: a value that was not recorded)",
         "LD_PRELOAD is not set (then: 'evil.so')",
+    ]
+
+
+def test_variables_of_the_shell_are_restored_too(
+    here: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "DEBUG")
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    then = seen(here).model_copy(update={"variables": same_server.variables(here.lane)})
+    assert then.variables == {**here.lane.env, "VLLM_LOGGING_LEVEL": "DEBUG"}
+    assert same_server.restored(then, here) == (here, [])
+
+    monkeypatch.delenv("VLLM_LOGGING_LEVEL")
+    monkeypatch.setenv("VLLM_ATTENTION_BACKEND", "FLASH")
+    restored, notes = same_server.restored(then, here)
+    assert restored.lane.env == then.variables
+    assert notes == ["as it was then: VLLM_LOGGING_LEVEL=DEBUG (now: not set)"]
+    assert [*same_server.differences(then, restored)] == [
+        "VLLM_ATTENTION_BACKEND=FLASH (then: not set)"
     ]
 
 
