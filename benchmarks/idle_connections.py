@@ -70,7 +70,8 @@ def keeps(endpoint: Endpoint) -> Callable[[], object]:
 
     def ask() -> object:
         if not hasattr(own, "client"):
-            own.client = httpx.Client(base_url=endpoint.root_url, trust_env=False)
+            limits = httpx.Limits(keepalive_expiry=None)  # httpx's own 5 s would hide the race
+            own.client = httpx.Client(base_url=endpoint.root_url, trust_env=False, limits=limits)
         return own.client.post(CHAT, json=BODY)
 
     return ask
@@ -107,6 +108,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--idle", type=float, default=IDLE_S, help="seconds; default: 5")
     parser.add_argument("--jitter", type=float, default=JITTER_S, help="seconds; default: 0.2")
+    parser.add_argument("--client", default="", help="part of the name of those to try")
     options = parser.parse_args()
     pace = (options.requests, options.idle, options.jitter)
     programs: dict[str, Callable[[Endpoint], int]] = {
@@ -118,6 +120,8 @@ def main() -> int:
     }
     wrong = False
     for name, program in programs.items():
+        if options.client not in name:
+            continue
         begun = time.monotonic()
         with running(IdleClosingServer(options.idle, options.jitter)) as server:
             failed = program(server.endpoint)
