@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 OURS, THEIRS = "ours", "theirs"
 """Styles of the two lanes' marks."""
-ROW_HEIGHT = 34
+ROW_HEIGHT = 30
+HEADING_HEIGHT = 18
+MOST_CHARACTERS = 36
+"""Of a name in a drawing."""
 BAR_HEIGHT = 10
 STRIP_HEIGHT = 58
 NEAR_LEFT, NEAR_RIGHT = 8, 92
@@ -22,9 +25,10 @@ LEAST_WIDTH = 0.4
 
 @dataclass(frozen=True)
 class BarRow:
-    """One bar."""
+    """One bar: what it is of, below which it stands, and whose it is."""
 
-    label: str
+    of: str
+    whose: str
     style: str
     value: float
 
@@ -33,7 +37,8 @@ class BarRow:
 class SpanRow:
     """Percentiles of one figure, the least first, joined by a line."""
 
-    label: str
+    of: str
+    whose: str
     style: str
     values: tuple[float, ...]
 
@@ -62,17 +67,18 @@ def bars(
         return None
     ends = [row.value for row in rows] + ([limit[0]] if limit else [])
     across = Scale(0.0, max(ends) * 1.02 or 1.0)
-    bottom = ROW_HEIGHT * len(rows)
-    says = "; ".join(f"{row.label}: {words(row.value)}" for row in rows)
-    drawing = Drawing(height=bottom + 22, says=says + (f". Limit: {limit[1]}" if limit else ""))
-    for at, row in enumerate(rows):
-        top = at * ROW_HEIGHT
-        drawing.text(1, top + 13, f"{row.label}: {words(row.value)}", "tick")
+    says = "; ".join(f"{row.of}, {row.whose}: {words(row.value)}" for row in rows)
+    drawing = Drawing(height=0, says=says + (f". Limit: {limit[1]}" if limit else ""))
+    tops = _tops(drawing, rows)
+    bottom = drawing.height
+    for row, top in zip(rows, tops, strict=True):
+        _name(drawing, top, f"{_short(row.whose)}: {words(row.value)}")
         width = max(LEAST_WIDTH, across(row.value) - across(0.0))
-        drawing.rect(across(0.0), top + 18, width, BAR_HEIGHT, f"bar {row.style}")
+        drawing.rect(across(0.0), top + 17, width, BAR_HEIGHT, f"bar {row.style}")
     if limit:
         drawing.line(across(limit[0]), 2, across(limit[0]), bottom, "zero")
     axis(drawing, across, bottom, words)
+    drawing.height = bottom + 22
     return drawing
 
 
@@ -82,22 +88,46 @@ def spans(rows: Sequence[SpanRow], words: Callable[[float], str]) -> Drawing | N
     if not rows:
         return None
     across = scale([value for row in rows for value in row.values], zero=True)
-    bottom = ROW_HEIGHT * len(rows)
-    drawing = Drawing(
-        height=bottom + 22,
-        says="; ".join(f"{row.label}: {', '.join(map(words, row.values))}" for row in rows),
-    )
-    for at, row in enumerate(rows):
-        top = at * ROW_HEIGHT
-        middle = top + 23
-        drawing.text(1, top + 13, row.label, "tick")
+    says = (f"{row.of}, {row.whose}: {', '.join(map(words, row.values))}" for row in rows)
+    drawing = Drawing(height=0, says="; ".join(says))
+    tops = _tops(drawing, rows)
+    bottom = drawing.height
+    for row, top in zip(rows, tops, strict=True):
+        middle = top + 22
+        _name(
+            drawing, top, f"{_short(row.whose)}: {words(row.values[0])} to {words(row.values[-1])}"
+        )
         drawing.line(
             across(row.values[0]), middle, across(row.values[-1]), middle, f"span {row.style}"
         )
         for value in row.values:
             drawing.dot(across(value), middle, f"bar {row.style}", 3.5)
     axis(drawing, across, bottom, words)
+    drawing.height = bottom + 22
     return drawing
+
+
+def _tops(drawing: Drawing, rows: Sequence[BarRow | SpanRow]) -> list[float]:
+    """Write what each group of rows is of; return where each row begins. Sets the height."""
+    tops: list[float] = []
+    of: str | None = None
+    for row in rows:
+        if row.of != of:
+            of = row.of
+            drawing.text(1, drawing.height + 14, _short(of), "label")
+            drawing.height += HEADING_HEIGHT
+        tops.append(drawing.height)
+        drawing.height += ROW_HEIGHT
+    return tops
+
+
+def _name(drawing: Drawing, top: float, text: str) -> None:
+    drawing.text(1, top + 12, text, "tick")
+
+
+def _short(name: str) -> str:
+    """Return a name that fits a narrow screen; the table beside a chart has it whole."""
+    return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}…"
 
 
 def strips(several: Sequence[Strip], words: Callable[[float], str], label: str) -> Drawing | None:
@@ -114,7 +144,7 @@ def strips(several: Sequence[Strip], words: Callable[[float], str], label: str) 
     drawing = Drawing(height=bottom + 38, says="; ".join(strip.label for strip in several))
     for at, strip in enumerate(several):
         top = at * STRIP_HEIGHT
-        drawing.text(1, top + 13, strip.label, "tick")
+        drawing.text(1, top + 13, _short(strip.label), "tick")
         most = max(value for line in strip.lines for _, value in line.points) or 1.0
         for line in strip.lines:
             places = " ".join(

@@ -38,7 +38,7 @@ def boot(several: tuple[Side, ...]) -> Panel | None:
         return None
     drawn = charts.bars(
         [
-            BarRow(f"{name}, {side.name}", side.style, value)
+            BarRow(name, side.name, side.style, value)
             for name in listed
             for side, phases in zip(several, found, strict=True)
             if (value := phases.get(name)) is not None
@@ -97,7 +97,7 @@ def ladder(several: tuple[Side, ...], limits: TextLimits) -> Panel | None:
         errors = [str(error) for rung in rungs for error in listing(rung.get("errors"))]
         rows.append((*row, "; ".join(errors[:4]) or "none"))
         bars += [
-            BarRow(f"{name}, {side.name}", side.style, value)
+            BarRow(name, side.name, side.style, value)
             for side, rung in zip(several, rungs, strict=True)
             if (value := known(rung.get("seconds"))) is not None
         ]
@@ -190,7 +190,7 @@ def _shares(
             values = [known(distance.get(figure)) for distance in of.values()]
             largest = max((value for value in values if value is not None), default=None)
             if limit and largest is not None:
-                yield BarRow(f"{words}, {side.name}", side.style, largest / limit)
+                yield BarRow(words, side.name, side.style, largest / limit)
 
 
 def _case(test: str) -> str:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 PACKAGE = Path(pytest_vllm_gates.__file__).parent
 FOLDERS = (PACKAGE / "gate_pages", PACKAGE.parent / "docs" / "gates")
 NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+SCROLLING = {
+    "<pre>": '<pre tabindex="0">',
+    "<table>": '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>',
+    "</table>": "</table></div>",
+}
+"""What is wider than a narrow screen scrolls by itself, with the keyboard, too."""
 LOWER = 2
 """Headings of a page stand below those of the report."""
 LOWEST = 6
@@ -58,7 +64,10 @@ def _page(gate: str) -> Markup | None:
         parser = MarkdownIt("commonmark", {"html": False}).enable("table")
         tokens = [token for token in parser.parse(text) if token.type != "html_block"]
         shown = list(_shown(tokens))
-        return Markup(parser.renderer.render(shown, parser.options, {}))  # noqa: S704 - own pages
+        html = parser.renderer.render(shown, parser.options, {})
+        for plain, scrolling in SCROLLING.items():
+            html = html.replace(plain, scrolling)
+        return Markup(html)  # noqa: S704 - the package's own page
     return None
 
 

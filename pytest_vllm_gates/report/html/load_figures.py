@@ -78,7 +78,8 @@ def _latencies(
                              *cells(values, charts.seconds)))  # fmt: skip
             spans += [
                 SpanRow(
-                    f"{phase}, {side.name}",
+                    phase,
+                    side.name,
                     side.style,
                     tuple(value for each in values if (value := each[at]) is not None),
                 )
@@ -190,7 +191,7 @@ def _ramps(several: tuple[Side, ...], limits: TextLimits) -> Iterator[Panel]:
                 str(step.get("limit") or "kept"),
             ))  # fmt: skip
     kept = [
-        BarRow(side.name, side.style, capacity)
+        BarRow("requests/s", side.name, side.style, capacity)
         for side, ramp in zip(several, ramps, strict=True)
         if (capacity := known(ramp.get("capacity_requests_per_s"))) is not None
     ]
@@ -211,7 +212,7 @@ def _bars(
 ) -> Drawing | None:
     return charts.bars(
         [
-            BarRow(f"{name}, {side.name}", side.style, value)
+            BarRow(name, side.name, side.style, value)
             for name, values in rows
             for side, value in zip(several, values, strict=True)
             if value is not None

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from incident_folders_made import written
 
 from pytest_vllm_gates.report.html import page as pages
 from report.documents import REJECT, THEIRS, load
+from report.documents.figures import with_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +49,14 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of two lanes, with all it can have to show, as a file."""
-    return pages.write(tmp_path_factory.mktemp("report"), load(REJECT), load(THEIRS))
+    folder = tmp_path_factory.mktemp("report")
+    document = with_figures(load(REJECT))
+    document["incidents"][0]["path"] = written(folder).name
+    log = folder / "qwen3.5" / "server.log"
+    log.parent.mkdir()
+    log.write_text("up\n")
+    document["families"][0]["boot"]["evidence"]["log"] = str(log)
+    return pages.write(folder, document, with_figures(load(THEIRS), each=0.01, mean=0.03))
 
 
 @pytest.fixture
