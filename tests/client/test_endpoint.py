@@ -150,6 +150,15 @@ def test_every_client_sends_the_headers(name: str, qwen: Family) -> None:
         assert b"\r\nhost: canary.internal" in head
 
 
+def test_chat_client_sends_the_lanes_own_authorization(qwen: Family) -> None:
+    with running(RawServer(answer)) as server:
+        made = lane(base_url=server.endpoint.base_url, headers={"authorization": "Basic ${LOGIN}"})
+        chat(of_lane(made, {"LOGIN": "abc"}, "OPENAI_API_KEY"), qwen)
+        (head,) = (data.partition(b"\r\n\r\n")[0].lower() for data in server.requests_seen)
+    assert head.count(b"\r\nauthorization: ") == 1
+    assert b"\r\nauthorization: basic abc" in head
+
+
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
     return trustme.CA()
