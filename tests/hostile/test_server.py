@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from servers import running
 from servers.hostile import BEHAVIOURS, HostileServer
+from sweeps import sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +22,14 @@ MOST_S = 60.0
 MOST_BYTES = 600 * 10**6
 PATIENT = {"chat-silent", "chat-drip"}
 """A slow model answers late, too: each of these waits minutes, or `Bounds.body_s`, by design."""
+ALWAYS = {
+    "chat-call-id", "chat-content-number", "chat-deep", "chat-endless", "chat-usage-absurd",
+    "metrics-endless", "metrics-words", "models-bomb", "models-deep", "models-drip",
+    "models-endless", "models-escapes", "models-root", "openapi-deep", "stream-delta-null",
+    "stream-endless", "stream-line", "stream-nan", "stream-one-byte", "tokenize-negative",
+    "version-escapes",
+}  # fmt: skip
+"""One or two of each kind; the others are `slow`."""
 PROGRAM = Path(__file__).with_name("forked_runs.py")
 
 Run = dict[str, Any]
@@ -45,7 +54,9 @@ def run() -> Iterator[Callable[[Path, list[str]], Run]]:
         wanted.close()
 
 
-@pytest.mark.parametrize("name", sorted(set(BEHAVIOURS) - PATIENT))
+@pytest.mark.parametrize(
+    "name", sweep(sorted(set(BEHAVIOURS) - PATIENT), str, lambda name: name in ALWAYS)
+)
 def test_run_against_a_hostile_server_ends_with_a_verdict(
     name: str, tmp_path: Path, run: Callable[[Path, list[str]], Run]
 ) -> None:
