@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "report.html"
 HERE = Path(__file__).parent
+FEW_CHARACTERS, FEW_LINES = 200, 4
 OWN = ("style.css", "script.js")
 MOST_BYTES = 1_900_000
 """A page stays below 2 MB; it names what was cut for that."""
@@ -165,8 +166,18 @@ def _environment(limits: TextLimits) -> Environment:
     environment.filters["short"] = lambda value: cut(value, limits.line)
     environment.filters["ticks"] = lambda value: _ticks(finalize(value))
     environment.filters["issues"] = lambda value: links.with_issues(value, finalize)
+    stop = Markup(' tabindex="0"')
+    environment.filters["tabstop"] = lambda text: stop if _scrolls(text) else ""
     environment.filters["own"] = Markup  # the style sheet, the script, the places of a line
     return environment
+
+
+def _scrolls(text: str) -> bool:
+    """Return whether a text may be higher than its box, on a narrow screen at least.
+
+    Only what scrolls is a stop of the keyboard: a report has thousands of short texts.
+    """
+    return len(text) > FEW_CHARACTERS or text.count("\n") > FEW_LINES
 
 
 def _ticks(text: str) -> Markup:
