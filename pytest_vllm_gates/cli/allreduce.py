@@ -17,7 +17,8 @@ from pytest_vllm_gates import files
 from pytest_vllm_gates.all_reduce import run as all_reduce_run
 from pytest_vllm_gates.all_reduce.checks import failure, fault
 from pytest_vllm_gates.all_reduce.types import backend, load, nodes as lane_nodes, rank_count
-from pytest_vllm_gates.catalog import lane as lanes, project as projects
+from pytest_vllm_gates.catalog import project as projects
+from pytest_vllm_gates.checkpoints import named
 from pytest_vllm_gates.diagnosis import explain, signature
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.errors import UserError
@@ -52,7 +53,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run(options: argparse.Namespace) -> int:
     """Try it and print what came of it; 1 where it fails."""
     machine = machine_inspect.inspect()
-    lane = lanes.load(options.lane or ("cuda" if machine.gpus else "cpu"), projects.current())
+    lane, _ = named.lane(options.lane, projects.current(), machine)
     nodes = lane_nodes(lane.serve)
     world = options.ranks or rank_count(lane.serve)
     if world < 2 or world % nodes.count:  # noqa: PLR2004 - of one there is nothing to sum

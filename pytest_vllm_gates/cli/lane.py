@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates import files
-from pytest_vllm_gates.catalog import family as families, lane as lanes, project as projects
-from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.catalog import lane as lanes, project as projects
+from pytest_vllm_gates.checkpoints import named
 from pytest_vllm_gates.environment import build as environment_build, environment
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.files import write_together
@@ -45,8 +45,8 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     diff_parser.add_argument("theirs", metavar="B")
     diff_parser.add_argument(
         "--model", action="append", default=[], metavar="NAME",
-        help="compare flags, templates, tokenizers and checkpoints of this family, too (again for "
-        "another)",
+        help="compare flags, templates, tokenizers and checkpoints of this family, folder or Hub "
+        "id, too (again for another)",
     )  # fmt: skip
     diff_parser.set_defaults(run=run_diff)
     make_parser = actions.add_parser("make", help=MAKE, description=MAKE)
@@ -80,7 +80,7 @@ def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 def run_list(options: argparse.Namespace) -> int:
     """Print every lane; one whose file is faulty is told with what is wrong."""
     project = projects.current()
-    default = "cuda" if machine_inspect.inspect().gpus else "cpu"
+    default = named.default(machine_inspect.inspect())
     rows = [_row(name, project, default) for name in lanes.files(project)]
     if options.json:
         print(json.dumps([report.lane_document(row) for row in rows], indent=2, ensure_ascii=False))
@@ -115,8 +115,7 @@ def run_diff(options: argparse.Namespace) -> int:
     for name in (options.ours, options.theirs):
         lane = lanes.load(name, project)
         lane_environment = environment.at_hand(lane, cache=files.default_cache())
-        known = [families.load(model, project) for model in options.model]
-        subjects = [(family, checkpoints_resolve.on_lane(family, lane)) for family in known]
+        subjects = [named.served(model, None, lane, project)[:2] for model in options.model]
         sides.append(
             lanes_describe.of(
                 lane,

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_vllm_gates import files
-from pytest_vllm_gates.catalog import family as families, lane as lanes, project as projects
+from pytest_vllm_gates.catalog import project as projects
 from pytest_vllm_gates.catalog.toml import choose
-from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.checkpoints import named
 from pytest_vllm_gates.environment import environment
 from pytest_vllm_gates.machine import inspect as machine_inspect
 from pytest_vllm_gates.preflight import checks as preflight_checks, gather
@@ -17,10 +17,6 @@ from pytest_vllm_gates.report import checks as report
 
 if TYPE_CHECKING:
     import argparse
-
-    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
-    from pytest_vllm_gates.catalog.family import Family
-    from pytest_vllm_gates.catalog.lane import Lane
 
 
 def declare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -50,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
     ]
     nodes = [gather.node(path) for path in options.node]
     machine = machine_inspect.inspect()
-    lane = lanes.load(options.lane or ("cuda" if machine.gpus else "cpu"), project)
-    family, checkpoint = _subject(options, project, lane)
+    lane, _ = named.lane(options.lane, project, machine)
+    family, checkpoint, _ = named.served(options.model, options.checkpoint, lane, project)
     checks = preflight_checks.run(
         gather.gather(
             family,
@@ -70,11 +66,3 @@ def run(options: argparse.Namespace) -> int:
         for line in report.preflight_lines(checks):
             print(line)
     return 1 if preflight_checks.failed(checks) else 0
-
-
-def _subject(options: argparse.Namespace, project: Path, lane: Lane) -> tuple[Family, Checkpoint]:
-    if checkpoints_resolve.is_source(options.model, families.files(project)):
-        family, _ = checkpoints_resolve.family_of(options.model, project)
-        return family, checkpoints_resolve.resolve(family, options.model)
-    family = families.load(options.model, project)
-    return family, checkpoints_resolve.on_lane(family, lane, options.checkpoint)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from pytest_vllm_gates.catalog.checkpoint import Checkpoint
     from pytest_vllm_gates.catalog.lane import Lane
     from pytest_vllm_gates.incidents.read import IncidentFolder
     from pytest_vllm_gates.options.table import Options
@@ -66,9 +67,8 @@ def resolve(options: Options) -> Replays:
             notes += checks.described(lane)
     checkpoint, absent = (None, "")
     if not options.checkpoint:
-        checkpoint, absent = replay_target.checkpoint_of(incident_folder, family)
-        if absent and options.base_url and not incident_folder.names(PROMPT_FILES):
-            checkpoint, absent = None, ""
+        attached = bool(options.base_url or (lane and lane.base_url))
+        checkpoint, absent = _weights(incident_folder, family, attached=attached)
     if checkpoint and not absent:
         notes.append(f"weights: {checkpoint.source}")
     return Replays(
@@ -80,6 +80,21 @@ def resolve(options: Options) -> Replays:
         notes=tuple([*notes, absent] if absent else notes),
         other_weights=bool(absent or options.checkpoint),
     )
+
+
+def _weights(
+    incident_folder: IncidentFolder, family: families.Family, *, attached: bool
+) -> tuple[Checkpoint | None, str]:
+    """Return the weights of a replay and what is absent; None where the running server's count."""
+    try:
+        checkpoint, absent = replay_target.checkpoint_of(incident_folder, family)
+    except UserError:
+        if attached:
+            return None, ""
+        raise
+    if absent and attached and not incident_folder.names(PROMPT_FILES):
+        return None, ""
+    return checkpoint, absent
 
 
 def as_it_was(

@@ -16,7 +16,7 @@ from pytest_vllm_gates.catalog import (
 from pytest_vllm_gates.catalog.plans import planned_traffic
 from pytest_vllm_gates.catalog.toml import choose
 from pytest_vllm_gates.catalog.waivers import of_lane
-from pytest_vllm_gates.checkpoints import resolve as checkpoints_resolve
+from pytest_vllm_gates.checkpoints import named, resolve as checkpoints_resolve
 from pytest_vllm_gates.client import endpoint
 from pytest_vllm_gates.client.recorder import Tape
 from pytest_vllm_gates.diagnosis import signature
@@ -130,15 +130,11 @@ def _replayed(replays: Replays, family: Family, options: Options, lane: Lane) ->
 
 def _subject(name: str, options: Options, lane: Lane) -> Subject:
     """Find the family a name means, or the one a checkpoint named in its place is of."""
-    project = options.rootdir
-    if checkpoints_resolve.is_source(name, families.files(project)):
-        family, why = checkpoints_resolve.family_of(name, project)
-        return Subject(family, checkpoints_resolve.resolve(family, name), why)
-    family = families.load(name, project)
-    if lane.base_url and not (options.checkpoint or lane.checkpoint):
+    family, source, _ = named.family(name, options.rootdir)
+    if lane.base_url and not (source or options.checkpoint or lane.checkpoint):
         server = endpoint.of_lane(lane, os.environ, options.api_key_env)
         return Subject(family, checkpoints_resolve.served(family, server))
-    return Subject(family, checkpoints_resolve.on_lane(family, lane, options.checkpoint))
+    return Subject(*named.served(name, options.checkpoint, lane, options.rootdir))
 
 
 def _lane(options: Options, machine: Machine) -> tuple[Lane, str]:
@@ -148,8 +144,4 @@ def _lane(options: Options, machine: Machine) -> tuple[Lane, str]:
             name=lanes.ATTACHED, file=project, title="a server that runs", base_url=options.base_url
         )
         return lane, f"asked for with {spelling.name(options, 'base_url')}"
-    if options.lane:
-        return lanes.load(options.lane, project), "asked for"
-    if machine.gpus:
-        return lanes.load("cuda", project), f"an NVIDIA GPU answers: {machine.gpus[0]}"
-    return lanes.load("cpu", project), "no NVIDIA GPU answers"
+    return named.lane(options.lane, project, machine)

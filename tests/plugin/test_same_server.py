@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 
 import pytest_vllm_gates.gates
 from pytest_vllm_gates.checkpoints import miniatures
-from pytest_vllm_gates.incidents.read import read
+from pytest_vllm_gates.incidents.read import digest, read
 from pytest_vllm_gates.server.kept import registry as kept_registry
 from pytest_vllm_gates.session import collection as session_collection
 
@@ -149,3 +150,19 @@ def test_lane_with_a_url_is_asked_again(project: Project, fakes: Any) -> None:
     assert result.ret == 1
     assert project.verdict()["lane"]["name"] == "fake"
     assert project.verdict()["repro"]["answer"] == "REPRODUCED"
+
+
+def test_weights_of_a_running_server_need_not_be_here(project: Project, fakes: Any) -> None:
+    lane(project)
+    folder = left(project)
+    document = json.loads((folder / "incident.json").read_text())
+    document |= {"gate": "numerics", "test": "test_streamed_answer_equals_the_whole[qwen3.5-plain]"}
+    document["checkpoint"] = {"name": "big", "source": "/not/here", "revision": None}
+    document["sha256"] = digest(document)
+    (folder / "incident.json").write_text(json.dumps(document))
+    result = project.pytest("--repro", "copied")
+    assert "is not here, and its gate judges the weights" in result.stderr.str()
+    streaming = session_collection.GATES / "test_streaming.py"
+    shutil.copy(streaming, streaming.with_name("test_numerics.py"))
+    result = project.pytest("--repro", "copied", "--base-url", fakes("loses-reasoning").base_url)
+    assert "incident: REPRODUCED" in result.outlines, result.stderr.str()
