@@ -5,7 +5,7 @@ Several cells are in flight at a time.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from pytest_vllm_gates.client.recorder import HEADER
 from pytest_vllm_gates.conversations.stop_strings import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
     from pytest_vllm_gates.catalog.conversation import Conversation
@@ -66,8 +66,10 @@ class Walk:
         """How many were made."""
         return self._cell_client.requests
 
-    def run(self) -> tuple[Exchange, ...]:
+    def run(self, step: Callable[[int, int], None] = lambda *_: None) -> tuple[Exchange, ...]:
         """Ask the matrix and every conversation that wants an answer.
+
+        `step` is called with the cells that are done and all of them, in this thread.
 
         Conversations come first, for the longest answer is one of theirs and the others go on
         beside it. Cells with a stop come last: it is taken from the answer to the same without.
@@ -89,6 +91,9 @@ class Walk:
                 for cell in cells
                 if cell.stop != UNSET
             ]
+            futures = [*unstopped.values(), *stopped]
+            for done, _ in enumerate(as_completed(futures), 1):
+                step(done, len(futures))
             answers = [future.result() for future in unstopped.values()]
             exchanges = [*answers, *(future.result() for future in stopped)]
         return tuple(exchange for exchange in exchanges if exchange)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.completion import Completion
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
+    from pytest_vllm_gates.report.progress import Progress
     from pytest_vllm_gates.robustness.types import RobustnessResult
     from pytest_vllm_gates.session.items import Evidence
     from pytest_vllm_gates.session.run import Run
@@ -44,6 +45,7 @@ def treatment(
     server: Endpoint,
     family: Family,
     _run: Run,
+    gates_progress: Progress,
     evidence: Evidence,
 ) -> RobustnessResult:
     """Send every wrong and every rare request to the server; return the reactions."""
@@ -63,7 +65,15 @@ def treatment(
         cases = load_all(_run.options.rootdir)
         begun = time.monotonic()
         context = http.context(server, family.context.planned)
-        treatments[family.name] = send_all(server, cases, more, context, canary)
+        treatments[family.name] = send_all(
+            server,
+            cases,
+            more,
+            context,
+            canary,
+            step=gates_progress.steps(f"{family.name}: robustness, requests"),
+        )
+        gates_progress.done()
         evidence["seconds"] = round(time.monotonic() - begun, 1)
         evidence["requests"] = len(cases) + completion_client.requests
     robustness_result = treatments[family.name]

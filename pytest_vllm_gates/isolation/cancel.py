@@ -116,7 +116,7 @@ def _disconnect_once(
     arrived, during = _wait_for_arrival(metrics, at_rest, most_tokens)
     for client in clients:
         client.leave()
-    watch = Watch(before, arrived, during)
+    watch = LeaveWatch(before, arrived, during)
     while not watch.over(most_tokens):
         time.sleep(LOOK_S)
         watch.look(metrics.load())
@@ -134,7 +134,7 @@ def _disconnect_once(
     )
 
 
-class Watch:
+class LeaveWatch:
     """Looks at a server since clients left, and what they come to."""
 
     def __init__(self, before: int, left: Load, during: int) -> None:

@@ -89,7 +89,9 @@ class LoadTarget:
         phases: list[Phase] = []
         probes: list[Probe] = []
         replay: Replay | None = None
-        for name in (STREAMS, TRACE if self.trace else ARRIVALS, CROWD):
+        names = (STREAMS, TRACE if self.trace else ARRIVALS, CROWD)
+        for number, name in enumerate(names, 1):
+            self.progress(f"{self.family.name}: load, {name} ({number} of {len(names)})")
             if name == ARRIVALS:
                 phase = self._arrivals(name, maker, self._rate(phases[0]))
             elif name == TRACE and self.trace:

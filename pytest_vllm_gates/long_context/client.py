@@ -67,13 +67,20 @@ class LadderTarget:
     _salts: dict[int, str] = field(default_factory=dict)
     _patience_s: float = REST_S
 
-    def climb(self, ladder: Ladder, context: int) -> LadderResult:
-        """Ask every rung and then what is too long, until the server does not come back."""
+    def climb(
+        self, ladder: Ladder, context: int, step: Callable[[int, int], None] = lambda *_: None
+    ) -> LadderResult:
+        """Ask every rung and then what is too long, until the server does not come back.
+
+        `step` is called with the rungs that are done and all of them.
+        """
+        total = len(ladder.rungs) + len(ladder.too_long)
         self.canary()  # the next one finds a warm prefix, as all that follow do
         healthy = self.canary()
         rungs: list[RungResult] = []
         for rung in ladder.rungs:
             rungs.append(self._rung(rung, ladder.text[: rung.prompt_tokens]))
+            step(len(rungs), total)
             if not rungs[-1].survived:
                 break
         not_sent = [rung.name for rung in ladder.rungs[len(rungs) :]]
@@ -81,6 +88,7 @@ class LadderTarget:
         if not not_sent and all(rung_result.survived for rung_result in rungs):
             for name, prompt, output in ladder.too_long:
                 refusals.append(self._refusal(name, ladder.text, prompt, output))
+                step(len(rungs) + len(refusals), total)
                 if refusals[-1].rest.canary.error:
                     break
         not_sent += [name for name, *_ in ladder.too_long[len(refusals) :]]

@@ -39,6 +39,17 @@ class Progress:
         else:
             self._write(f"{shown(text)[:200]}\n")
 
+    def steps(self, what: str) -> Callable[[int, int], None]:
+        """Return a function that shows how many steps of how many are done, and the seconds."""
+        begun = time.monotonic()
+
+        def show(done: int, total: int) -> None:
+            self(f"{what}, {done} of {total} ({time.monotonic() - begun:.0f} s)")
+            if done == total:
+                self.done()
+
+        return show
+
     def print(self, text: str) -> None:
         """Print text that stays, such as a server's log, above the present state."""
         self.done()

@@ -33,10 +33,12 @@ def send_all(
     more: Mapping[str, Any],
     context: int,
     canary: Callable[[], Completion],
+    *,
+    step: Callable[[int, int], None] = lambda *_: None,
 ) -> RobustnessResult:
     """Send every case; call `canary` before, after each dozen, after silence and at the end.
 
-    `more` goes into every request.
+    `more` goes into every request; `step` is called with the cases that are done and all of them.
     """
     canary()  # the next one finds a warm prefix, as all that follow do
     healthy = canary()
@@ -47,6 +49,7 @@ def send_all(
         for case in cases:
             reactions.append(_send(client, endpoint, case, more, context))
             batch.append(case.name)
+            step(len(reactions), len(cases))
             silent = reactions[-1].status is None
             if silent or len(batch) == AT_A_TIME or case is cases[-1]:
                 checkups.append(Checkup(tuple(batch), canary()))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_vllm_gates.isolation.cancel import FREED_S, OTHERS_S, CancelResult, Watch
+from pytest_vllm_gates.isolation.cancel import FREED_S, OTHERS_S, CancelResult, LeaveWatch
 from pytest_vllm_gates.server.metrics import Load
 
 LEFT = CancelResult(
@@ -40,8 +40,8 @@ def load(at: float, in_flight: int, *, read: int = 40, generated: int = 400) -> 
     return Load(at, in_flight, 0, generated=generated, read=read, preempted=0, kv_usage=0.0)
 
 
-def watched(*looks: Load, before: int = 0, during: int = 4) -> Watch:
-    watch = Watch(before, load(0.0, during), during)
+def watched(*looks: Load, before: int = 0, during: int = 4) -> LeaveWatch:
+    watch = LeaveWatch(before, load(0.0, during), during)
     for look in looks:
         watch.look(look)
     return watch
@@ -73,7 +73,7 @@ def test_watch_of_requests_that_go_on_ends_with_their_tokens_or_in_time() -> Non
     ],
     ids=["more come", "prompts are read", "some were there", "more than four"],
 )
-def test_requests_of_others_are_noticed(watch: Watch) -> None:
+def test_requests_of_others_are_noticed(watch: LeaveWatch) -> None:
     assert watch.others
 
 

@@ -67,3 +67,26 @@ def test_done_without_a_line_writes_nothing() -> None:
     output: list[str] = []
     progress.Progress(output.append, terminal=True).done()
     assert output == []
+
+
+def test_steps_show_how_many_of_how_many_and_the_seconds(clock: list[float]) -> None:
+    output: list[str] = []
+    step = progress.Progress(output.append, terminal=False).steps("qwen3.5: robustness, requests")
+    for done in range(1, 41):
+        step(done, 40)
+        clock[0] += 1
+    assert output == [
+        "qwen3.5: robustness, requests, 1 of 40 (0 s)\n",
+        "qwen3.5: robustness, requests, 16 of 40 (15 s)\n",
+        "qwen3.5: robustness, requests, 31 of 40 (30 s)\n",
+    ]
+
+
+def test_last_step_clears_the_line_of_a_terminal(clock: list[float]) -> None:
+    written: list[str] = []
+    step = progress.Progress(written.append, terminal=True).steps("qwen3.5: long_context, rungs")
+    step(1, 2)
+    clock[0] += 1
+    step(2, 2)
+    assert written[0] == f"{progress.CLEAR}qwen3.5: long_context, rungs, 1 of 2 (0 s)"
+    assert written[-1] == progress.CLEAR
