@@ -110,3 +110,15 @@ def test_ramp_runs_only_with_its_option(project: Project, url: str) -> None:
     arrivals = tests["test_requests_go_out_as_asked"]["evidence"]["arrivals"]
     assert arrivals["streams"] is arrivals["crowd"] is None
     assert (arrivals["arrivals"]["process"], arrivals["arrivals"]["rate"]) == ("poisson", 20.0)
+
+
+def test_report_shows_the_figures_of_a_load(project: Project, url: str) -> None:
+    tests = run(project, url)
+    figures = tests["test_latencies_are_within_their_limits"]["evidence"]["figures"]
+    assert list(figures["streams"]["ttft_s"]) == ["p50", "p90", "p95", "p99"]
+    looks = tests["test_planned_streams_run_at_once"]["evidence"].get("looks")
+    assert looks is not None
+    page = (project.report.parent / "out" / "report.html").read_text(encoding="utf-8")
+    for words in ("Latencies under load", "TTFT, streams", "Tokens and goodput", "E2E, arrivals",
+                  "Queue, KV cache and preemptions"):  # fmt: skip
+        assert words in page, words
