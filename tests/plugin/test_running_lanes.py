@@ -167,7 +167,7 @@ def test_lane_by_url_finds_its_checkpoint_as_base_url_does(
     file = project.path / "lanes" / "stable.toml"
     file.write_text(file.read_text().replace('checkpoint = "miniature"\n', ""))
     stable = lanes[1]
-    models = {"data": [{"id": "theirs", "root": "Qwen/Qwen3.5-4B"}]}
+    models = {"data": [{"id": "theirs", "root": "some-org/Other"}]}
     answer_to = stable.answer_to
 
     def answer(request: ServerRequest) -> ServerAnswer:
@@ -179,4 +179,4 @@ def test_lane_by_url_finds_its_checkpoint_as_base_url_does(
     where = ["--lane", "stable"] if ours else ["--base-url", stable.endpoint.base_url]
     project.pytest("--model", "qwen3.5", *where, "--gates-report", "out", "-m", "boot")
     (family,) = project.verdict()["families"]
-    assert family["checkpoint"]["name"] == "Qwen--Qwen3.5-4B"
+    assert family["checkpoint"]["name"] == "some-org--Other"
