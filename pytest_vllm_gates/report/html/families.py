@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_vllm_gates.report.html import links, numbers
-from pytest_vllm_gates.report.html.drawing import first, listing, mapping, number
+from pytest_vllm_gates.report.html.drawing import LEAST, first, listing, mapping, number
 from pytest_vllm_gates.report.html.entries import EntryReader
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 BAD = ("FAIL", "BLOCKED", "MISSING", "INCONCLUSIVE", "WAIVED")
 """What is laid out, by weight: what keeps a bundle back, and what would but for a waiver."""
+MOST_FAILURES = 1000
+"""Failures of all families together that are laid out: no page has room for more."""
 WELL = ("PASS", "KNOWN", "WAIVED")
 
 
@@ -89,10 +91,11 @@ class FamilySection:
 def families(lanes: Lanes, limits: TextLimits) -> tuple[list[FamilySection], int]:
     """Return the families of a run, and how many are not shown."""
     listed, left_out = first(map(mapping, listing(lanes.ours.get("families"))), limits.items)
-    passed = limits.passed // max(1, len(listed))
+    share = max(1, len(listed))
+    failures = min(limits.failures, max(LEAST, MOST_FAILURES // share))
+    rooms = {True: failures, False: limits.passed // share}
     return [
-        _FamilyReader(lanes, limits, at, family, passed).family()
-        for at, family in enumerate(listed)
+        _FamilyReader(lanes, limits, at, family, rooms).family() for at, family in enumerate(listed)
     ], left_out
 
 
@@ -100,14 +103,16 @@ class _FamilyReader:
     """Reads one family of the document."""
 
     def __init__(
-        self, lanes: Lanes, limits: TextLimits, at: int, family: dict[str, Any], passed: int
-    ) -> None:
+        self, lanes: Lanes, limits: TextLimits, at: int, family: dict[str, Any],
+        rooms: Mapping[bool, int],
+    ) -> None:  # fmt: skip
+        """`rooms` are how many failures (True) and how many other tests are laid out."""
         self._lanes = lanes
         self._limits = limits
         self._at = at
         self._family = family
         self._gates = [mapping(gate) for gate in listing(family.get("gates"))][: limits.items]
-        self._rooms = {True: limits.failures, False: passed}
+        self._rooms = dict(rooms)
         self._left_out = {True: 0, False: 0}
         self._read = EntryReader(
             lanes, limits, str(family.get("name", "?")), self._planned_at_once()
