@@ -74,7 +74,7 @@ def with_figures(
     document: dict[str, Any], *, each: float = 0.02, seconds: float = 1.5, mean: float = 0.01
 ) -> dict[str, Any]:
     """Return the document with figures in the first family, whose tests all passed."""
-    family = document["families"][0]
+    family: dict[str, Any] = document["families"][0]
     family["boot"] = {
         "ok": True, "failure": None, "explanation": None, "times": TIMES, "evidence": {},
     }  # fmt: skip
@@ -84,7 +84,7 @@ def with_figures(
         "numerics": of_numerics(mean),
     }  # fmt: skip
     for name, tests in found.items():
-        gate = {
+        gate: dict[str, Any] = {
             "gate": name, "title": name, "outcome": "PASS", "reason": "", "duration_s": 3.0,
             "tests": [
                 {
