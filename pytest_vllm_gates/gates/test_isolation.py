@@ -183,7 +183,9 @@ def test_no_answer_holds_what_is_anothers(
         ticket(family, beginning, nonce, streamed=bool(number % 2))
         for number, nonce in enumerate(nonces)
     ]
-    cases, unanswered, mixed = [], [], []
+    cases: list[Case] = []
+    unanswered: list[Finding] = []
+    mixed: list[Finding] = []
     answers = completion_client.together(bodies)
     for number, completion in enumerate(answers):
         name = f"request {number + 1}, {'streamed' if number % 2 else 'whole'}"
