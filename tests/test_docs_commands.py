@@ -92,7 +92,6 @@ def test_the_readme_and_the_docs_have_commands_of_each_kind() -> None:
         "pytest --model qwen3.5 --lane cpu --base-url URL",
         "pytest --model qwen3.5 --samples many",
         "pytest --model qwen3.5 -m 'boot or'",
-        "vllm-gates",
         "vllm-gates explane server.log",
         "vllm-gates plan --confg X",
         "python benchmarks/no_such.py",

@@ -91,7 +91,7 @@ class Walk:
                 for cell in cells
                 if cell.stop != UNSET
             ]
-            futures = [*unstopped.values(), *stopped]
+            futures: list[Future[Any]] = [*unstopped.values(), *stopped]
             for done, _ in enumerate(as_completed(futures), 1):
                 step(done, len(futures))
             answers = [future.result() for future in unstopped.values()]
