@@ -1,0 +1,148 @@
+"""Judges a healthy server that runs already, again and again: no run may find anything wrong.
+
+    python benchmarks/false_alarms.py shared --times 10 --log alarms.jsonl
+    python benchmarks/false_alarms.py twins --times 10 --log alarms.jsonl [-m "boot or isolation"]
+
+`shared`: another client asks the server all the while. `twins`: two lanes name the same server, and
+one is judged against the other. One server is booted for all runs; `clean_runs.py` boots one for
+each. What is INCONCLUSIVE or held is no alarm; FAIL and REJECT are. Each run is a line of the log,
+which later runs append to, so that the runs can be had in parts. Exits 1 when there was an alarm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+import overhead  # type: ignore[import-not-found, unused-ignore]
+
+from pytest_vllm_gates.client import http
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_vllm_gates.client.endpoint import Endpoint
+
+KEY = "GATES_BENCHMARK_KEY"
+LANE = 'title = "the server of a benchmark"\nbase_url = "{url}"\napi_key_env = "{key}"\n'
+CLIENTS = 2
+PAUSE_S = 0.5
+"""The most a client of others waits between two chats."""
+TOKENS = (4, 200)
+
+
+def main() -> int:
+    """Judge so many times."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("how", choices=("shared", "twins"))
+    parser.add_argument("--times", type=int, default=10)
+    parser.add_argument("--model", default="qwen3.5")
+    parser.add_argument("--log", type=Path, default=Path("alarms.jsonl"))
+    options, arguments = parser.parse_known_args()
+    alarms = 0
+    with tempfile.TemporaryDirectory() as folder:
+        server = overhead.boot(options.model, Path(folder))
+        try:
+            endpoint: Endpoint = server.boot.endpoint
+            for number in range(1, options.times + 1):
+                run = judge(options.how, options.model, endpoint, arguments)
+                alarms += run["alarm"]
+                with options.log.open("a", encoding="utf-8") as log:
+                    log.write(json.dumps(run) + "\n")
+                counts = ", ".join(f"{many} {name}" for name, many in run["outcomes"].items())
+                print(
+                    f"{number:3d}  {run['promotion']}  {run['seconds']:.0f} s  {counts}", flush=True
+                )
+                for reason in run["reasons"] if run["alarm"] else ():
+                    print(f"     {reason}", flush=True)
+        finally:
+            server.stop()
+    print(f"{alarms} false alarms in {options.times} runs ({options.how})")
+    return 1 if alarms else 0
+
+
+def judge(how: str, model: str, endpoint: Endpoint, arguments: list[str]) -> dict[str, Any]:
+    """Run pytest once in an empty folder; return what it came to."""
+    argv = [sys.executable, "-m", "pytest", "--rootdir=.", "--gates-report=report", "--color=no"]
+    argv += ["--model", model]
+    environment = {**os.environ, KEY: endpoint.api_key or ""}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if how == "twins":
+            (folder / "lanes").mkdir()
+            for lane in ("canary", "stable"):
+                text = LANE.format(url=endpoint.base_url, key=KEY)
+                (folder / "lanes" / f"{lane}.toml").write_text(text, encoding="utf-8")
+            argv += ["--lane", "canary", "--against", "stable"]
+        else:
+            argv += ["--gates-base-url", endpoint.base_url, "--gates-api-key-env", KEY]
+        began = time.monotonic()
+        with others(endpoint) if how == "shared" else contextlib.nullcontext():
+            process = subprocess.run(
+                [*argv, *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+        file = folder / "report" / "verdict.json"
+        if not file.is_file():
+            raise SystemExit(f"there is no verdict:\n{process.stdout}{process.stderr}")
+        report = json.loads(file.read_text(encoding="utf-8"))
+    outcomes = Counter(
+        test["outcome"]
+        for family in report["families"]
+        for gate in family["gates"]
+        for test in gate["tests"]
+    )
+    return {
+        "how": how,
+        "model": model,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.monotonic() - began, 1),
+        "promotion": report["promotion"],
+        "outcomes": dict(sorted(outcomes.items())),
+        "reasons": report["reasons"],
+        "alarm": report["promotion"] == "REJECT" or "FAIL" in outcomes,
+    }
+
+
+@contextlib.contextmanager
+def others(endpoint: Endpoint) -> Iterator[None]:
+    """Keep some other clients asking while the block lasts; their errors are theirs."""
+    over = threading.Event()
+
+    def ask(seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311 - lengths and pauses, no secrets
+        while not over.wait(chance.uniform(0, PAUSE_S)):
+            body = {
+                "messages": [{"role": "user", "content": f"Tell me of number {chance.random()}."}],
+                "max_tokens": chance.randint(*TOKENS),
+                "ignore_eos": True,
+            }
+            with contextlib.suppress(httpx.HTTPError):
+                http.post(endpoint, http.CHAT, body)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
