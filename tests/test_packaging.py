@@ -60,6 +60,7 @@ def test_wheel_has_exactly_the_package_and_the_goldens(in_wheel: list[str]) -> N
     # Built from the sdist: what that lacked would be missing here.
     assert len(in_wheel) == len(set(in_wheel))
     expected = files(PACKAGE, NAME) | files(wheels.ROOT / "golden", f"{NAME}/golden")
+    expected |= files(wheels.ROOT / "docs" / "gates", f"{NAME}/gate_pages")
     packed = {name for name in in_wheel if ".dist-info/" not in name}
     assert packed == expected
     for kind in ("py.typed", "model.safetensors", "page.html", ".jinja", "cpu.txt", "schema.json"):

@@ -12,8 +12,12 @@ PACKAGE = Path(project.__file__).parent.parent
 
 
 @pytest.fixture
-def inner(tmp_path: Path) -> Path:
-    """A folder in a folder of a folder."""
+def inner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in a folder of a folder; what lies above them is no project."""
+    judge = project._is_project
+    monkeypatch.setattr(
+        project, "_is_project", lambda folder: folder.is_relative_to(tmp_path) and judge(folder)
+    )
     folder = tmp_path / "outer" / "middle" / "inner"
     folder.mkdir(parents=True)
     return folder

@@ -58,7 +58,7 @@ def test_unrecorded_contract_is_missing(contracts: Project, fakes: Fakes) -> Non
         "effects": "N/A",
     }  # fmt: skip
     output = result.stdout.str()
-    assert "record it: pytest --model qwen3.5 -m contracts --update-golden" in output
+    assert "record it: pytest --model qwen3.5 --lane fake -m contracts --update-golden" in output
 
 
 def test_recorded_fields_are_required_and_deleted_ones_are_not(

@@ -151,6 +151,7 @@ PAST_THE_WRITER = {
     "load/generator/locust_master.py": "a temporary folder",
     "load/generator/measure.py": "a temporary folder",
     "miniatures/build.py": "into a folder that is renamed when it is whole",
+    "gates_store/archive.py": "a temporary folder that is removed where unpacking fails",
     "miniatures/tokenizer.py": "into a folder that is renamed when it is whole",
     "process/process.py": "a log that grows",
     "prompts": "a temporary folder",

@@ -105,7 +105,7 @@ def test_key_of_prompts_that_cannot_be_written_is_named(
     monkeypatch.delenv("GATES_PROMPT_KEY", raising=False)
     options: Any = SimpleNamespace(
         api_key_env="OPENAI_API_KEY", load_workers=SimpleNamespace(secret=None), base_url=None,
-        checkpoint=None, redact_prompts=prompts.HASH,
+        checkpoint=None, redact_prompts=prompts.HASH, store=None,
     )  # fmt: skip
     with pytest.raises(UserError, match="export GATES_PROMPT_KEY"):
         redaction.redactor(options, [])

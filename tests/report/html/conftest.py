@@ -32,9 +32,9 @@ class OpenedPage:
     messages: list[str] = field(default_factory=list)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The machine's own Chromium."""
+    """The machine's own Chromium; it ends with the file, for its event loop runs in this thread."""
     api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
