@@ -51,14 +51,16 @@ def golden(project: Project, name: str) -> Path:
 
 
 def test_unrecorded_contract_is_missing(contracts: Project, fakes: Fakes) -> None:
-    result = gates(contracts, fakes().base_url)
+    url = fakes().base_url
+    result = gates(contracts, url)
     assert result.ret == 1
     assert outcomes(contracts) == {
         "routes": "MISSING", "metrics": "N/A", "fields": "MISSING", "errors": "MISSING",
         "effects": "N/A",
     }  # fmt: skip
     output = result.stdout.str()
-    assert "record it: pytest --model qwen3.5 --lane fake -m contracts --update-golden" in output
+    asked = f"--base-url {url} --checkpoint miniature -m contracts --update-golden"
+    assert f"record it: pytest --model qwen3.5 {asked}" in output
 
 
 def test_recorded_fields_are_required_and_deleted_ones_are_not(
