@@ -7,6 +7,9 @@ import sys
 
 import pytest
 
+from pytest_vllm_gates import __version__
+from pytest_vllm_gates.cli.main import main
+
 RUN = "import sys; from pytest_vllm_gates.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -44,3 +47,15 @@ def test_command_without_messages_has_its_status(redirected: str) -> None:
 def test_command_without_output_has_its_status() -> None:
     done = run("signatures", redirected=">&-")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_program_alone_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "usage: vllm-gates" in capsys.readouterr().out
+
+
+def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert not ended.value.code
+    assert capsys.readouterr().out == f"vllm-gates {__version__}\n"

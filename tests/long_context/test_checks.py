@@ -52,6 +52,14 @@ def sentences(judged: checks.Judged) -> list[str]:
     return [finding.says for finding in judged[0]]
 
 
+def test_requests_that_stay_in_flight_are_counted() -> None:
+    """On a server of others they may be theirs."""
+    busy = replace(AT_REST, in_flight=3)
+    assert checks.still_in_flight(ladder()) == 0
+    assert checks.still_in_flight(ladder(rung_result(rest=busy))) == 3
+    assert checks.still_in_flight(ladder(refusals=(replace(TOO_LONG, rest=busy),))) == 3
+
+
 def test_a_healthy_server_has_no_fault() -> None:
     complete = ladder()
     assert sentences(checks.unanswered(complete)) == []

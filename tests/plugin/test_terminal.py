@@ -1,0 +1,29 @@
+"""What the terminal shows of a run, and what it leaves out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import Project
+
+OWN = "def test_own(snapshot): assert snapshot == 1\n"
+
+
+def test_summary_of_snapshots_is_left_out_where_only_gates_have_any(project: Project) -> None:
+    """Its hint, --snapshot-update, does nothing for goldens."""
+    output = project.gates().stdout.str()
+    assert "verdict: " in output
+    assert "snapshots passed" not in output
+    assert "snapshot-update" not in output
+
+
+def test_summary_of_a_projects_own_snapshots_stays(project: Project) -> None:
+    project.write("test_own.py", OWN)
+    assert "1 snapshot failed" in project.gates("test_own.py").stdout.str()
+
+
+def test_mistyped_gate_is_told(project: Project) -> None:
+    result = project.gates("-m", "streeming")
+    assert result.ret == 4
+    assert "no test has the mark 'streeming'; did you mean 'streaming'?" in result.stderr.str()
