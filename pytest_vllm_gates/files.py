@@ -11,7 +11,6 @@ import contextlib
 import errno
 import os
 import secrets
-import select
 import shutil
 import stat
 import tempfile
@@ -19,6 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.descriptors import writable
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _write(handle: int, data: bytes) -> None:
         try:
             rest = rest[os.write(handle, rest) :]
         except BlockingIOError:
-            if not select.select([], [handle], [], READER_S)[1]:
+            if not writable(handle, READER_S):
                 raise
 
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -38,6 +37,7 @@ if __name__ == "__main__":
     # At the end: nothing beside the package shall stand in for the standard library.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
+from pytest_vllm_gates.descriptors import readable
 from pytest_vllm_gates.process.output import pass_on
 from pytest_vllm_gates.process.shared_memory import Segments
 
@@ -210,7 +210,7 @@ def run(outer_lives: int, segments: Segments) -> int:
     segments.watch()
     inputs = [0, outer_lives, *([] if segments.events is None else [segments.events])]
     while child.poll() is None:
-        ready, _, _ = select.select(inputs, [], [], POLL_S)
+        ready = readable(inputs, POLL_S)
         segments.look(below)
         if outer_lives in ready:
             break

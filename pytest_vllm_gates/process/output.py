@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import sys
 
+from pytest_vllm_gates.descriptors import readable
 from pytest_vllm_gates.redaction import prompts
 from pytest_vllm_gates.redaction.redactor import of_process
 from pytest_vllm_gates.redaction.stream import Stream
@@ -25,7 +25,7 @@ def pass_on(source: int, target: int) -> None:
             redactor.prompts = prompts.Prompts(prompts.DROP)
         stream = Stream(redactor)
         while True:
-            ready, _, _ = select.select([source], [], [], IDLE_S)
+            ready = readable([source], IDLE_S)
             data = os.read(source, READ_BYTES) if ready else b""
             clean = stream.feed(data) if data else stream.end() if ready else stream.idle()
             while clean:

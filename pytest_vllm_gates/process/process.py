@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_vllm_gates.descriptors import readable
 from pytest_vllm_gates.process.guard import descendants, parents, signal_all
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class GuardedProcess:
         if self._guards is None:
             return True
         self._killed_at = self._killed_at or time.monotonic()
-        ended = bool(select.select([self._guards], [], [], timeout)[0])
+        ended = bool(readable([self._guards], timeout))
         if ended or time.monotonic() - self._killed_at > HURRY_S:
             self._close_guards()
         return self._guards is None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_vllm_gates.descriptors import readable
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.goldens import Refused
 from pytest_vllm_gates.prompts.types import (
@@ -109,7 +109,7 @@ class Encoder:
             if line is not None:
                 process.stdin.write(line + "\n")
                 process.stdin.flush()
-            if not select.select([process.stdout], [], [], limit_s)[0]:
+            if not readable([process.stdout.fileno()], limit_s):
                 return None
             reply: dict[str, Any] = json.loads(process.stdout.readline())
         except (OSError, ValueError) as error:

@@ -1,11 +1,10 @@
-"""A proxy before a real server that lets one fault alter what passes. Standard library only."""
+"""A proxy before a real server that lets one fault alter what passes."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
 import json
-import select
 import socket
 import threading
 import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from faults.exchange import EVENTS, Exchange
 from faults.upstream import TIMEOUT_S
+from pytest_vllm_gates.descriptors import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,13 +108,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         kept.add(connection)
         client, server = self.connection, connection.sock
-        watched = [client, server]
+        watched = {client.fileno(): client, server.fileno(): server}
         while True:
-            ready, _, _ = select.select(watched, [], [], TIMEOUT_S)
+            ready = [watched[handle] for handle in readable(watched, TIMEOUT_S)]
             gone = client in ready and _is_gone(client)
             data = server.recv(2**16) if server in ready else b""
             if gone:
-                watched.remove(client)
+                del watched[client.fileno()]
             if (gone and not exchange.kept) or (server in ready and not data) or not ready:
                 break
             with contextlib.suppress(OSError):

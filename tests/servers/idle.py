@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 import random
-import select
 import socket
 import threading
 
 from pytest_vllm_gates.client.endpoint import Endpoint
+from pytest_vllm_gates.descriptors import readable
 from servers.raw import received
 
 MESSAGE = {"role": "assistant", "content": "x"}
@@ -64,7 +64,7 @@ class IdleClosingServer:
                     connection.sendall(answer_to(data))
                     if b"\r\nconnection: close\r\n" in data.lower():
                         return
-                    if not select.select([connection], [], [], self.idle_s)[0]:
+                    if not readable([connection.fileno()], self.idle_s):
                         self._close_late(connection, jitter_s)
                         return
             except OSError:  # the client left
@@ -72,8 +72,8 @@ class IdleClosingServer:
 
     def _close_late(self, connection: socket.socket, jitter_s: float) -> None:
         self.closing.wait(jitter_s)
-        readable = select.select([connection], [], [], 0)[0]
-        if readable and connection.recv(1, socket.MSG_PEEK):
+        came = readable([connection.fileno()], 0)
+        if came and connection.recv(1, socket.MSG_PEEK):
             with self._lock:
                 self.lost += 1
 

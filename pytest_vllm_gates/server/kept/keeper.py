@@ -18,7 +18,6 @@ import contextlib
 import json
 import math
 import os
-import select
 import shutil
 import signal
 import socket
@@ -32,6 +31,7 @@ if __name__ == "__main__":
     # At the end: nothing beside the package shall stand in for the standard library.
     sys.path.append(str(Path(__file__).parents[3]))
 
+from pytest_vllm_gates.descriptors import readable
 from pytest_vllm_gates.process.process import ORPHANED_GRACE_S, GuardedProcess, started
 from pytest_vllm_gates.server.kept import private
 from pytest_vllm_gates.server.kept.hold import Hold
@@ -63,7 +63,7 @@ class Orders:
     def next(self, timeout_s: float) -> dict[str, Any] | None:
         """Return the next order: an empty one for the end, None for none within the time."""
         while b"\n" not in self._rest:
-            if not select.select([self._handle], [], [], timeout_s)[0]:
+            if not readable([self._handle], timeout_s):
                 return None
             piece = os.read(self._handle, 2**16)
             if not piece:
