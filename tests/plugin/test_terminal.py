@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from conftest import Project
 
 OWN = "def test_own(snapshot): assert snapshot == 1\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_xdist_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """syrupy prints no summary in a worker, and these runs are none."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
 
 
 def test_summary_of_snapshots_is_left_out_where_only_gates_have_any(project: Project) -> None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 MOST_S = 60
 LIMITED = """
-import resource, sys
+import faulthandler, resource, sys
+faulthandler.dump_traceback_later(50)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
 import pytest
 sys.exit(pytest.main(sys.argv[2:]))
@@ -101,10 +102,14 @@ def test_no_file_can_grow_and_the_verdict_comes(
 
 
 def ended(argv: list[str], folder: Path, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end within a minute."""
-    return subprocess.run(
-        argv, cwd=folder, stderr=subprocess.PIPE, text=True, timeout=MOST_S, check=False, **more
-    )
+    """Run a command to its end within a minute; one that hangs says where."""
+    try:
+        return subprocess.run(
+            argv, cwd=folder, stderr=subprocess.PIPE, text=True, timeout=MOST_S, check=False, **more
+        )
+    except subprocess.TimeoutExpired as error:
+        said = [part.decode() for part in (error.stdout, error.stderr) if part]
+        pytest.fail("\n".join([f"no end after {MOST_S} s", *said]))
 
 
 def test_output_that_nobody_reads_ends_no_run(tmp_path: Path, fakes: Fakes) -> None:
