@@ -80,6 +80,17 @@ def test_gateway_that_answers_instead_holds(
         assert says in held(project, server.endpoint.base_url)
 
 
+def test_server_that_meets_a_full_disk_while_it_serves_holds(project: Project) -> None:
+    project.lane("fills-after:2")
+    result = project.pytest("--model", "qwen3.5", "--lane", "fake", "--gates-report", "out")
+    verdict = project.verdict()
+    assert verdict["promotion"] == "HOLD"
+    assert result.ret == 1
+    assert "DISK_FULL" in " ".join(verdict["reasons"])
+    assert "FAIL" not in project.outcomes().values()
+    assert not list(project.report.rglob("incidents"))
+
+
 @pytest.mark.parametrize("status", [401, 429, 503])
 def test_gateway_that_refuses_the_first_chat_holds(project: Project, status: int) -> None:
     def answer(path: str, _: object) -> tuple[int, object]:

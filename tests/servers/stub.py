@@ -32,7 +32,10 @@ CONTENT = "Paris is the capital of France."
 BANGS = "!" * 24
 CALL = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
 USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
-DEATH = "an illegal memory access was encountered"
+DEATHS = {
+    "dies-after": "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+    "fills-after": "OSError: [Errno 28] No space left on device: '/root/.cache/vllm/x.so'",
+}
 CAUSE = "No available memory for the cache blocks."
 SLEEPER = "import os, time; os.setsid(); time.sleep(600)"
 
@@ -96,10 +99,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def chat(self, body: dict[str, Any]) -> None:
         faults = self.server.faults
-        if "dies-after" in faults and self.server.chats > faults["dies-after"]:
-            print(f"(EngineCore pid=7) torch.AcceleratorError: CUDA error: {DEATH}")
-            sys.stdout.flush()
-            os._exit(9)
+        for word, line in DEATHS.items():
+            if word in faults and self.server.chats > faults[word]:
+                print(f"(EngineCore pid=7) {line}")
+                sys.stdout.flush()
+                os._exit(9)
         for word, status in {"chat-404": 404, "chat-500": 500}.items():
             if word in faults:
                 sent = f" to {self.headers.get('Authorization')}" if "echoes" in faults else ""
