@@ -5,6 +5,7 @@
   `scripted.ScriptedModel` answers chats with what a function makes the model generate.
 - `raw.RawServer` sends any bytes over the socket; `raw.TimetableServer` streams to a timetable,
   from a process of its own.
+- `encrypted.EncryptedServer` puts TLS before any of them.
 - `idle.IdleClosingServer` keeps connections and closes idle ones just as the next request comes.
 """
 

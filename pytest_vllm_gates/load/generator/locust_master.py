@@ -193,7 +193,7 @@ class Drive:
             {client_id: master.clients[client_id].user_count for client_id in master.admitted},
         )
         deal = {
-            "host": job.host, "port": job.port, "headers": job.headers,
+            "host": job.host, "port": job.port, "headers": job.headers, "verify": job.verify,
             "closed": job.users is not None, "silence_s": job.silence_s, "seconds": job.seconds,
         }  # fmt: skip
         for client_id, worker in master.admitted.items():

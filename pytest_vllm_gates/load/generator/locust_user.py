@@ -15,10 +15,10 @@ import locust  # it patches the standard library, so it has to come first
 from gevent.event import Event
 from locust.exception import StopUser
 
-from pytest_vllm_gates.load.generator.socket_client import SPIN_S, ActiveRequest, Clock
+from pytest_vllm_gates.load.generator.socket_client import SPIN_S, Clock
 
 if TYPE_CHECKING:
-    from pytest_vllm_gates.load.generator.socket_client import Target
+    from pytest_vllm_gates.load.generator.socket_client import ActiveRequest, Target
     from pytest_vllm_gates.load.types import PlannedRequest, RawResponse
 
 
@@ -55,7 +55,7 @@ class WorkerShare:
 
     def send(self, request: PlannedRequest, intended_s: float) -> RawResponse:
         """Send a request and read its answer to the end."""
-        active = ActiveRequest(request, intended_s, self.target.bytes_of(request))
+        active = self.target.active(request, intended_s)
         error = self._exchange(active)
         self.raws.append(raw := active.ended(error, self.clock))
         return raw
@@ -69,12 +69,14 @@ class WorkerShare:
                 active.begun_s = active.last_s = self.clock.now()
                 trouble = "cannot connect"
                 connection.connect(self.target.address)
-                trouble = "the request could not be sent"
-                connection.sendall(active.left)
-                active.sent_s = active.last_s = self.clock.now()
-                trouble = "the connection broke"
-                while active.read(connection, self.clock):
-                    pass
+                more = True
+                while more:
+                    if active.left:
+                        trouble = "the request could not be sent"
+                        connection.sendall(active.left)
+                        active.sent(self.clock)
+                    trouble = "the connection broke"
+                    more = active.read(connection, self.clock)
         except OSError as error:
             active.last_s = self.clock.now()
             if isinstance(error, TimeoutError) and error.errno is None:  # ours, not the kernel's

@@ -9,14 +9,14 @@ import math
 import select
 from typing import TYPE_CHECKING
 
-from pytest_vllm_gates.load.generator.socket_client import SPIN_S, ActiveRequest, Clock, stamping
+from pytest_vllm_gates.load.generator.socket_client import SPIN_S, Clock, stamping
 from pytest_vllm_gates.load.types import DrivenLoad, PlannedRequest, RawResponse
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable, Iterator
 
-    from pytest_vllm_gates.load.generator.socket_client import Target
+    from pytest_vllm_gates.load.generator.socket_client import ActiveRequest, Target
 
 WRITABLE = select.EPOLLOUT
 IN_PROGRESS = (errno.EINPROGRESS, errno.EWOULDBLOCK)
@@ -93,7 +93,7 @@ class Loop:
                 self._turn(None)
 
     def _start(self, request: PlannedRequest, intended_s: float) -> None:
-        active = ActiveRequest(request, intended_s, self._target.bytes_of(request))
+        active = self._target.active(request, intended_s)
         try:
             connection = self._target.socket()
         except OSError as error:
@@ -135,7 +135,7 @@ class Loop:
         except OSError as error:
             self._end(number, f"the request could not be sent: {error}")
             return
-        active.sent_s = active.last_s = self._now()
+        active.sent(self._clock)
         self._epoll.modify(number, select.EPOLLIN)
 
     def _read(self, number: int) -> None:
@@ -150,6 +150,8 @@ class Loop:
             return
         if not more:
             self._end(number, "")
+        elif active.left:
+            self._epoll.modify(number, WRITABLE | select.EPOLLIN)
 
     def _end(self, number: int, error: str) -> None:
         self._sockets.pop(number).close()

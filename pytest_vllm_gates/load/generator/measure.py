@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from pytest_vllm_gates.client import http
 from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.load.generator import samples
 from pytest_vllm_gates.load.generator.program import Job
@@ -31,17 +32,6 @@ SILENCE_S = 120.0
 LOOK_S = 60.0
 
 
-def why_not(endpoint: Endpoint) -> str:
-    """Return why no load can be driven there; '' where it can."""
-    url = urlsplit(endpoint.base_url)
-    if url.scheme == "http" and url.hostname:
-        return ""
-    return (
-        f"{endpoint.base_url}: a load is driven over plain HTTP, at whose sockets the kernel's "
-        "time is that of a token; name the server's own address, behind the proxy that speaks TLS"
-    )
-
-
 def measure(
     endpoint: Endpoint,
     requests: Iterable[PlannedRequest],
@@ -55,17 +45,15 @@ def measure(
 
     `silence_s`: how long an answer may stay away, or stop, before it is given up; `seconds`: when
     to stop sending more; `workers`: who shares the sending, under a locust master.
-    Raises `UserError` for a server without plain HTTP and on a full disk, `RuntimeError` where the
-    process failed.
+    Raises `UserError` on a full disk and `RuntimeError` where the process failed.
     """
-    if why := why_not(endpoint):
-        raise UserError(why)
-    url = urlsplit(endpoint.base_url)
-    assert url.hostname  # noqa: S101 - or that was why not
+    url, encrypted = urlsplit(endpoint.base_url), http.encrypted(endpoint)
+    assert url.hostname  # noqa: S101 - the options take no other URL
     headers = {"Content-Type": "application/json", **endpoint.request_headers()}
     job = Job(
-        url.hostname, url.port or 80, headers, tuple(requests), users, silence_s, seconds, workers
-    )
+        url.hostname, url.port or (443 if encrypted else 80), headers, tuple(requests), users,
+        silence_s, seconds, workers, endpoint.verify if encrypted else None,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         job_file, result = Path(name, "job"), Path(name, "result")
         job_file.touch(mode=0o600)  # it holds the key

@@ -19,6 +19,7 @@ from pytest_vllm_gates.load.generator.socket_client import Target
 from pytest_vllm_gates.load.types import ALONE
 
 if TYPE_CHECKING:
+    from pytest_vllm_gates.load.generator.socket_client import Verify
     from pytest_vllm_gates.load.types import PlannedRequest, Workers
 
 
@@ -35,12 +36,13 @@ class Job:
     silence_s: float
     seconds: float
     workers: Workers = ALONE
+    verify: Verify = None
 
 
 def main(job_file: str, result_file: str) -> None:
     """Drive the job."""
     job: Job = pickle.loads(Path(job_file).read_bytes())  # noqa: S301 - written by `measure`
-    target = Target(job.host, job.port, job.headers)
+    target = Target(job.host, job.port, job.headers, job.verify)
     loop = Loop(target, silence_s=job.silence_s)
     load = loop.run(job.requests, job.users, seconds=job.seconds)
     result.write(result_file, load)

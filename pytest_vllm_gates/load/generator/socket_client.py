@@ -13,9 +13,12 @@ import struct
 import time
 from typing import TYPE_CHECKING
 
+from pytest_vllm_gates.load.generator.encryption import Encryption
 from pytest_vllm_gates.load.types import RawResponse
 
 if TYPE_CHECKING:
+    import ssl
+
     from pytest_vllm_gates.load.types import PlannedRequest
 
 STAMP = getattr(socket, "SO_TIMESTAMPNS", 35)
@@ -28,6 +31,8 @@ READ_BYTES = 2**14
 SPIN_S = 0.001
 """The last of a wait is spent awake: the kernel wakes a sleeper up to so much late."""
 STAMPING_S = 1.0
+Verify = bool | str | None
+"""How a server's certificate is checked, as `network.tls` takes it; None: plain HTTP."""
 
 
 class Clock:
@@ -52,14 +57,28 @@ class Clock:
 class Target:
     """The server of a load: where it listens, and what goes into every request's head."""
 
-    def __init__(self, host: str, port: int, headers: dict[str, str]) -> None:
+    def __init__(
+        self, host: str, port: int, headers: dict[str, str], verify: Verify = None
+    ) -> None:
+        """`verify` is that of `network.tls`; None for plain HTTP.
+
+        Raises `UserError` for a file without certificate authorities.
+        """
         info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self.family, self.address = info[0], info[4]
-        lines = {"Host": f"{host}:{port}", "Connection": "close", **headers}
+        self._host, self._tls = host, None if verify is None else _http_over_tls(verify)
+        name = f"[{host}]" if ":" in host else host
+        lines = {"Host": f"{name}:{port}", "Connection": "close", **headers}
         self._head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
 
+    def active(self, request: PlannedRequest, intended_s: float) -> ActiveRequest:
+        """Return a request that is about to be sent."""
+        data = self.bytes_of(request)
+        encryption = Encryption(self._tls, self._host, data) if self._tls else None
+        return ActiveRequest(request, intended_s, data, encryption)
+
     def bytes_of(self, request: PlannedRequest) -> bytes:
-        """Return a request as it is sent."""
+        """Return a request as the server reads it."""
         head = f"POST {request.path} HTTP/1.1\r\n{self._head}Content-Length: {len(request.body)}"
         return f"{head}\r\n\r\n".encode("latin-1") + request.body
 
@@ -74,24 +93,47 @@ class Target:
 class ActiveRequest:
     """One request under way."""
 
-    def __init__(self, request: PlannedRequest, intended_s: float, data: bytes) -> None:
+    def __init__(
+        self,
+        request: PlannedRequest,
+        intended_s: float,
+        data: bytes,
+        encryption: Encryption | None = None,
+    ) -> None:
         self.request = request
         self.intended_s = intended_s
-        self.left = memoryview(data)
+        self._encryption = encryption
+        self.left = memoryview(encryption.to_send() if encryption else data)
+        """What is still to be sent; reading may add to it."""
         self.begun_s: float | None = None
         self.sent_s: float | None = None
         self.last_s = intended_s
         self.reads: list[tuple[float, list[tuple[int, int, bytes]], bytes]] = []
         """When each read was made, with the kernel's control messages and the data."""
 
+    def sent(self, clock: Clock) -> None:
+        """Note that nothing is left to be sent: of the request, or of TLS before it."""
+        self.left = memoryview(b"")
+        self.last_s = clock.now()
+        if self.sent_s is None and (self._encryption is None or self._encryption.established):
+            self.sent_s = self.last_s
+
     def read(self, source: socket.socket, clock: Clock) -> bool:
-        """Read from the socket; return False where the answer has ended."""
+        """Read from the socket; return False where the answer has ended.
+
+        Raises `OSError` where the connection, or TLS on it, broke.
+        """
         data, stamps, _, _ = source.recvmsg(READ_BYTES, STAMP_BYTES)
         if not data:
             return False
         self.last_s = clock.now()
-        self.reads.append((self.last_s, stamps, data))
-        return True
+        more = True
+        if self._encryption:
+            data, more = self._encryption.received(data)
+            self.left = memoryview(bytes(self.left) + self._encryption.to_send())
+        if data:
+            self.reads.append((self.last_s, stamps, data))
+        return more
 
     def ended(self, error: str, clock: Clock) -> RawResponse:
         """Return the raw response, by the kernel's times."""
@@ -113,6 +155,14 @@ class ActiveRequest:
             b"".join([data for _, _, data in self.reads]), tuple(arrivals), lag_s, error,
             self.begun_s,
         )  # fmt: skip
+
+
+def _http_over_tls(verify: bool | str) -> ssl.SSLContext:
+    from pytest_vllm_gates.client import network  # noqa: PLC0415 - plain HTTP needs none of it
+
+    context = network.tls(verify)
+    context.set_alpn_protocols(["http/1.1"])  # RFC 7301; a gateway would choose HTTP/2
+    return context
 
 
 def stamping() -> tuple[socket.socket, socket.socket]:

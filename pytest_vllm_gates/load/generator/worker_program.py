@@ -84,7 +84,7 @@ class Worker(WorkerRunner):
     def _deal(self, data: dict[str, Any]) -> None:
         share = self.share
         self._stamped = stamping()
-        share.target = Target(data["host"], data["port"], data["headers"])
+        share.target = Target(data["host"], data["port"], data["headers"], data["verify"])
         share.closed = data["closed"]
         share.silence_s, share.seconds = data["silence_s"], data["seconds"]
         self.send_message(messages.READY, {"requests": len(share.backlog)})

@@ -13,10 +13,8 @@ from servers import running
 from servers.raw import ANSWER, RawServer, TimetableServer, gaps, send_answer
 
 from load.generator.planned import STREAMS, TIMETABLE, planned_chats, planned_requests
-from pytest_vllm_gates.client.endpoint import Endpoint
-from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.load.generator.loop import Loop
-from pytest_vllm_gates.load.generator.measure import measure, why_not
+from pytest_vllm_gates.load.generator.measure import measure
 from pytest_vllm_gates.load.generator.parse import answered
 from pytest_vllm_gates.load.generator.socket_client import (
     STAMP,
@@ -188,10 +186,3 @@ def test_measured_gaps_agree_with_the_script() -> None:
     )
     assert len(measured_gaps) == len(truth)
     assert measured_gaps[len(measured_gaps) // 2] == pytest.approx(truth[len(truth) // 2], rel=0.1)
-
-
-def test_a_server_behind_tls_is_not_measured() -> None:
-    with pytest.raises(UserError, match="name the server's own address"):
-        measure(Endpoint("https://serve.example/v1", "m"), planned_requests(1), users=1)
-    assert "plain HTTP" in why_not(Endpoint("https://serve.example/v1", "m"))
-    assert why_not(Endpoint("http://serve.example:8000/v1", "m")) == ""
