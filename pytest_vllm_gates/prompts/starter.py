@@ -52,6 +52,14 @@ class Forked:
         self.connection.close()
         return self.starter.end(self.pid)
 
+    def abandon(self) -> None:
+        """Leave it to be ended by the starter's next order; takes no lock.
+
+        The garbage collector may call this at any time, also while an order is under way.
+        """
+        self.connection.close()
+        self.starter.abandoned.append(self.pid)
+
 
 class Starter:
     """The program that forks workers."""
@@ -61,6 +69,8 @@ class Starter:
         self.owner = os.getpid()
         self._lock = threading.Lock()
         self._ready = False
+        self.abandoned: list[int] = []
+        """Workers that nobody uses any more."""
         env = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | SETTINGS
         self._control, theirs = socket.socketpair()
         handle = theirs.fileno()
@@ -89,6 +99,8 @@ class Starter:
         """Return a new worker; raises `UserError` where there is none to be had."""
         with self._lock:
             self._await_import()
+            while self.abandoned:
+                self._end(self.abandoned.pop())
             ours, theirs = socket.socketpair()
             try:
                 with theirs:
@@ -102,12 +114,7 @@ class Starter:
     def end(self, pid: int) -> int:
         """Kill a worker; return its wait status, 0 where the starter is gone."""
         with self._lock:
-            try:
-                self._control.sendall(json.dumps({"end": pid}).encode())
-                status: int = self._answer(END_LIMIT_S)["status"]
-            except (OSError, UserError):
-                return 0
-        return status
+            return self._end(pid)
 
     def close(self) -> None:
         """End the program and all its workers."""
@@ -123,6 +130,14 @@ class Starter:
     def ended(self) -> bool:
         """Return whether it cannot be used any more."""
         return self._process.poll() is not None
+
+    def _end(self, pid: int) -> int:
+        try:
+            self._control.sendall(json.dumps({"end": pid}).encode())
+            status: int = self._answer(END_LIMIT_S)["status"]
+        except (OSError, UserError):
+            return 0
+        return status
 
     def _await_import(self) -> None:
         if not self._ready:

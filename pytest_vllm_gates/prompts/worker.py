@@ -64,7 +64,7 @@ class RenderWorker:
         }
         self._lock = threading.RLock()
         self._forked: list[Forked] = []
-        weakref.finalize(self, _end_all, self._forked)  # where nobody closes it
+        weakref.finalize(self, _abandon, self._forked)  # where nobody closes it
         self.loaded = self._load()
 
     def request(self, operation: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
@@ -133,6 +133,11 @@ class RenderWorker:
         if what == "recursion":
             return f"calls itself, or is nested, more than {sys.getrecursionlimit()} deep"
         return f"writes more than {self._limits.characters:,} characters{CHARACTERS_SET_BY}"
+
+
+def _abandon(workers: list[Forked]) -> None:
+    while workers:
+        workers.pop().abandon()
 
 
 def _end_all(workers: list[Forked]) -> int:
