@@ -15,6 +15,7 @@ from pytest_vllm_gates.fixtures import (
     conversations,
     load,
     long_context,
+    prompts,
     throughput,
 )
 from pytest_vllm_gates.options import spelling
@@ -47,7 +48,9 @@ DEFAULT_SOURCES = (
     pytest.Config.ArgsSource.INVOCATION_DIR,
     pytest.Config.ArgsSource.TESTPATHS,
 )
-FIXTURES = (common, checking, captured, conversations, long_context, load, throughput)
+FIXTURES = (
+    common, prompts, checking, captured, conversations, long_context, load, throughput,
+)  # fmt: skip
 # With these pytest shows something and runs no test.
 LOOKING = ("collectonly", "showfixtures", "show_fixtures_per_test", "cacheshow")
 

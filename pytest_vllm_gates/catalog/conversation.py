@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
+from pytest_vllm_gates import data
 from pytest_vllm_gates.catalog import outside, toml
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.family import Family
 
 SHIPPED = Path(__file__).parent.parent / "conversations"
+SHAPES = data.FOLDER / "shapes.toml"
 
 
 class Conversation(toml.Record):
@@ -82,6 +84,30 @@ class Conversation(toml.Record):
         if self.tools and thinking is not None and not thinking.with_tools and self.thinks(family):
             return f"{family.name} calls no tools while it thinks"
         return None
+
+
+class Shape(Conversation):
+    """A conversation that clients send, to see what becomes of it in a prompt."""
+
+    clients: toml.Sentence
+    """Who sends it."""
+    reference: str
+
+    @property
+    def sent_by(self) -> str:
+        """Who sends it and where that can be read."""
+        return f"{self.clients} ({self.reference})"
+
+
+class Shapes(toml.Record):
+    """The shapes of `shapes.toml`."""
+
+    shapes: tuple[Shape, ...]
+
+
+def shapes() -> tuple[Shape, ...]:
+    """Return every shape of requests that clients send."""
+    return toml.load(SHAPES, Shapes).shapes
 
 
 def _filled(value: Any, words: Mapping[str, str]) -> Any:

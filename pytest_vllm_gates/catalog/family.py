@@ -28,6 +28,25 @@ TAKEN = ("baselines", "incidents")
 """Folders of `golden/` that belong to no family."""
 
 
+class Drop(toml.Record):
+    """Something that a client may send and the prompt format leaves out."""
+
+    what: str
+    """A kind of text, as `prompts/sent.py` names it: `earlier reasoning`."""
+    reference: str
+    may_stay: bool = False
+    """Whether some templates of the family keep it."""
+
+
+class Refusal(toml.Record):
+    """A conversation or a shape of messages that the template refuses, decided to be right."""
+
+    name: str
+    """Of a conversation, or of a shape (`data/shapes.toml`)."""
+    reason: str
+    reference: str
+
+
 class Prompt(toml.Record):
     """The words of the prompt format: what the template writes and the tokenizer knows."""
 
@@ -43,6 +62,13 @@ class Prompt(toml.Record):
     """The module of vLLM's that writes prompts where the checkpoint has no template."""
     prefix_stable: bool = False
     """Whether another turn keeps the earlier turns' tokens, which prefix caching lives on."""
+    drops: tuple[Drop, ...] = ()
+    """What is sent and not written."""
+    adds: tuple[str, ...] = ()
+    """Texts that are written and that nobody sends, in prompts without tools."""
+    refuses: tuple[Refusal, ...] = ()
+    names: bool = False
+    """Whether the names of messages are written; most formats have no place for them."""
 
     @property
     def words(self) -> dict[str, str]:
@@ -76,6 +102,9 @@ class Tools(toml.Record):
     call: str
     result: str
     markers: tuple[str, ...]
+    json_of: tuple[Literal["declarations", "arguments", "values"], ...] = ()
+    """What a prompt holds as JSON: the parameters of tools, the arguments of calls, or those of
+    the arguments that are lists and objects."""
 
 
 class Context(toml.Record):

@@ -17,19 +17,25 @@ from pytest_vllm_gates.goldens import (
     changed_parts,
     disagreement,
     lock_golden,
-    prefix_lost,
     settings_golden,
 )
 from pytest_vllm_gates.outcomes import Case, Finding, NotApplicable
-from pytest_vllm_gates.prompts import meaning
+from pytest_vllm_gates.prompts import efforts, marked, meaning
 from pytest_vllm_gates.prompts.layout import (
     conversation_prompt_golden,
     golden_diff,
     golden_name,
-    renders_differently,
+    lock_changed,
     token_diff,
+    unlike_recorded,
 )
-from pytest_vllm_gates.prompts.random import explore, requests, texts, with_plain_texts
+from pytest_vllm_gates.prompts.random import (
+    explore,
+    prefix_changed,
+    rendered_otherwise,
+    requests,
+    texts,
+)
 from pytest_vllm_gates.prompts.served import served_prompts, tokenized_prompt
 from pytest_vllm_gates.server.types import Failure
 
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.client.endpoint import Endpoint
     from pytest_vllm_gates.fixtures.checking import Checking
     from pytest_vllm_gates.goldens import Rendering
+    from pytest_vllm_gates.prompts.marked import MarkedPrompt, ServedPrompt
     from pytest_vllm_gates.prompts.reference import ReferenceRenderer
     from pytest_vllm_gates.session.golden_files import Goldens
     from pytest_vllm_gates.session.items import Evidence
@@ -47,16 +54,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.chat_template, pytest.mark.without_weights]
 
 RANDOM_EXAMPLES = 40
-
-
-@pytest.fixture
-def plain_prompt(
-    trivial: Conversation, family: Family, reference: ReferenceRenderer, launch: Launch
-) -> Rendering:
-    """The prompt of the plainest conversation; not applicable if the server generates nothing."""
-    if not launch.boot.generates:
-        raise NotApplicable("the renderer alone is served: it answers nothing that could stop")
-    return reference.render(trivial.body(family))
+REFUSED_NEXT = "a right refusal is listed under [[prompt.refuses]] of the family file"
+LOST_NEXT = "what the format leaves out is listed under [[prompt.drops]] of the family file"
 
 
 @pytest.mark.usefixtures("launch")  # it starts while these files are read
@@ -79,25 +78,10 @@ def test_template_and_tokenizer_are_the_recorded(
     evidence["sha256"] = locked.splitlines()[2:-2]
     recorded = golden.recorded("lock")
     if recorded is not None and recorded != locked and not golden.recording:
-        differing = [
-            conversation.name
-            for conversation in fitting
-            if renders_differently(
-                golden.recorded(golden_name(conversation)), conversation, reference, family
-            )
-        ]
+        differing = unlike_recorded(fitting, golden.recorded, reference, family)
         evidence["changed"] = changed_parts(recorded, locked)
         evidence["renders_differently"] = differing
-        pytest.fail(
-            f"changed since it was recorded: {', '.join(evidence['changed'])}\n"
-            + (
-                f"conversations that render differently: {', '.join(differing)}\n"
-                if differing
-                else "every conversation still renders as recorded\n"
-            )
-            + f"if the change is meant, accept it: {golden.command}",
-            pytrace=False,
-        )
+        fail_if(lock_changed(evidence["changed"], differing, golden.command))
     golden.check("lock", locked)
 
 
@@ -113,6 +97,43 @@ def test_prompt_is_the_recorded(
     if differences := golden_diff(golden.recorded(name), text, reference.piece):
         evidence["prompt"] = differences
     golden.check(name, text)
+
+
+def test_what_clients_send_is_rendered(
+    marked_prompts: tuple[MarkedPrompt, ...],
+    served_marked: tuple[ServedPrompt, ...],
+    family: Family,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    evidence["refused_by_decision"] = {
+        refusal.name: f"{refusal.reason} ({refusal.reference})" for refusal in family.prompt.refuses
+    }
+    judged = marked.refused(marked_prompts, served_marked, family)
+    checking(*judged, "clients send these messages and get an error", REFUSED_NEXT)
+
+
+def test_all_that_was_sent_is_in_the_prompt(
+    marked_prompts: tuple[MarkedPrompt, ...],
+    served_marked: tuple[ServedPrompt, ...],
+    family: Family,
+    checking: Checking,
+    evidence: Evidence,
+) -> None:
+    evidence["texts"] = sum(len(prompt.pieces) for prompt in marked_prompts)
+    evidence["dropped"] = {drop.what: drop.reference for drop in family.prompt.drops}
+    judged = marked.incomplete(marked_prompts, served_marked, family)
+    checking(*judged, "the model does not read what the client sent", LOST_NEXT)
+
+
+def test_nothing_else_is_in_the_prompt(
+    marked_prompts: tuple[MarkedPrompt, ...],
+    served_marked: tuple[ServedPrompt, ...],
+    family: Family,
+    checking: Checking,
+) -> None:
+    judged = marked.unsent(marked_prompts, served_marked, family)
+    checking(*judged, "the model reads what nobody sent")
 
 
 def test_server_renders_as_the_reference(
@@ -180,15 +201,15 @@ def test_thinking_switch_has_an_effect(
         for state in ("on", "off", "unset")
     }
     evidence["tokens"] = {state: len(ids) for state, ids in prompts.items()}
-    assert prompts["on"] != prompts["off"], (
-        f"{family.thinking.switch} on and off give the same prompt: the template reads another "
-        "switch"
-    )
-    default = "on" if family.thinking.default else "off"
-    assert prompts["unset"] == prompts[default], (
-        f"with no switch sent the server's prompt is not the one of thinking {default}, which the "
-        "family file says is the default"
-    )
+    fail_if(meaning.switch_has_no_effect(family, prompts))
+
+
+def test_efforts_that_clients_send_are_taken_or_refused(
+    trivial: Conversation, family: Family, reference: ReferenceRenderer, server: Endpoint,
+    checking: Checking,
+) -> None:  # fmt: skip
+    judged = efforts.served(trivial, family, reference, server)
+    checking(*judged, "a client that sends an effort gets another prompt than it should")
 
 
 def test_parser_and_template_agree_on_the_default(
@@ -243,11 +264,8 @@ def test_server_stops_where_the_family_does(
     server: Endpoint,
     evidence: Evidence,
 ) -> None:
-    names = dict.fromkeys((*family.prompt.stop_tokens, *family.markers))
-    ids = {name: token_ids[0] for name in names if len(token_ids := reference.token_ids(name)) == 1}
-    ids |= {f"id {number}": number for number in sorted(reference.stop_ids() - set(ids.values()))}
-    ends = stops.finish_reasons(server, plain_prompt.token_ids, ids)
-    evidence["finish_reasons"] = ends
+    ids = meaning.ids_that_may_stop(family, reference)
+    evidence["finish_reasons"] = ends = stops.finish_reasons(server, plain_prompt.token_ids, ids)
     fail_if("\n".join(meaning.wrong_stops(ends, family.prompt.stop_tokens)))
 
 
@@ -269,13 +287,7 @@ def test_random_conversations_render_alike(
     evidence["examples"] = RANDOM_EXAMPLES
 
     def check(body: dict[str, Any]) -> None:
-        expected = reference.outcome(body)
-        if isinstance(expected, Refused):
-            wrong = meaning.wrong_refusal(body, expected, reference.outcome(with_plain_texts(body)))
-        else:
-            wrong = disagreement(expected, tokenized_prompt(server, body))
-            wrong = wrong and f"{wrong}\nin {body}"
-        fail_if(wrong)
+        fail_if(rendered_otherwise(body, reference, lambda body: tokenized_prompt(server, body)))
 
     explore(check, RANDOM_EXAMPLES, requests(family))
 
@@ -284,14 +296,7 @@ def test_user_text_opens_no_turn(
     trivial: Conversation, family: Family, reference: ReferenceRenderer, golden: Goldens,
     evidence: Evidence,
 ) -> None:  # fmt: skip
-    states = {}
-    for marker in family.prompt.special_tokens:
-        body = trivial.body(family)
-        plain = reference.render(body).token_ids
-        body["messages"][-1]["content"] += f" {marker} "
-        ids = reference.token_ids(marker)
-        injected = reference.render(body).token_ids.count(ids[0]) > plain.count(ids[0])
-        states[marker] = "open" if len(ids) == 1 and injected else "closed"
+    states = meaning.injected(trivial.body(family), family, reference)
     evidence["injection"] = states
     golden.check("injection", settings_golden("special tokens a user's text can write", states))
 
@@ -304,12 +309,7 @@ def test_another_turn_keeps_the_earlier_tokens(
     evidence["examples"] = RANDOM_EXAMPLES
 
     def check(body: dict[str, Any], text: str) -> None:
-        body |= {"add_generation_prompt": False}
-        added = [{"role": "assistant", "content": text}, {"role": "user", "content": text}]
-        before = reference.outcome(body)
-        after = reference.outcome({**body, "messages": body["messages"] + added})
-        lost = prefix_lost(before, after)
-        fail_if(lost and f"{lost}\nin {body} and two turns of {text!r} more")
+        fail_if(prefix_changed(body, text, reference))
 
     explore(check, RANDOM_EXAMPLES, requests(family), texts())
 

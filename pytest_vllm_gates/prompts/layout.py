@@ -9,7 +9,7 @@ from pytest_vllm_gates.goldens import conversation_golden, visible
 from pytest_vllm_gates.prompts.types import OverLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
@@ -45,6 +45,33 @@ def renders_differently(
         return recorded not in (None, conversation_prompt_golden(conversation, reference, family))
     except OverLimit:
         return True
+
+
+def unlike_recorded(
+    conversations: Iterable[Conversation],
+    recorded: Callable[[str], str | None],
+    reference: ReferenceRenderer,
+    family: Family,
+) -> list[str]:
+    """Return the names of the conversations whose prompt is not the recorded one."""
+    return [
+        conversation.name
+        for conversation in conversations
+        if renders_differently(recorded(golden_name(conversation)), conversation, reference, family)
+    ]
+
+
+def lock_changed(parts: Sequence[str], differing: Sequence[str], command: str) -> str:
+    """Return what has changed of the files that prompts are made from, and the next step."""
+    effect = (
+        f"conversations that render differently: {', '.join(differing)}"
+        if differing
+        else "every conversation still renders as recorded"
+    )
+    return (
+        f"changed since it was recorded: {', '.join(parts)}\n{effect}\n"
+        f"if the change is meant, accept it: {command}"
+    )
 
 
 def token_diff(

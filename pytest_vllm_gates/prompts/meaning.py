@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.goldens import Rendering
+    from pytest_vllm_gates.prompts.reference import ReferenceRenderer
 
 PARSERS = data.FOLDER / "parsers.toml"
 TAIL = 60
@@ -57,6 +58,26 @@ def wrong_opening(family: Family, text: str, *, thinks: bool | None) -> str | No
         )
     if not thinks and opened:
         return f"thinking is off and {thinking.open!r} is left open: {tail_shown}"
+    return None
+
+
+def switch_has_no_effect(family: Family, prompts: Mapping[str, Sequence[int]]) -> str | None:
+    """Return why the thinking's switch does not do what the family says, or None.
+
+    `prompts`: the ids of one prompt by the switch's state, `on`, `off` and `unset`.
+    """
+    thinking = family.thinking
+    if thinking is None or prompts["on"] == prompts["off"]:
+        return (
+            f"{thinking and thinking.switch} on and off give the same prompt: the template reads "
+            "another switch"
+        )
+    default = "on" if thinking.default else "off"
+    if prompts["unset"] != prompts[default]:
+        return (
+            f"with no switch sent the server's prompt is not the one of thinking {default}, which "
+            "the family file says is the default"
+        )
     return None
 
 
@@ -136,3 +157,28 @@ def wrong_refusal(
             f"{body} ({refused})"
         )
     return None
+
+
+def injected(body: dict[str, Any], family: Family, reference: ReferenceRenderer) -> dict[str, str]:
+    """Return for each special token whether a user's text can write it: `open` or `closed`.
+
+    `body` is a request whose last message is a user's text.
+    """
+    plain = reference.render(body).token_ids
+    *earlier, last = body["messages"]
+    states = {}
+    for marker in family.prompt.special_tokens:
+        quoting = {**last, "content": f"{last['content']} {marker} "}
+        quoted = reference.render({**body, "messages": [*earlier, quoting]}).token_ids
+        ids = reference.token_ids(marker)
+        opens = len(ids) == 1 and quoted.count(ids[0]) > plain.count(ids[0])
+        states[marker] = "open" if opens else "closed"
+    return states
+
+
+def ids_that_may_stop(family: Family, reference: ReferenceRenderer) -> dict[str, int]:
+    """Return the ids of the family's stop tokens and markers, and of what the checkpoint names."""
+    names = dict.fromkeys((*family.prompt.stop_tokens, *family.markers))
+    ids = {name: token_ids[0] for name in names if len(token_ids := reference.token_ids(name)) == 1}
+    others = sorted(reference.stop_ids() - set(ids.values()))
+    return ids | {f"id {number}": number for number in others}

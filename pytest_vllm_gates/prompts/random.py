@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, configuration, given, settings, strategies as st
 
+from pytest_vllm_gates.goldens import Refused, disagreement, prefix_lost
+from pytest_vllm_gates.prompts import meaning
 from pytest_vllm_gates.prompts.types import OverLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.prompts.reference import ReferenceRenderer
+    from pytest_vllm_gates.prompts.served import Served
 
 MOST_TURNS = 3
 MOST_CHARACTERS = 40
@@ -96,6 +100,29 @@ def requests(draw: st.DrawFn, family: Family) -> dict[str, Any]:
         if thinking and not thinking.with_tools:
             body["chat_template_kwargs"] = family.thinking_kwargs("off")
     return body
+
+
+def rendered_otherwise(
+    body: dict[str, Any],
+    reference: ReferenceRenderer,
+    served: Callable[[dict[str, Any]], Served],
+) -> str | None:
+    """Return how a server's prompt differs from the reference, or what is wrongly refused."""
+    expected = reference.outcome(body)
+    if isinstance(expected, Refused):
+        return meaning.wrong_refusal(body, expected, reference.outcome(with_plain_texts(body)))
+    wrong = disagreement(expected, served(body))
+    return wrong and f"{wrong}\nin {body}"
+
+
+def prefix_changed(body: dict[str, Any], text: str, reference: ReferenceRenderer) -> str | None:
+    """Return how two more turns of `text` change the tokens before them, or None."""
+    body |= {"add_generation_prompt": False}
+    added = [{"role": "assistant", "content": text}, {"role": "user", "content": text}]
+    before = reference.outcome(body)
+    after = reference.outcome({**body, "messages": body["messages"] + added})
+    lost = prefix_lost(before, after)
+    return lost and f"{lost}\nin {body} and two turns of {text!r} more"
 
 
 def with_plain_texts(body: dict[str, Any]) -> dict[str, Any]:

@@ -12,11 +12,13 @@ from pytest_vllm_gates.errors import UserError
 from pytest_vllm_gates.goldens import Refused
 from pytest_vllm_gates.prompts.limits import SECONDS_VARIABLE, SET_BY, TOTAL_LIMIT_S
 from pytest_vllm_gates.prompts.types import (
+    DEVELOPER,
     Endless,
     OverLimit,
     as_served,
     options_as_served,
     tools_as_served,
+    without_developers,
 )
 from pytest_vllm_gates.prompts.worker import WorkerFailed
 
@@ -67,6 +69,7 @@ class Template:
                 f"checkpoint {checkpoint.name}: the chat template has a NUL character at character "
                 f"{template.index(chr(0))}; {worker.title}"
             )
+        self._knows_developers = any(f"{quote}developer{quote}" in template for quote in "\"'")
         self._format = serve.get("chat_template_content_format", "auto")
         self._in_parts: dict[bool, bool] = {}
         self._hung = False
@@ -96,6 +99,10 @@ class Template:
                 as_served(message, in_parts=self._takes_parts(with_tools=tools is not None))
                 for message in body["messages"]
             ]
+            if not self._knows_developers and any(
+                message["role"] == DEVELOPER for message in messages
+            ):
+                messages = without_developers(messages)
             answer = self._request(
                 "write",
                 messages=messages,

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ASSISTANT = "assistant"
+SYSTEM = "system"
+DEVELOPER = "developer"
 TOOL = "tool"
 
 
@@ -43,6 +45,26 @@ def as_served(message: Mapping[str, Any], *, in_parts: bool = False) -> dict[str
     if isinstance(message.get("name"), str):
         served["name"] = message["name"]
     return served
+
+
+def without_developers(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages as vLLM hands them to a template that knows no developer's.
+
+    They become the system's, and all of the system's become one, at the start, if any is not alone
+    there (vllm/renderers/hf, `_consolidate_system_messages`).
+    """
+    served = [
+        {**message, "role": SYSTEM if message["role"] == DEVELOPER else message["role"]}
+        for message in messages
+    ]
+    places = [place for place, message in enumerate(served) if message["role"] == SYSTEM]
+    if places == [0]:
+        return served
+    texts = [
+        "\n".join(part["text"] for part in _parts(served[place]["content"])) for place in places
+    ]
+    merged = {"role": SYSTEM, "content": "\n\n".join(filter(None, texts))}
+    return [merged, *(message for message in served if message["role"] != SYSTEM)]
 
 
 def tools_as_served(tools: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:

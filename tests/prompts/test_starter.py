@@ -7,13 +7,14 @@ import socket
 import threading
 import time
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from pytest_vllm_gates.checkpoints import miniatures
-from pytest_vllm_gates.prompts import starter
 from pytest_vllm_gates.prompts.limits import RenderLimits
 from pytest_vllm_gates.prompts.worker import RenderWorker
+
+if TYPE_CHECKING:
+    import pytest
 
 ENDS_WITHIN_S = 30.0
 
@@ -42,7 +43,7 @@ def test_collecting_a_worker_while_another_is_forked_does_not_hang(
             gc.collect()
             return pair()
 
-        monkeypatch.setattr(starter.socket, "socketpair", collecting)
+        monkeypatch.setattr(socket, "socketpair", collecting)
         made: list[RenderWorker] = []
         forking = threading.Thread(target=lambda: made.append(worker()), daemon=True)
         forking.start()

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from pytest_vllm_gates.prompts.types import as_served, options_as_served, tools_as_served
+from pytest_vllm_gates.prompts.types import (
+    as_served,
+    options_as_served,
+    tools_as_served,
+    without_developers,
+)
 
 PARTS = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
 
@@ -140,3 +145,21 @@ def test_the_clients_request_is_not_changed() -> None:
     message = {"role": "user", "content": None}
     as_served(message)
     assert message == {"role": "user", "content": None}
+
+
+def test_first_developer_becomes_the_system() -> None:
+    messages = [{"role": "developer", "content": "a"}, {"role": "user", "content": "b"}]
+    assert without_developers(messages) == [{"role": "system", "content": "a"}, messages[1]]
+
+
+def test_later_developers_and_systems_become_one_at_the_start() -> None:
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": PARTS},
+        {"role": "user", "content": "b"},
+        {"role": "developer", "content": "c"},
+        {"role": "developer", "content": ""},
+    ]
+    assert without_developers(messages) == [
+        {"role": "system", "content": "one\ntwo\n\nc"},
+        {"role": "user", "content": "b"},
+    ]

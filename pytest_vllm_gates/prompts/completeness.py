@@ -1,0 +1,287 @@
+"""What a client sent is in the prompt: once, in order, in the right turn, and nothing else is.
+
+Judges a prompt's text by the words that `sent.mark` put into the request; it needs no golden.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from pytest_vllm_gates.prompts import sent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from pytest_vllm_gates.catalog.family import Family, Tools
+    from pytest_vllm_gates.prompts.sent import Piece
+
+SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
+ROLES = {"developer": SYSTEM}
+"""Roles that a prompt has no turn of their own for."""
+SHOWN = 80
+MOST_OBJECTS = 1000
+"""Of JSON in one prompt that are looked at."""
+
+
+def faults(
+    pieces: Sequence[Piece], body: Mapping[str, Any], text: str, family: Family
+) -> list[str]:
+    """Return a sentence for everything that is wrong with a prompt.
+
+    `pieces` and the marked `body` are those of `sent.mark`, `text` is the prompt.
+    """
+    dropped = {drop.what: drop for drop in family.prompt.drops}
+    if not family.prompt.names:
+        pieces = [piece for piece in pieces if piece.kind != sent.NAME]
+    expected = [piece for piece in pieces if piece.kind not in dropped]
+    kept = [
+        piece
+        for piece in pieces
+        if piece.kind in dropped and not dropped[piece.kind].may_stay and piece.word in text
+    ]
+    sentences = _missing(expected, text)
+    sentences += [
+        f"{piece.title} is in the prompt, which the family file says is dropped "
+        f"({dropped[piece.kind].reference})"
+        for piece in kept
+    ]
+    present = [piece for piece in expected if piece.word in text]
+    sentences += _repeated(present, text)
+    sentences += _disordered(present, text)
+    if not _quotes_markers(body, family):
+        sentences += _misplaced(present, text, family)
+    sentences += _rewritten(present, text)
+    return [*sentences, *_not_json(body, text, family)]
+
+
+def unsent(text: str, pieces: Sequence[Piece], family: Family) -> str | None:
+    """Return what a prompt without tools holds that nobody sent, or None."""
+    rest = text
+    for piece in pieces:
+        rest = rest.replace(piece.text.strip() or piece.word, " ")
+    markers = [family.prompt.user, family.prompt.assistant, *family.prompt.stop_tokens]
+    if family.prompt.system:
+        markers.append(family.prompt.system)
+    words = [*markers, *family.markers, *family.prompt.adds]
+    for word in sorted(words, key=len, reverse=True):
+        rest = rest.replace(word, " ")
+        rest = rest.replace(word.strip(), " ")
+    rest = " ".join(rest.split())
+    return f"the prompt holds {rest[:SHOWN]!r}, which nobody sent" if rest else None
+
+
+def begins_twice(text: str, family: Family) -> str | None:
+    """Return that the token a prompt begins with is there twice, or None."""
+    for token in family.prompt.special_tokens:
+        if text.startswith(token * 2):
+            return (
+                f"the prompt begins with {token!r} twice: the template writes it and the "
+                "tokenizer adds it"
+            )
+    return None
+
+
+def _missing(pieces: Sequence[Piece], text: str) -> list[str]:
+    """Return what is not in the prompt, all of one kind in one sentence."""
+    missing = [piece for piece in pieces if piece.word not in text]
+    declared = [piece for piece in pieces if piece.kind in sent.DECLARED]
+    lost = [piece for piece in missing if piece.kind in sent.DECLARED]
+    if declared and len(lost) == len(declared):
+        sentences = ["the tools you declared are not in the prompt"]
+    else:
+        sentences = []
+        for tool, group in itertools.groupby(declared, key=lambda piece: piece.tool):
+            members = [*group]
+            gone = [piece for piece in members if piece in lost]
+            if gone and len(gone) == len(members):
+                sentences.append(f"the tool {tool!r} is not in the prompt")
+            else:
+                sentences += [f"{piece.title} is not in the prompt" for piece in gone]
+    rest = [piece for piece in missing if piece.kind not in sent.DECLARED]
+    return [*sentences, *(f"{piece.title} is not in the prompt" for piece in rest)]
+
+
+def _repeated(pieces: Sequence[Piece], text: str) -> list[str]:
+    return [
+        f"{piece.title} is in the prompt {count} times"
+        for piece in pieces
+        if piece.kind not in sent.SHARED and piece.kind != sent.NAME
+        if (count := text.count(piece.word)) > 1
+    ]
+
+
+def _disordered(pieces: Sequence[Piece], text: str) -> list[str]:
+    """Return the messages whose texts come after those of the next one.
+
+    Text of a system stands where the family has it, and only among its own is it in order.
+    """
+    sentences = []
+    for of_system in (True, False):
+        spans: dict[int, tuple[int, int]] = {}
+        for piece in pieces:
+            if piece.message is None or (piece.kind == sent.SYSTEM) is not of_system:
+                continue
+            if piece.kind in sent.SHARED or piece.kind == sent.NAME:
+                continue
+            at = text.index(piece.word)
+            first, last = spans.get(piece.message, (at, at))
+            spans[piece.message] = (min(first, at), max(last, at))
+        for (earlier, (_, ends)), (later, (begins, _)) in itertools.pairwise(sorted(spans.items())):
+            if ends > begins:
+                sentences.append(
+                    f"message {later + 1} comes before message {earlier + 1} has ended"
+                )
+    return sentences
+
+
+def _misplaced(pieces: Sequence[Piece], text: str, family: Family) -> list[str]:
+    turns = [*_turns(text, family)]
+    sentences = []
+    for piece in pieces:
+        if piece.role is None or piece.kind in sent.SHARED or piece.kind == sent.NAME:
+            continue
+        at = text.index(piece.word)
+        inside = next((role for begins, role in reversed(turns) if begins <= at), SYSTEM)
+        role = ROLES.get(piece.role, piece.role)
+        allowed = {role}
+        if role == SYSTEM and family.prompt.system is None:
+            allowed |= {SYSTEM, USER}
+        if inside not in allowed:
+            sentences.append(f"{piece.title} stands in a turn of {inside}")
+    return sentences
+
+
+def _turns(text: str, family: Family) -> Iterator[tuple[int, str]]:
+    """Yield where each turn begins and whose it is, in order; a tool's result ends in the turn."""
+    prompt = family.prompt
+    opening = {prompt.user: USER, prompt.assistant: ASSISTANT}
+    if prompt.system:
+        opening[prompt.system] = SYSTEM
+    closing = ""
+    if family.tools:
+        before, _, after = family.tools.result.partition("RESULT")
+        opening.setdefault(_result_begins(before.partition("NAME")[0], family.tools), TOOL)
+        closing = after.strip()
+    words = sorted((*opening, *([closing] if closing else [])), key=len, reverse=True)
+    around = SYSTEM
+    for found in re.finditer("|".join(map(re.escape, filter(None, words))), text):
+        word = found.group()
+        if word in opening:
+            role = opening[word]
+            around = around if role == TOOL else role
+            yield found.start(), role
+        else:
+            yield found.end(), around
+
+
+def _result_begins(before: str, tools: Tools) -> str:
+    """Return what each of several results begins with: the last marker, or the last line."""
+    markers = [marker for marker in tools.markers if marker in before]
+    if markers:
+        return max(markers, key=before.rindex)
+    return before.strip().rpartition("\n")[2]
+
+
+def _rewritten(pieces: Sequence[Piece], text: str) -> list[str]:
+    """Return the texts that are in the prompt, and not as they were sent.
+
+    Around a text white space may be taken away; in JSON a text is escaped once (RFC 8259, 7).
+    """
+    sentences = []
+    for piece in pieces:
+        if piece.kind in sent.SHARED or piece.kind == sent.NAME or not piece.text:
+            continue
+        whole = piece.text.strip()
+        forms = [whole]
+        if piece.kind not in sent.OF_MESSAGES:
+            forms.append(json.dumps(whole, ensure_ascii=False)[1:-1])
+        if not any(form in text for form in forms):
+            at = text.index(piece.word)
+            found = text[max(0, at - SHOWN) : at + len(piece.word)]
+            sentences.append(
+                f"{piece.title} is written otherwise: {whole[-SHOWN:]!r} was sent, and the prompt "
+                f"has {found!r}"
+            )
+    return sentences
+
+
+def _not_json(body: Mapping[str, Any], text: str, family: Family) -> list[str]:
+    """Return which declarations and arguments are not in the prompt as the JSON that was sent."""
+    if not family.tools or not family.tools.json_of:
+        return []
+    sentences = []
+    objects = [*_objects(text)]
+    if "declarations" in family.tools.json_of:
+        for tool in body.get("tools") or ():
+            function = tool["function"]
+            parameters = function.get("parameters")
+            if function["name"] not in text or not parameters:
+                continue
+            if parameters not in objects:
+                sentences.append(
+                    f"the parameters of the tool {_bare(function['name'])} are in the prompt, and "
+                    "not as the JSON that was sent"
+                )
+    if {"arguments", "values"} & {*family.tools.json_of}:
+        whole = "arguments" in family.tools.json_of
+        for message in body["messages"]:
+            for call in message.get("tool_calls") or ():
+                arguments = _loaded(call["function"].get("arguments")) or {}
+                name = call["function"]["name"]
+                due = [arguments] if whole else [*arguments.values()]
+                due = [value for value in due if isinstance(value, dict | list) and value]
+                if name in text and any(value not in objects for value in due):
+                    sentences.append(
+                        f"the arguments of the call of {_bare(name)} are in the "
+                        "prompt, and not as the JSON that was sent"
+                    )
+    return sentences
+
+
+def _bare(name: str) -> str:
+    return repr(name.rpartition("_")[0])
+
+
+def _loaded(arguments: Any) -> Any:
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return None
+
+
+def _objects(text: str) -> Iterator[Any]:
+    """Yield every object and list of the JSON in a text, those inside others, too."""
+    decoder = json.JSONDecoder()
+    done = 0
+    for found in itertools.islice(re.finditer(r"[{\[]", text), MOST_OBJECTS):
+        if found.start() < done:
+            continue
+        with contextlib.suppress(ValueError, RecursionError):
+            value, done = decoder.raw_decode(text, found.start())
+            yield from _inside(value)
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield value
+        for inner in value.values():
+            yield from _inside(inner)
+    elif isinstance(value, list):
+        yield value
+        for inner in value:
+            yield from _inside(inner)
+
+
+def _quotes_markers(body: Mapping[str, Any], family: Family) -> bool:
+    """Return whether somebody writes the family's own markers, so that no turn can be told."""
+    words: Collection[str] = {
+        marker.strip()
+        for marker in (family.prompt.user, family.prompt.assistant, family.prompt.system or "")
+        if marker.strip()
+    } | set(family.markers)
+    said = json.dumps(body["messages"], ensure_ascii=False)
+    return any(json.dumps(word, ensure_ascii=False)[1:-1] in said for word in words)

@@ -1,0 +1,117 @@
+"""What each `reasoning_effort` that clients send makes of a prompt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pytest_vllm_gates.goldens import Refused, Rendering
+from pytest_vllm_gates.outcomes import Case, Finding
+from pytest_vllm_gates.prompts import completeness, marked, refusals, sent
+from pytest_vllm_gates.prompts.marked import MarkedPrompt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.prompts.marked import ServedPrompt
+    from pytest_vllm_gates.prompts.reference import ReferenceRenderer
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""OpenAI's (API reference, `reasoning_effort`), and vLLM 0.32's `max` (ChatCompletionRequest)."""
+NONE = "none"
+SWITCH = "enable_thinking"
+"""The keyword that vLLM derives from an effort where a request has none."""
+
+
+def render(
+    trivial: Conversation, family: Family, reference: ReferenceRenderer
+) -> tuple[MarkedPrompt, ...]:
+    """Render the plainest question with each effort; raises `OverLimit` as `outcome` does."""
+    prompts = []
+    for effort in EFFORTS:
+        asked = trivial.model_copy(update={"name": f"effort-{effort}", "effort": effort})
+        body, pieces = sent.mark(asked.body(family))
+        prompts.append(MarkedPrompt(asked, body, pieces, reference.outcome(body)))
+    return tuple(prompts)
+
+
+def judge(
+    prompts: Sequence[MarkedPrompt],
+    served: Iterable[ServedPrompt],
+    states: dict[str, str],
+    family: Family,
+) -> tuple[list[Finding], list[Case]]:
+    """Find efforts that break a prompt, or that change what they should not.
+
+    `states` are the texts of the same prompt with thinking `on`, `off` and `unset`.
+    """
+    known = family.thinking.efforts if family.thinking else ()
+    findings = []
+    for prompt in prompts:
+        effort = str(prompt.conversation.effort)
+        if isinstance(prompt.outcome, Refused):
+            says = _wrongly_refused(str(prompt.outcome), listed=effort in known)
+        else:
+            says = _wrongly_changed(effort, prompt.outcome.text, states, family)
+            lost = completeness.faults(prompt.pieces, prompt.body, prompt.outcome.text, family)
+            findings += [Finding(prompt.case, fault) for fault in lost]
+        if says:
+            findings.append(Finding(prompt.case, says))
+    for answer in served:
+        if marked.BROKEN in answer.refused:
+            findings.append(Finding(answer.of.case, f"the server {answer.refused}"))
+    texts = {
+        prompt.outcome.text
+        for prompt in prompts
+        if prompt.conversation.effort in known and isinstance(prompt.outcome, Rendering)
+    }
+    if len(known) > 1 and len(texts) == 1:
+        says = f"the efforts {', '.join(known)} give one and the same prompt: none has an effect"
+        findings.append(Finding(prompts[0].case, says))
+    return findings, [prompt.case for prompt in prompts]
+
+
+def plain_states(
+    trivial: Conversation, family: Family, reference: ReferenceRenderer
+) -> dict[str, str]:
+    """Return the marked question's prompt by the state of the thinking."""
+    states = {}
+    for state in ("on", "off", "unset"):
+        conversation = trivial.model_copy(update={"thinking": state})
+        if conversation.why_not(family):
+            continue
+        body, _ = sent.mark(conversation.body(family))
+        outcome = reference.outcome(body)
+        if isinstance(outcome, Rendering):
+            states[state] = outcome.text
+    return states
+
+
+def served(
+    trivial: Conversation, family: Family, reference: ReferenceRenderer, server: Endpoint
+) -> tuple[list[Finding], list[Case]]:
+    """Judge what the template and a server make of each effort; raises as `render` does."""
+    prompts = render(trivial, family, reference)
+    states = plain_states(trivial, family, reference)
+    return judge(prompts, marked.ask(prompts, server), states, family)
+
+
+def _wrongly_refused(reason: str, *, listed: bool) -> str:
+    """Return what is wrong with a refusal; '' where the template gives a reason of its own."""
+    said = refusals.in_words(reason)
+    if listed:
+        return f"the family file lists this effort, and the template refuses it: {said}"
+    return f"the template breaks: {said}" if said != reason else ""
+
+
+def _wrongly_changed(effort: str, text: str, states: dict[str, str], family: Family) -> str:
+    thinking = family.thinking
+    if thinking is None or thinking.switch != SWITCH or effort in thinking.efforts:
+        return ""
+    if effort == NONE and "off" in states and text != states["off"]:
+        return "the prompt is not the one of thinking off: the model thinks all the same"
+    if effort != NONE and not thinking.efforts and text not in states.values():
+        return "the prompt is another than without an effort, and the family knows no efforts"
+    return ""

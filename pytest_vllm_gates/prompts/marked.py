@@ -1,0 +1,172 @@
+"""Prompts of requests whose every text is marked: the template's, and those that a server makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx2 as httpx
+
+from pytest_vllm_gates.catalog.conversation import Shape
+from pytest_vllm_gates.client import http
+from pytest_vllm_gates.goldens import Refused, Rendering
+from pytest_vllm_gates.outcomes import Case, Finding
+from pytest_vllm_gates.prompts import completeness, refusals, sent
+from pytest_vllm_gates.prompts.served import served_prompts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.client.endpoint import Endpoint
+    from pytest_vllm_gates.prompts.reference import ReferenceRenderer
+    from pytest_vllm_gates.prompts.sent import Piece
+
+MOST_CHARACTERS = 20_000
+"""Of a request that is marked: a long prompt loses nothing that a short one keeps."""
+TEMPLATE = "the template"
+BROKEN = ", and 400 is due where a request cannot be rendered"
+
+
+@dataclass(frozen=True)
+class MarkedPrompt:
+    """One marked request, with what the checkpoint's template makes of it."""
+
+    conversation: Conversation
+    body: dict[str, Any]
+    pieces: tuple[Piece, ...]
+    outcome: Rendering | Refused
+
+    @property
+    def case(self) -> Case:
+        """The request as findings and known defects name it."""
+        name = self.conversation.name
+        return Case(f"{name}: {self.conversation.title}", {"shape": name})
+
+
+@dataclass(frozen=True)
+class ServedPrompt:
+    """What a server makes of a marked request, asked through one of its routes."""
+
+    of: MarkedPrompt
+    route: str
+    text: str = ""
+    refused: str = ""
+
+
+def render(
+    conversations: Iterable[Conversation], family: Family, reference: ReferenceRenderer
+) -> tuple[MarkedPrompt, ...]:
+    """Render the conversations that a family can have; raises `OverLimit` as `outcome` does."""
+    prompts = []
+    for conversation in conversations:
+        body = conversation.body(family)
+        if conversation.why_not(family) or len(str(body)) > MOST_CHARACTERS:
+            continue
+        marked, pieces = sent.mark(body)
+        prompts.append(MarkedPrompt(conversation, marked, pieces, reference.outcome(marked)))
+    return tuple(prompts)
+
+
+def ask(prompts: Iterable[MarkedPrompt], server: Endpoint) -> Iterator[ServedPrompt]:
+    """Yield what a server makes of the requests; without a route that tells, nothing."""
+    for prompt in prompts:
+        try:
+            served = served_prompts(server, prompt.body, chats=False)
+        except httpx.HTTPStatusError as error:
+            status = error.response.status_code
+            said = f"answered {status}{BROKEN}"
+            yield ServedPrompt(prompt, error.request.url.path, refused=said)
+            continue
+        for route, ids in served.items():
+            if isinstance(ids, Refused):
+                yield ServedPrompt(prompt, route, refused=str(ids))
+            elif isinstance(prompt.outcome, Rendering) and ids == prompt.outcome.token_ids:
+                yield ServedPrompt(prompt, route, text=prompt.outcome.text)
+            else:
+                yield ServedPrompt(prompt, route, text=http.detokenize(server, ids))
+
+
+def refused(
+    prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt], family: Family
+) -> tuple[list[Finding], list[Case]]:
+    """Find the requests of clients that the template or the server refuses."""
+    findings, cases = [], {}
+    for prompt in prompts:
+        if refusals.decided(family, prompt.conversation):
+            continue
+        cases[prompt.conversation.name] = prompt.case
+        if isinstance(prompt.outcome, Refused):
+            says = refusals.in_words(str(prompt.outcome))
+            findings.append(
+                Finding(prompt.case, f"the template refuses it{_sent_by(prompt)}: {says}")
+            )
+    for answer in served:
+        case = cases.get(answer.of.conversation.name)
+        if case and answer.refused and isinstance(answer.of.outcome, Rendering):
+            says = f"the server refuses it ({answer.route}){_sent_by(answer.of)}: {answer.refused}"
+            findings.append(Finding(case, says))
+    return findings, [*cases.values()]
+
+
+def incomplete(
+    prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt], family: Family
+) -> tuple[list[Finding], list[Case]]:
+    """Find what was sent and is not in a prompt as it should be."""
+    findings, cases = [], []
+    for prompt, text, route in _texts(prompts, served):
+        if route == TEMPLATE:
+            cases.append(prompt.case)
+        faults = completeness.faults(prompt.pieces, prompt.body, text, family)
+        findings += [Finding(prompt.case, _by(route, fault)) for fault in faults]
+    return _once(findings), cases
+
+
+def unsent(
+    prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt], family: Family
+) -> tuple[list[Finding], list[Case]]:
+    """Find what is in a prompt without tools and was not sent."""
+    findings, cases = [], []
+    for prompt, text, route in _texts(prompts, served):
+        if prompt.body.get("tools"):
+            continue
+        if route == TEMPLATE:
+            cases.append(prompt.case)
+        faults = (
+            completeness.unsent(text, prompt.pieces, family),
+            completeness.begins_twice(text, family),
+        )
+        findings += [Finding(prompt.case, _by(route, fault)) for fault in faults if fault]
+    return _once(findings), cases
+
+
+def _texts(
+    prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt]
+) -> Iterator[tuple[MarkedPrompt, str, str]]:
+    for prompt in prompts:
+        if isinstance(prompt.outcome, Rendering):
+            yield prompt, prompt.outcome.text, TEMPLATE
+    for answer in served:
+        if answer.text:
+            yield answer.of, answer.text, answer.route
+
+
+def _by(route: str, fault: str) -> str:
+    return fault if route == TEMPLATE else f"{fault} (as the server renders it, {route})"
+
+
+def _once(findings: list[Finding]) -> list[Finding]:
+    """Leave out what the server's prompt shows as the template's own does."""
+    said = {(finding.case.name, finding.says) for finding in findings}
+    return [
+        finding
+        for finding in findings
+        if " (as the server renders it, " not in finding.says
+        or (finding.case.name, finding.says.rpartition(" (as the server ")[0]) not in said
+    ]
+
+
+def _sent_by(prompt: MarkedPrompt) -> str:
+    conversation = prompt.conversation
+    return f", which {conversation.sent_by} sends" if isinstance(conversation, Shape) else ""

@@ -1,0 +1,40 @@
+"""Says in a sentence why a template refuses a request, and whether the family has decided so."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_vllm_gates.catalog.conversation import Conversation
+    from pytest_vllm_gates.catalog.family import Family, Refusal
+
+SENTENCES = {
+    r'can only concatenate str \(not "(?:dict|list)"\) to str': (
+        "it joins an object to a text, as it is: vLLM hands the arguments of calls on as an "
+        "object, which `| tojson` writes"
+    ),
+    r'can only concatenate str \(not "NoneType"\) to str': (
+        "it joins what was not sent to a text: the content of a call is often null"
+    ),
+    r"Object of type Undefined is not JSON serializable": ("it writes as JSON what was not sent"),
+    r"'([^']+)' is undefined": "it reads {0!r}, which was not sent",
+    r"has no attribute '([^']+)'": "it reads {0!r} of what has none",
+}
+"""What Jinja and Python say of a template's fault, and what it means."""
+
+
+def in_words(refused: str) -> str:
+    """Return a refusal as a sentence; the template's own words where it gives a reason itself."""
+    for pattern, sentence in SENTENCES.items():
+        if found := re.search(pattern, refused):
+            return f"{sentence.format(*found.groups())} ({found.group()})"
+    return refused
+
+
+def decided(family: Family, conversation: Conversation) -> Refusal | None:
+    """Return why the family file says that a conversation is refused, or None."""
+    for refusal in family.prompt.refuses:
+        if refusal.name == conversation.name:
+            return refusal
+    return None
