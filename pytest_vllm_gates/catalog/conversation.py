@@ -86,7 +86,7 @@ class Conversation(toml.Record):
         return None
 
 
-class Shape(Conversation):
+class ClientShape(Conversation):
     """A conversation that clients send, to see what becomes of it in a prompt."""
 
     clients: toml.Sentence
@@ -102,10 +102,10 @@ class Shape(Conversation):
 class Shapes(toml.Record):
     """The shapes of `shapes.toml`."""
 
-    shapes: tuple[Shape, ...]
+    shapes: tuple[ClientShape, ...]
 
 
-def shapes() -> tuple[Shape, ...]:
+def shapes() -> tuple[ClientShape, ...]:
     """Return every shape of requests that clients send."""
     return toml.load(SHAPES, Shapes).shapes
 

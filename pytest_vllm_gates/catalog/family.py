@@ -38,7 +38,7 @@ class Drop(toml.Record):
     """Whether some templates of the family keep it."""
 
 
-class Refusal(toml.Record):
+class DecidedRefusal(toml.Record):
     """A conversation or a shape of messages that the template refuses, decided to be right."""
 
     name: str
@@ -66,7 +66,7 @@ class Prompt(toml.Record):
     """What is sent and not written."""
     adds: tuple[str, ...] = ()
     """Texts that are written and that nobody sends, in prompts without tools."""
-    refuses: tuple[Refusal, ...] = ()
+    refuses: tuple[DecidedRefusal, ...] = ()
     names: bool = False
     """Whether the names of messages are written; most formats have no place for them."""
 

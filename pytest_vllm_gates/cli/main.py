@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PROG = "vllm-gates"
 NOBODY_READS = 128 + signal.SIGPIPE
 COMMANDS: tuple[str, ...] = (
-    "lane", "inventory", "preflight", "allreduce", "plan", "explain", "signatures",
+    "lane", "inventory", "preflight", "allreduce", "plan", "prompts", "explain", "signatures",
     "report", "history", "servers", "capture", "incident", "shrink",
 )  # fmt: skip
 

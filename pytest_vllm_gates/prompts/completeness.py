@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_vllm_gates.prompts.sent import Piece
 
 SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
+ANSWERING = (ASSISTANT, TOOL)
 ROLES = {"developer": SYSTEM}
 """Roles that a prompt has no turn of their own for."""
 SHOWN = 80
@@ -43,7 +44,9 @@ def faults(
         for piece in pieces
         if piece.kind in dropped and not dropped[piece.kind].may_stay and piece.word in text
     ]
-    sentences = _missing(expected, text)
+    quotes = _quotes_markers(body, family)
+    lost = lost_pieces(expected, text, None if quotes else family)
+    sentences = _missing(expected, lost)
     sentences += [
         f"{piece.title} is in the prompt, which the family file says is dropped "
         f"({dropped[piece.kind].reference})"
@@ -52,7 +55,7 @@ def faults(
     present = [piece for piece in expected if piece.word in text]
     sentences += _repeated(present, text)
     sentences += _disordered(present, text)
-    if not _quotes_markers(body, family):
+    if not quotes:
         sentences += _misplaced(present, text, family)
     sentences += _rewritten(present, text)
     return [*sentences, *_not_json(body, text, family)]
@@ -85,9 +88,33 @@ def begins_twice(text: str, family: Family) -> str | None:
     return None
 
 
-def _missing(pieces: Sequence[Piece], text: str) -> list[str]:
+def lost_pieces(pieces: Sequence[Piece], text: str, family: Family | None) -> list[Piece]:
+    """Return the pieces that are not in a prompt.
+
+    The name of a tool or a parameter has to be there as often as it was sent: in the turns of the
+    assistant for calls, elsewhere for declarations. Without a `family` turns are not told apart.
+    """
+    lost = [piece for piece in pieces if piece.kind not in sent.SHARED and piece.word not in text]
+    turns = [*_turns(text, family)] if family else []
+    shared: dict[tuple[str, bool], list[Piece]] = {}
+    for piece in pieces:
+        if piece.kind in sent.SHARED:
+            shared.setdefault((piece.word, piece.kind in sent.DECLARED), []).append(piece)
+    for (word, declared), members in shared.items():
+        places = [found.start() for found in re.finditer(word, text)]
+        here = [
+            at for at in places if not turns or (_turn_at(at, turns) in ANSWERING) is not declared
+        ]
+        lost += members[len(here) :]
+    return lost
+
+
+def _turn_at(at: int, turns: Sequence[tuple[int, str]]) -> str:
+    return next((role for begins, role in reversed(turns) if begins <= at), SYSTEM)
+
+
+def _missing(pieces: Sequence[Piece], missing: Sequence[Piece]) -> list[str]:
     """Return what is not in the prompt, all of one kind in one sentence."""
-    missing = [piece for piece in pieces if piece.word not in text]
     declared = [piece for piece in pieces if piece.kind in sent.DECLARED]
     lost = [piece for piece in missing if piece.kind in sent.DECLARED]
     if declared and len(lost) == len(declared):
@@ -145,7 +172,7 @@ def _misplaced(pieces: Sequence[Piece], text: str, family: Family) -> list[str]:
         if piece.role is None or piece.kind in sent.SHARED or piece.kind == sent.NAME:
             continue
         at = text.index(piece.word)
-        inside = next((role for begins, role in reversed(turns) if begins <= at), SYSTEM)
+        inside = _turn_at(at, turns)
         role = ROLES.get(piece.role, piece.role)
         if role == SYSTEM and family.prompt.system is None:
             continue  # nothing says where its text begins

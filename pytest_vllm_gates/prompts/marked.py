@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2 as httpx
 
-from pytest_vllm_gates.catalog.conversation import Shape
+from pytest_vllm_gates.catalog.conversation import ClientShape
 from pytest_vllm_gates.client import http
 from pytest_vllm_gates.goldens import Refused, Rendering
 from pytest_vllm_gates.outcomes import Case, Finding
@@ -169,4 +169,4 @@ def _once(findings: list[Finding]) -> list[Finding]:
 
 def _sent_by(prompt: MarkedPrompt) -> str:
     conversation = prompt.conversation
-    return f", which {conversation.sent_by} sends" if isinstance(conversation, Shape) else ""
+    return f", which {conversation.sent_by} sends" if isinstance(conversation, ClientShape) else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
-    from pytest_vllm_gates.catalog.family import Family, Refusal
+    from pytest_vllm_gates.catalog.family import DecidedRefusal, Family
 
 SENTENCES = {
     r'can only concatenate str \(not "(?:dict|list)"\) to str': (
@@ -32,7 +32,7 @@ def in_words(refused: str) -> str:
     return refused
 
 
-def decided(family: Family, conversation: Conversation) -> Refusal | None:
+def decided(family: Family, conversation: Conversation) -> DecidedRefusal | None:
     """Return why the family file says that a conversation is refused, or None."""
     for refusal in family.prompt.refuses:
         if refusal.name == conversation.name:
