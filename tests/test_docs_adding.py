@@ -17,7 +17,7 @@ from pytest_vllm_gates.client.answer import Answer, ToolCall
 from pytest_vllm_gates.conversations.checks import tokens
 from pytest_vllm_gates.diagnosis import signature
 from pytest_vllm_gates.errors import UserError
-from pytest_vllm_gates.fixtures import checking, common as fixtures
+from pytest_vllm_gates.fixtures import checking, common as fixtures, prompts
 from pytest_vllm_gates.session import collection as session_collection
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_every_fixture_of_the_page_exists() -> None:
     names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert "chat" in names
     for name in names:
-        assert hasattr(fixtures, name) or hasattr(checking, name), name
+        assert any(hasattr(module, name) for module in (fixtures, checking, prompts)), name
 
 
 def test_the_gate_judges_the_familys_local_checkpoint(project: Project) -> None:
