@@ -160,6 +160,8 @@ class Family(toml.Record):
     title: toml.Sentence
     line: toml.Name
     """The member's name under which the main line is known, too."""
+    aliases: tuple[toml.Name, ...] = ()
+    """Other names that `--model` takes for it."""
     architectures: tuple[str, ...] = Field(min_length=1)
     model_types: tuple[str, ...] = Field(min_length=1)
     recognise: tuple[str, ...] = Field(default=("*",), min_length=1)
@@ -224,11 +226,15 @@ def files(project: Path) -> dict[str, Path]:
 
 
 def load(name: str, project: Path) -> Family:
-    """Read the family or the member called `name`.
+    """Read the family or the member called `name`, or with that alias.
 
     Raises `UserError` for an unknown name, and for any fault in the file, in whichever member.
     """
     family_files = files(project)
+    if fold(name) not in map(fold, family_files):
+        for aliased in load_all(project):
+            if fold(name) in map(fold, aliased.aliases):
+                return aliased
     family_name, _, member = name.partition("/")
     family = choose("family", family_name, family_files)
     line, *members = _lines(family, family_files[family])

@@ -126,3 +126,15 @@ def test_family_is_recognised_from_a_checkpoint(
 ) -> None:
     family = families.recognise((architecture,), "", source, NOWHERE)
     assert (family and family.name) == name
+
+
+@pytest.mark.parametrize("name", ["qwen3.8", "Qwen-3.8", "qwen3.5/3.8"])
+def test_alias_names_a_member(name: str) -> None:
+    assert families.load(name, Path("/nonexistent")).name == "qwen3.5/3.8"
+
+
+def test_a_family_of_the_project_comes_before_an_alias(tmp_path: Path) -> None:
+    (tmp_path / "families").mkdir()
+    text = (families.SHIPPED / "gemma.toml").read_text()
+    (tmp_path / "families" / "qwen3.8.toml").write_text(text)
+    assert families.load("qwen3.8", tmp_path).name == "qwen3.8"

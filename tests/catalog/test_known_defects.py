@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_vllm_gates.catalog import family as families, known_defects, matrix
+from pytest_vllm_gates.catalog import conversation, family as families, known_defects, matrix
 from pytest_vllm_gates.catalog.known_defects import NAME, KnownDefect
 from pytest_vllm_gates.errors import UserError
 
@@ -70,6 +70,7 @@ CHECKS = {
     for file in GATES.glob("test_*.py")
     for name in re.findall(r"^def test_(\w+)", file.read_text(), re.MULTILINE)
 }
+SHAPES = {shape.name for shape in (*conversation.shapes(), *conversation.load_all(NOWHERE))}
 SHIPPED = [
     *known_defects.load_all(NOWHERE),
     *(defect for family in families.load_all(NOWHERE) for defect in family.known_defects),
@@ -86,5 +87,7 @@ def test_shipped_entry_names_an_existing_check_and_traits(known_defect: KnownDef
     for name, values in known_defect.when.items():
         if name in dimensions:
             assert set(values) <= set(dimensions[name])
+        elif name == "shape":
+            assert set(values) <= SHAPES
         else:
             assert name in ("case", "text", "call", "answer")
