@@ -100,12 +100,14 @@ def refused(
         if isinstance(prompt.outcome, Refused):
             says = refusals.in_words(str(prompt.outcome))
             findings.append(
-                Finding(prompt.case, f"the template refuses it{_sent_by(prompt)}: {says}")
+                Finding(
+                    prompt.case, f"the template refuses these messages{_sent_by(prompt)}: {says}"
+                )
             )
     for answer in served:
         case = cases.get(answer.of.conversation.name)
         if case and answer.refused and isinstance(answer.of.outcome, Rendering):
-            says = f"the server refuses it ({answer.route}){_sent_by(answer.of)}: {answer.refused}"
+            says = f"the server refuses these messages ({answer.route}){_sent_by(answer.of)}: {answer.refused}"
             findings.append(Finding(case, says))
     return findings, [*cases.values()]
 
@@ -169,4 +171,4 @@ def _once(findings: list[Finding]) -> list[Finding]:
 
 def _sent_by(prompt: MarkedPrompt) -> str:
     conversation = prompt.conversation
-    return f", which {conversation.sent_by} sends" if isinstance(conversation, ClientShape) else ""
+    return f" from {conversation.sent_by}" if isinstance(conversation, ClientShape) else ""

@@ -390,7 +390,7 @@ def test_refused_shape_names_the_client_and_the_cause(
     findings, cases = marked.refused(prompts, (), family)
     assert [case.name for case in cases] == [f"{shape}: {wanted.title}"]
     (finding,) = findings
-    assert f"the template refuses it, which {wanted.clients} (" in finding.says
+    assert f"the template refuses these messages from {wanted.clients} (" in finding.says
     assert says in finding.says
 
 
@@ -399,7 +399,9 @@ def test_a_server_that_refuses_what_the_template_takes_is_named(rendered: Render
     prompt, _ = found(prompts, "two-users")
     served = marked.ServedPrompt(prompt, "/tokenize", refused="answered 500, and 400 is due")
     findings, _ = marked.refused([prompt], [served], family)
-    assert findings[0].says.startswith("the server refuses it (/tokenize), which Codex, AutoGen (")
+    assert findings[0].says.startswith(
+        "the server refuses these messages (/tokenize) from Codex, AutoGen ("
+    )
     assert "answered 500" in findings[0].says
 
 
