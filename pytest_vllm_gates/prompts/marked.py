@@ -107,7 +107,8 @@ def refused(
     for answer in served:
         case = cases.get(answer.of.conversation.name)
         if case and answer.refused and isinstance(answer.of.outcome, Rendering):
-            says = f"the server refuses these messages ({answer.route}){_sent_by(answer.of)}: {answer.refused}"
+            by = f"({answer.route}){_sent_by(answer.of)}"
+            says = f"the server refuses these messages {by}: {answer.refused}"
             findings.append(Finding(case, says))
     return findings, [*cases.values()]
 
