@@ -20,6 +20,7 @@ BOOT_BEGUN_S = 60.0
 INTO_THE_BOOT_S = 3.0
 
 
+@pytest.mark.alone
 def test_interrupt_while_booting_ends_every_process(tmp_path: Path) -> None:
     token = uuid.uuid4().hex
     with gates.start(tmp_path, env={gates.TOKEN: token}) as process:

@@ -44,7 +44,8 @@ def test_changed_start_and_small_cache_fail(tmp_path: Path) -> None:
     # Of the shipped lane's name: it is compared with what that one recorded.
     changed = {"enable_prefix_caching": False, "num_gpu_blocks_override": 30}
     own_lane.write(tmp_path, LANE, serve=changed)
-    ran = gates.run(tmp_path, "--lane", LANE, "-m", "boot or startup or long_context")
+    arguments = ("--lane", LANE, "--stall-timeout", "30", "-m", "boot or startup or long_context")
+    ran = gates.run(tmp_path, *arguments)
     outcomes = ran.outcomes()
     assert outcomes == {"boot": "PASS", "startup": "FAIL", "long_context": "FAIL"}, ran.output
     words = ran.reasons("startup")

@@ -29,6 +29,8 @@ PAGE = DOCS / "other-servers.md"
 NAMES = sorted(path.stem for path in (DOCS / "lanes").glob("*.toml"))
 COMMANDS = ("docker", "openllm", "podman", "slurm")
 PROGRAMS = {"slurm": "srun"}
+CACHE = files.default_cache()
+"""That of this machine, where the lane's environment is made once for all tests."""
 STAND_IN = """\
 #!{python} -IS
 import json, os, sys
@@ -152,7 +154,7 @@ def test_code_blocks_of_the_page_are_complete() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_vllm_has_the_flags_that_a_lane_sets(name: str, documented: Project) -> None:
     lane = lanes.load("cpu", documented.path)
-    prepared = environment.prepare(lane, cache=files.default_cache(), progress=print)
+    prepared = environment.prepare(lane, cache=CACHE, progress=print)
     (packages,) = prepared.folders
     configs = [path.read_text() for path in (packages / "vllm" / "config").glob("*.py")]
     for flag in lanes.load(name, documented.path).serve:
