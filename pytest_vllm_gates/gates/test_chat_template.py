@@ -205,10 +205,10 @@ def test_thinking_switch_has_an_effect(
 
 
 def test_efforts_that_clients_send_are_taken_or_refused(
-    trivial: Conversation, family: Family, reference: ReferenceRenderer, server: Endpoint,
-    checking: Checking,
+    *, trivial: Conversation, family: Family, reference: ReferenceRenderer, server: Endpoint,
+    launch: Launch, checking: Checking,
 ) -> None:  # fmt: skip
-    judged = efforts.served(trivial, family, reference, server)
+    judged = efforts.served(trivial, family, reference, server, chats=launch.boot.generates)
     checking(*judged, "a client that sends an effort gets another prompt than it should")
 
 

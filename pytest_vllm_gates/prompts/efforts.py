@@ -90,12 +90,20 @@ def plain_states(
 
 
 def served(
-    trivial: Conversation, family: Family, reference: ReferenceRenderer, server: Endpoint
+    trivial: Conversation,
+    family: Family,
+    reference: ReferenceRenderer,
+    server: Endpoint,
+    *,
+    chats: bool,
 ) -> tuple[list[Finding], list[Case]]:
-    """Judge what the template and a server make of each effort; raises as `render` does."""
+    """Judge what the template and a server make of each effort; raises as `render` does.
+
+    `chats`: whether the server answers; `/tokenize` reads no effort.
+    """
     prompts = render(trivial, family, reference)
     states = plain_states(trivial, family, reference)
-    return judge(prompts, marked.ask(prompts, server), states, family)
+    return judge(prompts, marked.ask(prompts, server, chats=chats), states, family)
 
 
 def _wrongly_refused(reason: str, *, listed: bool) -> str:

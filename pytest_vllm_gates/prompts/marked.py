@@ -69,11 +69,16 @@ def render(
     return tuple(prompts)
 
 
-def ask(prompts: Iterable[MarkedPrompt], server: Endpoint) -> Iterator[ServedPrompt]:
-    """Yield what a server makes of the requests; without a route that tells, nothing."""
+def ask(
+    prompts: Iterable[MarkedPrompt], server: Endpoint, *, chats: bool = False
+) -> Iterator[ServedPrompt]:
+    """Yield what a server makes of the requests; without a route that tells, nothing.
+
+    `chats`: whether it may be asked for a token of an answer, too.
+    """
     for prompt in prompts:
         try:
-            served = served_prompts(server, prompt.body, chats=False)
+            served = served_prompts(server, prompt.body, chats=chats)
         except httpx.HTTPStatusError as error:
             status = error.response.status_code
             said = f"answered {status}{BROKEN}"
