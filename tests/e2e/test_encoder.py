@@ -65,6 +65,7 @@ def test_encoder_of_the_lane_is_the_second_rendering(tmp_path: Path, model: str)
     assert [effort.is_file() for effort in efforts] == [model == "deepseek/v4"] * 2
 
 
+@pytest.mark.slow
 def test_server_with_a_template_instead_of_the_encoder_fails(tmp_path: Path) -> None:
     folder = weights(tmp_path, "deepseek/v3.2")
     shutil.copy(miniatures.path("deepseek-v3.1") / "chat_template.jinja", folder)

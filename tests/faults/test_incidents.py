@@ -129,6 +129,7 @@ def test_wrong_answers_are_replayed(
         assert not all(response["same"] for response in replayed["attempts"][0]["responses"])
 
 
+@pytest.mark.slow
 def test_edited_template_is_replayed(
     upstream_field: Field, upstream: Upstream, shared: Served
 ) -> None:
