@@ -36,8 +36,10 @@ def faults(
     `pieces` and the marked `body` are those of `sent.mark`, `text` is the prompt.
     """
     dropped = {drop.what: drop for drop in family.prompt.drops}
-    if not family.prompt.names:
-        pieces = [piece for piece in pieces if piece.kind != sent.NAME]
+    unknown = set() if family.prompt.names else {sent.NAME}
+    if family.thinking is None:
+        unknown |= {sent.REASONING, sent.EARLIER_REASONING}
+    pieces = [piece for piece in pieces if piece.kind not in unknown]
     expected = [piece for piece in pieces if piece.kind not in dropped]
     kept = [
         piece

@@ -464,3 +464,12 @@ def test_an_effort_that_breaks_the_server_is_named(renderers: Renderers) -> None
     (finding,) = findings
     assert finding.case.traits == {"shape": "effort-max"}
     assert "the server answered 500, and 400 is due" in finding.says
+
+
+def test_no_reasoning_is_due_in_a_family_that_does_not_think(rendered: Rendered) -> None:
+    family, prompts = rendered("qwen3.5")
+    prompt, text = found(prompts, "tool-loop")
+    served = marked.ServedPrompt(prompt, "/x", text=without(sent.REASONING)(text, prompt))
+    quiet = family.model_copy(update={"thinking": None})
+    assert marked.incomplete((), [served], family)[0]
+    assert not marked.incomplete((), [served], quiet)[0]
