@@ -11,17 +11,16 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from pytest_vllm_gates.prompts import sent
+from pytest_vllm_gates.prompts import sent, turns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pytest_vllm_gates.catalog.family import Family, Tools
+    from pytest_vllm_gates.catalog.family import Family
     from pytest_vllm_gates.prompts.sent import Piece
 
-SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
-ANSWERING = (ASSISTANT, TOOL)
-ROLES = {"developer": SYSTEM}
+ANSWERING = (turns.ASSISTANT, turns.TOOL)
+ROLES = {"developer": turns.SYSTEM}
 """Roles that a prompt has no turn of their own for."""
 SHOWN = 80
 MOST_OBJECTS = 1000
@@ -46,7 +45,7 @@ def faults(
         for piece in pieces
         if piece.kind in dropped and not dropped[piece.kind].may_stay and piece.word in text
     ]
-    quotes = _quotes_markers(body, family)
+    quotes = turns.quotes_markers(body, family)
     lost = lost_pieces(expected, text, None if quotes else family)
     sentences = _missing(expected, lost)
     sentences += [
@@ -97,22 +96,19 @@ def lost_pieces(pieces: Sequence[Piece], text: str, family: Family | None) -> li
     assistant for calls, elsewhere for declarations. Without a `family` turns are not told apart.
     """
     lost = [piece for piece in pieces if piece.kind not in sent.SHARED and piece.word not in text]
-    turns = [*_turns(text, family)] if family else []
+    begun = [*turns.turns(text, family)] if family else []
     shared: dict[tuple[str, bool], list[Piece]] = {}
     for piece in pieces:
         if piece.kind in sent.SHARED:
             shared.setdefault((piece.word, piece.kind in sent.DECLARED), []).append(piece)
     for (word, declared), members in shared.items():
         places = [found.start() for found in re.finditer(word, text)]
-        here = [
-            at for at in places if not turns or (_turn_at(at, turns) in ANSWERING) is not declared
-        ]
-        lost += members[len(here) :]
+        if begun:
+            places = [
+                at for at in places if (turns.turn_at(at, begun) in ANSWERING) is not declared
+            ]
+        lost += members[len(places) :]
     return lost
-
-
-def _turn_at(at: int, turns: Sequence[tuple[int, str]]) -> str:
-    return next((role for begins, role in reversed(turns) if begins <= at), SYSTEM)
 
 
 def _missing(pieces: Sequence[Piece], missing: Sequence[Piece]) -> list[str]:
@@ -168,50 +164,19 @@ def _disordered(pieces: Sequence[Piece], text: str) -> list[str]:
 
 
 def _misplaced(pieces: Sequence[Piece], text: str, family: Family) -> list[str]:
-    turns = [*_turns(text, family)]
+    begun = [*turns.turns(text, family)]
     sentences = []
     for piece in pieces:
         if piece.role is None or piece.kind in sent.SHARED or piece.kind == sent.NAME:
             continue
         at = text.index(piece.word)
-        inside = _turn_at(at, turns)
+        inside = turns.turn_at(at, begun)
         role = ROLES.get(piece.role, piece.role)
-        if role == SYSTEM and family.prompt.system is None:
+        if role == turns.SYSTEM and family.prompt.system is None:
             continue  # nothing says where its text begins
         if inside != role:
             sentences.append(f"{piece.title} stands in a turn of {inside}")
     return sentences
-
-
-def _turns(text: str, family: Family) -> Iterator[tuple[int, str]]:
-    """Yield where each turn begins and whose it is, in order; a tool's result ends in the turn."""
-    prompt = family.prompt
-    opening = {prompt.user: USER, prompt.assistant: ASSISTANT}
-    if prompt.system:
-        opening[prompt.system] = SYSTEM
-    closing = ""
-    if family.tools:
-        before, _, after = family.tools.result.partition("RESULT")
-        opening.setdefault(_result_begins(before.partition("NAME")[0], family.tools), TOOL)
-        closing = after.strip()
-    words = sorted((*opening, *([closing] if closing else [])), key=len, reverse=True)
-    around = SYSTEM
-    for found in re.finditer("|".join(map(re.escape, filter(None, words))), text):
-        word = found.group()
-        if word in opening:
-            role = opening[word]
-            around = around if role == TOOL else role
-            yield found.start(), role
-        else:
-            yield found.end(), around
-
-
-def _result_begins(before: str, tools: Tools) -> str:
-    """Return what each of several results begins with: the last marker, or the last line."""
-    markers = [marker for marker in tools.markers if marker in before]
-    if markers:
-        return max(markers, key=before.rindex)
-    return before.strip().rpartition("\n")[2]
 
 
 def _rewritten(pieces: Sequence[Piece], text: str) -> list[str]:
@@ -302,14 +267,3 @@ def _inside(value: Any) -> Iterator[Any]:
         yield value
         for inner in value:
             yield from _inside(inner)
-
-
-def _quotes_markers(body: Mapping[str, Any], family: Family) -> bool:
-    """Return whether somebody writes the family's own markers, so that no turn can be told."""
-    words: Collection[str] = {
-        marker.strip()
-        for marker in (family.prompt.user, family.prompt.assistant, family.prompt.system or "")
-        if marker.strip()
-    } | set(family.markers)
-    said = json.dumps(body["messages"], ensure_ascii=False)
-    return any(json.dumps(word, ensure_ascii=False)[1:-1] in said for word in words)
