@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from pytest_vllm_gates.catalog import outside, plans, toml
 from pytest_vllm_gates.catalog.known_defects import EndingDefect
+from pytest_vllm_gates.catalog.prompt_format import Prompt
 from pytest_vllm_gates.catalog.toml import choose, fold
 from pytest_vllm_gates.errors import UserError
 
@@ -26,60 +27,6 @@ MAIN = "main"
 """The folder of the main line's goldens, beside those of the members."""
 TAKEN = ("baselines", "incidents")
 """Folders of `golden/` that belong to no family."""
-
-
-class Drop(toml.Record):
-    """Something that a client may send and the prompt format leaves out."""
-
-    what: str
-    """A kind of text, as `prompts/sent.py` names it: `earlier reasoning`."""
-    reference: str
-    may_stay: bool = False
-    """Whether some templates of the family keep it."""
-
-
-class DecidedRefusal(toml.Record):
-    """A conversation or a shape of messages that the template refuses, decided to be right."""
-
-    name: str
-    """Of a conversation, or of a shape (`data/shapes.toml`)."""
-    reason: str
-    reference: str
-
-
-class Prompt(toml.Record):
-    """The words of the prompt format: what the template writes and the tokenizer knows."""
-
-    system: str | None = None
-    """Absent where system text has no marker of its own."""
-    user: str
-    assistant: str
-    end_of_turn: str | None = None
-    """Absent where a turn ends with the next one's marker."""
-    stop_tokens: tuple[str, ...] = Field(min_length=1)
-    special_tokens: tuple[str, ...] = ()
-    encoder: str | None = None
-    """The module of vLLM's that writes prompts where the checkpoint has no template."""
-    prefix_stable: bool = False
-    """Whether another turn keeps the earlier turns' tokens, which prefix caching lives on."""
-    drops: tuple[Drop, ...] = ()
-    """What is sent and not written."""
-    adds: tuple[str, ...] = ()
-    """Texts that are written and that nobody sends, in prompts without tools."""
-    refuses: tuple[DecidedRefusal, ...] = ()
-    names: bool = False
-    """Whether the names of messages are written; most formats have no place for them."""
-
-    @property
-    def words(self) -> dict[str, str]:
-        """The markers by the names under which a conversation quotes them."""
-        return {
-            "system": self.system or "",
-            "user": self.user,
-            "assistant": self.assistant,
-            "end_of_turn": self.end_of_turn or "",
-            "stop": self.stop_tokens[0],
-        }
 
 
 class Thinking(toml.Record):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.prompt_format import Drop
     from pytest_vllm_gates.prompts.sent import Piece
 
 ANSWERING = (turns.ASSISTANT, turns.TOOL)
@@ -34,7 +35,7 @@ def faults(
 
     `pieces` and the marked `body` are those of `sent.mark`, `text` is the prompt.
     """
-    dropped = {drop.what: drop for drop in family.prompt.drops}
+    dropped: dict[str, Drop] = {drop.what: drop for drop in family.prompt.drops}
     unknown = set() if family.prompt.names else {sent.NAME}
     if family.thinking is None:
         unknown |= {sent.REASONING, sent.EARLIER_REASONING}

@@ -107,7 +107,7 @@ def served(
 
 
 def _wrongly_refused(reason: str, *, listed: bool) -> str:
-    """Return what is wrong with a refusal; '' where the template gives a reason of its own."""
+    """Return what is wrong with a refusal; '' where the template itself gives a reason."""
     said = refusals.in_words(reason)
     if listed:
         return f"the family file lists this effort, and the template refuses it: {said}"

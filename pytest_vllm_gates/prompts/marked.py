@@ -15,7 +15,7 @@ from pytest_vllm_gates.prompts import completeness, refusals, sent
 from pytest_vllm_gates.prompts.served import served_prompts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from pytest_vllm_gates.catalog.conversation import Conversation
     from pytest_vllm_gates.catalog.family import Family
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 20_000
 """Of a request that is marked: a long prompt loses nothing that a short one keeps."""
-TEMPLATE = "the template"
 BROKEN = ", and 400 is due where a request cannot be rendered"
 
 
@@ -122,57 +121,49 @@ def incomplete(
     prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt], family: Family
 ) -> tuple[list[Finding], list[Case]]:
     """Find what was sent and is not in a prompt as it should be."""
-    findings, cases = [], []
-    for prompt, text, route in _texts(prompts, served):
-        if route == TEMPLATE:
-            cases.append(prompt.case)
-        faults = completeness.faults(prompt.pieces, prompt.body, text, family)
-        findings += [Finding(prompt.case, _by(route, fault)) for fault in faults]
-    return _once(findings), cases
+    return _judged(
+        prompts,
+        served,
+        lambda prompt, text: completeness.faults(prompt.pieces, prompt.body, text, family),
+    )
 
 
 def unsent(
     prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt], family: Family
 ) -> tuple[list[Finding], list[Case]]:
     """Find what is in a prompt without tools and was not sent."""
+
+    def faults(prompt: MarkedPrompt, text: str) -> list[str]:
+        added = completeness.unsent(text, prompt.pieces, family)
+        return [fault for fault in (added, completeness.begins_twice(text, family)) if fault]
+
+    return _judged(
+        (prompt for prompt in prompts if not prompt.body.get("tools")),
+        (answer for answer in served if not answer.of.body.get("tools")),
+        faults,
+    )
+
+
+def _judged(
+    prompts: Iterable[MarkedPrompt],
+    served: Iterable[ServedPrompt],
+    faults: Callable[[MarkedPrompt, str], list[str]],
+) -> tuple[list[Finding], list[Case]]:
+    """Judge the template's prompts, and of the server's what they alone show."""
     findings, cases = [], []
-    for prompt, text, route in _texts(prompts, served):
-        if prompt.body.get("tools"):
-            continue
-        if route == TEMPLATE:
-            cases.append(prompt.case)
-        faults = (
-            completeness.unsent(text, prompt.pieces, family),
-            completeness.begins_twice(text, family),
-        )
-        findings += [Finding(prompt.case, _by(route, fault)) for fault in faults if fault]
-    return _once(findings), cases
-
-
-def _texts(
-    prompts: Iterable[MarkedPrompt], served: Iterable[ServedPrompt]
-) -> Iterator[tuple[MarkedPrompt, str, str]]:
+    of_template: set[tuple[str, str]] = set()
     for prompt in prompts:
         if isinstance(prompt.outcome, Rendering):
-            yield prompt, prompt.outcome.text, TEMPLATE
+            cases.append(prompt.case)
+            for fault in faults(prompt, prompt.outcome.text):
+                of_template.add((prompt.conversation.name, fault))
+                findings.append(Finding(prompt.case, fault))
     for answer in served:
-        if answer.text:
-            yield answer.of, answer.text, answer.route
-
-
-def _by(route: str, fault: str) -> str:
-    return fault if route == TEMPLATE else f"{fault} (as the server renders it, {route})"
-
-
-def _once(findings: list[Finding]) -> list[Finding]:
-    """Leave out what the server's prompt shows as the template's own does."""
-    said = {(finding.case.name, finding.says) for finding in findings}
-    return [
-        finding
-        for finding in findings
-        if " (as the server renders it, " not in finding.says
-        or (finding.case.name, finding.says.rpartition(" (as the server ")[0]) not in said
-    ]
+        for fault in faults(answer.of, answer.text) if answer.text else ():
+            if (answer.of.conversation.name, fault) not in of_template:
+                says = f"{fault} (as the server renders it, {answer.route})"
+                findings.append(Finding(answer.of.case, says))
+    return findings, cases
 
 
 def _sent_by(prompt: MarkedPrompt) -> str:

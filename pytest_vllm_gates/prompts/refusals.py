@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytest_vllm_gates.catalog.conversation import Conversation
-    from pytest_vllm_gates.catalog.family import DecidedRefusal, Family
+    from pytest_vllm_gates.catalog.family import Family
+    from pytest_vllm_gates.catalog.prompt_format import DecidedRefusal
 
 SENTENCES = {
     r'can only concatenate str \(not "(?:dict|list)"\) to str': (

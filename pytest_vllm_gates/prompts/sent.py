@@ -1,4 +1,4 @@
-"""Marks every text of a chat request with a word of its own, to be found again in the prompt.
+"""Marks every text of a chat request with a unique word, to be found again in the prompt.
 
 `mark` takes any request and returns it with its `Piece`s: what a client sends, text by text.
 """
@@ -92,8 +92,8 @@ class _Marker:
 
     def name(self, name: str, kind: str, title: str, place: Place = NOWHERE) -> str:
         """Return a name with its word after it."""
-        word = self.names.setdefault((_family_of(kind), name), "") or self.word()
-        self.names[_family_of(kind), name] = word
+        key = ("function" if kind in (TOOL, CALL, NAME) else "parameter", name)
+        word = self.names[key] = self.names.get(key) or self.word()
         self.add(Piece(kind, title, word, *place))
         return f"{name}_{word}"
 
@@ -114,10 +114,6 @@ def mark(body: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Piece, ...]]:
         for number, message in enumerate(messages)
     ]
     return marked, tuple(marker.pieces)
-
-
-def _family_of(kind: str) -> str:
-    return "function" if kind in (TOOL, CALL, NAME) else "parameter"
 
 
 def _message(

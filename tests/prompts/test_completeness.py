@@ -6,11 +6,11 @@ import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
-from pytest_vllm_gates.catalog import family as families
+from pytest_vllm_gates.catalog import family as families, prompt_format
 from pytest_vllm_gates.catalog.checkpoint import Checkpoint
 from pytest_vllm_gates.catalog.conversation import load_all, shapes
 from pytest_vllm_gates.catalog.known_defects import sort_findings
@@ -473,3 +473,8 @@ def test_no_reasoning_is_due_in_a_family_that_does_not_think(rendered: Rendered)
     quiet = family.model_copy(update={"thinking": None})
     assert marked.incomplete((), [served], family)[0]
     assert not marked.incomplete((), [served], quiet)[0]
+
+
+def test_a_family_file_may_drop_every_kind_and_no_other() -> None:
+    kinds = {value for name, value in vars(sent).items() if name.isupper() and type(value) is str}
+    assert kinds - {sent.LETTERS} == set(get_args(prompt_format.Kind))

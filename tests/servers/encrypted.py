@@ -1,7 +1,7 @@
 """TLS before a server of the tests, as a gateway has it.
 
 Use `EncryptedServer` to reach any server that speaks plain HTTP over TLS; it passes bytes on as
-they come, each piece in a record of its own.
+they come, each piece in a separate record.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ CALL = {"name": "get_weather", "arguments": '{"city": "Oslo"}'}
 USAGE = {"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12}
 DEATHS = {
     "dies-after": "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
-    "fills-after": "OSError: [Errno 28] No space left on device: '/root/.cache/vllm/x.so'",
+    "fills-after": "OSError: [Errno 28] No space left on device: '/cache/vllm/x.so'",
 }
 CAUSE = "No available memory for the cache blocks."
 SLEEPER = "import os, time; os.setsid(); time.sleep(600)"
