@@ -99,7 +99,7 @@ def described(revision: Revision, family: Family) -> list[str]:
         if kept != of:
             lines.append(f"{kind}: {kept} of {of} are in the prompts")
     lines += [
-        f"thinking {state}: the prompt ends in {text[-TAIL:]!r}"
+        f"thinking {state}: the prompt ends in {_end(text, family)!r}"
         for state, text in revision.states.items()
     ]
     lines += [
@@ -118,9 +118,9 @@ def changes(old: Revision, new: Revision, family: Family) -> list[str]:
     lines = [*_kept_otherwise(old, new), *_refused_otherwise(old, new)]
     for state, text in new.states.items():
         before = old.states.get(state, "")
-        if text[-TAIL:] != before[-TAIL:]:
+        if (end := _end(text, family)) != _end(before, family):
             lines.append(
-                f"thinking {state}: the prompt ends in {text[-TAIL:]!r}, it was {before[-TAIL:]!r}"
+                f"thinking {state}: the prompt ends in {end!r}, it was {_end(before, family)!r}"
             )
     if (now := new.unsent(family)) != old.unsent(family):
         lines.append(f"without a system message {now or 'the prompt holds what was sent alone'}")
@@ -132,6 +132,12 @@ def changes(old: Revision, new: Revision, family: Family) -> list[str]:
     if new.stops != old.stops:
         lines.append(f"answers stop at the ids {sorted(new.stops)}, it was {sorted(old.stops)}")
     return lines + _worded_otherwise(old, new)
+
+
+def _end(text: str, family: Family) -> str:
+    """Return a prompt from where the assistant is to go on."""
+    _, marker, tail = text.rpartition(family.prompt.assistant)
+    return f"{marker}{tail}" if marker else text[-TAIL:]
 
 
 def _count(pieces: Iterable[Piece], kind: str) -> int:
