@@ -5,19 +5,21 @@ A connection is not used again: the server may close an idle one just as the nex
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import httpcore2 as httpcore
 import httpx2 as httpx
 
+from pytest_vllm_gates.client import sockets
 from pytest_vllm_gates.client.bounds import Interrupted
+from pytest_vllm_gates.client.sockets import CONNECTIONS
 from pytest_vllm_gates.errors import UserError
 
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import Iterable
 
@@ -28,85 +30,54 @@ if TYPE_CHECKING:
 MOST_AT_ONCE = 256
 
 
-class Connections:
-    """All connections of this process, so that Ctrl-C can end them at once.
-
-    `end` may be called from a signal handler: it takes no lock.
-    """
-
-    def __init__(self) -> None:
-        self._streams: dict[int, BoundedStream] = {}
-        self._ended = False
-
-    def begin(self) -> None:
-        """Allow requests."""
-        self._ended = False
-
-    def end(self) -> None:
-        """Give up every request under way, and send none until `begin`."""
-        self._ended = True
-        for stream in list(self._streams.values()):
-            stream.shut()
-
-    def check(self) -> None:
-        """Raise `Interrupted` after `end`."""
-        if self._ended:
-            raise Interrupted("the run was interrupted")
-
-    def add(self, stream: BoundedStream) -> None:
-        """Remember a connection while it is open."""
-        self._streams[id(stream)] = stream
-
-    def remove(self, stream: BoundedStream) -> None:
-        """Forget a connection."""
-        self._streams.pop(id(stream), None)
-
-
-CONNECTIONS = Connections()
-
-
 class BoundedStream(httpcore.NetworkStream):
-    """A connection that reads within a budget."""
+    """A connection that reads within a budget, until the run is cut off."""
 
-    def __init__(self, stream: httpcore.NetworkStream, budget: Budget) -> None:
-        self._stream = stream
+    def __init__(self, connection: socket.socket, budget: Budget) -> None:
+        self._connection = connection
         self._budget = budget
-        CONNECTIONS.add(self)
+        try:
+            CONNECTIONS.add(connection)
+        except Interrupted:
+            self.close()
+            raise
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has come; raises `LimitExceeded` or `Interrupted` beside httpcore's own."""
         CONNECTIONS.check()
-        wait_s = self._budget.timeout(timeout)
+        self._connection.settimeout(self._budget.timeout(timeout))
         try:
-            data = self._stream.read(max_bytes, wait_s)
-        except httpcore.NetworkError:
-            CONNECTIONS.check()
-            raise
-        except httpcore.ReadTimeout:
+            data = self._connection.recv(max_bytes)
+        except TimeoutError as error:
             # The shorter of two times is over: the budget's raises under its own name.
             self._budget.timeout(timeout)
-            raise
+            raise httpcore.ReadTimeout(str(error)) from error
+        except OSError as error:
+            CONNECTIONS.check()
+            raise httpcore.ReadError(str(error)) from error
         if not data:
             CONNECTIONS.check()
         self._budget.received(data)
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send bytes."""
+        """Send bytes; raises `Interrupted` beside httpcore's own."""
         CONNECTIONS.check()
-        self._stream.write(buffer, timeout)
+        view = memoryview(buffer)
+        try:
+            while view:
+                self._connection.settimeout(timeout)
+                view = view[self._connection.send(view) :]
+        except TimeoutError as error:
+            raise httpcore.WriteTimeout(str(error)) from error
+        except OSError as error:
+            CONNECTIONS.check()
+            raise httpcore.WriteError(str(error)) from error
 
     def close(self) -> None:
         """Close the connection."""
-        CONNECTIONS.remove(self)
-        self._stream.close()
-
-    def shut(self) -> None:
-        """Shut the connection: a thread that waits on it reads its end."""
-        connection = self._stream.get_extra_info("socket")
-        if isinstance(connection, socket.socket):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        CONNECTIONS.remove(self._connection)
+        self._connection.close()
 
     def start_tls(
         self,
@@ -114,21 +85,34 @@ class BoundedStream(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
-        """Encrypt the connection."""
-        CONNECTIONS.remove(self)
-        stream = self._stream.start_tls(ssl_context, server_hostname, timeout)
-        return BoundedStream(stream, self._budget)
+        """Encrypt the connection; raises `Interrupted` beside httpcore's own."""
+        CONNECTIONS.remove(self._connection)
+        try:
+            encrypted = sockets.encrypt(self._connection, ssl_context, server_hostname, timeout)
+        except TimeoutError as error:
+            self.close()
+            raise httpcore.ConnectTimeout(str(error)) from error
+        except OSError as error:
+            self.close()
+            raise httpcore.ConnectError(str(error)) from error
+        except Interrupted:
+            self.close()
+            raise
+        return BoundedStream(encrypted, self._budget)
 
     def get_extra_info(self, info: str) -> Any:
-        """Return what is known of the connection."""
-        return self._stream.get_extra_info(info)
+        """Return what is known of the connection: `socket` and `ssl_object`, as httpcore asks."""
+        if info == "socket":
+            return self._connection
+        if info == "ssl_object" and hasattr(self._connection, "selected_alpn_protocol"):
+            return self._connection
+        return None
 
 
 class BoundedBackend(httpcore.NetworkBackend):
     """Connects for the request whose budget this thread has set."""
 
     def __init__(self) -> None:
-        self._backend = httpcore.SyncBackend()
         self._thread = threading.local()
 
     def turn_to(self, budget: Budget) -> None:
@@ -140,17 +124,21 @@ class BoundedBackend(httpcore.NetworkBackend):
         host: str,
         port: int,
         timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[SOCKET_OPTION] | None = None,
+        local_address: str | None = None,  # noqa: ARG002 - httpcore's interface
+        socket_options: Iterable[SOCKET_OPTION] | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
         """Connect; raises `Interrupted` beside httpcore's own."""
-        CONNECTIONS.check()
-        stream = self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
-        return BoundedStream(stream, self._thread.budget)
+        try:
+            connection = sockets.connect(host, port, timeout)
+        except TimeoutError as error:
+            raise httpcore.ConnectTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore.ConnectError(str(error)) from error
+        return BoundedStream(connection, self._thread.budget)
 
     def sleep(self, seconds: float) -> None:
         """Wait between two tries."""
-        self._backend.sleep(seconds)
+        time.sleep(seconds)
 
 
 def tls(verify: bool | str) -> ssl.SSLContext:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest_vllm_gates.client.network import Connections
+    from pytest_vllm_gates.client.sockets import Connections
     from pytest_vllm_gates.session.run import Run
 
 QUIET_S = 10.0
 """How long after the first Ctrl-C another one changes nothing: the run is ending."""
-NETWORK = "pytest_vllm_gates.client.network"
+SOCKETS = "pytest_vllm_gates.client.sockets"
 
 
 class InterruptHandler:
@@ -61,8 +61,8 @@ class InterruptHandler:
 
 def _connections() -> Connections | None:
     """Return this process's connections; None where nothing was asked yet."""
-    network = sys.modules.get(NETWORK)
-    return network.CONNECTIONS if network else None
+    sockets = sys.modules.get(SOCKETS)
+    return sockets.CONNECTIONS if sockets else None
 
 
 def note(run: Run) -> None:

@@ -17,7 +17,7 @@ from survivors import until
 
 from pytest_vllm_gates.client import http, recorder
 from pytest_vllm_gates.client.bounds import Bounds, Interrupted, LimitExceeded
-from pytest_vllm_gates.client.network import CONNECTIONS
+from pytest_vllm_gates.client.sockets import CONNECTIONS
 
 if TYPE_CHECKING:
     import socket
