@@ -1,9 +1,9 @@
 """Runs one command and ends its whole process tree when the calling process ends.
 
-A program of its own, standard library only (`python -I -S guard.py SECONDS COMMAND…`). Its standard
-input is a pipe whose other end only the calling process has open: end of file means "stop", whether
-the caller closed it or was killed with SIGKILL. It exits as the command did (128 + signal for a
-signal).
+A program of its own, standard library only (`python -I -S guard.py SECONDS TOLD COMMAND…`). TOLD is
+the descriptor to which it writes the id of the command's process group. Its standard input is a
+pipe whose other end only the calling process has open: end of file means "stop", whether the caller
+closed it or was killed with SIGKILL. It exits as the command did (128 + signal for a signal).
 
 The command's output goes through the guard, which redacts the secrets of the environment and of
 the arguments: they never reach the log.
@@ -183,6 +183,8 @@ def watch(inner: int, reported: int, segments: Segments) -> int:
 def run(outer_lives: int, segments: Segments) -> int:
     """Start the command and end its tree when it, or whichever waits for it, has ended."""
     grace_s = float(sys.argv[1])
+    told = int(sys.argv[2])
+    command = sys.argv[3:]
     guard = os.getpid()
 
     def in_child() -> None:
@@ -194,7 +196,7 @@ def run(outer_lives: int, segments: Segments) -> int:
 
     try:
         child = subprocess.Popen(
-            sys.argv[2:],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -202,8 +204,10 @@ def run(outer_lives: int, segments: Segments) -> int:
             preexec_fn=in_child,  # noqa: PLW1509 - one thread
         )
     except OSError as error:
-        print(f"cannot start {sys.argv[2]}: {error.strerror}", file=sys.stderr, flush=True)
+        print(f"cannot start {command[0]}: {error.strerror}", file=sys.stderr, flush=True)
         return 127
+    with contextlib.suppress(OSError):  # the caller is gone
+        os.write(told, f"{child.pid}\n".encode("ascii"))
     assert child.stdout is not None  # noqa: S101 - asked for above
     passing_on = threading.Thread(target=pass_on, args=(child.stdout.fileno(), 1), daemon=True)
     passing_on.start()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pytest_vllm_gates.descriptors import readable
 from pytest_vllm_gates.process.guard import descendants, parents, signal_all
+from pytest_vllm_gates.process.orphans import Orphans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -80,7 +81,8 @@ class GuardedProcess:
         # Both guards have the other end open, and nothing else: it ends with the last of them.
         self._guards: int | None
         self._guards, held = os.pipe()
-        guard = [sys.executable, "-I", "-S", str(GUARD), str(orphaned_s)]
+        self._orphans = Orphans()
+        guard = [sys.executable, "-I", "-S", str(GUARD), str(orphaned_s), str(held)]
         try:
             with log.open("ab") as output:
                 self._guard = subprocess.Popen(
@@ -88,7 +90,7 @@ class GuardedProcess:
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env=dict(env),
+                    env={**env, **self._orphans.environment},
                     cwd=cwd,
                     pass_fds=[held],
                     process_group=0,
@@ -139,13 +141,23 @@ class GuardedProcess:
         return status
 
     def _guards_ended(self, timeout: float) -> bool:
-        """Return whether the inner guard, too, is gone: it ends the tree of one that was killed."""
+        """Return whether the inner guard, too, is gone: it ends the tree of one that was killed.
+
+        Where both were killed, the tree is ended here.
+        """
         if self._guards is None:
             return True
         self._killed_at = self._killed_at or time.monotonic()
-        ended = bool(readable([self._guards], timeout))
+        deadline = time.monotonic() + timeout
+        ended = False
+        while not ended and readable([self._guards], deadline - time.monotonic()):
+            told = os.read(self._guards, 64)
+            self._orphans.told += told
+            ended = not told
         if ended or time.monotonic() - self._killed_at > HURRY_S:
             self._close_guards()
+            if (self._guard.poll() or 0) < 0:
+                self._orphans.end()
         return self._guards is None
 
     def _close_guards(self) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE = Path(pytest_vllm_gates.__file__).parent
+UNTOLD = ["-1"]
+"""No descriptor for the process group's id: nobody reads it here."""
 
 
 def needed(path: Path) -> Iterator[str]:
@@ -104,7 +106,7 @@ def test_last_line_sets_the_grace_period(last_line: str) -> None:
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN)"
     code = f"{deaf}; print(flush=True); time.sleep(60)"
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", str(GUARD), "0.4", sys.executable, "-c", code],
+        [sys.executable, "-I", "-S", str(GUARD), "0.4", *UNTOLD, sys.executable, "-c", code],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -118,7 +120,7 @@ def test_last_line_sets_the_grace_period(last_line: str) -> None:
 
 def written(code: str, *arguments: str, **environment: str) -> str:
     """Return what comes of a program's output."""
-    argv = [sys.executable, "-I", "-S", str(GUARD), "0.5"]
+    argv = [sys.executable, "-I", "-S", str(GUARD), "0.5", *UNTOLD]
     with subprocess.Popen(
         [*argv, sys.executable, "-I", "-S", "-c", code, *arguments],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -165,8 +167,9 @@ def test_prompts_in_the_log_are_dropped_on_request() -> None:
 
 def test_line_without_newline_is_passed_on_at_once() -> None:
     code = WRITE + "write('one two three four five '); time.sleep(60)"
+    command = [sys.executable, "-I", "-S", "-c", code]
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", str(GUARD), "0", sys.executable, "-I", "-S", "-c", code],
+        [sys.executable, "-I", "-S", str(GUARD), "0", *UNTOLD, *command],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -178,7 +181,7 @@ def test_full_log_does_not_block_the_command() -> None:
     code = "for at in range(9000): print('x' * 80)\nsys.exit(7)"
     full = Path("/dev/full").open("wb")  # noqa: SIM115 - closed below
     with full, subprocess.Popen(
-        [sys.executable, "-I", "-S", str(GUARD), "0", sys.executable, "-c", WRITE + code],
+        [sys.executable, "-I", "-S", str(GUARD), "0", *UNTOLD, sys.executable, "-c", WRITE + code],
         stdin=subprocess.PIPE, stdout=full, stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
         begun = time.monotonic()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SEED = 28
 PARTS = ["runner", "server", "worker", "runner+outer guard", "runner+inner guard"]
-GUARDS = ["outer guard", "inner guard"]
+GUARDS = ["outer guard", "inner guard", "outer guard+inner guard"]
 AT_ONCE = 5
 LATEST_S = 1.2
 BATCHES = 10

@@ -120,7 +120,7 @@ def test_working_directory_and_environment_are_passed_on(tmp_path: Path, log: Pa
         [sys.executable, "-I", "-S", "-c", code], env={"ONLY": "1"}, log=log, cwd=tmp_path
     )
     process.wait(10)
-    assert log.read_text() == f"{tmp_path} ['ONLY']\n"
+    assert log.read_text() == f"{tmp_path} ['GATES_GUARDED', 'ONLY']\n"
 
 
 def test_stop_sends_sigterm_first(start: Start, log: Path) -> None:
