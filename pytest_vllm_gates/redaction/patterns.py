@@ -79,29 +79,31 @@ _IN_PROMPTS = (
         r"([A-Za-z0-9%_~+/=.-]{6,})",
     ),
     ("key=", r"(?<=[?&]key=)([A-Za-z0-9%_~+/=.-]{6,})"),
+    # Azure: a shared access signature, the key of an account.
+    ("sig=", r"(?<=[?&]sig=)([A-Za-z0-9%+/=_-]{16,})"),
+    ("AccountKey=", r"([A-Za-z0-9+/=]{20,})"),
+    ("SharedAccessKey=", r"([A-Za-z0-9+/=]{20,})"),
+    # Telegram: a bot's number and its key.
+    (":AA", r"(?<=\d{8}:AA)([A-Za-z0-9_-]{33})(?![\w-])"),
+    # Webhooks of services that many hosts have.
+    (".webhook.office.com/", r"([^\s\"'<>\\]{10,})"),
+    (".logic.azure.com", r"(?::443)?/([^\s\"'<>\\]{10,})"),
+    ("chat.googleapis.com/v1/spaces/", r"([^\s\"'<>\\]{10,})"),
 )
 # Elsewhere than in prompts; each begins with its anchor or has it.
 _ELSEWHERE = (
     # A header in capitals, and a scheme whose fields are all of the line.
     ("uthorization", rf"{_HEADER}[Dd]igest[ \t]+([^\r\n\\]{{6,}})"),
     ("UTHORIZATION", rf"{_HEADER}(?i:{_SCHEME})?([^\s\"'\\,\[\]]{{6,}})"),
-    # Azure: a shared access signature, an account's key, the secret of an application.
-    ("sig=", r"(?<=[?&; ]sig=)([A-Za-z0-9%+/=_-]{16,})"),
-    ("AccountKey=", r"([A-Za-z0-9+/=]{20,})"),
-    ("SharedAccessKey=", r"([A-Za-z0-9+/=]{20,})"),
+    # Azure: a shared access signature.
+    ("sig=", r"(?<=[; ]sig=)([A-Za-z0-9%+/=_-]{16,})"),
     # HashiCorp: a Vault of before 1.10, Terraform Cloud.
     ("s.", r"(?<![\w.)\]-]s\.)(?=[A-Za-z]{0,23}\d)(?=[a-z0-9]{0,23}[A-Z])[A-Za-z0-9]{24}(?!\w)"),
-    # Telegram: a bot's number and its key.
-    (":AA", r"(?<=\d{8}:AA)([A-Za-z0-9_-]{33})(?![\w-])"),
     # Discord: the bot's number, a time and a signature.
     *(
         (first, rf"(?<![\w-]{first})[\w-]{{22,25}}\.[\w-]{{6}}\.[\w-]{{27,}}")
         for first in ("MT", "MD", "Mz", "Nj", "Nz", "OD", "OT", "Mj", "ND", "NT")
     ),
-    # Webhooks of services that many hosts have.
-    (".webhook.office.com/", r"([^\s\"'<>\\]{10,})"),
-    (".logic.azure.com", r"(?::443)?/([^\s\"'<>\\]{10,})"),
-    ("chat.googleapis.com/v1/spaces/", r"([^\s\"'<>\\]{10,})"),
     # curl's user and password.
     ("curl ", r"(?:[^\r\n]{0,200}? )?(?:-u|--user)[ =]?[\"']?([^\s:\"']{1,80}:[^\s\"']{3,})"),
 )
@@ -123,13 +125,13 @@ def shapes() -> tuple[Shape, ...]:
         table = tomllib.load(file)
     return (
         *(
-            _shape(text, _listed(text, entry, table), prompts=entry.get("prompts", False))
+            _shape(text, _listed(text, entry, table), prompts=entry.get("prompts", True))
             for entry in table["shapes"]
             for text in entry["begins"]
         ),
         *(_shape(text, re.escape(text) + rest, prompts=True) for text, rest in _IN_PROMPTS),
         *(_shape(text, re.escape(text) + rest, prompts=False) for text, rest in _ELSEWHERE),
-        *(_shape(text, pattern, prompts=False) for text, pattern in _WITH_HEAD),
+        *(_shape(text, pattern, prompts=True) for text, pattern in _WITH_HEAD),
     )
 
 

@@ -25,6 +25,7 @@ TIMES = 4
 # Fields of a list's members that are a name and its value, as in a HAR file or a container's env.
 _NAME_FIELDS = ("name", "key")
 _VALUE_FIELD = "value"
+_DATA_URL = re.compile(r";base64,[A-Za-z0-9+/=]*+")
 _USERINFO = re.compile(r"://([^/\s?#\"'<>\\]+)@")
 
 
@@ -209,8 +210,8 @@ class Redactor:
     def prompt(self, value: Any) -> Any:
         """Return a prompt, or a JSON value of prompts, with every secret in it replaced.
 
-        Prompts are sent again and compared: known secrets are found, and fewer shapes than in
-        other texts, none by the names before them.
+        Prompts are sent again and compared: known secrets are found, and issuers' shapes outside
+        of images, but none by the names before them.
         """
         if isinstance(value, dict):
             return {name: self.prompt(member) for name, member in value.items()}
@@ -239,7 +240,7 @@ class Redactor:
 
     def _prompt(self, text: str) -> str:
         for _ in range(TIMES):
-            clean = without(text, self._spans(text, prompt=True))
+            clean = without(text, self._spans(text, KeyBlock(), prompt=True))
             if clean == text:
                 break
             text = clean
@@ -275,15 +276,23 @@ class Redactor:
                 yield from everywhere(spelling, text)
         for spelling in self._spaced:
             yield from everywhere(spelling, text)
-        for shape in patterns.shapes():
-            if (shape.prompts or not prompt) and shape.letters <= letters and shape.anchor in words:
-                yield from shape.spans(text)
+        yield from _shapes(text, words, letters, prompt=prompt)
         if not prompt:
             if names := pairs.names_in(words):
                 yield from pairs.spans(text, names)
             yield from library.spans(text, words, letters)
-            if block is not None:
-                yield from block.spans(text)
+        if block is not None:
+            yield from block.spans(text)
+
+
+def _shapes(text: str, words: str, letters: set[str], *, prompt: bool) -> Iterator[Span]:
+    # An image in a prompt has every short text in it somewhere.
+    images = [match.span() for match in _DATA_URL.finditer(text)] if prompt else []
+    for shape in patterns.shapes():
+        if (shape.prompts or not prompt) and shape.letters <= letters and shape.anchor in words:
+            for begin, end in shape.spans(text):
+                if not any(first <= begin < last for first, last in images):
+                    yield begin, end
 
 
 def of_process(environment: Mapping[str, str], arguments: Sequence[str] = ()) -> Redactor:

@@ -234,6 +234,8 @@ def command(plan: LaunchPlan, port: int, alias: str) -> list[str]:
         flags.serving(plan.family, plan.checkpoint, plan.lane),
     )
     served.pop("api_key", None)  # each boot has a key of its own, in its environment
+    if _hub_token(plan):
+        del served["hf_token"]  # it stands in the environment, too
     arguments = flags.command_line(served)
     if plan.demands_key:
         arguments += key_demand.ARGUMENTS
@@ -244,14 +246,25 @@ def command(plan: LaunchPlan, port: int, alias: str) -> list[str]:
 
 
 def environment(plan: LaunchPlan, api_key: str) -> dict[str, str]:
-    """Return the server's environment: this one's, the lane's, the key and the overlay."""
+    """Return the server's environment: this one's, the lane's, the key and the overlay.
+
+    A token of the flags stands here: every user of the machine can read a command line (proc(5)).
+    """
     server = {"VLLM_API_KEY": api_key}
+    if token := _hub_token(plan):
+        server["HF_TOKEN"] = token
     if plan.checkpoint.folder:
         server["HF_HUB_OFFLINE"] = "1"
     variables = lane_environment(plan.lane, plan.python, plan.overlay, plan.env, server)
     if plan.demands_key:
         variables["PYTHONPATH"] = key_demand.import_path(variables)
     return variables
+
+
+def _hub_token(plan: LaunchPlan) -> str | None:
+    """Return the Hub's token of the flags; `hf_token = true` is none: vLLM then reads its file."""
+    token = flags.serving(plan.family, plan.checkpoint, plan.lane).get("hf_token")
+    return token if isinstance(token, str) else None
 
 
 def free_port() -> int:

@@ -39,6 +39,25 @@ def test_no_part_of_any_secret_is_left_in_any_text(seed: int) -> None:
         assert not left(secret, b"".join(pieces).decode()), (secret.kind, "in pieces")
 
 
+# It begins with "s.", as does much of a program.
+NOT_IN_PROMPTS = {"Vault of before 1.10"}
+
+
+@given(st.integers(min_value=0))
+@settings(max_examples=15, deadline=None)
+def test_issued_secrets_and_private_keys_are_found_in_prompts(seed: int) -> None:
+    random = seeded(seed)
+    for secret in [*made(random)]:
+        if secret.kind in NAMED or secret.kind in NOT_IN_PROMPTS:
+            continue
+        for text in (secret.text, f"why is {secret.text} refused?", f"run\n\t{secret.text}\nok"):
+            request = {"messages": [{"role": "user", "content": text}]}
+            clean = Redactor().body(json.dumps(request).encode()).decode()
+            assert json.loads(clean)["messages"][0]["role"] == "user"
+            assert not left(secret, clean), (secret.kind, clean)
+            assert not left(secret, json.dumps(Redactor().prompt(request))), secret.kind
+
+
 @pytest.mark.parametrize(
     "label",
     ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY",

@@ -56,6 +56,22 @@ def test_lane_flags_beat_checkpoint_flags(plan: launch.LaunchPlan) -> None:
     assert argv.count("--max-model-len") == 1
 
 
+@pytest.mark.parametrize("name", ["hf_token", "hf-token"])
+def test_hub_token_of_the_flags_stands_in_no_command_line(
+    plan: launch.LaunchPlan, name: str
+) -> None:
+    own = replace(plan, lane=plan.lane.model_copy(update={"serve": {name: "letmein-hub"}}))
+    argv = launch.command(own, 1, "a")
+    assert "--hf-token" not in argv
+    assert "letmein-hub" not in " ".join(argv)
+    assert launch.environment(own, "k")["HF_TOKEN"] == "letmein-hub"
+
+
+def test_token_file_of_the_hub_stays_a_flag(plan: launch.LaunchPlan) -> None:
+    own = replace(plan, lane=plan.lane.model_copy(update={"serve": {"hf_token": True}}))
+    assert "--hf-token" in launch.command(own, 1, "a")
+
+
 def test_a_command_lanes_placeholders_are_filled(plan: launch.LaunchPlan) -> None:
     argv = launch.command(replace(plan, lane=lane(
         "docker", "run", "-p", "{port}:{port}", "image", "--of={model}",
