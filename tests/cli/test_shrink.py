@@ -225,6 +225,7 @@ def test_incident_of_a_conversation_is_shrunk_on_the_projects_lane(
     assert f"send it again: pytest --repro {smaller.folder} --lane fake mine" in output
 
 
+@pytest.mark.slow
 def test_only_the_cause_of_the_fault_remains(
     tmp_path: Path,
     fakes: Fakes,

@@ -221,6 +221,7 @@ def test_idle_server_ends_after_its_limit(project: Project) -> None:
     until(lambda: not kept_entries())
 
 
+@pytest.mark.slow
 def test_run_sets_a_new_idle_limit_of_the_server_it_uses(
     project: Project,
 ) -> None:
@@ -261,6 +262,7 @@ def test_a_server_that_dies_of_a_test_is_not_kept(project: Project) -> None:
     assert kept_entries() == []
 
 
+@pytest.mark.slow
 def test_death_of_an_attached_kept_server_is_reported(project: Project) -> None:
     project.gates("--keep-server", "-k", "reports_its", faults="dies-after:3")
     pids = processes(only_entry())
@@ -315,7 +317,11 @@ def test_unhealthy_kept_server_is_replaced(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("number", "booted"),
-    [(signal.SIGKILL, True), (signal.SIGKILL, False), (signal.SIGINT, False)],
+    [
+        (signal.SIGKILL, True),
+        pytest.param(signal.SIGKILL, False, marks=pytest.mark.slow),
+        (signal.SIGINT, False),
+    ],
 )
 def test_only_booted_servers_outlive_an_interrupted_run(
     project: Project, number: int, *, booted: bool
@@ -367,6 +373,7 @@ def test_attached_server_is_not_kept(project: Project, fakes: Fakes) -> None:
     assert "server is left up" not in result.stdout.str()
 
 
+@pytest.mark.slow
 def test_baseline_needs_a_new_boot(project: Project) -> None:
     keep(project)
     result = keep(project, "--update-baseline")

@@ -154,7 +154,7 @@ def test_servers_log_has_none(secrets: list[Planted], tmp_path: Path) -> None:
     assert leaks(secrets, {"log": log.read_text()}) == []
 
 
-@pytest.mark.parametrize("json_", [[], ["--json"]])
+@pytest.mark.parametrize("json_", [[], pytest.param(["--json"], marks=pytest.mark.slow)])
 def test_explain_has_none(
     secrets: list[Planted], tmp_path: Path, capsys: pytest.CaptureFixture[str], json_: list[str]
 ) -> None:

@@ -193,6 +193,7 @@ def test_port_in_use_is_retried_with_another(
     assert "Address already in use" in log.with_name("server.log").read_text()
 
 
+@pytest.mark.slow
 def test_port_in_use_on_every_try_is_reported(
     boots: Boots, taken_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def test_whole_server_is_paused_except_its_guards(
         assert (measured.processes(), measured.stoppable()) == ([40, 41, 42, 43], [42, 43])
 
 
+@pytest.mark.slow
 def test_whole_measurement_uses_every_pair(server: CountingServer, tmp_path: Path) -> None:
     comparison, _ = compared(server, tmp_path)
     comparison.measure(whole=True)
@@ -139,6 +140,7 @@ def test_whole_measurement_uses_every_pair(server: CountingServer, tmp_path: Pat
     assert len(stored["pairs"]) == 2
 
 
+@pytest.mark.slow
 def test_servers_that_do_not_fit_run_one_by_one(server: CountingServer, tmp_path: Path) -> None:
     comparison, ours = compared(server, tmp_path, fails=lacks_memory)
     ours.fails = lacks_memory
