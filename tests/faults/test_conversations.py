@@ -65,12 +65,16 @@ def test_turns_its_check_red(fault: Fault, upstream: Upstream, run: Run) -> None
     assert judged_run.status == 1
 
 
+# Character by character an answer takes minutes to pass.
+QUICK = [change for change in innocent.CHANGES.all if change.name != "sends_character_by_character"]
+
+
 @pytest.mark.parametrize(
     "change",
     sweep(
         innocent.CHANGES.all,
         lambda fault: fault.name,
-        first_of_each(innocent.CHANGES.all, lambda fault: fault.on),
+        lambda fault: fault in QUICK and first_of_each(QUICK, lambda other: other.on)(fault),
     ),
 )
 def test_turns_nothing_red(change: Fault, upstream: Upstream, run: Run) -> None:

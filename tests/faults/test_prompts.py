@@ -54,7 +54,7 @@ def goldens(project: Path) -> Path:
     sweep(
         EDITS,
         lambda edit: edit.name,
-        named("one_newline_more", "a_dropped_role_marker", "a_split_special_token"),
+        named("one_newline_more", "a_split_special_token"),
     ),
 )
 def test_edited_checkpoint_fails(edit: Edit, checkpoint: Path, base_url: str, run: Run) -> None:
@@ -73,13 +73,24 @@ def test_unedited_copy_passes(checkpoint: Path, base_url: str, run: Run) -> None
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda file: file.write_text(file.read_text()[:-20]), "it was cut short"),
-        (lambda file: file.write_text("<<<<<<< HEAD\n"), "unresolved merge"),
-        (lambda file: file.write_bytes(b"\xff\xfe"), "is not UTF-8 text"),
-        (lambda file: replace(file, "assistant", "helper"), "is not what was recorded"),
+        pytest.param(
+            lambda file: file.write_text(file.read_text()[:-20]), "it was cut short",
+            id="cut short", marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda file: file.write_text("<<<<<<< HEAD\n"), "unresolved merge",
+            id="merge conflict", marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda file: file.write_bytes(b"\xff\xfe"), "is not UTF-8 text",
+            id="not text", marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda file: replace(file, "assistant", "helper"), "is not what was recorded",
+            id="another prompt",
+        ),
     ],
-    ids=["cut short", "merge conflict", "not text", "another prompt"],
-)
+)  # fmt: skip
 def test_spoilt_golden_fails(
     spoil: Callable[[Path], None], message: str, goldens: Path, base_url: str, run: Run
 ) -> None:
