@@ -29,7 +29,7 @@ class Orphans:
     def __init__(self) -> None:
         self._token = secrets.token_hex(8)
         self._segments = Segments()
-        self.told = b""
+        self.group_line = b""
         """What the inner guard has written: the id of the command's process group, a newline."""
 
     @property
@@ -49,7 +49,7 @@ class Orphans:
 
     def _left(self) -> list[int]:
         """Return the ids of the command's live processes."""
-        line, newline, _ = self.told.partition(b"\n")
+        line, newline, _ = self.group_line.partition(b"\n")
         group = int(line) if newline else None
         marked = f"{MARK}={self._token}".encode()
         found = []

@@ -151,9 +151,9 @@ class GuardedProcess:
         deadline = time.monotonic() + timeout
         ended = False
         while not ended and readable([self._guards], deadline - time.monotonic()):
-            told = os.read(self._guards, 64)
-            self._orphans.told += told
-            ended = not told
+            piece = os.read(self._guards, 64)
+            self._orphans.group_line += piece
+            ended = not piece
         if ended or time.monotonic() - self._killed_at > HURRY_S:
             self._close_guards()
             if (self._guard.poll() or 0) < 0:

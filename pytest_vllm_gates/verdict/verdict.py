@@ -51,7 +51,7 @@ class GateResult:
     """Why, where that is told apart: "infrastructure" says nothing of what is served."""
 
     @property
-    def told(self) -> str:
+    def shown_outcome(self) -> str:
         """The outcome, with its cause where it has one."""
         return f"{self.outcome} ({self.cause})" if self.cause else str(self.outcome)
 
@@ -224,6 +224,6 @@ def _sentence(gates: Sequence[GateResult], shared_reason: str | None = None) -> 
     reason = (first.reason if shared_reason is None else shared_reason).strip()
     line = reason.splitlines()[0] if reason else "no reason given"
     if len(gates) == 1:
-        return f"{first.family}: {first.gate} is {first.told}: {line}"
+        return f"{first.family}: {first.gate} is {first.shown_outcome}: {line}"
     names = ", ".join(gate.gate for gate in gates)
-    return f"{first.family}: {len(gates)} gates are {first.told}: {line} ({names})"
+    return f"{first.family}: {len(gates)} gates are {first.shown_outcome}: {line} ({names})"

@@ -367,6 +367,26 @@ def test_gates_blocked_by_several_causes_are_separate_reasons() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("causes", "cause"),
+    [
+        (["infrastructure"], "infrastructure"),
+        (["infrastructure", "infrastructure"], "infrastructure"),
+        (["infrastructure", ""], ""),
+        ([""], ""),
+    ],
+)
+def test_gate_has_the_cause_that_all_its_worst_tests_have(causes: list[str], cause: str) -> None:
+    tests = [
+        replace(result("boot", "BLOCKED"), test=f"test_{number}", cause=one_cause)
+        for number, one_cause in enumerate(causes)
+    ]
+    passed = replace(result("boot", "PASS"), cause="of a test that passed")
+    (gate,) = decide([*tests, passed], {}).gates
+    assert gate.cause == cause
+    assert gate.shown_outcome == (f"BLOCKED ({cause})" if cause else "BLOCKED")
+
+
 @pytest.mark.parametrize("outcome", ["PASS", "FAIL", "MISSING"])
 def test_every_verdict_lists_waivers_and_known_defects(outcome: str) -> None:
     until = datetime.date(2026, 11, 30)

@@ -29,6 +29,8 @@ def cut(content: str, reasoning: str, tokens: tuple[int, ...] = (1, 2)) -> Answe
         cut("\n\nParis", "They ask."),
         cut("Paris \N{REPLACEMENT CHARACTER}", "They ask."),
         cut("", "They ask.</thi"),
+        cut("Paris it is.<", "They ask."),
+        cut("Paris it is. \n<|im", "They ask."),
         PLAIN,
     ],
 )
