@@ -75,7 +75,7 @@ def test_files_of_others_stay(tree: Tree) -> None:
             held.write(b"x")
             files[1].write_bytes(b"x")
             named_otherwise.write_bytes(b"x")
-            time.sleep(0.3)  # it is seen while the server runs, and none of its processes has it
+            time.sleep(1.0)  # it is seen while the server runs, and none of its processes has it
             tree.kill("inner guard")
             assert tree.remains() == ([], [])
         assert all(file.exists() for file in files)
