@@ -157,10 +157,21 @@ class Family(toml.Record):
         is_of_family = model_type in self.model_types or set(architectures) & set(
             self.architectures
         )
-        base = source.rstrip("/").rpartition("/")[2].lower()
-        return bool(is_of_family) and any(
-            fnmatch(base, pattern.lower()) for pattern in self.recognise
+        base = _base(source)
+        return bool(is_of_family) and (
+            self.lists(source) or any(fnmatch(base, pattern.lower()) for pattern in self.recognise)
         )
+
+    def lists(self, source: str) -> bool:
+        """Return whether a Hub id, or a folder of the same name, is among its checkpoints."""
+        return any(
+            entry.hub and _base(entry.hub) == _base(source) for entry in self.checkpoints
+        ) or bool(self.entry_of_folder(source))
+
+    def entry_of_folder(self, source: str) -> CheckpointEntry | None:
+        """Return the checkpoint whose folder this is, by whichever spelling."""
+        folder = str(Path(source).expanduser().resolve())
+        return next((entry for entry in self.checkpoints if entry.folder == folder), None)
 
 
 def files(project: Path) -> dict[str, Path]:
@@ -198,21 +209,30 @@ def recognise(
 ) -> Family | None:
     """Return the family or member a checkpoint is of, by its `config.json` and its name.
 
-    Where several would do, the one whose name pattern says more is meant, and a main line before
-    its members.
+    Where several would do, the one that lists the checkpoint is meant, then the one whose name
+    pattern says more, and a main line before its members.
     """
     families = [
         family
         for family in load_all(project)
         if family.recognises(architectures, model_type, source)
     ]
-    return max(families, key=lambda family: max(map(len, family.recognise)), default=None)
+    return max(
+        families,
+        key=lambda family: (family.lists(source), max(map(len, family.recognise))),
+        default=None,
+    )
 
 
 def load_all(project: Path) -> Iterator[Family]:
     """Yield every family's main line and, after it, its members."""
     for name, path in sorted(files(project).items()):
         yield from _lines(name, path)
+
+
+def _base(source: str) -> str:
+    """Return a repository's or a folder's own name, without whose or where it is."""
+    return source.rstrip("/").rpartition("/")[2].lower()
 
 
 def _lines(family: str, path: Path) -> Iterator[Family]:

@@ -138,3 +138,32 @@ def test_a_family_of_the_project_comes_before_an_alias(tmp_path: Path) -> None:
     text = (families.SHIPPED / "gemma.toml").read_text()
     (tmp_path / "families" / "qwen3.8.toml").write_text(text)
     assert families.load("qwen3.8", tmp_path).name == "qwen3.8"
+
+
+def listing(tmp_path: Path, *entries: str) -> None:
+    """Write a family with a member that lists these checkpoints, whatever names it recognises."""
+    (tmp_path / "families").mkdir()
+    member = "\n[members.odd]\ntitle = 'Odd'\nrecognise = ['*never*']\n"
+    listed = "".join(f"\n[[members.odd.checkpoints]]\n{entry}\n" for entry in entries)
+    (tmp_path / "families" / "small.toml").write_text(SMALL + member + listed)
+
+
+@pytest.mark.parametrize("source", ["org/Tuned-7", "ORG/tuned-7", "/models/Tuned-7", "./Tuned-7/"])
+def test_a_listed_name_counts_though_no_pattern_matches_it(tmp_path: Path, source: str) -> None:
+    listing(tmp_path, "name = 'tuned'\nhub = 'org/Tuned-7'")
+    found = families.recognise(("A",), "", source, tmp_path)
+    assert found is not None and found.name == "small/odd"
+    other = families.recognise(("A",), "", "org/Tuned-8", tmp_path)
+    assert other is not None and other.name == "small"
+
+
+def test_a_listed_name_of_another_architecture_is_not_recognised(tmp_path: Path) -> None:
+    listing(tmp_path, "name = 'tuned'\nhub = 'org/Tuned-7'")
+    assert families.recognise(("B",), "", "org/Tuned-7", tmp_path) is None
+
+
+def test_a_listed_folder_counts_though_no_pattern_matches_it(tmp_path: Path) -> None:
+    (tmp_path / "weights").mkdir()
+    listing(tmp_path, "name = 'house'\nfolder = '../weights'")
+    found = families.recognise(("A",), "", str(tmp_path / "weights"), tmp_path)
+    assert found is not None and found.name == "small/odd"
