@@ -48,11 +48,16 @@ def checkpoint(situation: Situation) -> CheckResult:
     if model.weights_problem and situation.flag("load_format", "auto") != "dummy":
         if situation.renderer:
             return ok("its config can be read, and a renderer needs no weights")
-        return fails(
-            f"{model.source}: {model.weights_problem}",
-            cause="a download or a copy that did not come to its end",
-            fix="fetch it again: hf download REPOSITORY --local-dir FOLDER; with Git: git lfs pull",
-        )
+        if model.has_no_weights:
+            cause = "the folder has the files of a config or a tokenizer alone"
+            fix = "fetch the weights: hf download REPOSITORY --local-dir FOLDER; or judge its "
+            fix += f"prompts, which need none: pytest --model {model.source} -m chat_template"
+        else:
+            cause = "a download or a copy that did not come to its end"
+            fix = (
+                "fetch it again: hf download REPOSITORY --local-dir FOLDER; with Git: git lfs pull"
+            )
+        return fails(f"{model.source}: {model.weights_problem}", cause=cause, fix=fix)
     return ok(f"{model.source}: nothing is missing that is seen from here")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from situations import DEEPSEEK, LANE, QWEN, check
 
-from pytest_vllm_gates.checkpoints.files import Model
+from pytest_vllm_gates.checkpoints.files import NO_WEIGHTS, Model
 from pytest_vllm_gates.environment.types import Bundle
 from pytest_vllm_gates.preflight.types import CheckState
 
@@ -149,6 +149,16 @@ def test_longer_length_can_be_allowed_by_a_variable() -> None:
     assert check("max_model_len", **arguments).state is CheckState.FAILS
     allowed = {"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}
     assert check("max_model_len", environment=allowed, **arguments).state is CheckState.OK
+
+
+def test_folder_of_a_tokenizer_alone_can_have_its_prompts_judged() -> None:
+    alone = Model("./w", QWEN, weights_problem=f"{NO_WEIGHTS}: no *.safetensors")
+    red = check("checkpoint", model=alone)
+    assert red.state is CheckState.FAILS
+    assert red.what == "./w: there are no weights: no *.safetensors"
+    assert red.cause == "the folder has the files of a config or a tokenizer alone"
+    assert red.fix.endswith("pytest --model ./w -m chat_template")
+    assert check("checkpoint", model=alone, renderer=True).state is CheckState.OK
 
 
 def test_length_of_a_listed_checkpoint_is_judged_without_its_config() -> None:
