@@ -65,6 +65,8 @@ def render(
         body = conversation.body(family)
         if conversation.why_not(family) or len(str(body)) > MOST_CHARACTERS:
             continue
+        if conversation.has_images and not reference.takes_images():
+            continue
         marked, pieces = sent.mark(body)
         prompts.append(MarkedPrompt(conversation, marked, pieces, reference.outcome(marked)))
     return tuple(prompts)
@@ -75,9 +77,12 @@ def ask(
 ) -> Iterator[ServedPrompt]:
     """Yield what a server makes of the requests; without a route that tells, nothing.
 
-    `chats`: whether it may be asked for a token of an answer, too.
+    `chats`: whether it may be asked for a token of an answer, too. An image is not sent: a server
+    loads it, and writes as many tokens in its place as the image has.
     """
     for prompt in prompts:
+        if prompt.conversation.has_images:
+            continue
         try:
             served = served_prompts(server, prompt.body, chats=chats)
         except httpx.HTTPStatusError as error:
