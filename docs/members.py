@@ -23,7 +23,7 @@ TOP = """\
 Made by `python docs/members.py > docs/members.md` from the files of the families; edit those.
 
 - Miniature: real vLLM serves a small checkpoint of the member's architecture to every gate.
-- Renderer: `pytest --model FOLDER -m chat_template` renders the member's prompts with vLLM's
+- Renderer: `pytest --model ./folder -m chat_template` renders the member's prompts with vLLM's
   renderer. It needs the checkpoint's tokenizer and template, and no weights.
 - Reference: the source of the prompts that the server's prompts are compared with, the
   checkpoint's chat template or an encoder of vLLM.
